@@ -1,0 +1,95 @@
+"""Builds the core extension and, with it, the kernel libraries.
+
+Takes the Cython core under `src/facula/core` and the operator table; gives `facula.core._core` and
+`facula/_kernels/<isa>.so`.  Keeps true: kernels are built by the package that was just built, in a
+process of its own (`tools/build_kernels.py`), so that they always agree with the operator table
+beside them.  Everything else about the package stands in `pyproject.toml`.
+
+Environment: `FACULA_BUILD_ISA` (a comma-separated list of variants, `native` or `all`; default:
+`native` in place, `all` for a wheel), `FACULA_BUILD_JOBS` (compiler processes, default 2).
+"""
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
+
+ROOT = Path(__file__).resolve().parent
+CORE = Path("src/facula/core")
+BASELINE = ["-march=x86-64-v2"] if platform.machine() in ("x86_64", "AMD64") else []
+
+
+def core_extension() -> Extension:
+    """The one extension module; it depends on everything that its source file includes."""
+    depends = [str(path) for kind in ("*.pxi", "*.pxd", "**/*.h") for path in CORE.glob(kind)]
+    return Extension(
+        "facula.core._core",
+        [str(CORE / "_core.pyx")],
+        include_dirs=[str(CORE / "include"), str(CORE)],
+        extra_compile_args=["-O2", "-g0", "-fno-strict-aliasing", "-pthread", *BASELINE],
+        extra_link_args=["-pthread"],
+        depends=sorted(depends),
+    )
+
+
+class BuildPython(build_py):
+    """Copies the Python files, and drops what an earlier build left of files that are gone."""
+
+    def run(self) -> None:
+        if not self.editable_mode:
+            self.drop_leftovers()
+        super().run()
+
+    def drop_leftovers(self) -> None:
+        built = Path(self.build_lib)
+        for path in built.rglob("*.py"):
+            if not (ROOT / "src" / path.relative_to(built)).exists():
+                path.unlink()
+
+
+class BuildCoreAndKernels(build_ext):
+    """Compiles the core, then has it write, compile and link the kernels."""
+
+    def finalize_options(self) -> None:
+        # cythonize only here: `python setup.py --version` and sdist need no translation to C
+        self.distribution.ext_modules = cythonize(
+            [core_extension()],
+            build_dir="build/cython",
+            include_path=[str(CORE)],
+            compiler_directives={"language_level": 3},
+            force=self.force,
+        )
+        super().finalize_options()
+
+    def run(self) -> None:
+        super().run()
+        tree = ROOT / "src" if self.inplace else Path(self.build_lib).resolve()
+        self.build_kernels(tree)
+
+    def build_kernels(self, tree: Path) -> None:
+        """Runs the build tool against the package in `tree`, in a clean interpreter."""
+        environment = dict(os.environ)
+        environment["PYTHONPATH"] = os.pathsep.join([str(tree), *filter(None, sys.path)])
+        environment["FACULA_BUILDING"] = "1"
+        wanted = os.environ.get("FACULA_BUILD_ISA") or ("native" if self.inplace else "all")
+        command = [sys.executable, str(ROOT / "tools" / "build_kernels.py")]
+        command += ["--output", str(tree / "facula" / "_kernels"), "--isa", wanted]
+        command += ["--work", str(ROOT / "build" / "kernels")]
+        command += ["--jobs", os.environ.get("FACULA_BUILD_JOBS", "2")]
+        subprocess.run(command, env=environment, check=True, cwd=ROOT)
+
+    def get_outputs(self) -> list[str]:
+        kernels = Path(self.build_lib) / "facula" / "_kernels"
+        return [*super().get_outputs(), *map(str, sorted(kernels.glob("*.so")))]
+
+
+setup(
+    ext_modules=[core_extension()],
+    cmdclass={"build_ext": BuildCoreAndKernels, "build_py": BuildPython},
+)

@@ -1,0 +1,63 @@
+"""The C math library: which functions there are, and the text of those that a piece of C uses.
+
+Takes: C text that calls `fm_<stem>_<dtype>`.
+Gives: `functions_for(text)`, the definitions that it needs, in order; `GUARDED`, the stems with a fast form.
+Keeps true: a translation unit holds only what it uses; every function is inlined, so a simd loop stays one loop.
+"""
+
+from __future__ import annotations
+
+import re
+
+from facula.codegen.c import (
+    math_exponential,
+    math_integer,
+    math_scalar,
+    math_special,
+    math_trigonometric,
+)
+from facula.codegen.c.math_text import Library
+
+__all__ = ["GUARDED", "LIBRARY", "PREAMBLE", "SLOW", "functions_for"]
+
+LIBRARY = Library()
+for _module in (math_exponential, math_trigonometric, math_special, math_scalar, math_integer):
+    _module.fill(LIBRARY)
+
+#: stems with a form `fm_<stem>_fast_<dtype>` that vectorises and holds where `fm_<stem>_guard_<dtype>` is true
+GUARDED = frozenset({"sin", "cos", "tan", "fmod", "remainder", "floor_divide"})
+
+#: stems that run one element at a time; a loop with one of them is not marked simd
+SLOW = frozenset(
+    "lgamma digamma polygamma zeta igamma igammac bessel_j0 bessel_j1 bessel_y0 bessel_y1 airy_ai airy_ai_derivative "
+    "chebyshev_t chebyshev_u chebyshev_v chebyshev_w shifted_chebyshev_t shifted_chebyshev_u shifted_chebyshev_v "
+    "shifted_chebyshev_w hermite_h hermite_he laguerre_l legendre_p gcd lcm truncated_divide truncated_remainder "
+    "floored_remainder floored_divide integer_pow".split()
+)
+
+PREAMBLE = """#include <stdint.h>
+#define FM static inline __attribute__((always_inline, unused))
+#define FM_CALL static __attribute__((noinline, unused))
+"""
+
+_CALL = re.compile(r"\bfm_\w+")
+
+
+def functions_for(text: str) -> str:
+    """The definitions of every library function that `text` calls, directly or through another, callees first."""
+    order: list[str] = []
+    visited: set[str] = set()
+
+    def visit(name: str) -> None:
+        if name in visited:
+            return
+        visited.add(name)
+        if name not in LIBRARY.texts:
+            raise KeyError(f"[math] a function of the C math library was required: got {name!r}")
+        for callee in dict.fromkeys(_CALL.findall(LIBRARY.texts[name])):
+            visit(callee)
+        order.append(name)
+
+    for name in dict.fromkeys(_CALL.findall(text)):
+        visit(name)
+    return "\n\n".join(LIBRARY.texts[name] for name in order)

@@ -1,0 +1,161 @@
+"""Pointwise kernels: traced expressions to C map kernels and translation units.
+
+Takes: `ops.scalar.Traced` (forward or gradient) under a kernel name `operator[.variant][.part]:dtype`.
+Gives: `map_kernel` (one C function with the `fk_map` signature), `unit` (a translation unit with its table),
+`kernels_of` (what an operator definition wants prebuilt).
+Keeps true: one loop over contiguous elements; an output may be the memory of an input; equal kernels are emitted once;
+the text depends on nothing but its input.
+
+Functions with a limited fast form (sin of huge arguments, fmod of huge quotients) are checked in blocks: a block whose
+arguments all fit runs the simd loop, another one the full form element by element.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from facula.codegen.c.math import PREAMBLE, SLOW, functions_for
+from facula.codegen.c.printer import STORED_TYPES, Printer, function_names, guarded_nodes
+from facula.ops.scalar import Traced
+from facula.ops.scalar_node import COMPLEX_PARTS, Complex, Scalar, flatten
+
+__all__ = ["kernels_of", "map_kernel", "unit"]
+
+BLOCK = 1024
+_ABI = '#include "facula_abi.h"\n'
+
+
+def _pointers(traced: Traced) -> list[str]:
+    lines = []
+    for i, output in enumerate(traced.outputs):
+        kind = STORED_TYPES[output.dtype]
+        lines.append(f"{kind} *const o{i} = ({kind} *)p[{i}];")
+    for i, leaf in enumerate(traced.inputs):
+        kind = STORED_TYPES[leaf.dtype]
+        lines.append(f"const {kind} *const x{i} = (const {kind} *)p[{len(traced.outputs) + i}];")
+    return lines
+
+
+def _printer(traced: Traced, fast: bool) -> Printer:
+    position = {id(leaf): i for i, leaf in enumerate(traced.inputs)}
+    slots = {id(parameter): i for i, parameter in enumerate(traced.parameters)}
+
+    def leaf_text(leaf: Scalar) -> str:
+        if leaf.op in ("real", "imag"):
+            return f"x{position[id(leaf.args[0])]}[2 * i{' + 1' if leaf.op == 'imag' else ''}]"
+        text = f"x{position[id(leaf)]}[i]"
+        return f"{text} != 0" if leaf.dtype == "b8" else text
+
+    def parameter_text(parameter: Scalar) -> str:
+        return f"s[{slots[id(parameter)]}].{'f' if parameter.dtype == 'f64' else 'i'}"
+
+    return Printer(leaf_text, parameter_text, fast)
+
+
+def _stores(traced: Traced, printer: Printer) -> list[str]:
+    lines = []
+    for i, output in enumerate(traced.outputs):
+        if isinstance(output, Complex):
+            lines.append(f"o{i}[2 * i] = {printer.text(output.re)};")
+            lines.append(f"o{i}[2 * i + 1] = {printer.text(output.im)};")
+        else:
+            lines.append(f"o{i}[i] = {printer.text(output)};")
+    return lines
+
+
+def _loop(lines: list[str], simd: bool, begin: str, end: str) -> list[str]:
+    head = ["#pragma omp simd"] if simd else []
+    return [*head, f"for (int64_t i = {begin}; i < {end}; i++) {{", *("    " + line for line in lines), "}"]
+
+
+def _is_slow(lines: list[str]) -> bool:
+    called = {name.rsplit("_", 1)[0] for name in function_names("\n".join(lines))}
+    return bool(called & SLOW)
+
+
+def _plain(traced: Traced) -> list[str]:
+    printer = _printer(traced, fast=False)
+    printer.add(traced.outputs)
+    body = [*printer.body, *_stores(traced, printer)]
+    return [*_pointers(traced), *printer.invariant, *_loop(body, not _is_slow(body), "0", "n")]
+
+
+def _checked(traced: Traced, guarded: list[Scalar]) -> list[str]:
+    """Blocks of the simd loop where the fast forms hold, of the full loop elsewhere."""
+    fast = _printer(traced, True)
+    fast.add(traced.outputs)
+    check, full = fast.fork(True), fast.fork(False)
+    for current in guarded:
+        check.add(current.args)
+    conditions = []
+    for current in guarded:
+        args = ", ".join(check.text(arg) for arg in current.args)
+        conditions.append(f"fm_{current.op}_guard_{current.args[0].dtype}({args})")
+    full.add(traced.outputs)
+    test = [*check.body, f"far |= !({' & '.join(dict.fromkeys(conditions))});"]
+    quick = [*fast.body, *_stores(traced, fast)]
+    block = [
+        f"const int64_t end = n - begin < {BLOCK} ? n : begin + {BLOCK};",
+        "int far = 0;",
+        "#pragma omp simd reduction(| : far)",
+        *_loop(test, False, "begin", "end"),
+        "if (!far) {",
+        *("    " + line for line in _loop(quick, not _is_slow(quick), "begin", "end")),
+        "} else {",
+        *("    " + line for line in _loop([*full.body, *_stores(traced, full)], False, "begin", "end")),
+        "}",
+    ]
+    outer = [f"for (int64_t begin = 0; begin < n; begin += {BLOCK}) {{", *("    " + line for line in block), "}"]
+    return [*_pointers(traced), *fast.invariant, *outer]
+
+
+def _body(traced: Traced) -> str:
+    guarded = guarded_nodes(traced.outputs)
+    lines = _checked(traced, guarded) if guarded else _plain(traced)
+    unused = [] if traced.parameters else ["(void)s;"]
+    return "\n".join("    " + line for line in [*unused, *lines])
+
+
+def _symbol(name: str) -> str:
+    return "k_" + re.sub(r"\W", "_", name)
+
+
+def map_kernel(name: str, traced: Traced, dtypes: Any = None) -> str:
+    """The C function of one kernel, named after it.
+
+    `dtypes`, if given, are the input dtypes that the caller expects; they must be the traced ones.
+    """
+    if dtypes is not None and tuple(dtypes) != traced.input_dtypes:
+        raise TypeError(f"[{name}] traced dtypes {tuple(dtypes)} were required: got {traced.input_dtypes}")
+    return _function(_symbol(name), _body(traced))
+
+
+def _function(symbol: str, body: str) -> str:
+    return f"static void {symbol}(char *const *p, const fk_scalar *s, int64_t n) {{\n{body}\n}}\n"
+
+
+def unit(isa: Any, kernels: Iterable[tuple[str, Traced]]) -> str:
+    """A translation unit for kernels (name, expression): library functions, kernels, table.
+
+    The text is the same for every instruction set; `isa` decides the compiler flags only.
+    """
+    del isa
+    functions: list[str] = []
+    symbols: dict[str, str] = {}
+    entries: list[str] = []
+    for name, traced in kernels:
+        body = _body(traced)
+        key = hashlib.sha256(body.encode()).hexdigest()
+        if key not in symbols:
+            symbols[key] = _symbol(name)
+            functions.append(_function(symbols[key], body))
+        entries.append(f'    {{"{name}", \'m\', (void *){symbols[key]}}},')
+    text = "\n".join(functions)
+    table = "\n".join([*entries, "    {0, 0, 0},"])
+    return (
+        f"{_ABI}{PREAMBLE}\n{functions_for(text)}\n\n{text}\n"
+        f"const int facula_abi = FACULA_ABI;\nconst fk_entry facula_kernels[] = {{\n{table}\n}};\n"
+    )

@@ -1,0 +1,696 @@
+"""Scaled dot product attention: tiled online softmax, forward and backward, memory linear in the sequence length.
+
+Takes: query [B, H, Sq, D], key [B, Hkv, Sk, D], value [B, Hkv, Sk, Dv] (H a multiple of Hkv), any batch, head and
+sequence strides, unit last stride; an additive or bool mask by strides (zero where broadcast); causal, upper left.
+Gives: the drivers `attention:<dtype>` and `attention.grad:<dtype>` for f32, f64, bf16 and f16 (pointers and sizes below).
+Keeps true: scores stand transposed, [keys][64 queries], so that a maximum, an exponential and a rescaling work on whole
+vectors of queries and keys and values are read in place; sums are in the compute type; a query without an allowed key
+gives zeros; results do not depend on the number of threads; dropout of a score depends on its index alone.
+
+Forward   p: out, logsumexp [B, H, Sq], query, key, value, mask or null
+Backward  p: grad_query, grad_key, grad_value, grad_scores or null, grad_out, query, key, value, out, logsumexp, mask or null
+          grad_scores is contiguous [B, H, Sq, Sk] in the compute type
+n: 0 B, 1 H, 2 Hkv, 3 Sq, 4 Sk, 5 D, 6 Dv, 7 causal, 8 mask kind (0 none, 1 bool, 2 compute type, 3 storage type),
+   9..12 mask strides (B, H, Sq, Sk), then three strides (batch, head, row) each: 13 query, 16 key, 19 value, 22 out,
+   and for the backward 25 grad_out, 28 grad_query, 31 grad_key, 34 grad_value
+s: scale (f), dropout probability (f), seed (i), offset (i)
+logsumexp is natural, in the compute type, +inf for a query without an allowed key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..isa import Isa
+from . import attention_backward
+from .storage import PROLOGUE, STORAGES, Storage, conversions, fill, table
+
+DTYPES = ("f32", "f64", "bf16", "f16")
+QUERY_BLOCK = 64
+KEY_BLOCK = 192  # a multiple of the tile height (6)
+
+# 2**x on [-0.5, 0.5], ascending powers: minimax in float (relative error 2e-9), for bf16 (3e-6), Taylor in double
+_EXP2 = {
+    "float": (1.0, 6.93147203e-1, 2.40226479e-1, 5.55033247e-2, 9.61843736e-3, 1.33988746e-3, 1.53533621e-4),
+    "bf16": (1.0, 0.69312419, 0.24024099, 0.05590643, 0.00958285),
+}
+
+
+def _taylor(order: int) -> tuple[float, ...]:
+    """Coefficients of 2**x around zero."""
+    log2 = 0.6931471805599453094
+    values = [1.0]
+    for power in range(1, order + 1):
+        values.append(values[-1] * log2 / power)
+    return tuple(values)
+
+
+@dataclass(frozen=True)
+class Flavour:
+    """One dtype on one instruction set: its types, lanes per vector and whether products take pairs (bf16 dot)."""
+
+    storage: Storage
+    vector_bytes: int
+    registers: int
+    pairs: bool
+
+    @property
+    def lanes(self) -> int:
+        """Compute elements in a vector."""
+        return self.vector_bytes // (8 if self.storage.compute == "double" else 4)
+
+    @property
+    def names(self) -> dict[str, object]:
+        """The placeholders of the C text."""
+        double = self.storage.compute == "double"
+        element = "uint16_t" if self.pairs else self.storage.compute
+        return {
+            "s": self.storage.name,
+            "STORAGE": self.storage.ctype,
+            "COMPUTE": self.storage.compute,
+            "ELEMENT": element,
+            "INTEGER": "int64_t" if double else "int32_t",
+            "VB": self.vector_bytes,
+            "LANES": self.lanes,
+            "PAIR": 2 if self.pairs else 1,
+            "Q": QUERY_BLOCK,
+            "K": KEY_BLOCK,
+        }
+
+
+_PROBLEM = """
+#include <math.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+typedef struct {
+    char *out, *logsumexp, *query, *key, *value, *mask;
+    char *grad_out, *grad_query, *grad_key, *grad_value, *grad_scores;
+    int64_t batch, heads, key_heads, queries, keys, depth, value_depth, causal, mask_kind;
+    const int64_t *mask_stride, *query_stride, *key_stride, *value_stride, *out_stride;
+    const int64_t *grad_out_stride, *grad_query_stride, *grad_key_stride, *grad_value_stride;
+    double scale, dropout;
+    uint64_t seed, offset;
+    int64_t units, unit_rows, blocks, items, next, slot_bytes;
+    char *scratch, *prepared;
+} attention_problem;
+
+/* the queries of one block: which head and row stands in each lane; lanes from `count` to `width` are padding */
+typedef struct {
+    int64_t batch, key_head, count, width, last_row;
+    int64_t head[@Q@], row[@Q@];
+} attention_lanes;
+
+static int64_t attention_round(int64_t value, int64_t multiple)
+{
+    return (value + multiple - 1) / multiple * multiple;
+}
+
+static void attention_sizes(attention_problem *a, const int64_t *n, const fk_scalar *s)
+{
+    a->batch = n[0], a->heads = n[1], a->key_heads = n[2], a->queries = n[3], a->keys = n[4];
+    a->depth = n[5], a->value_depth = n[6], a->causal = n[7], a->mask_kind = n[8];
+    a->mask_stride = n + 9, a->query_stride = n + 13, a->key_stride = n + 16, a->value_stride = n + 19;
+    a->out_stride = n + 22;
+    a->scale = s[0].f, a->dropout = s[1].f, a->seed = (uint64_t)s[2].i, a->offset = (uint64_t)s[3].i;
+    a->next = 0;
+}
+
+/* few queries: the heads that share a key head fill one block together; many: a block stays within a head */
+static void attention_units(attention_problem *a)
+{
+    int64_t group = a->heads / a->key_heads;
+    int together = a->queries < @Q@;
+    a->units = a->batch * (together ? a->key_heads : a->heads);
+    a->unit_rows = together ? a->queries * group : a->queries;
+    a->blocks = (a->unit_rows + @Q@ - 1) / @Q@;
+    a->items = a->units * a->blocks;
+}
+
+static void attention_select(const attention_problem *a, int64_t item, attention_lanes *lanes)
+{
+    int64_t unit = item / a->blocks, block = a->blocks - 1 - item % a->blocks; /* causal: the longest first */
+    int64_t group = a->heads / a->key_heads, units = a->units / a->batch;
+    int64_t first = block * @Q@, count = a->unit_rows - first < @Q@ ? a->unit_rows - first : @Q@;
+    int64_t head = units == a->heads ? unit % units : unit % units * group;
+    lanes->batch = unit / units, lanes->key_head = head / group, lanes->count = count, lanes->last_row = 0;
+    for (int64_t lane = 0; lane < @Q@; lane++) {
+        int64_t index = first + (lane < count ? lane : count - 1);
+        lanes->head[lane] = head + index / a->queries, lanes->row[lane] = index % a->queries;
+        if (lanes->row[lane] > lanes->last_row) lanes->last_row = lanes->row[lane];
+    }
+}
+
+/* Philox 4x32-10 for four consecutive keys of each lane; u in [0, 1) from the upper 24 bits of each word */
+static void attention_uniform(uint64_t seed, uint64_t offset, const uint64_t *counter, uint64_t step, float *u)
+{
+    for (int lane = 0; lane < @Q@; lane++) {
+        uint32_t c0 = (uint32_t)(counter[lane] + step), c1 = (uint32_t)((counter[lane] + step) >> 32);
+        uint32_t c2 = (uint32_t)offset, c3 = (uint32_t)(offset >> 32);
+        uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+        for (int round = 0; round < 10; round++) {
+            uint64_t first = (uint64_t)c0 * 0xD2511F53u, second = (uint64_t)c2 * 0xCD9E8D57u;
+            c0 = (uint32_t)(second >> 32) ^ c1 ^ k0, c1 = (uint32_t)second;
+            c2 = (uint32_t)(first >> 32) ^ c3 ^ k1, c3 = (uint32_t)first;
+            k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
+        }
+        u[lane] = (float)(int32_t)(c0 >> 8) * 0x1p-24f, u[@Q@ + lane] = (float)(int32_t)(c1 >> 8) * 0x1p-24f;
+        u[2 * @Q@ + lane] = (float)(int32_t)(c2 >> 8) * 0x1p-24f;
+        u[3 * @Q@ + lane] = (float)(int32_t)(c3 >> 8) * 0x1p-24f;
+    }
+}
+"""
+
+_VECTOR = """
+typedef @COMPUTE@ vector_@s@ __attribute__((vector_size(@VB@), may_alias));
+typedef @COMPUTE@ unaligned_@s@ __attribute__((vector_size(@VB@), aligned(2), may_alias));
+typedef @INTEGER@ integer_@s@ __attribute__((vector_size(@VB@), may_alias));
+#define LOAD_@s@(p) ((vector_@s@)*(const unaligned_@s@ *)(p))
+#define STORE_@s@(p, v) (*(unaligned_@s@ *)(p) = (unaligned_@s@)(v))
+
+ALWAYS_INLINE vector_@s@ splat_@s@(@COMPUTE@ x) { return (vector_@s@){} + x; }
+
+/* the larger of x and y; y where x is not a number */
+ALWAYS_INLINE vector_@s@ larger_@s@(vector_@s@ x, vector_@s@ y)
+{
+@LARGER@
+}
+"""
+
+_EXPONENTIAL = {
+    "float": """
+/* 2**x for x <= 0, exactly zero below 2**-127; keeps NaN */
+ALWAYS_INLINE vector_@s@ power_@s@(vector_@s@ x)
+{
+    x = larger_@s@(splat_@s@(-127.0f), x);
+    vector_@s@ shifted = x + 12583039.0f; /* 1.5 * 2**23 + 127: rounds, with the biased exponent in the low bits */
+    vector_@s@ r = x - (shifted - 12583039.0f);
+    vector_@s@ y = splat_@s@(@TOP@);
+@HORNER@
+    return y * (vector_@s@)((integer_@s@)shifted << 23);
+}
+""",
+    "double": """
+/* 2**x for x <= 0, exactly zero below 2**-1023; keeps NaN */
+ALWAYS_INLINE vector_@s@ power_@s@(vector_@s@ x)
+{
+    x = larger_@s@(splat_@s@(-1023.0), x);
+    vector_@s@ shifted = x + 6755399441056767.0; /* 1.5 * 2**52 + 1023 */
+    vector_@s@ r = x - (shifted - 6755399441056767.0);
+    vector_@s@ y = splat_@s@(@TOP@);
+@HORNER@
+    return y * (vector_@s@)((integer_@s@)shifted << 52);
+}
+""",
+}
+
+_MICRO = """
+/* c[@ROWS@][@VECTORS@ vectors] (+)= a[@ROWS@][depth] * b[depth][@VECTORS@ vectors], a by row and depth strides */
+static void tile_@s@_@ROWS@x@VECTORS@(const @ELEMENT@ *restrict a, int64_t row_stride, int64_t depth_stride,
+    const @ELEMENT@ *restrict b, int64_t b_stride, @COMPUTE@ *restrict c, int64_t c_stride, int64_t depth, int accumulate)
+{
+    vector_@s@ sum[@ROWS@][@VECTORS@];
+    for (int i = 0; i < @ROWS@; i++)
+        for (int j = 0; j < @VECTORS@; j++)
+            sum[i][j] = accumulate ? LOAD_@s@(c + i * c_stride + j * @LANES@) : (vector_@s@){};
+    for (int64_t k = 0; k < depth; k++, a += depth_stride, b += b_stride) {
+        column_@s@ right[@VECTORS@];
+        for (int j = 0; j < @VECTORS@; j++) right[j] = column_load_@s@(b + j * @LANES@ * @PAIR@);
+        _Pragma("GCC unroll 16") for (int i = 0; i < @ROWS@; i++) {
+            column_@s@ left = column_splat_@s@(a + i * row_stride);
+            for (int j = 0; j < @VECTORS@; j++) sum[i][j] = column_fma_@s@(sum[i][j], left, right[j]);
+        }
+    }
+    for (int i = 0; i < @ROWS@; i++)
+        for (int j = 0; j < @VECTORS@; j++) STORE_@s@(c + i * c_stride + j * @LANES@, sum[i][j]);
+}
+"""
+
+_COLUMN = {
+    False: """
+typedef vector_@s@ column_@s@;
+ALWAYS_INLINE column_@s@ column_load_@s@(const @ELEMENT@ *p) { return LOAD_@s@(p); }
+ALWAYS_INLINE column_@s@ column_splat_@s@(const @ELEMENT@ *p) { return splat_@s@(*p); }
+ALWAYS_INLINE vector_@s@ column_fma_@s@(vector_@s@ c, column_@s@ a, column_@s@ b) { return c + a * b; }
+""",
+    True: """
+typedef __m512i column_@s@;
+ALWAYS_INLINE column_@s@ column_load_@s@(const @ELEMENT@ *p) { return _mm512_loadu_si512(p); }
+ALWAYS_INLINE column_@s@ column_splat_@s@(const @ELEMENT@ *p)
+{
+    int pair;
+    memcpy(&pair, p, 4);
+    return _mm512_set1_epi32(pair);
+}
+ALWAYS_INLINE vector_@s@ column_fma_@s@(vector_@s@ c, column_@s@ a, column_@s@ b)
+{
+    return (vector_@s@)_mm512_dpbf16_ps((__m512)c, (__m512bh)a, (__m512bh)b);
+}
+/* two rows of floats as pairs of bf16: lane i holds (low[i], high[i]) */
+ALWAYS_INLINE void column_store_@s@(@ELEMENT@ *p, vector_@s@ low, vector_@s@ high)
+{
+    const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8,
+                                           23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    __m512i both = (__m512i)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low);
+    _mm512_storeu_si512(p, _mm512_permutexvar_epi16(order, both));
+}
+""",
+}
+
+_PRODUCT = """
+/* c[rows][width] (+)= a[rows][depth] * b[depth][width]; width a multiple of the vector, depth in pairs for bf16 */
+static void product_@s@(const @ELEMENT@ *a, int64_t row_stride, int64_t depth_stride, const @ELEMENT@ *b,
+    int64_t b_stride, @COMPUTE@ *c, int64_t c_stride, int64_t rows, int64_t depth, int64_t width, int accumulate)
+{
+    int64_t column = 0;
+@PANELS@
+}
+"""
+
+_PANEL = """    for (; column + @WIDTH@ <= width; column += @WIDTH@) {
+        int64_t row = 0;
+@STEPS@    }
+"""
+
+_STEP = """        for (; row + @ROWS@ <= rows; row += @ROWS@)
+            tile_@s@_@ROWS@x@VECTORS@(a + row * row_stride, row_stride, depth_stride, b + column * @PAIR@, b_stride,
+                c + row * c_stride + column, c_stride, depth, accumulate);
+"""
+
+
+def _larger(flavour: Flavour) -> str:
+    """The body of `larger`: one instruction on x86, a comparison elsewhere."""
+    suffix = "d" if flavour.storage.compute == "double" else "s"
+    if flavour.vector_bytes == 16:
+        kind = "__m128d" if suffix == "d" else "__m128"
+        intrinsic = f"_mm_max_p{suffix}"
+    else:
+        bits = flavour.vector_bytes * 8
+        kind = f"__m{bits}d" if suffix == "d" else f"__m{bits}"
+        intrinsic = f"_mm{bits}_max_p{suffix}"
+    return fill(
+        "#if defined(__x86_64__)\n    return (vector_@s@)@FN@((@KIND@)x, (@KIND@)y);\n#else\n"
+        "    integer_@s@ mask = x > y;\n"
+        "    return (vector_@s@)(((integer_@s@)x & mask) | ((integer_@s@)y & ~mask));\n#endif",
+        s=flavour.storage.name,
+        FN=intrinsic,
+        KIND=kind,
+    )
+
+
+def _exponential(flavour: Flavour) -> str:
+    """C text of `power`, with the polynomial that the dtype needs."""
+    compute = flavour.storage.compute
+    if compute == "double":
+        coefficients = _taylor(13)
+    else:
+        coefficients = _EXP2["bf16" if flavour.pairs else "float"]
+    suffix = "" if compute == "double" else "f"
+    steps = "\n".join(f"    y = y * r + {value!r}{suffix};" for value in reversed(coefficients[:-1]))
+    top = f"{coefficients[-1]!r}{suffix}"
+    return fill(_EXPONENTIAL[compute], TOP=top, HORNER=steps, s=flavour.storage.name)
+
+
+def _products(flavour: Flavour) -> str:
+    """The register tiles and the loop over them: the widest panel that the registers hold, then narrower ones."""
+    heights = {4: (6, 4, 2, 1), 2: (12, 4, 2, 1), 1: (12, 4, 2, 1)}
+    if flavour.registers < 32:
+        heights = {2: (6, 4, 2, 1), 1: (12, 4, 2, 1)}
+    tiles, panels = [], []
+    for vectors, rows in heights.items():
+        steps = []
+        for count in rows:
+            names = {**flavour.names, "ROWS": count, "VECTORS": vectors}
+            tiles.append(fill(_MICRO, **names))
+            steps.append(fill(_STEP, **names))
+        panels.append(fill(_PANEL, WIDTH=vectors * flavour.lanes, STEPS="".join(steps)))
+    return "".join(tiles) + fill(_PRODUCT, PANELS="".join(panels), **flavour.names)
+
+
+_OPERANDS = {
+    # keys are rows [count][depth]; values are rows, or pairs of rows for the bf16 dot product
+    "direct": """
+ALWAYS_INLINE const @ELEMENT@ *rows_@s@(const @STORAGE@ *source, int64_t stride, int64_t count, int64_t depth,
+    @ELEMENT@ *tile, int64_t *tile_stride)
+{
+    if (stride <= 2 * depth) {
+        *tile_stride = stride;
+        return source;
+    }
+    for (int64_t row = 0; row < count; row++) /* far apart rows would share few cache sets */
+        memcpy(tile + row * depth, source + row * stride, (size_t)depth * sizeof(@ELEMENT@));
+    *tile_stride = depth;
+    return tile;
+}
+#define values_@s@ rows_@s@
+""",
+    "convert": """
+static const @ELEMENT@ *rows_@s@(const @STORAGE@ *source, int64_t stride, int64_t count, int64_t depth,
+    @ELEMENT@ *tile, int64_t *tile_stride)
+{
+    for (int64_t row = 0; row < count; row++) {
+        const @STORAGE@ *from = source + row * stride;
+        @ELEMENT@ *to = tile + row * depth;
+        _Pragma("omp simd") for (int64_t i = 0; i < depth; i++) to[i] = load_@s@(from[i]);
+    }
+    *tile_stride = depth;
+    return tile;
+}
+#define values_@s@ rows_@s@
+""",
+    "pairs": """
+ALWAYS_INLINE const @ELEMENT@ *rows_@s@(const @STORAGE@ *source, int64_t stride, int64_t count, int64_t depth,
+    @ELEMENT@ *tile, int64_t *tile_stride)
+{
+    if (depth % 2 == 0 && stride <= 2 * depth) {
+        *tile_stride = stride;
+        return source;
+    }
+    int64_t padded = depth + depth % 2;
+    for (int64_t row = 0; row < count; row++) {
+        memcpy(tile + row * padded, source + row * stride, (size_t)depth * sizeof(@ELEMENT@));
+        if (padded > depth) tile[row * padded + depth] = 0;
+    }
+    *tile_stride = padded;
+    return tile;
+}
+static const @ELEMENT@ *values_@s@(const @STORAGE@ *source, int64_t stride, int64_t count, int64_t depth,
+    @ELEMENT@ *tile, int64_t *tile_stride)
+{
+    for (int64_t row = 0; row < count; row += 2) {
+        const @STORAGE@ *even = source + row * stride, *odd = even + stride;
+        @ELEMENT@ *to = tile + row * depth;
+        if (row + 1 < count) {
+            for (int64_t i = 0; i < depth; i++) to[2 * i] = even[i], to[2 * i + 1] = odd[i];
+        } else {
+            for (int64_t i = 0; i < depth; i++) to[2 * i] = even[i], to[2 * i + 1] = 0;
+        }
+    }
+    *tile_stride = 2 * depth;
+    return tile;
+}
+""",
+}
+
+_QUERIES = """
+/* columns[depth / pair][@Q@][pair]: one lane per query, padding lanes and an odd last depth are zero */
+static void columns_@s@(const char *base, const int64_t *stride, const attention_lanes *lanes, int64_t depth,
+    @ELEMENT@ *columns)
+{
+    int64_t padded = attention_round(depth, @PAIR@);
+    for (int64_t lane = 0; lane < lanes->width; lane++) {
+        const @STORAGE@ *from = (const @STORAGE@ *)base + lanes->batch * stride[0] + lanes->head[lane] * stride[1]
+            + lanes->row[lane] * stride[2];
+        int64_t limit = lane < lanes->count ? depth : 0;
+        for (int64_t i = 0; i < padded; i++)
+            columns[(i / @PAIR@ * @Q@ + lane) * @PAIR@ + i % @PAIR@] = i < limit ? @GET@(from[i]) : 0;
+    }
+}
+"""
+
+_MASK_ROWS = """
+static void mask_rows_@s@_@KIND@(const attention_problem *a, const int64_t *base, int64_t first, int64_t count,
+    int64_t width, @COMPUTE@ *bias)
+{
+    const @MASK@ *mask = (const @MASK@ *)a->mask;
+    int64_t step = a->mask_stride[3];
+    int same = 1;
+    for (int64_t lane = 1; lane < width; lane++) same &= base[lane] == base[0];
+    if (same) {
+        for (int64_t row = 0; row < count; row++) {
+            @MASK@ entry = mask[base[0] + (first + row) * step];
+            @COMPUTE@ value = @VALUE@;
+            for (int64_t lane = 0; lane < width; lane++) bias[row * @Q@ + lane] = value;
+        }
+        return;
+    }
+    for (int64_t lane = 0; lane < width; lane++)
+        for (int64_t row = 0; row < count; row++) {
+            @MASK@ entry = mask[base[lane] + (first + row) * step];
+            bias[row * @Q@ + lane] = @VALUE@;
+        }
+}
+"""
+
+_BIAS = """
+/* scores times scale plus mask, -inf beyond the causal limit, in place; bias holds the mask tile (base 2 logarithm) */
+static void biased_@s@(const attention_problem *a, const attention_lanes *lanes, int64_t first, int64_t count,
+    @COMPUTE@ scale, @COMPUTE@ *scores, @COMPUTE@ *bias)
+{
+    int64_t base[@Q@], width = lanes->width;
+    @INTEGER@ limit[@Q@];
+    for (int64_t lane = 0; lane < @Q@; lane++) {
+        base[lane] = lanes->batch * a->mask_stride[0] + lanes->head[lane] * a->mask_stride[1]
+            + lanes->row[lane] * a->mask_stride[2];
+        limit[lane] = (@INTEGER@)(a->causal ? lanes->row[lane] - first : count);
+    }
+    if (a->mask_kind == 1) mask_rows_@s@_1(a, base, first, count, width, bias);
+    if (a->mask_kind == 2) mask_rows_@s@_2(a, base, first, count, width, bias);
+    if (a->mask_kind == 3) mask_rows_@s@_3(a, base, first, count, width, bias);
+    for (int64_t row = 0; row < count; row++) {
+        @COMPUTE@ *score = scores + row * @Q@;
+        const @COMPUTE@ *added = bias + row * @Q@;
+        if (a->mask_kind) {
+            _Pragma("omp simd") for (int64_t lane = 0; lane < width; lane++) score[lane] = score[lane] * scale + added[lane];
+        } else {
+            _Pragma("omp simd") for (int64_t lane = 0; lane < width; lane++) score[lane] *= scale;
+        }
+        _Pragma("omp simd") for (int64_t lane = 0; lane < width; lane++)
+            score[lane] = (@INTEGER@)row > limit[lane] ? (@COMPUTE@)-INFINITY : score[lane];
+    }
+}
+
+/* keep[count][@Q@]: 1 / (1 - p) where a score is kept, 0 where it is dropped */
+static void keep_@s@(const attention_problem *a, const attention_lanes *lanes, int64_t first, int64_t count,
+    @COMPUTE@ *keep)
+{
+    uint64_t counter[@Q@];
+    float uniform[4 * @Q@], probability = (float)a->dropout;
+    @COMPUTE@ kept = (@COMPUTE@)(a->dropout < 1.0 ? 1.0 / (1.0 - a->dropout) : 0.0);
+    uint64_t groups = (uint64_t)(a->keys + 3) / 4;
+    for (int64_t lane = 0; lane < @Q@; lane++)
+        counter[lane] = groups * (uint64_t)((lanes->batch * a->heads + lanes->head[lane]) * a->queries + lanes->row[lane]);
+    for (int64_t row = 0; row < count; row += 4) {
+        attention_uniform(a->seed, a->offset, counter, (uint64_t)(first + row) / 4, uniform);
+        int64_t end = count - row < 4 ? count - row : 4;
+        for (int64_t i = 0; i < end * @Q@; i++)
+            keep[row * @Q@ + i] = uniform[i] >= probability && a->dropout < 1.0 ? kept : 0;
+    }
+}
+"""
+
+_SOFTMAX = """
+/* one key block of the online softmax: scores [count][@Q@] become weights relative to the new maximum; ratio rescales
+ * what was summed before.  An odd count gets a zero row for the pairs. */
+static int softmax_@s@(@COMPUTE@ *scores, @ELEMENT@ *weights, const @COMPUTE@ *keep, int64_t count, int64_t width,
+    @COMPUTE@ scale, @COMPUTE@ *maximum, @COMPUTE@ *total, @COMPUTE@ *ratio)
+{
+    int rescale = 0;
+    for (int64_t lane = 0; lane < width; lane += @LANES@) {
+        const @COMPUTE@ *column = scores + lane;
+        vector_@s@ before = LOAD_@s@(maximum + lane), first = before, second = before, third = before, fourth = before;
+        int64_t row = 0;
+        for (; row + 4 <= count; row += 4) {
+            first = larger_@s@(LOAD_@s@(column + row * @Q@) * scale, first);
+            second = larger_@s@(LOAD_@s@(column + (row + 1) * @Q@) * scale, second);
+            third = larger_@s@(LOAD_@s@(column + (row + 2) * @Q@) * scale, third);
+            fourth = larger_@s@(LOAD_@s@(column + (row + 3) * @Q@) * scale, fourth);
+        }
+        for (; row < count; row++) first = larger_@s@(LOAD_@s@(column + row * @Q@) * scale, first);
+        vector_@s@ now = larger_@s@(larger_@s@(first, second), larger_@s@(third, fourth));
+        vector_@s@ finite = (vector_@s@)((integer_@s@)now & (now > -INFINITY)); /* nothing allowed yet: subtract zero */
+        vector_@s@ factor = power_@s@(before - finite), sum = LOAD_@s@(total + lane) * factor, other = {};
+        integer_@s@ moved = before != now;
+        for (int i = 0; i < @LANES@; i++) rescale |= moved[i] != 0;
+        STORE_@s@(maximum + lane, now);
+        STORE_@s@(ratio + lane, factor);
+@WEIGHTS@
+        STORE_@s@(total + lane, sum + other);
+    }
+    return rescale;
+}
+"""
+
+_WEIGHTS = {
+    False: """        (void)weights;
+        for (row = 0; row + 2 <= count; row += 2) {
+            vector_@s@ even = power_@s@(LOAD_@s@(column + row * @Q@) * scale - finite);
+            vector_@s@ odd = power_@s@(LOAD_@s@(column + (row + 1) * @Q@) * scale - finite);
+            sum += even, other += odd;
+            if (keep) {
+                even *= LOAD_@s@(keep + row * @Q@ + lane);
+                odd *= LOAD_@s@(keep + (row + 1) * @Q@ + lane);
+            }
+            STORE_@s@(scores + row * @Q@ + lane, even);
+            STORE_@s@(scores + (row + 1) * @Q@ + lane, odd);
+        }
+        if (row < count) {
+            vector_@s@ even = power_@s@(LOAD_@s@(column + row * @Q@) * scale - finite);
+            sum += even;
+            if (keep) even *= LOAD_@s@(keep + row * @Q@ + lane);
+            STORE_@s@(scores + row * @Q@ + lane, even);
+        }""",
+    True: """        for (row = 0; row < count; row += 2) {
+            vector_@s@ even = power_@s@(LOAD_@s@(column + row * @Q@) * scale - finite), odd = {};
+            sum += even;
+            if (keep) even *= LOAD_@s@(keep + row * @Q@ + lane);
+            if (row + 1 < count) {
+                odd = power_@s@(LOAD_@s@(column + (row + 1) * @Q@) * scale - finite);
+                other += odd;
+                if (keep) odd *= LOAD_@s@(keep + (row + 1) * @Q@ + lane);
+            }
+            column_store_@s@(weights + row * @Q@ + 2 * lane, even, odd);
+        }""",
+}
+
+_FORWARD = """
+typedef struct {
+    @ELEMENT@ *columns, *key_tile, *value_tile, *weights;
+    @COMPUTE@ *scores, *sums, *bias, *keep;
+} forward_slot_@s@;
+
+static int64_t forward_carve_@s@(const attention_problem *a, char *base, forward_slot_@s@ *slot)
+{
+    int64_t depth = attention_round(a->depth, 2), at = 0;
+#define TAKE(member, type, count) slot->member = (type *)(base + at), at += attention_round((count) * (int64_t)sizeof(type), 64)
+    TAKE(columns, @ELEMENT@, depth * @Q@);
+    TAKE(key_tile, @ELEMENT@, depth * @K@);
+    TAKE(value_tile, @ELEMENT@, a->value_depth * @K@);
+    TAKE(weights, @ELEMENT@, @K@ * @Q@);
+    TAKE(scores, @COMPUTE@, @K@ * @Q@);
+    TAKE(sums, @COMPUTE@, a->value_depth * @Q@);
+    TAKE(bias, @COMPUTE@, @K@ * @Q@);
+    TAKE(keep, @COMPUTE@, (@K@ + 4) * @Q@);
+#undef TAKE
+    return at;
+}
+
+static void forward_store_@s@(const attention_problem *a, const attention_lanes *lanes, @COMPUTE@ *sums,
+    const @COMPUTE@ *maximum, const @COMPUTE@ *total, int any)
+{
+    const int64_t *stride = a->out_stride;
+    for (int64_t lane = 0; lane < lanes->count; lane++) {
+        int64_t head = lanes->head[lane], row = lanes->row[lane];
+        int empty = total[lane] == 0 || !any;
+        @COMPUTE@ inverse = empty ? 0 : 1 / total[lane];
+        @STORAGE@ *out = (@STORAGE@ *)a->out + lanes->batch * stride[0] + head * stride[1] + row * stride[2];
+        if (any)
+            for (int64_t i = 0; i < a->value_depth; i++) out[i] = store_@s@(sums[i * @Q@ + lane] * inverse);
+        else
+            memset(out, 0, (size_t)a->value_depth * sizeof(@STORAGE@));
+        ((@COMPUTE@ *)a->logsumexp)[(lanes->batch * a->heads + head) * a->queries + row] = empty
+            ? (@COMPUTE@)INFINITY : (maximum[lane] + @LOG2@(total[lane])) * (@COMPUTE@)0.69314718055994530942;
+    }
+}
+
+static void forward_block_@s@(const attention_problem *a, int64_t item, char *scratch)
+{
+    attention_lanes lanes;
+    forward_slot_@s@ slot;
+    @COMPUTE@ maximum[@Q@], total[@Q@], ratio[@Q@], scale = (@COMPUTE@)(a->scale * 1.44269504088896340736);
+    attention_select(a, item, &lanes);
+    forward_carve_@s@(a, scratch, &slot);
+    lanes.width = attention_round(lanes.count, @LANES@);
+    for (int i = 0; i < @Q@; i++) maximum[i] = -INFINITY, total[i] = 0;
+    columns_@s@(a->query, a->query_stride, &lanes, a->depth, slot.columns);
+    int64_t end = a->causal && lanes.last_row + 1 < a->keys ? lanes.last_row + 1 : a->keys;
+    const @STORAGE@ *keys = (const @STORAGE@ *)a->key + lanes.batch * a->key_stride[0] + lanes.key_head * a->key_stride[1];
+    const @STORAGE@ *values = (const @STORAGE@ *)a->value + lanes.batch * a->value_stride[0]
+        + lanes.key_head * a->value_stride[1];
+    int64_t first_row = lanes.row[0];
+    for (int64_t i = 1; i < lanes.count; i++) first_row = lanes.row[i] < first_row ? lanes.row[i] : first_row;
+    for (int64_t first = 0; first < end; first += @K@) {
+        int64_t count = end - first < @K@ ? end - first : @K@, stride;
+        const @ELEMENT@ *tile = rows_@s@(keys + first * a->key_stride[2], a->key_stride[2], count, a->depth, slot.key_tile, &stride);
+        product_@s@(tile, stride, @PAIR@, slot.columns, @Q@ * @PAIR@, slot.scores, @Q@, count,
+            (a->depth + @PAIR@ - 1) / @PAIR@, lanes.width, 0);
+        @COMPUTE@ factor = scale;
+        if (a->mask_kind || (a->causal && first + count - 1 > first_row)) {
+            biased_@s@(a, &lanes, first, count, scale, slot.scores, slot.bias);
+            factor = 1;
+        }
+        if (a->dropout > 0) keep_@s@(a, &lanes, first, count, slot.keep);
+        int rescale = softmax_@s@(slot.scores, slot.weights, a->dropout > 0 ? slot.keep : 0, count, lanes.width, factor,
+            maximum, total, ratio);
+        if (first && rescale)
+            for (int64_t i = 0; i < a->value_depth; i++)
+                for (int64_t lane = 0; lane < lanes.width; lane += @LANES@)
+                    STORE_@s@(slot.sums + i * @Q@ + lane, LOAD_@s@(slot.sums + i * @Q@ + lane) * LOAD_@s@(ratio + lane));
+        tile = values_@s@(values + first * a->value_stride[2], a->value_stride[2], count, a->value_depth, slot.value_tile, &stride);
+        product_@s@(tile, @PAIR@, stride, @RIGHT@, @Q@ * @PAIR@, slot.sums, @Q@, a->value_depth,
+            (count + @PAIR@ - 1) / @PAIR@, lanes.width, first > 0);
+    }
+    forward_store_@s@(a, &lanes, slot.sums, maximum, total, end > 0);
+}
+
+static void forward_body_@s@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end)
+{
+    attention_problem *a = (attention_problem *)p[0];
+    for (int64_t slot = begin; slot < end; slot++)
+        for (;;) {
+            int64_t item = __atomic_fetch_add(&a->next, 1, __ATOMIC_RELAXED);
+            if (item >= a->items) break;
+            forward_block_@s@(a, item, a->scratch + slot * a->slot_bytes);
+        }
+}
+
+static int forward_@s@(char *const *p, const int64_t *n, const fk_scalar *s, const fk_runtime *rt)
+{
+    attention_problem a = {.out = p[0], .logsumexp = p[1], .query = p[2], .key = p[3], .value = p[4], .mask = p[5]};
+    forward_slot_@s@ slot;
+    attention_sizes(&a, n, s);
+    if (!a.batch || !a.heads || !a.queries) return 0;
+    attention_units(&a);
+    a.slot_bytes = forward_carve_@s@(&a, 0, &slot);
+    int64_t slots = a.items < rt->threads() ? a.items : rt->threads();
+    if (!(a.scratch = rt->scratch(slots * a.slot_bytes))) return 1;
+    char *problem[1] = {(char *)&a};
+    rt->parallel(forward_body_@s@, problem, n, s, slots, 1);
+    rt->release(a.scratch);
+    return 0;
+}
+"""
+
+
+def _flavour_text(flavour: Flavour) -> str:
+    """Everything that depends on the dtype: vectors, products, operands, masks, softmax, forward and backward."""
+    storage, name = flavour.storage, flavour.storage.name
+    names = flavour.names
+    operands = "pairs" if flavour.pairs else "convert" if storage.is_half else "direct"
+    kinds = (
+        (1, "uint8_t", "entry ? 0 : (@COMPUTE@)-INFINITY"),
+        (2, storage.compute, "entry * (@COMPUTE@)1.44269504088896340736"),
+        (3, storage.ctype, "load_@s@(entry) * (@COMPUTE@)1.44269504088896340736"),
+    )
+    log2 = "log2" if storage.compute == "double" else "log2f"
+    parts = [
+        fill(_VECTOR, LARGER=_larger(flavour), **names),
+        _exponential(flavour),
+        fill(_COLUMN[flavour.pairs], **names),
+        _products(flavour),
+        fill(_OPERANDS[operands], **names),
+        fill(_QUERIES, GET="" if flavour.pairs else f"load_{name}", **names),
+        *(
+            fill(_MASK_ROWS, KIND=kind, MASK=mask, VALUE=fill(value, **names), **names)
+            for kind, mask, value in kinds
+        ),
+        fill(_BIAS, **names),
+        fill(_SOFTMAX, WEIGHTS=fill(_WEIGHTS[flavour.pairs], **names), **names),
+        fill(_FORWARD, LOG2=log2, RIGHT="slot.weights" if flavour.pairs else "slot.scores", **names),
+        attention_backward.text(flavour),
+    ]
+    return "".join(parts)
+
+
+def unit(isa: Isa) -> str:
+    """The translation unit of the attention kernels for one instruction set."""
+    text = [PROLOGUE, fill(_PROBLEM, Q=QUERY_BLOCK), conversions(*DTYPES)]
+    entries = []
+    for dtype in DTYPES:
+        pairs = dtype == "bf16" and isa.has("bf16") and isa.vector_bytes == 64
+        flavour = Flavour(STORAGES[dtype], isa.vector_bytes, isa.registers, pairs)
+        text.append(_flavour_text(flavour))
+        entries.append((f"attention:{dtype}", "d", f"forward_{dtype}"))
+        entries.append((f"attention.grad:{dtype}", "d", f"backward_{dtype}"))
+    return "".join(text) + table(entries)

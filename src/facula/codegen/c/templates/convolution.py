@@ -1,0 +1,221 @@
+"""Convolutions: C text of the drivers, forward and both gradients, in two and three dimensions.
+
+Takes a kind; gives `conv2d_forward`, `conv2d_backward_data`, `conv2d_backward_weight` and the
+`conv3d_*` of each dtype. Keeps true: any stride, padding, dilation and number of groups; tensors
+with channels first are converted at the edges, tensors with channels last are used where they lie;
+padding multiplies nothing.
+
+p = y, x, w, bias or null;  dx, dy, w;  dw, dy, x, dbias or null
+n (2d) = N, Cin, H, W, Cout, kernel (h, w), stride (h, w), padding (top, left), dilation (h, w),
+         groups, outH, outW, x layout, y layout (0 channels first, 1 last), activation
+n (3d) = N, Cin, D, H, W, Cout, kernel (d, h, w), stride, padding, dilation (3 each), groups,
+         outD, outH, outW, x layout, y layout, activation
+"""
+
+from ..isa import Isa
+from .tile_axis import AXIS
+from .tile_backward_weight import BACKWARD_WEIGHT
+from .tile_epilogue import RESULTS
+from .tile_gather import GATHER
+from .tile_kind import Kind, fill
+from .tile_layout import layout_text
+from .tile_weights import weights_text
+
+__all__ = ["convolution_entries", "convolution_text"]
+
+TYPES = r"""
+/* What a storage dtype needs. */
+typedef struct {
+    long size;
+    int raw, same; /* images are words as they are; sums are results as they are */
+    int (*image)(const char *, word *, long, long, long, long, int, const fk_runtime *);
+    int (*channels_first)(const acc_t *, char *, long, long, long, const char *, int, const fk_runtime *);
+    int (*weights)(const char *, word *, long, long, long, long, int, const fk_runtime *);
+    int (*gradient)(const acc_t *, long, char *, long, long, long, long, const fk_runtime *);
+    void (*finish)(const output *, acc_t *, long, long, long, long, const long *);
+} image_format;
+
+/* An image as words with channels last: the tensor itself where it is that already, else a copy
+ * in *kept.  NULL when there is no memory. */
+static const word *words_image(const image_format *f, const char *tensor, long n, long groups,
+                               long channels, long pixels, int channels_last, void **kept,
+                               const fk_runtime *rt)
+{
+    *kept = NULL;
+    const int last = channels_last || pixels == 1;
+    if (f->raw && last && channels % GROUP == 0) return (const word *)tensor;
+    const long words = groups * CEIL(channels, GROUP);
+    word *copy = *kept = rt->scratch(MAX(64, n * pixels * words * sizeof(word)));
+    if (!copy) return NULL;
+    if (f->image(tensor, copy, n, groups, channels, pixels, last, rt)) return NULL;
+    return copy;
+}
+"""
+
+GATHERING = r"""
+/* y from x, or dx from dy: `source` and `dest` are the tensors, bias may be NULL */
+static int gather_images(const image_format *f, const geometry *g, int backward, char *dest,
+                         const char *source, const char *weights, const char *bias,
+                         const fk_runtime *rt)
+{
+    const long cin = g->cin / g->groups, cout = g->cout / g->groups, taps = volume(g->kernel);
+    gather k = {.n = g->n, .groups = g->groups, .from = CEIL(backward ? cout : cin, GROUP),
+                .to = backward ? cin : cout, .taps = taps, .backward = backward};
+    for (int d = 0; d < 3; d++) {
+        k.source[d] = backward ? g->out[d] : g->in[d], k.dest[d] = backward ? g->in[d] : g->out[d];
+        k.kernel[d] = g->kernel[d];
+    }
+    const int source_last = backward ? g->y_last : g->x_last;
+    const int dest_last = (backward ? g->x_last : g->y_last) || volume(k.dest) == 1;
+    const long results = g->n * volume(k.dest) * g->groups * k.to;
+    if (!results) return 0;
+    long plan_bytes = 0;
+    for (int d = 0; d < 3; d++)
+        plan_bytes += PIECE(axis_bytes(k.dest[d], g->kernel[d], backward ? g->stride[d] : 1));
+    void *image = NULL;
+    char *plan = rt->scratch(plan_bytes), *memory = plan;
+    word *panels = rt->scratch(weights_words(g->groups, backward ? cout : cin, k.to, taps) * sizeof(word));
+    acc_t *sums = dest_last ? NULL : rt->scratch(results * sizeof(acc_t));
+    int failed = !plan || !panels || !dest_last && !sums;
+    if (!failed)
+        failed = !(k.x = words_image(f, source, g->n, g->groups, backward ? cout : cin,
+                                     volume(k.source), source_last, &image, rt))
+                 || f->weights(weights, panels, g->groups, backward ? cout : cin, k.to, taps, backward, rt);
+    if (!failed) {
+        for (int d = 0; d < 3; d++) k.axes[d] = axis_of(g, d, backward, &memory);
+        k.weights = panels, k.copy_row = copy_words;
+        k.out = (output){f->finish, dest, bias, NULL, 0, 1, 0, backward ? 0 : g->activation};
+        k.element_size = f->size;
+        k.plain = f->same && !bias && !k.out.activation;
+        if (!dest_last) {
+            k.out = (output){sums_finish, (char *)sums, NULL, NULL, 0, 1, 0, 0};
+            k.element_size = sizeof(acc_t), k.plain = 1;
+        }
+        failed = run_gather(&k, rt);
+        if (!failed && !dest_last)
+            failed = f->channels_first(sums, dest, g->n, g->groups * k.to, volume(k.dest), bias,
+                                       backward ? 0 : g->activation, rt);
+    }
+    if (sums) rt->release(sums);
+    if (panels) rt->release(panels);
+    if (plan) rt->release(plan);
+    if (image) rt->release(image);
+    return failed;
+}
+"""
+
+WEIGHT = r"""
+#if GROUP == 1
+static int bias_gradient_of(const image_format *f, const geometry *g, const word *dy, char *to,
+                            const fk_runtime *rt)
+{
+    acc_t *sums = rt->scratch(CEIL(g->cout, NR) * NR * sizeof(acc_t));
+    if (!sums) return 1;
+    bias_gradient b = {dy, sums, g->n * volume(g->out), g->cout};
+    int failed = launch(bias_gradient_unit, &b, CEIL(g->cout, NR), 0, b.pixels * b.channels > 50000, rt);
+    const output out = {f->finish, to, NULL, NULL, 0, 1, 0, 0};
+    const long row = 0;
+    if (!failed) f->finish(&out, sums, 0, 1, 0, g->cout, &row);
+    rt->release(sums);
+    return failed;
+}
+
+static int weight_of_images(const image_format *f, const geometry *g, char *dw, const char *dy,
+                            const char *x, char *dbias, const fk_runtime *rt)
+{
+    weight_gradient w = {g, .cin = g->cin / g->groups, .cout = g->cout / g->groups,
+                         .taps = volume(g->kernel), .pack = words_pack};
+    void *x_image = NULL, *dy_image = NULL;
+    const double products = (double)g->n * volume(g->out) * w.taps * w.cin * g->cout;
+    plan_weight_gradient(&w, products > 200000 ? rt->threads() : 1);
+    const long size = g->groups * w.taps * w.cin * w.cout;
+    w.sums = rt->scratch(MAX(1, w.parts * size) * sizeof(acc_t));
+    int failed = !w.sums;
+    if (!failed)
+        failed = !(w.x = words_image(f, x, g->n, g->groups, w.cin, volume(g->in), g->x_last, &x_image, rt))
+                 || !(w.dy = words_image(f, dy, g->n, g->groups, w.cout, volume(g->out), g->y_last,
+                                         &dy_image, rt));
+    if (!failed && w.lines == 0)
+        memset(w.sums, 0, w.parts * size * sizeof(acc_t));
+    else if (!failed)
+        failed = run_weight_gradient(&w, rt);
+    if (!failed) failed = f->gradient(w.sums, w.parts, dw, g->groups, w.cin, w.cout, w.taps, rt);
+    if (!failed && dbias) failed = bias_gradient_of(f, g, w.dy, dbias, rt);
+    if (w.sums) rt->release(w.sums);
+    if (x_image) rt->release(x_image);
+    if (dy_image) rt->release(dy_image);
+    return failed;
+}
+#endif
+"""
+
+FORMAT = r"""
+static const image_format $S_images = {
+    $SIZE, $RAW, $SAME, $S_image, $S_channels_first, $S_weights, $GRADIENT, $S_finish};
+"""
+
+GATHER_DRIVERS = r"""
+static int conv$Dd_forward_$S(char *const *p, const int64_t *n, const fk_scalar *s, const fk_runtime *rt)
+{
+    const geometry g = geometry_$Dd(n);
+    return gather_images(&$S_images, &g, 0, p[0], p[1], p[2], p[3], rt);
+}
+
+static int conv$Dd_backward_data_$S(char *const *p, const int64_t *n, const fk_scalar *s,
+                                    const fk_runtime *rt)
+{
+    const geometry g = geometry_$Dd(n);
+    return gather_images(&$S_images, &g, 1, p[0], p[1], p[2], NULL, rt);
+}
+"""
+
+WEIGHT_DRIVER = r"""
+static int conv$Dd_backward_weight_$S(char *const *p, const int64_t *n, const fk_scalar *s,
+                                      const fk_runtime *rt)
+{
+    const geometry g = geometry_$Dd(n);
+    return weight_of_images(&$S_images, &g, p[0], p[1], p[2], p[3], rt);
+}
+"""
+
+
+def image_dtypes(kind: Kind) -> list[tuple[str, bool, bool]]:
+    """Dtypes of a kind's convolutions, and whether it gathers and whether it sums weights."""
+    if kind.name == "f32":
+        return [("f32", True, True), ("f16", True, True), ("bf16", "bf16" in kind.storages, True)]
+    return [(kind.name, True, kind.group == 1)]
+
+
+def convolution_text(isa: Isa, kind: Kind) -> str:
+    """Everything that convolutions add to a unit."""
+    words = kind.name
+    own = {"f32": "f32", "f64": "f64", "bf16": "f32"}[kind.name]
+    parts = [AXIS, layout_text(kind), weights_text(kind), GATHER, BACKWARD_WEIGHT]
+    parts.append(f"#define copy_words {words}_copy_row\n#define words_pack {words}_pack")
+    parts.append(f"#define sums_finish {own}_finish")
+    parts += [TYPES, GATHERING, WEIGHT]
+    for name, gathers, sums in image_dtypes(kind):
+        raw = int(name == kind.name)
+        same = int(name == kind.accumulator_name)
+        gradient = f"{name}_gradient" if sums else "NULL"
+        size = {"f32": 4, "f64": 8}.get(name, 2)
+        values = {"S": name, "SIZE": str(size), "RAW": str(raw), "SAME": str(same)}
+        parts.append(fill(FORMAT, GRADIENT=gradient, **values))
+        for dims in "23":
+            if gathers:
+                parts.append(fill(GATHER_DRIVERS, S=name, D=dims))
+            if sums:
+                parts.append(fill(WEIGHT_DRIVER, S=name, D=dims))
+    return "\n".join(parts)
+
+
+def convolution_entries(kind: Kind) -> list[tuple[str, str]]:
+    """Kernel names and C functions."""
+    entries = []
+    for name, gathers, sums in image_dtypes(kind):
+        works = [("forward", gathers), ("backward_data", gathers), ("backward_weight", sums)]
+        for dims in "23":
+            for work, there in works:
+                if there:
+                    entries.append((f"conv{dims}d_{work}:{name}", f"conv{dims}d_{work}_{name}"))
+    return entries

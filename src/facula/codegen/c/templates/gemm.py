@@ -1,0 +1,360 @@
+"""Matrix products: C text of the `gemm` drivers on top of the register tile.
+
+Takes a kind; gives `gemm:<dtype>` for each dtype that it serves. Keeps true:
+C[b] = act(alpha * A[b] @ B[b] + beta * C[b] + bias) for any strides of A and B; a product too small
+for a thread is computed by the caller on its own stack; results do not depend on the number of
+threads.
+
+p = C, A, B, bias or null (N values of C's dtype)
+n = batch, M, N, K, A strides (batch, row, column), B strides (batch, row, column),
+    C strides (batch, row; its columns are neighbours),
+    flags: bits 0..7 activation, 8 conj(A), 9 conj(B)
+s = alpha, beta
+"""
+
+from ..isa import Isa
+from .tile_kind import Kind, fill
+
+__all__ = ["gemm_entries", "gemm_text"]
+
+TYPES = r"""
+typedef void pack_function(const char *source, long k_stride, long j_stride, long elements,
+                           long width, int flags, word *out);
+/* What a dtype needs.  reals: real numbers in an element (2 when complex). */
+typedef struct {
+    long a_size, b_size, c_size, bias_size, reals;
+    int raw_a, raw_b, same, signed_a; /* same: sums are results; signed_a: A is packed as A + 128 */
+    copy_row_function *copy_row;
+    columns_function *columns;
+    pack_function *pack;
+    dots_function *dots;
+    void (*finish)(const output *, acc_t *, long, long, long, long, const long *);
+} format;
+
+typedef struct {
+    const format *f;
+    const char *a, *b;
+    long batch, m, n, k; /* n and k in real numbers */
+    long a_batch, a_row, a_column, b_batch, b_row, b_column, c_batch, c_row; /* elements */
+    int conjugate, plain;
+    output out;
+    /* the plan: units of rows x panels, K in blocks of kc, rows in blocks of mc */
+    long panels, row_units, column_units, kc, mc, rows_kept, panels_kept, k_kept;
+    enum { PACKED, IN_PLACE, DOTS } way;
+} product;
+
+#define KC (2048 / (long)sizeof(word))
+#define MC 240
+#define L2_PANELS MAX(1, L2_BYTES / (KC * NR * (long)sizeof(word)))
+#define SMALL 200000 /* products below which a second thread does not pay */
+#define STACK_BYTES 24576
+#define IN_PLACE_K 16 /* rows of B that are read side by side */
+#define DOTS_WIDTH 64 /* columns of a unit of dots */
+"""
+
+UNITS = r"""
+INLINE long words_of(long elements) { return CEIL(elements, GROUP); }
+
+/* sum over k of B times -128, which undoes that A was packed as A + 128 */
+NOINLINE void add_correction(const word *packed, long words, long panels, acc_t *correction)
+{
+#if GROUP == 4
+    for (long p = 0; p < panels; p++)
+        for (long v = 0; v < VECS; v++) {
+            acc_vec total = {0};
+            for (long k = 0; k < words; k++)
+                MULTIPLY_ADD(total, *(const vec *)(packed + (p * words + k) * NR + v * VECTOR),
+                             0x01010101);
+            *(acc_vec *)(correction + p * NR + v * VECTOR) -= total * 128;
+        }
+#endif
+}
+
+INLINE a_source source_of_a(const product *g, const char *a, long k, long elements, word *buffer)
+{
+    const format *f = g->f;
+    a_source s = {A_ROWS, a + k / f->reals * g->a_column * f->a_size, g->a_column, f->a_size,
+                  elements, f->copy_row, f->columns, buffer};
+    if (g->a_row == 1 && g->a_column != 1 && f->columns) s.mode = A_COLUMNS;
+    return s;
+}
+
+/* Panels [first, last) of a unit, packed: as gemm does on any machine with caches. */
+NOINLINE void packed_panels(const product *g, const output *out, const char *a, const char *b,
+                            long first, long last, long r0, long r1, char *scratch)
+{
+    const format *f = g->f;
+    const long group = last - first;
+    word *packed = carve(&scratch, g->k_kept * g->panels_kept * NR * sizeof(word));
+    word *copy = carve(&scratch, COPY_WORDS(g->kc) * sizeof(word));
+    acc_t *sums = carve(&scratch, g->rows_kept * g->panels_kept * NR * sizeof(acc_t));
+    acc_t *correction = carve(&scratch, g->panels_kept * NR * sizeof(acc_t));
+    output finishing = *out;
+    if (f->signed_a) {
+        memset(correction, 0, group * NR * sizeof(acc_t));
+        finishing.correction = correction, finishing.correction_first = first * NR;
+    }
+    for (long m0 = r0; m0 < r1; m0 += g->mc) {
+        const long rows = MIN(g->mc, r1 - m0);
+        long k0 = 0;
+        do {
+            const long elements = MIN(g->kc, g->k - k0), words = words_of(elements);
+            word *panels = packed + (g->k_kept > words_of(g->kc) ? words_of(k0) * group * NR : 0);
+            if (m0 == r0 || g->k_kept <= words_of(g->kc) && g->k > g->kc) {
+                for (long p = first; p < last; p++)
+                    f->pack(b + (k0 / f->reals * g->b_row + p * NR / f->reals * g->b_column)
+                                    * f->b_size,
+                            g->b_row, g->b_column, elements, MIN(NR, g->n - p * NR), g->conjugate,
+                            panels + (p - first) * words * NR);
+                if (f->signed_a) add_correction(panels, words, group, correction);
+            }
+            const segment one = {0, 0, words};
+            job j = {source_of_a(g, a + m0 * g->a_row * f->a_size, k0, elements, copy), &one, 1,
+                     panels, NR, words * NR, first, last, g->n};
+            cursor w = cursor_rows(rows, g->a_row, g->c_row * f->reals);
+            if (f->raw_a && elements % GROUP == 0 && g->a_row * f->reals % GROUP == 0
+                && k0 * g->a_column % GROUP == 0 && (g->a_column == 1 || GROUP == 1 && f->reals == 1)
+                && (group == 1 || rows <= MR)) {
+                j.a.mode = A_IN_PLACE, j.a.stride = g->a_column == 1 ? 1 : g->a_column;
+                w.a_step[3] = g->a_row * f->reals / GROUP;
+            }
+            j.store = k0 || g->plain && out->beta != 0 ? ACCUMULATE : STORE;
+            if (!g->plain) j.store = k0 ? ACCUMULATE : STORE;
+            j.sums = sums, j.sums_stride = g->panels_kept * NR;
+            j.keeps = g->k > g->kc, j.finishes = k0 + g->kc >= g->k;
+            finishing.c = out->c + m0 * g->c_row * f->c_size;
+            j.out = &finishing;
+            if (g->plain) j.direct = (acc_t *)finishing.c;
+            block(&j, &w, rows, 0);
+            k0 += g->kc;
+        } while (k0 < g->k);
+    }
+}
+
+/* One tile of rows times full panels of a row-major B where it lies. */
+NOINLINE void panels_in_place(const product *g, const output *out, const char *a, const char *b,
+                              long first, long last, char *scratch)
+{
+    acc_t *sums = carve(&scratch, g->m * g->panels_kept * NR * sizeof(acc_t));
+    long k0 = 0;
+    do {
+        const long length = MIN(IN_PLACE_K, g->k - k0);
+        const segment one = {0, 0, length};
+        job j = {{A_IN_PLACE, a + k0 * g->a_column * sizeof(word), g->a_column, sizeof(word)},
+                 &one, 1, (const word *)b + k0 * g->b_row + first * NR, g->b_row, NR, first, last,
+                 g->n};
+        cursor w = cursor_rows(g->m, g->a_row, g->c_row);
+        j.store = k0 || g->plain && out->beta != 0 ? ACCUMULATE : STORE;
+        if (!g->plain) j.store = k0 ? ACCUMULATE : STORE;
+        j.sums = sums, j.sums_stride = g->panels_kept * NR;
+        j.keeps = 1, j.finishes = k0 + IN_PLACE_K >= g->k, j.out = out;
+        if (g->plain) j.direct = (acc_t *)out->c;
+        block(&j, &w, g->m, 0);
+        k0 += IN_PLACE_K;
+    } while (k0 < g->k);
+}
+
+/* Columns [first, last) by dot products along k. */
+NOINLINE void dots_unit(const product *g, const output *out, const char *a, const char *b,
+                        long first, long last, char *scratch)
+{
+    const format *f = g->f;
+    const long stride = CEIL(words_of(g->k), VECTOR) * VECTOR, rows = g->m + f->signed_a;
+    word *copy = carve(&scratch, rows * stride * sizeof(word));
+    acc_t *sums = carve(&scratch, rows * DOTS_WIDTH * sizeof(acc_t));
+    memset(copy, 0, rows * stride * sizeof(word));
+    for (long r = 0; r < g->m; r++)
+        f->copy_row(a + r * g->a_row * f->a_size, g->a_column, g->k, copy + r * stride);
+    if (f->signed_a) memset(copy + g->m * stride, 1, stride * sizeof(word));
+    for (long j = first; j < last; j += DOTS_WIDTH) {
+        const long columns = MIN(DOTS_WIDTH, last - j);
+        f->dots(copy, stride, rows, b + j * g->b_column * f->b_size, g->b_column, columns, g->k, sums,
+                DOTS_WIDTH);
+        output finishing = *out;
+        if (f->signed_a) {
+            acc_t *ones = sums + g->m * DOTS_WIDTH;
+            for (long i = 0; i < columns; i++) ones[i] *= -128;
+            finishing.correction = ones, finishing.correction_first = j;
+        }
+        for (long r = 0; r < g->m; r++) {
+            const long c_row = r * g->c_row;
+            f->finish(&finishing, sums + r * DOTS_WIDTH, DOTS_WIDTH, 1, j, j + columns, &c_row);
+        }
+    }
+}
+
+static void product_unit(void *context, long unit, char *scratch)
+{
+    const product *g = context;
+    const format *f = g->f;
+    const long columns = unit % g->column_units, rest = unit / g->column_units;
+    const long batch = rest / g->row_units, rows = rest % g->row_units;
+    const char *a = g->a + batch * g->a_batch * f->a_size, *b = g->b + batch * g->b_batch * f->b_size;
+    output out = g->out;
+    out.c += batch * g->c_batch * f->c_size;
+    if (g->way == DOTS) {
+        const long width = CEIL(CEIL(g->n, g->column_units), 8) * 8;
+        dots_unit(g, &out, a, b, MIN(g->n, columns * width), MIN(g->n, (columns + 1) * width), scratch);
+        return;
+    }
+    const long first = tile_first(g->panels, g->column_units, columns);
+    const long last = tile_first(g->panels, g->column_units, columns + 1);
+    const long tiles = CEIL(g->m, MR);
+    const long r0 = tile_first(tiles, g->row_units, rows) * MR;
+    const long r1 = MIN(g->m, tile_first(tiles, g->row_units, rows + 1) * MR);
+    a += r0 * g->a_row * f->a_size, out.c += r0 * g->c_row * f->c_size;
+    if (g->way == IN_PLACE) {
+        const long full = MIN(last, g->n / VECTOR * VECTOR == g->n ? last : g->n / NR);
+        if (first < full) panels_in_place(g, &out, a, b, first, full, scratch);
+        if (full < last)
+            packed_panels(g, &out, a, b, MAX(first, full), last, 0, r1 - r0, scratch);
+        return;
+    }
+    packed_panels(g, &out, a, b, first, last, 0, r1 - r0, scratch);
+}
+"""
+
+PLAN = r"""
+#define COPY_WORDS(kc) MAX(MR * (words_of(kc) + VECTOR), A_AHEAD * A_WIDTH * words_of(kc))
+
+/* pieces of `count` such that all threads have the same number of them, where there are enough */
+INLINE long even_units(long count, long least, long others, long threads)
+{
+    long units = least;
+    while (units < count && units * others < threads) units++;
+    if (units * others < 4 * threads)
+        while (units * others % threads && units < count) units++;
+    return units;
+}
+
+NOINLINE void plan_dots(product *g, long threads)
+{
+    g->column_units = MIN(CEIL(g->n, 8), threads == 1 ? 1 : CEIL(threads * 4, g->batch));
+    g->row_units = 1;
+}
+
+NOINLINE void plan_product(product *g, long threads)
+{
+    const format *f = g->f;
+    g->panels = CEIL(g->n, NR), g->row_units = g->column_units = 1;
+    const int dots = f->dots && g->b_row == 1 && g->b_column != 1 && g->m <= DOTS_M
+                     && g->k >= 2 * VECTOR * GROUP && g->batch * g->n >= 4;
+    const int in_place = GROUP == 1 && f->raw_b && f->raw_a && f->reals == 1 && g->b_column == 1
+                         && g->m <= MR && g->panels;
+    g->way = dots ? DOTS : in_place ? IN_PLACE : PACKED;
+    if (dots) { plan_dots(g, threads); return; }
+    const long most = in_place ? 1024 / VECTOR : L2_PANELS;
+    g->column_units = CEIL(g->panels, most);
+    if (threads > 1) {
+        g->column_units = even_units(MAX(g->column_units, CEIL(g->panels, 2)), g->column_units,
+                                     g->batch, threads);
+        const long tiles = CEIL(g->m, 4 * MR), units = g->column_units * g->batch;
+        if (!in_place && units % threads && units < 4 * threads)
+            g->row_units = even_units(tiles, 1, units, threads);
+    }
+    g->kc = MIN(KC * GROUP, MAX(g->k, 1)), g->mc = MC;
+    g->panels_kept = CEIL(g->panels, g->column_units);
+    const long rows = CEIL(CEIL(g->m, MR), g->row_units) * MR;
+    g->rows_kept = MAX(MR, g->k > g->kc ? MIN(MC, rows) : MR);
+    g->k_kept = rows > MC ? CEIL(g->k, g->kc) * words_of(g->kc) : words_of(g->kc);
+}
+
+NOINLINE long product_scratch(const product *g)
+{
+    if (g->way == DOTS) {
+        const long rows = g->m + g->f->signed_a;
+        return PIECE(rows * CEIL(words_of(g->k), VECTOR) * VECTOR * sizeof(word))
+               + PIECE(rows * DOTS_WIDTH * sizeof(acc_t));
+    }
+    const long in_place = PIECE(g->m * g->panels_kept * NR * sizeof(acc_t));
+    const long packed = PIECE(g->k_kept * g->panels_kept * NR * sizeof(word))
+                        + PIECE(COPY_WORDS(g->kc) * sizeof(word))
+                        + PIECE(g->rows_kept * g->panels_kept * NR * sizeof(acc_t))
+                        + PIECE(g->panels_kept * NR * sizeof(acc_t));
+    if (g->way == IN_PLACE && g->n % VECTOR == 0) return in_place;
+    return MAX(packed, g->way == IN_PLACE ? in_place : 0);
+}
+
+/* A shared B and rows of A that follow each other over the batch make one tall product. */
+INLINE void fold_batch(product *g)
+{
+    if (g->batch > 1 && g->b_batch == 0 && g->a_batch == g->m * g->a_row
+        && g->c_batch == g->m * g->c_row)
+        g->m *= g->batch, g->batch = 1;
+}
+
+static int run_product(const format *f, char *const *p, const int64_t *n, acc_t alpha, acc_t beta,
+                       const fk_runtime *rt)
+{
+    product g = {f, p[1], p[2], n[0], n[1], n[2] * f->reals, n[3] * f->reals, n[4], n[5], n[6], n[7],
+                 n[8], n[9], n[10], n[11]};
+    if (g.batch <= 0 || g.m <= 0 || g.n <= 0) return 0;
+    g.out = (output){f->finish, p[0], p[3], NULL, 0, alpha, beta, n[12] & 255};
+    g.conjugate = n[12] >> 8 & 3;
+    g.plain = f->same && alpha == 1 && (beta == 0 || beta == 1) && !p[3] && !g.out.activation
+              && !f->signed_a;
+    if (g.k == 1 * f->reals) g.a_column = g.b_row = 1; /* a stride that is never taken */
+    if (g.n == 1 * f->reals && g.b_column != 1) g.b_column = MAX(g.k, 2);
+    fold_batch(&g);
+    const int small = (double)g.batch * g.m * g.n * g.k < SMALL;
+    plan_product(&g, small ? 1 : rt->threads());
+    const long bytes = product_scratch(&g), units = g.batch * g.row_units * g.column_units;
+    if (small && bytes <= STACK_BYTES) {
+        char stack[STACK_BYTES + 64] __attribute__((aligned(64)));
+        for (long u = 0; u < units; u++) product_unit(&g, u, stack);
+        return 0;
+    }
+    return launch(product_unit, &g, units, bytes, !small, rt);
+}
+"""
+
+DRIVER = r"""
+static const format $S_format = {$FORMAT};
+static int gemm_$S(char *const *p, const int64_t *n, const fk_scalar *s, const fk_runtime *rt)
+{
+    return run_product(&$S_format, p, n, (acc_t)s[0].$M, (acc_t)s[1].$M, rt);
+}
+"""
+
+BYTES = {"f32": 4, "f64": 8, "f16": 2, "bf16": 2, "i32": 4, "i64": 8, "i8": 1, "u8": 1}
+
+
+def format_text(kind: Kind, name: str) -> str:
+    """The initializer of a `format`."""
+    if name in ("c64", "c128"):
+        real = kind.name
+        size = 2 * BYTES[real]
+        return (
+            f"{size}, {size}, {size}, {size}, 2, 1, 0, 1, 0, {name}_copy_row, NULL, {name}_pack, "
+            f"NULL, {real}_finish"
+        )
+    result = {"f16_f32": "f32", "bf16_f32": "f32", "i8": "i32", "u8i8": "i32"}.get(name, name)
+    a = {"u8i8": "u8", "f16_f32": "f16", "bf16_f32": "bf16"}.get(name, name)
+    b = {"u8": "i8"}.get(a, a)
+    signed = name == "i8" and kind.group == 4
+    raw = (kind.name == a) or (kind.name == "i8" and kind.group == 4)
+    same = result == kind.accumulator_name
+    packed_a = "s8" if signed else a
+    raw_a = int(raw and not signed)
+    return (
+        f"{BYTES[a]}, {BYTES[b]}, {BYTES[result]}, {BYTES[result]}, 1, {raw_a}, {int(raw)}, "
+        f"{int(same)}, {int(signed)}, {packed_a}_copy_row, {packed_a}_interleave, {b}_pack, "
+        f"{b}_dots, {result}_finish"
+    )
+
+
+def gemm_text(isa: Isa, kind: Kind) -> str:
+    """Everything between the tile and the drivers, and the drivers."""
+    l2_bytes = 1 << 20 if isa.vector_bytes == 64 else 3 << 17
+    parts = [f"#define L2_BYTES {l2_bytes}L", f"#define DOTS_M {16 if isa.registers >= 32 else 8}"]
+    copy_words, _, plan = PLAN.partition("\n\n")
+    parts += [TYPES, copy_words, UNITS, plan]
+    member = "f" if kind.accumulator in ("float", "double") else "i"
+    for name in kind.storages:
+        parts.append(fill(DRIVER, S=name, M=member, FORMAT=format_text(kind, name)))
+    return "\n".join(parts)
+
+
+def gemm_entries(kind: Kind) -> list[tuple[str, str]]:
+    """Kernel names and C functions."""
+    return [(f"gemm:{name}", f"gemm_{name}") for name in kind.storages]

@@ -1,0 +1,44 @@
+"""The translation units of dense products: matrix products and convolutions on one register tile.
+
+Takes an instruction set, or its name; `units` gives `(name, C text)`, one unit per kind of
+multiply-add, each with a table of kernels. Keeps true: a unit needs nothing but `facula_abi.h` and
+the C library, owns no threads and keeps no state.
+"""
+
+from collections.abc import Iterator
+
+from ..isa import Isa
+from ..isa import isa as isa_of
+from .convolution import convolution_entries, convolution_text
+from .gemm import gemm_entries, gemm_text
+from .tile_dot import dot_text
+from .tile_epilogue import epilogue_text
+from .tile_kernel import kernel_text
+from .tile_kind import Kind, configuration, kinds
+from .tile_pack import pack_text
+
+__all__ = ["unit", "units"]
+
+HEADER = "/* Written by codegen/c/templates/tile.py: dense products, %s, %s. */\n"
+
+
+def unit(isa: Isa, kind: Kind) -> str:
+    """One translation unit: every kernel of a kind."""
+    parts = [HEADER % (kind.name, isa.name), configuration(isa, kind), kernel_text(kind)]
+    parts += [pack_text(kind), epilogue_text(kind), dot_text(kind, isa.registers)]
+    parts.append(gemm_text(isa, kind))
+    entries = gemm_entries(kind)
+    if kind.convolves:
+        parts.append(convolution_text(isa, kind))
+        entries += convolution_entries(kind)
+    parts.append("const int facula_abi = FACULA_ABI;\nconst fk_entry facula_kernels[] = {")
+    parts += [f"    {{\"{name}\", 'd', (void *){function}}}," for name, function in entries]
+    parts.append("    {0}};\n")
+    return "\n".join(parts)
+
+
+def units(variant: str | Isa) -> Iterator[tuple[str, str]]:
+    """All units of a variant, by name."""
+    isa = isa_of(variant)
+    for kind in kinds(isa):
+        yield f"tile_{kind.name}", unit(isa, kind)

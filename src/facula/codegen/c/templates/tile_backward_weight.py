@@ -1,0 +1,146 @@
+"""The gradient of convolution weights: C text of sums over pixels of x times dy.
+
+Gives `run_backward_weight`: for every tap, rows of the tile are input channels (a transposed A), k
+runs along the pixels of output rows, and dy is packed in blocks that stay in L2. Keeps true: the
+number of parts that a sum is split into depends on the shape and the number of threads only; parts
+are added in order.
+"""
+
+__all__ = ["BACKWARD_WEIGHT"]
+
+BACKWARD_WEIGHT = r"""
+#if GROUP == 1
+typedef struct {
+    const geometry *g;
+    const word *x, *dy;            /* channels last */
+    acc_t *sums;                   /* [part][group][tap][cin][cout] */
+    long cin, cout, taps;          /* channels of a group */
+    long lines, block_lines;       /* rows of y in all, and in a block of packed dy */
+    long parts, panels, row_units, rows;
+    pack_function *pack;
+} weight_gradient;
+
+#define GRADIENT_B (L2_BYTES * 4 / 10) /* bytes of packed dy */
+
+/* output coordinates [*first, *last) whose tap t falls inside the image */
+INLINE void valid_outputs(const geometry *g, int d, long t, long *first, long *last)
+{
+    const long offset = t * g->dilation[d] - g->pad[d], stride = g->stride[d];
+    *first = offset < 0 ? CEIL(-offset, stride) : 0;
+    const long room = g->in[d] - 1 - offset;
+    *last = room < 0 ? 0 : MIN(g->out[d], room / stride + 1);
+    if (*first > *last) *first = *last;
+}
+
+/* The pixels of lines [low, high) of y that a tap sees: a_offset in x, b_offset in the block. */
+static long tap_segments(const weight_gradient *w, long tap, long low, long high, segment *segments)
+{
+    const geometry *g = w->g;
+    const long kz = tap / (g->kernel[1] * g->kernel[2]), ky = tap / g->kernel[2] % g->kernel[1];
+    const long kx = tap % g->kernel[2], pixel = g->groups * w->cin;
+    long z0, z1, y0, y1, x0, x1, count = 0;
+    valid_outputs(g, 0, kz, &z0, &z1), valid_outputs(g, 1, ky, &y0, &y1);
+    valid_outputs(g, 2, kx, &x0, &x1);
+    if (x0 == x1) return 0;
+    for (long line = low; line < high; line++) {
+        const long y = line % g->out[1], z = line / g->out[1] % g->out[0];
+        const long n = line / (g->out[1] * g->out[0]);
+        if (y < y0 || y >= y1 || z < z0 || z >= z1) continue;
+        const long sz = z * g->stride[0] - g->pad[0] + kz * g->dilation[0];
+        const long sy = y * g->stride[1] - g->pad[1] + ky * g->dilation[1];
+        const long sx = x0 * g->stride[2] - g->pad[2] + kx * g->dilation[2];
+        const long a = (((n * g->in[0] + sz) * g->in[1] + sy) * g->in[2] + sx) * pixel;
+        const long b = (line - low) * g->out[2] + x0;
+        segment *last = segments + count - 1;
+        if (count && last->b_offset + last->length == b
+            && last->a_offset + last->length * pixel * g->stride[2] == a)
+            last->length += x1 - x0;
+        else
+            segments[count++] = (segment){a, b, x1 - x0};
+    }
+    return count;
+}
+
+static void weight_gradient_unit(void *context, long unit, char *scratch)
+{
+    const weight_gradient *w = context;
+    const geometry *g = w->g;
+    const long part = unit % w->parts, rest = unit / w->parts, row_unit = rest % w->row_units;
+    const long panel = rest / w->row_units % w->panels, group = rest / w->row_units / w->panels;
+    const long r0 = tile_first(w->rows, w->row_units, row_unit);
+    const long r1 = tile_first(w->rows, w->row_units, row_unit + 1);
+    const long line0 = tile_first(w->lines, w->parts, part), line1 = tile_first(w->lines, w->parts, part + 1);
+    const long pixel = g->groups * w->cout, width = MIN(NR, w->cout - panel * NR);
+    segment *segments = carve(&scratch, (w->block_lines + 1) * sizeof *segments);
+    acc_t *tail = carve(&scratch, MR * NR * sizeof *tail);
+    word *packed = (word *)scratch;
+    acc_t *sums = w->sums + (part * g->groups + group) * w->taps * w->cin * w->cout;
+    for (long low = line0; low < line1; low += w->block_lines) {
+        const long high = MIN(line1, low + w->block_lines);
+        w->pack((const char *)(w->dy + low * g->out[2] * pixel + group * w->cout + panel * NR), pixel, 1,
+                (high - low) * g->out[2], width, 0, packed);
+        for (long r = r0; r < r1;) {
+            const long tap = r / w->cin, c = r % w->cin, end = MIN(r1, (tap + 1) * w->cin);
+            segments[0] = (segment){0};
+            const long n_segments = tap_segments(w, tap, low, high, segments);
+            job j = {{A_IN_PLACE, (const char *)(w->x + group * w->cin + c),
+                      g->groups * w->cin * g->stride[2]}, segments, n_segments, packed, NR, 0, panel,
+                     panel + 1, w->cout, low == line0 ? STORE : ACCUMULATE,
+                     sums + (tap * w->cin + c) * w->cout, tail, NR};
+            cursor rows = cursor_rows(end - r, 1, w->cout);
+            if (n_segments || low == line0) block(&j, &rows, end - r, 0);
+            r = end;
+        }
+    }
+}
+
+/* Fills sums for `parts` parts; plan_weight_gradient says how many there are. */
+NOINLINE void plan_weight_gradient(weight_gradient *w, long threads)
+{
+    const geometry *g = w->g;
+    w->rows = w->taps * w->cin, w->panels = CEIL(w->cout, NR);
+    w->lines = g->n * g->out[0] * g->out[1];
+    const long line_bytes = g->out[2] * NR * sizeof(word);
+    w->block_lines = MAX(1, MIN(w->lines, (long)GRADIENT_B / line_bytes));
+    const long others = w->panels * g->groups;
+    w->row_units = MAX(1, MIN(w->rows / 96, CEIL(2 * threads, others)));
+    if (threads == 1) w->row_units = 1;
+    while (w->row_units * others % threads && w->row_units * others < 4 * threads
+           && w->row_units < w->rows / 48)
+        w->row_units++;
+    const long units = w->row_units * others;
+    w->parts = units >= threads ? 1 : MIN(CEIL(2 * threads, units), CEIL(w->lines, 8));
+    w->parts = MAX(1, MIN(w->parts, 64));
+    w->block_lines = MIN(w->block_lines, CEIL(w->lines, w->parts));
+}
+
+NOINLINE int run_weight_gradient(weight_gradient *w, const fk_runtime *rt)
+{
+    const long bytes = PIECE((w->block_lines + 1) * sizeof(segment)) + PIECE(MR * NR * sizeof(acc_t))
+                       + PIECE(w->block_lines * w->g->out[2] * NR * sizeof(word));
+    const double products = (double)w->lines * w->g->out[2] * w->rows * w->cout * w->g->groups;
+    const long units = w->parts * w->row_units * w->panels * w->g->groups;
+    return launch(weight_gradient_unit, w, units, bytes, products > 200000, rt);
+}
+
+/* sums of dy over pixels */
+typedef struct { const word *dy; acc_t *sums; long pixels, channels; } bias_gradient;
+
+static void bias_gradient_unit(void *context, long unit, char *scratch)
+{
+    const bias_gradient *b = context;
+    const long first = unit * NR, width = MIN(NR, b->channels - first);
+    double total[NR] = {0};
+    for (long p0 = 0; p0 < b->pixels; p0 += 128) { /* short sums, then exact enough ones */
+        acc_t block[NR] = {0};
+        for (long p = p0; p < MIN(b->pixels, p0 + 128); p++) {
+            const word *row = b->dy + p * b->channels + first;
+            if (width == NR) for (long j = 0; j < NR; j++) block[j] += row[j];
+            else for (long j = 0; j < width; j++) block[j] += row[j];
+        }
+        for (long j = 0; j < NR; j++) total[j] += block[j];
+    }
+    for (long j = 0; j < width; j++) b->sums[first + j] = total[j];
+}
+#endif
+"""

@@ -1,0 +1,279 @@
+"""The register tile: C text of the micro-kernel, of a block of tiles, and of the work queue.
+
+Takes the configuration of a kind (`tile_kind`). Gives `block`, which multiplies rows named by a
+cursor with packed panels of B over a list of segments, and `launch`, which spreads units of work
+over the pool. Keeps true: all accumulators of a tile stay in registers over all segments; no byte
+outside of the operands is read or written.
+"""
+
+from .tile_kind import Kind
+
+__all__ = ["kernel_text"]
+
+MICRO = r"""
+enum store { STORE, ACCUMULATE };
+/* a_offset and length count words, b_offset counts rows of B */
+typedef struct { long a_offset, b_offset, length; } segment;
+
+/* C[r][0:vecs * VECTOR] (+)= sum over segments, k < length: A[r][a_offset + k] * B[b_offset + k].
+ * a_stride: words between two values of A along k;  b_stride: words between two rows of B. */
+INLINE void tile(const int rows, const int vecs, const word *a, const long *a_row,
+                 const long a_stride, const segment *segments, long n_segments, const word *b,
+                 const long b_stride, acc_t *c, const long *c_row, enum store store)
+{
+    acc_vec sums[MR][VECS];
+    UNROLL for (int r = 0; r < rows; r++)
+        UNROLL for (int v = 0; v < vecs; v++) sums[r][v] = (acc_vec){0};
+    /* the lines of C arrive while the products are computed */
+    UNROLL for (int r = 0; r < rows; r++)
+        UNROLL for (int v = 0; v < vecs; v++) __builtin_prefetch(c + c_row[r] + v * VECTOR, 1, 3);
+    for (long s = 0; s < n_segments; s++) {
+        const word *bk = b + segments[s].b_offset * b_stride;
+        const word *ak[MR];
+        UNROLL for (int r = 0; r < rows; r++)
+            ak[r] = a + a_row[r] + segments[s].a_offset;
+        const long length = segments[s].length;
+        for (long k = 0; k < length; k++, bk += b_stride) {
+            vec bv[VECS];
+            UNROLL for (int v = 0; v < vecs; v++) bv[v] = *(const vec *)(bk + v * VECTOR);
+            UNROLL for (int r = 0; r < rows; r++) {
+                const word x = ak[r][k * a_stride];
+                UNROLL for (int v = 0; v < vecs; v++) {
+                    acc_vec acc = sums[r][v];
+                    MULTIPLY_ADD(acc, bv[v], x);
+                    sums[r][v] = acc;
+                }
+            }
+        }
+    }
+    if (store == ACCUMULATE)
+        UNROLL for (int r = 0; r < rows; r++)
+            UNROLL for (int v = 0; v < vecs; v++)
+                sums[r][v] += *(acc_vec *)(c + c_row[r] + v * VECTOR);
+    UNROLL for (int r = 0; r < rows; r++)
+        UNROLL for (int v = 0; v < vecs; v++)
+            *(acc_vec *)(c + c_row[r] + v * VECTOR) = sums[r][v];
+}
+
+#define TILE_ARGUMENTS                                                                            \
+    const word *a, const long *a_row, long a_stride, const segment *segments, long n_segments,    \
+        const word *b, long b_stride, acc_t *c, const long *c_row, enum store store
+typedef void tile_function(TILE_ARGUMENTS);
+#define TILE(R, V)                                                                                \
+    NOINLINE void tile_##R##x##V(TILE_ARGUMENTS)                                                  \
+    {                                                                                             \
+        if (a_stride == 1 && b_stride == NR)                                                      \
+            tile(R, V, a, a_row, 1, segments, n_segments, b, NR, c, c_row, store);                \
+        else                                                                                      \
+            tile(R, V, a, a_row, a_stride, segments, n_segments, b, b_stride, c, c_row, store);   \
+    }
+"""
+
+BLOCK = r"""
+/* Rows of A and C in up to four nested loops, the last the innermost. */
+typedef struct { long count[4], a_step[4], c_step[4], at[4], a, c; } cursor;
+
+NOINLINE void cursor_seek(cursor *w, long index)
+{
+    w->a = w->c = 0;
+    for (int d = 3; d >= 0; d--) {
+        w->at[d] = index % w->count[d], index /= w->count[d];
+        w->a += w->at[d] * w->a_step[d], w->c += w->at[d] * w->c_step[d];
+    }
+}
+
+INLINE void cursor_next(cursor *w)
+{
+    w->a += w->a_step[3], w->c += w->c_step[3];
+    if (__builtin_expect(++w->at[3] < w->count[3], 1)) return;
+    for (int d = 3; d > 0 && w->at[d] == w->count[d]; d--) {
+        w->a += w->a_step[d - 1] - w->count[d] * w->a_step[d];
+        w->c += w->c_step[d - 1] - w->count[d] * w->c_step[d];
+        w->at[d] = 0, w->at[d - 1]++;
+    }
+}
+
+INLINE cursor cursor_rows(long rows, long a_step, long c_step)
+{
+    return (cursor){{1, 1, 1, rows}, {0, 0, 0, a_step}, {0, 0, 0, c_step}};
+}
+
+/* How sums become results: C = act(alpha * sum + beta * C + bias), in C's own dtype. */
+typedef struct output {
+    void (*finish)(const struct output *o, acc_t *sums, long stride, long rows, long first,
+                   long last, const long *c_row);
+    char *c;
+    const char *bias;
+    const acc_t *correction; /* added to each row of sums, from column correction_first on */
+    long correction_first;
+    acc_t alpha, beta;
+    int activation;
+} output;
+
+enum a_mode { A_IN_PLACE, A_ROWS, A_COLUMNS };
+/* `span` words of each row of A are copied (A_ROWS), or transposed for a few tiles at a time
+ * (A_COLUMNS: the rows are neighbours in memory). */
+typedef void copy_row_function(const char *source, long step, long elements, word *out);
+typedef void columns_function(const char *source, long k_stride, long elements, long width,
+                              word *out, long out_stride, long out_width);
+typedef struct {
+    enum a_mode mode;
+    const char *a;                 /* A_IN_PLACE: words, else elements of `size` bytes */
+    long stride, size, elements;   /* along k: words in place, elements otherwise */
+    copy_row_function *copy_row;
+    columns_function *columns;
+    word *buffer;
+} a_source;
+
+typedef struct {
+    a_source a;
+    const segment *segments;
+    long n_segments;
+    const word *b;
+    long b_stride, panel_size;
+    long first_panel, last_panel, columns; /* panels of this pass; columns of C in all */
+    enum store store;
+    acc_t *direct;                 /* C, when sums are results; else NULL */
+    acc_t *sums;                   /* rows of sums, sums_stride apart, for everything else */
+    long sums_stride;
+    int keeps, finishes;           /* sums live over several passes; this is the last of them */
+    const output *out;
+} job;
+
+#define A_AHEAD 8 /* tiles that are transposed together, so that lines of A are used whole */
+#define A_WIDTH 8 /* words of one step of k in a transposed tile */
+
+INLINE long tile_first(long count, long tiles, long t) { return count * t / tiles; }
+
+NOINLINE void transpose_tiles(const a_source *a, long count, long tiles, long t, long row)
+{
+    const long words = CEIL(a->elements, GROUP);
+    for (long i = 0; i < A_AHEAD && t + i < tiles; i++) {
+        const long begin = tile_first(count, tiles, t + i), end = tile_first(count, tiles, t + i + 1);
+        a->columns(a->a + (row + begin) * a->size, a->stride, a->elements, end - begin,
+                   a->buffer + i * words * A_WIDTH, A_WIDTH, A_WIDTH);
+    }
+}
+
+NOINLINE void copy_rows(const a_source *a, const long *a_row, long rows, long distance)
+{
+    for (long r = 0; r < rows; r++)
+        a->copy_row(a->a + a_row[r] * a->size, a->stride, a->elements, a->buffer + r * distance);
+}
+
+/* The last columns of C where they do not fill a vector. */
+NOINLINE void store_tail(const acc_t *sums, long stride, long rows, long width, acc_t *c,
+                         const long *c_row, enum store store)
+{
+    for (long r = 0; r < rows; r++)
+        for (long j = 0; j < width; j++)
+            c[c_row[r] + j] = sums[r * stride + j] + (store == ACCUMULATE ? c[c_row[r] + j] : 0);
+}
+
+/* `count` rows from where the cursor stands, times panels.  `row` is the number of the first row:
+ * it addresses kept sums and, for A_COLUMNS, A itself. */
+NOINLINE void block(const job *j, cursor *w, long count, long row)
+{
+    if (count <= 0) return;
+    const long tiles = CEIL(count, MR), words = CEIL(j->a.elements, GROUP);
+    const long distance = j->a.mode == A_ROWS ? words + VECTOR : 0;
+    const segment whole = {0, j->segments->b_offset, words};
+    long copied_row[MR], sums_row[MR];
+    for (long r = 0; r < MR; r++)
+        copied_row[r] = j->a.mode == A_ROWS ? r * distance : r, sums_row[r] = r * j->sums_stride;
+    const int copies = j->a.mode != A_IN_PLACE;
+    const segment *segments = copies ? &whole : j->segments;
+    const long n_segments = copies ? 1 : j->n_segments;
+    const long a_stride = j->a.mode == A_COLUMNS ? A_WIDTH : copies ? 1 : j->a.stride;
+    for (long t = 0; t < tiles; t++) {
+        const long begin = tile_first(count, tiles, t), rows = tile_first(count, tiles, t + 1) - begin;
+        long a_row[MR], c_row[MR];
+        for (long r = 0; r < rows; r++) a_row[r] = w->a, c_row[r] = w->c, cursor_next(w);
+        const word *a = copies ? j->a.buffer : (const word *)j->a.a;
+        if (j->a.mode == A_ROWS) copy_rows(&j->a, a_row, rows, distance);
+        if (j->a.mode == A_COLUMNS) {
+            if (t % A_AHEAD == 0) transpose_tiles(&j->a, count, tiles, t, row);
+            a += t % A_AHEAD * words * A_WIDTH;
+        }
+        const long *rows_a = copies ? copied_row : a_row;
+        acc_t *sums = j->sums + (j->keeps ? (row + begin) * j->sums_stride : 0);
+        for (long p = j->first_panel; p < j->last_panel; p++) {
+            const long width = MIN(NR, j->columns - p * NR);
+            tile_function *f = tiles_of[CEIL(width, VECTOR)][rows];
+            const word *b = j->b + (p - j->first_panel) * j->panel_size;
+            acc_t *to = sums + (p - j->first_panel) * NR;
+            if (!j->direct)
+                f(a, rows_a, a_stride, segments, n_segments, b, j->b_stride, to, sums_row, j->store);
+            else if (width % VECTOR == 0)
+                f(a, rows_a, a_stride, segments, n_segments, b, j->b_stride, j->direct + p * NR,
+                  c_row, j->store);
+            else {
+                f(a, rows_a, a_stride, segments, n_segments, b, j->b_stride, sums, sums_row, STORE);
+                store_tail(sums, j->sums_stride, rows, width, j->direct + p * NR, c_row, j->store);
+            }
+        }
+        if (!j->direct && j->finishes)
+            j->out->finish(j->out, sums, j->sums_stride, rows, j->first_panel * NR,
+                           MIN(j->columns, j->last_panel * NR), c_row);
+    }
+}
+"""
+
+QUEUE = r"""
+/* Units of work that the threads take from a counter; each thread has its own scratch memory. */
+typedef struct queue {
+    void (*unit)(void *context, long unit, char *scratch);
+    void *context;
+    long units, scratch_bytes;
+    char *scratch;
+    atomic_long next;
+} queue;
+
+static void queue_worker(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+                         int64_t end)
+{
+    queue *q = (queue *)p[0];
+    for (int64_t worker = begin; worker < end; worker++)
+        for (long unit; (unit = atomic_fetch_add(&q->next, 1)) < q->units;)
+            q->unit(q->context, unit, q->scratch + worker * q->scratch_bytes);
+}
+
+/* Runs all units; 1 when there is no memory for the scratch areas. */
+NOINLINE int launch(void (*unit)(void *, long, char *), void *context, long units,
+                    long scratch_bytes, int parallel, const fk_runtime *rt)
+{
+    const long workers = parallel ? MAX(1, MIN(units, rt->threads())) : 1;
+    queue q = {unit, context, units, (scratch_bytes + 4095 + 128) / 4096 * 4096 + 64, NULL, 0};
+    if (scratch_bytes && !(q.scratch = rt->scratch(q.scratch_bytes * workers))) return 1;
+    char *p[] = {(char *)&q};
+    if (workers == 1)
+        queue_worker(p, NULL, NULL, 0, 1);
+    else
+        rt->parallel(queue_worker, p, NULL, NULL, workers, 1);
+    if (q.scratch) rt->release(q.scratch);
+    return 0;
+}
+
+/* consecutive pieces of a scratch area, each on a cache line of its own */
+INLINE void *carve(char **scratch, long bytes)
+{
+    char *piece = *scratch;
+    *scratch += (bytes + 63) / 64 * 64;
+    return piece;
+}
+#define PIECE(bytes) (((bytes) + 63) / 64 * 64)
+"""
+
+
+def kernel_text(kind: Kind) -> str:
+    """Micro-kernels of every tile size, the block of tiles and the work queue."""
+    rows, vecs = range(1, 7), range(1, 5)
+    instances = ["#define TILES(V) " + " ".join(f"TILE({r}, V)" for r in rows)]
+    instances += ["TILES(1) TILES(2)", "#if VECS == 4", "TILES(3) TILES(4)", "#endif"]
+    table = ["static tile_function *const tiles_of[VECS + 1][MR + 1] = {", "    {0},"]
+    for v in vecs:
+        if v == 3:
+            table.append("#if VECS == 4")
+        table.append("    {0, " + ", ".join(f"tile_{r}x{v}" for r in rows) + "},")
+    table += ["#endif", "};"]
+    return "\n".join([MICRO, *instances, *table, BLOCK, QUEUE])

@@ -1,0 +1,108 @@
+"""facula's settings, in one table.
+
+Takes environment variables and calls of `set`; gives the value of a setting.  Keeps true: every
+environment variable that facula reads at run time stands in `SETTINGS` with its meaning; an unknown
+name or an ill-formed value is an error that names the variable; the environment is read when a
+setting is first asked for, so `os.environ` may still be changed after the import.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from facula.core.errors import fail
+
+__all__ = ["SETTINGS", "Setting", "describe", "get", "reset", "set"]
+
+
+def _flag(text: str) -> bool:
+    lowered = text.strip().lower()
+    if lowered in ("1", "true", "yes", "on"):
+        return True
+    if lowered in ("", "0", "false", "no", "off"):
+        return False
+    raise ValueError("0 or 1")
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise ValueError("a number >= 0")
+    return value
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting: its environment variable, how to read it, its default and what it means."""
+
+    variable: str
+    parse: Callable[[str], Any]
+    default: Any
+    meaning: str
+
+
+SETTINGS: dict[str, Setting] = {
+    "isa": Setting(
+        "FACULA_ISA", str, None, "kernel variant to load, instead of the richest that runs"
+    ),
+    "cache_dir": Setting("FACULA_CACHE_DIR", str, None, "folder of the disk cache"),
+    "compiler": Setting("CC", str, None, "C compiler for kernels that are made on first use"),
+    "num_threads": Setting("FACULA_NUM_THREADS", _count, None, "threads of the pool"),
+    "memory_limit": Setting(
+        "FACULA_MEMORY_LIMIT", _count, None, "bytes that the CPU allocator keeps"
+    ),
+    "logs": Setting(
+        "FACULA_LOGS", str, "", "what the compiler reports, comma-separated pass names"
+    ),
+    "strict": Setting(
+        "FACULA_STRICT", _flag, False, "slow paths and fallbacks raise instead of warning"
+    ),
+}
+
+_values: dict[str, Any] = {}
+
+
+def _setting(name: str) -> Setting:
+    if name not in SETTINGS:
+        fail(KeyError, "config", f"the setting must be one of {', '.join(SETTINGS)}", got=name)
+    return SETTINGS[name]
+
+
+def get(name: str) -> Any:
+    """The value of a setting: what `set` gave it, else its environment variable, else its
+    default.
+    """
+    setting = _setting(name)
+    if name in _values:
+        return _values[name]
+    text = os.environ.get(setting.variable)
+    if text is None:
+        return setting.default
+    try:
+        return setting.parse(text)
+    except ValueError as error:
+        fail(ValueError, "config", f"{setting.variable} must be {error}", got=repr(text))
+
+
+def set(name: str, value: Any) -> None:
+    """Gives a setting a value for this process, whatever the environment says."""
+    _setting(name)
+    _values[name] = value
+
+
+def reset(name: str | None = None) -> None:
+    """Forgets what `set` gave one setting, or all of them."""
+    if name is None:
+        _values.clear()
+    else:
+        _setting(name)
+        _values.pop(name, None)
+
+
+def describe() -> str:
+    """A table of all settings, their variables, present values and meanings."""
+    rows = [
+        f"{name:<13} {s.variable:<20} {get(name)!s:<10} {s.meaning}" for name, s in SETTINGS.items()
+    ]
+    return "\n".join(rows)

@@ -1,0 +1,518 @@
+# Moving elements: copies, casts, fills, conversions to and from Python and NumPy, kernel launches.
+
+cdef int copy_into(Tensor dst, Tensor src) except -1:
+    """dst[...] = src, broadcast and cast; no checks of history."""
+    cdef fk_iter it
+    cdef int shift = dst.nd - src.nd
+    if dst.numel_ == 0 or dst.keys & K_META:
+        return 0
+    if (dst.keys | src.keys) & K_FOREIGN:
+        foreign_copy(dst, src)
+        return 0
+    it.ndim = dst.nd; it.nout = 1; it.nin = 1
+    memcpy(it.shape, dst.sh, dst.nd * 8)
+    iter_operand(&it, 0, dst, dst.nd, dst.dt)
+    iter_operand(&it, 1, src, dst.nd, src.dt)
+    if dst.st == src.st and dst.data_ != src.data_ and overlaps(dst, src):
+        src = copy_like(src, src)
+        iter_operand(&it, 1, src, dst.nd, src.dt)
+    if dst.numel_ < GIL_FREE:
+        fk_copy_run(&it)
+    else:
+        with nogil: fk_copy_run(&it)
+    return 0
+
+
+cdef Tensor copy_like(Tensor src, Tensor like):
+    """A copy of `src` in the dtype and memory order of `like` (same shape)."""
+    cdef Tensor t = new_like(like, like.dt)
+    copy_into(t, src)
+    return t
+
+
+cdef Tensor contiguous_(Tensor a):
+    cdef Tensor t
+    if not (a.keys & K_STRIDED):
+        return a
+    t = new_tensor(a.nd, a.sh, a.dt, a.dev)
+    copy_into(t, a)
+    return t
+
+
+cdef int fill_zero(Tensor t) except -1:
+    if t.keys & K_META or t.numel_ == 0:
+        return 0
+    if t.keys & K_FOREIGN:
+        t.fill_(0)
+        return 0
+    if dense(t):
+        memset(t.data_, 0, t.numel_ * ITEMSIZE[t.dt])
+        return 0
+    fill_value(t, 0)
+    return 0
+
+
+cdef int zeros_storage(Tensor t) except -1:
+    if t.st.data != NULL:
+        memset(t.st.data, 0, t.st.nbytes)
+    return 0
+
+
+cdef int fill_value(Tensor t, object value) except -1:
+    """Set every element to a Python number."""
+    cdef fk_iter it
+    cdef char element[16]
+    if t.numel_ == 0 or t.keys & K_META:
+        return 0
+    store_element(element, t.dt, value)
+    it.ndim = t.nd; it.nout = 1; it.nin = 0
+    memcpy(it.shape, t.sh, t.nd * 8)
+    iter_operand(&it, 0, t, t.nd, t.dt)
+    if t.numel_ < GIL_FREE:
+        fk_fill_run(&it, element)
+    else:
+        with nogil: fk_fill_run(&it, element)
+    return 0
+
+
+cdef int store_element(char *p, int dt, object value) except -1:
+    """Write one Python number as an element of `dt`."""
+    cdef double d[2]
+    cdef int64_t i
+    cdef uint64_t u
+    cdef fk_cast_fn cast
+    d[1] = 0
+    if isinstance(value, Tensor):
+        value = value.item()
+    if KIND[dt] <= KIND_INT and not isinstance(value, (float, complex)):
+        if dt == U64:
+            u = int(value) & 0xffffffffffffffff
+            memcpy(p, &u, 8)
+            return 0
+        if dt == B8:
+            p[0] = 1 if value else 0
+            return 0
+        v = int(value)
+        if v > 0x7fffffffffffffff or v < -0x8000000000000000:
+            raise RuntimeError("[fill] a number that fits %s was required: value cannot be converted to type %s without overflow"
+                               % ((<dtype>DTYPES[dt]).name, (<dtype>DTYPES[dt]).name))
+        i = v
+        if dt == I64:
+            memcpy(p, &i, 8)
+        else:
+            bits = ITEMSIZE[dt] * 8
+            low = 0 if not (<dtype>DTYPES[dt]).is_signed else -(1 << (bits - 1))
+            high = (1 << bits) - 1 if low == 0 else (1 << (bits - 1)) - 1
+            if dt == U8 and v < 0: low = -255
+            if v < low or v > high:
+                raise RuntimeError("[fill] a number that fits %s was required: value cannot be converted to type %s without "
+                                   "overflow: got %d" % ((<dtype>DTYPES[dt]).name, (<dtype>DTYPES[dt]).name, v))
+            cast = fk_cast_get(I64, dt)
+            cast(<char *>&i, p, 1)
+        return 0
+    if isinstance(value, complex):
+        d[0] = value.real; d[1] = value.imag
+        if KIND[dt] != KIND_COMPLEX:
+            if d[1] != 0:
+                raise RuntimeError("[fill] a real number was required for %s: value cannot be converted to type %s without overflow"
+                                   % ((<dtype>DTYPES[dt]).name, (<dtype>DTYPES[dt]).name))
+            cast = fk_cast_get(F64, dt)
+            cast(<char *>d, p, 1)
+            return 0
+        cast = fk_cast_get(C128, dt)
+    else:
+        d[0] = float(value)
+        if KIND[dt] == KIND_COMPLEX:
+            cast = fk_cast_get(C128, dt)
+        else:
+            if KIND[dt] == KIND_INT and (d[0] != d[0] or d[0] > 9.3e18 or d[0] < -9.3e18):
+                raise RuntimeError("[fill] a finite number was required for %s: value cannot be converted to type %s without "
+                                   "overflow: got %r" % ((<dtype>DTYPES[dt]).name, (<dtype>DTYPES[dt]).name, value))
+            cast = fk_cast_get(F64, dt)
+    cast(<char *>d, p, 1)
+    return 0
+
+
+cdef object load_element(const char *p, int dt):
+    """One element as a Python number."""
+    cdef double d[2]
+    cdef int64_t i
+    cdef uint64_t u
+    if dt == F64: return (<double *>p)[0]
+    if dt == F32: return <double>(<float *>p)[0]
+    if dt == I64: return (<int64_t *>p)[0]
+    if dt == B8: return p[0] != 0
+    if dt == U64:
+        memcpy(&u, p, 8)
+        return u
+    if KIND[dt] == KIND_INT:
+        fk_cast_get(dt, I64)(p, <char *>&i, 1)
+        return i
+    if KIND[dt] == KIND_COMPLEX:
+        fk_cast_get(dt, C128)(p, <char *>d, 1)
+        return complex(d[0], d[1])
+    fk_cast_get(dt, F64)(p, <char *>d, 1)
+    return d[0]
+
+
+cdef object nested_list(Tensor t, int d, char *p):
+    cdef int64_t i
+    cdef list r
+    if d == t.nd:
+        return load_element(p, t.dt)
+    r = []
+    for i in range(t.sh[d]):
+        r.append(nested_list(t, d + 1, p + i * t.sd[d] * ITEMSIZE[t.dt]))
+    return r
+
+
+cdef Tensor ones_like_(Tensor a):
+    cdef Tensor t = new_like(a, a.dt)
+    if a.dt == F32 and t.numel_ == 1 and not (t.keys & (K_META | K_FOREIGN)):
+        (<float *>t.data_)[0] = 1.0
+        return t
+    if t.keys & K_FOREIGN:
+        t.fill_(1)
+        return t
+    fill_value(t, 1)
+    return t
+
+
+cdef int add_into(Tensor a, Tensor b) except -1:
+    """a += b for contiguous tensors of one shape and dtype, without history."""
+    cdef char *p[3]
+    cdef int cd = COMPUTE[a.dt]
+    cdef fk_map fn = kernel_of(OP_ADD.default_variant, cd)
+    cdef fk_iter it
+    if fn != NULL and a.dt == cd and a.numel_ <= GIL_FREE // 4:
+        p[0] = a.data_; p[1] = a.data_; p[2] = b.data_
+        if a.numel_: fn(p, NULL, a.numel_)
+        return 0
+    it.ndim = a.nd; it.nout = 1; it.nin = 2
+    memcpy(it.shape, a.sh, a.nd * 8)
+    iter_operand(&it, 0, a, a.nd, cd)
+    iter_operand(&it, 1, a, a.nd, cd)
+    iter_operand(&it, 2, b, a.nd, cd)
+    if fn == NULL:
+        a.add_(b)
+        return 0
+    with nogil: fk_map_run(fn, NULL, &it)
+    return 0
+
+
+cdef Tensor add_gradients(Tensor a, Tensor b):
+    return a + b
+
+
+cdef Tensor sum_to_size(Tensor g, shape):
+    """Sum the dimensions that broadcasting added or stretched."""
+    cdef int shift = g.nd - len(shape), i
+    cdef list dims = [i for i in range(shift)]
+    for i in range(len(shape)):
+        if shape[i] == 1 and g.sh[i + shift] != 1:
+            dims.append(i + shift)
+    if dims:
+        g = SUM[0](g, tuple(dims), True)
+    if shift:
+        g = g.reshape(shape)
+    return g
+
+#: slot: sum(tensor, dims, keepdim)
+SUM = [None]
+
+
+cdef int resize_tensor(Tensor t, int nd, const int64_t *sh) except -1:
+    """Give a tensor another shape, contiguous, growing the storage where needed."""
+    cdef int64_t n = shape_numel(nd, sh), s = 1, needed
+    cdef int i
+    cdef int64_t offset = t.storage_offset() * ITEMSIZE[t.dt]
+    needed = offset + n * ITEMSIZE[t.dt]
+    if t.keys & K_META:
+        pass
+    elif needed > t.st.nbytes:
+        if t.st.flags & (FK_FOREIGN | FK_NO_RESIZE | FK_READONLY):
+            raise RuntimeError("[resize_] resizable storage was required: Trying to resize storage that is not resizable (it "
+                               "belongs to somebody else, such as a NumPy array)")
+        if fk_storage_resize(t.st, needed) != 0:
+            raise_memory(needed)
+        t.data_ = t.st.data + offset
+    t.nd = nd
+    for i in range(nd - 1, -1, -1):
+        t.sh[i] = sh[i]; t.sd[i] = s
+        if sh[i] > 1: s *= sh[i]
+    t.numel_ = n
+    t.keys &= ~<uint32_t>K_STRIDED
+    return 0
+
+
+# ------------------------------------------------------------------ copy_, clone, to, contiguous
+
+cdef int copy_backward(Node n, PyObject **grads, PyObject **out) except -1:
+    """copy_: nothing to the overwritten tensor, the gradient (fitted) to the source."""
+    cdef Tensor g = <Tensor>grads[0]
+    if n.e1 is None:
+        return 0
+    r = fit_gradient(g, n.extra)
+    Py_INCREF(r)
+    out[1] = <PyObject *>r
+    return 0
+
+
+cdef int clone_backward(Node n, PyObject **grads, PyObject **out) except -1:
+    cdef Tensor g = <Tensor>grads[0]
+    r = fit_gradient(g, n.extra) if n.extra is not None else g
+    Py_INCREF(r)
+    out[0] = <PyObject *>r
+    return 0
+
+
+cdef object copy_inplace(Tensor self, Tensor src, str name):
+    cdef uint32_t tls = fk_tls_keys()
+    cdef Node n = None
+    cdef int i, shift = self.nd - src.nd
+    check_inplace(name, self, tls)
+    if shift < 0:
+        raise RuntimeError("[copy_] a source that broadcasts to self was required: The size of tensor a %s must match the size of tensor b %s"
+                           % (list(make_size(self.nd, self.sh)), list(make_size(src.nd, src.sh))))
+    for i in range(src.nd):
+        if src.sh[i] != 1 and src.sh[i] != self.sh[i + shift]:
+            raise RuntimeError("[copy_] a source that broadcasts to self was required: The size of tensor a (%d) must match the "
+                               "size of tensor b (%d) at non-singleton dimension %d: self has shape %s, the source %s"
+                               % (self.sh[i + shift], src.sh[i], i + shift, list(make_size(self.nd, self.sh)), list(make_size(src.nd, src.sh))))
+    if self.keys & K_META != src.keys & K_META and self.dev != 1:
+        raise NotImplementedError("[copy_] a source with data was required: Cannot copy out of meta tensor; no data!")
+    if (self.keys | src.keys) & K_GRAD and not (tls & K_NOGRAD) and KIND[self.dt] >= KIND_FLOAT:
+        n = new_node(None, copy_backward, 2, 1)
+        n.extra = (make_size(src.nd, src.sh), src.dt)
+        if self.keys & K_GRAD: add_edge(n, 0, self)
+        if src.keys & K_GRAD: add_edge(n, 1, src)
+    copy_into(self, src)
+    self.st.version += 1
+    if n is not None:
+        rebase(self, n)
+    return self
+
+
+cdef Tensor convert(Tensor a, int dt, int dev, bint copy, object format):
+    """`to`: another dtype, device or memory order; the same tensor when nothing changes and no copy is asked."""
+    cdef Tensor t
+    cdef Node n
+    cdef uint32_t tls = fk_tls_keys()
+    cdef bint ordered = format is None or format is preserve_format or a.is_contiguous(memory_format=format)
+    if dt == a.dt and dev == a.dev and not copy and ordered:
+        return a
+    if a.dev == 1 and dev != 1:
+        raise NotImplementedError("[to] a tensor with data was required: Cannot copy out of meta tensor; no data!\nhint: use "
+                                  ".to_empty() on modules, or facula.empty_like(x, device=...)")
+    if format is None or format is preserve_format:
+        if dev == a.dev:
+            t = new_like(a, dt)
+        else:
+            t = new_tensor(a.nd, a.sh, dt, dev)
+    else:
+        t = empty_in_format(a.nd, a.sh, dt, dev, format)
+    copy_into(t, a)
+    if a.keys & K_GRAD and not (tls & K_NOGRAD) and KIND[dt] >= KIND_FLOAT:
+        n = new_node(OP_TO_COPY, clone_backward, 1, 1)
+        add_edge(n, 0, a)
+        if dt != a.dt: n.extra = (make_size(a.nd, a.sh), a.dt)
+        if dev != a.dev: n.fn = device_backward; n.extra = (a.dt, a.dev)
+        attach(t, n, 0)
+    elif tls & K_INFERENCE:
+        t.keys |= K_INFERENCE
+    return t
+
+cdef Op OP_TO_COPY = None
+
+
+cdef int device_backward(Node n, PyObject **grads, PyObject **out) except -1:
+    r = (<Tensor>grads[0]).to(device=<object>DEVICES[<int>n.extra[1]], dtype=<object>DTYPES[<int>n.extra[0]])
+    Py_INCREF(r)
+    out[0] = <PyObject *>r
+    return 0
+
+
+cdef Tensor empty_in_format(int nd, const int64_t *sh, int dt, int dev, object format):
+    cdef Tensor t = new_tensor(nd, sh, dt, dev)
+    cdef int i, d
+    cdef int64_t s = 1
+    if format is channels_last or format is channels_last_3d:
+        if nd != (4 if format is channels_last else 5):
+            raise RuntimeError("[memory_format] a tensor of rank %d was required for %r: got %d dimensions (required rank %d tensor to use "
+                               "channels_last format)" % (4 if format is channels_last else 5, format, nd, 4 if format is channels_last else 5))
+        for i in range(nd):
+            d = 1 if i == 0 else (nd - i if i < nd - 1 else 0)
+            t.sd[d] = s
+            s *= sh[d] if sh[d] > 0 else 1
+        compute_keys(t)
+    elif format is not contiguous_format and format is not preserve_format:
+        raise RuntimeError("[memory_format] a memory format was required: got " + repr(format))
+    return t
+
+
+# ------------------------------------------------------------------ kernels from Python
+
+cdef class Kernel:
+    """A loaded kernel: call it with tensors, ints and numbers."""
+    cdef readonly str name
+    cdef char form
+    cdef void *fn
+
+    def __call__(self, tensors, ints=(), scalars=(), total=None, int64_t grain=1):
+        """Run the kernel.
+
+        tensors: Tensors, or None for null pointers; ints: sizes; scalars: ints or floats; total, grain: the index space
+        of a body. Raises OutOfMemoryError when a driver finds no memory.
+        """
+        cdef char *p[64]
+        cdef int64_t n[96]
+        cdef fk_scalar s[64]
+        cdef int i = 0, r = 0
+        cdef int64_t count, work = 0
+        if len(tensors) > 64 or len(ints) > 96 or len(scalars) > 64:
+            raise ValueError("[%s] at most 64 tensors, 96 ints and 64 scalars were required" % self.name)
+        for t in tensors:
+            if t is None:
+                p[i] = NULL
+            else:
+                p[i] = (<Tensor?>t).data_
+                work += (<Tensor>t).numel_
+            i += 1
+        i = 0
+        for x in ints:
+            n[i] = x
+            i += 1
+        i = 0
+        for x in scalars:
+            if isinstance(x, int): s[i].i = x
+            else: s[i].f = x
+            i += 1
+        if self.form == c'b':
+            count = total
+            if count <= 0:
+                return
+            if work < GIL_FREE // 16 and count <= grain:
+                (<fk_body>self.fn)(p, n, s, 0, count)
+            else:
+                with nogil: fk_parallel(<fk_body>self.fn, p, n, s, count, grain)
+        elif self.form == c'd':
+            if work < GIL_FREE // 16:
+                r = (<fk_driver>self.fn)(p, n, s, &fk_runtime_table)
+            else:
+                with nogil: r = (<fk_driver>self.fn)(p, n, s, &fk_runtime_table)
+            if r:
+                raise_memory(0)
+        else:
+            count = total
+            if count:
+                with nogil: (<fk_map>self.fn)(p, s, count)
+
+    def __repr__(self):
+        return "<kernel %s>" % self.name
+
+cdef dict KERNEL_OBJECTS = {}
+cdef dict KERNEL_FORMS = {}
+
+
+def kernel(str name):
+    """The loaded kernel `name`.
+
+    Raises NotImplementedError, naming the dtype, where there is none.
+    """
+    k = KERNEL_OBJECTS.get(name)
+    if k is None:
+        k = KERNEL_OBJECTS[name] = load_kernel(name)
+    return k
+
+
+cdef Kernel load_kernel(str name):
+    cdef Kernel k = Kernel.__new__(Kernel)
+    address = KERNELS.get(name)
+    if address is None:
+        op, _, code = name.partition(":")
+        d = DTYPE_BY_CODE.get(code)
+        raise NotImplementedError("[%s] a kernel was required: \"%s\" not implemented for '%s'\nhint: convert the tensor to another "
+                                  "dtype" % (op, op, (<dtype>d).type_word if d is not None else code))
+    k.name = name
+    k.fn = <void *><uintptr_t>address
+    k.form = ord(KERNEL_FORMS[name])
+    return k
+
+
+def has_kernel(str name):
+    """Whether a kernel of that name is loaded."""
+    return name in KERNELS
+
+
+def load_library(path):
+    """Load a kernel library and enter its kernels; gives how many there are.
+
+    Raises ImportError when the file is no kernel library of this version.
+    """
+    cdef bytes text = str(path).encode()
+    cdef void *h = dlopen(text, 2)
+    cdef fk_entry *e
+    cdef int *abi
+    cdef int count = 0
+    if h == NULL:
+        raise ImportError("[load_library] a kernel library was required: got " + dlerror().decode())
+    e = <fk_entry *>dlsym(h, "facula_kernels")
+    abi = <int *>dlsym(h, "facula_abi")
+    if e == NULL or abi == NULL or abi[0] != 1:
+        raise ImportError("[load_library] a kernel library of ABI 1 was required: got %s\nhint: rebuild with 'pip install .'" % path)
+    while e.name != NULL:
+        name = e.name.decode()
+        KERNELS[name] = <uintptr_t>e.fn
+        KERNEL_FORMS[name] = chr(e.kind)
+        count += 1
+        e += 1
+    return count
+
+
+# ------------------------------------------------------------------ threads, memory
+
+def set_num_threads(int n):
+    """Set how many threads one operator uses; n >= 1."""
+    if n < 1:
+        raise RuntimeError("[set_num_threads] a positive number was required: got %d" % n)
+    fk_set_num_threads(n)
+
+
+def get_num_threads():
+    """How many threads one operator uses."""
+    return fk_get_num_threads()
+
+
+cdef extern from "fk_storage.h":
+    fk_memory_stats fk_memory_get_stats() nogil
+    void fk_memory_reset_peak() nogil
+    void fk_cache_empty() nogil
+    void fk_cache_set_limit(int64_t) nogil
+    void fk_memory_set_limit(int64_t) nogil
+
+
+def memory_stats():
+    """Bytes allocated now and at most, bytes cached, storages alive."""
+    cdef fk_memory_stats s = fk_memory_get_stats()
+    return {"allocated": s.allocated, "peak": s.peak, "cached": s.cached, "requested": s.requested,
+            "allocations": s.allocations, "live": s.live}
+
+
+def reset_peak_memory():
+    """Start the peak anew from what is allocated now."""
+    fk_memory_reset_peak()
+
+
+def empty_cache():
+    """Give cached memory back to the system."""
+    fk_cache_empty()
+
+
+def set_cache_limit(nbytes):
+    """Keep at most this many freed bytes."""
+    fk_cache_set_limit(nbytes)
+
+
+def set_memory_limit(nbytes):
+    """Refuse allocations beyond this many bytes in all; None or 0: no limit."""
+    fk_memory_set_limit(nbytes or 0)

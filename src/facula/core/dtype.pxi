@@ -1,0 +1,387 @@
+# dtypes, devices, layouts, memory formats, Size, and the promotion rules.
+
+cdef enum:
+    F32, F64, F16, BF16, I64, I32, I16, I8, U8, B8, C64, C128, C32, U16, U32, U64, F8E4M3, F8E5M2
+    NO_DTYPE = 255
+# kinds, in promotion order
+cdef enum:
+    KIND_BOOL, KIND_INT, KIND_FLOAT, KIND_COMPLEX
+
+cdef tuple _DTYPE_ROWS = (
+    # name, code, bytes, kind, NumPy name, old tensor-type word
+    ("float32", "f32", 4, KIND_FLOAT, "float32", "Float"),
+    ("float64", "f64", 8, KIND_FLOAT, "float64", "Double"),
+    ("float16", "f16", 2, KIND_FLOAT, "float16", "Half"),
+    ("bfloat16", "bf16", 2, KIND_FLOAT, None, "BFloat16"),
+    ("int64", "i64", 8, KIND_INT, "int64", "Long"),
+    ("int32", "i32", 4, KIND_INT, "int32", "Int"),
+    ("int16", "i16", 2, KIND_INT, "int16", "Short"),
+    ("int8", "i8", 1, KIND_INT, "int8", "Char"),
+    ("uint8", "u8", 1, KIND_INT, "uint8", "Byte"),
+    ("bool", "b8", 1, KIND_BOOL, "bool", "Bool"),
+    ("complex64", "c64", 8, KIND_COMPLEX, "complex64", "ComplexFloat"),
+    ("complex128", "c128", 16, KIND_COMPLEX, "complex128", "ComplexDouble"),
+    ("complex32", "c32", 4, KIND_COMPLEX, None, "ComplexHalf"),
+    ("uint16", "u16", 2, KIND_INT, "uint16", "UInt16"),
+    ("uint32", "u32", 4, KIND_INT, "uint32", "UInt32"),
+    ("uint64", "u64", 8, KIND_INT, "uint64", "UInt64"),
+    ("float8_e4m3fn", "f8e4m3", 1, KIND_FLOAT, None, "Float8_e4m3fn"),
+    ("float8_e5m2", "f8e5m2", 1, KIND_FLOAT, None, "Float8_e5m2"),
+)
+
+cdef int64_t ITEMSIZE[18]
+cdef unsigned char KIND[18]
+cdef unsigned char PROMOTE[18][18]
+cdef unsigned char COMPUTE[18]      # the dtype in which pointwise kernels work
+cdef unsigned char REAL_OF[18]
+cdef unsigned char COMPLEX_OF[18]
+
+
+cdef class dtype:
+    """The type of a tensor's elements.
+
+    Attributes: `itemsize` in bytes, `is_floating_point`, `is_complex`, `is_signed`; `code` is the short name in kernel
+    names (`f32`), `index` the number that C uses.
+    """
+    cdef readonly int index
+    cdef readonly str name, code, type_word
+    cdef readonly object numpy_name
+    cdef readonly int itemsize, kind
+    cdef readonly bint is_floating_point, is_complex, is_signed
+
+    def __init__(self):
+        raise TypeError("[dtype] dtypes are constants such as facula.float32: they are not made by calling dtype()")
+
+    def __repr__(self):
+        return DTYPE_PREFIX[0] + "." + self.name
+
+    def __reduce__(self):
+        return self.name
+
+    def __hash__(self):
+        return self.index + 7919
+
+    def to_real(self):
+        """The real dtype of the same precision."""
+        return DTYPES[REAL_OF[self.index]]
+
+    def to_complex(self):
+        """The complex dtype of the same precision."""
+        return DTYPES[COMPLEX_OF[self.index]]
+
+
+#: the prefix of a dtype's repr, "torch" under the alias
+DTYPE_PREFIX = ["facula"]
+cdef list DTYPES = []
+cdef dict DTYPE_BY_NAME = {}
+cdef dict DTYPE_BY_CODE = {}
+
+
+cdef void _make_dtypes() except *:
+    cdef int i = 0, a, b
+    cdef dtype d
+    for name, code, size, kind, numpy_name, word in _DTYPE_ROWS:
+        d = dtype.__new__(dtype)
+        d.index = i; d.name = name; d.code = code; d.itemsize = size; d.kind = kind
+        d.numpy_name = numpy_name; d.type_word = word
+        d.is_floating_point = kind == KIND_FLOAT
+        d.is_complex = kind == KIND_COMPLEX
+        d.is_signed = not (name.startswith("uint") or name == "bool")
+        ITEMSIZE[i] = size; KIND[i] = kind
+        DTYPES.append(d); DTYPE_BY_NAME[name] = d; DTYPE_BY_CODE[code] = d
+        globals()[name if name not in ("bool",) else "bool_"] = d
+        i += 1
+    for a in range(18):
+        COMPUTE[a] = a; REAL_OF[a] = a; COMPLEX_OF[a] = C64
+    COMPUTE[F16] = COMPUTE[BF16] = COMPUTE[F8E4M3] = COMPUTE[F8E5M2] = F32
+    COMPUTE[I16] = COMPUTE[I8] = COMPUTE[U8] = COMPUTE[U16] = I32
+    COMPUTE[U32] = COMPUTE[U64] = I64
+    COMPUTE[C32] = C64
+    REAL_OF[C64] = F32; REAL_OF[C128] = F64; REAL_OF[C32] = F16
+    COMPLEX_OF[F64] = C128; COMPLEX_OF[F16] = C32; COMPLEX_OF[C128] = C128; COMPLEX_OF[C32] = C32
+    for a in range(18):
+        for b in range(18):
+            PROMOTE[a][b] = _promote_pair(a, b)
+
+
+cdef int _promote_pair(int a, int b):
+    """PyTorch's lattice: the smallest dtype of the higher kind that holds both."""
+    cdef int x
+    if a == b:
+        return a
+    if KIND[a] < KIND[b]:
+        a, b = b, a
+    if KIND[a] == KIND_COMPLEX:
+        if KIND[b] == KIND_COMPLEX:
+            return C128 if C128 in (a, b) else C64
+        if b == F64:
+            return C128
+        if a == C32 and (b == F32 or b == BF16):
+            return C64
+        return a
+    if KIND[a] == KIND_FLOAT:
+        if KIND[b] != KIND_FLOAT:
+            return a
+        if F64 in (a, b): return F64
+        if F32 in (a, b): return F32
+        if a in (F8E4M3, F8E5M2) and b in (F8E4M3, F8E5M2): return F32
+        if a in (F8E4M3, F8E5M2): return b
+        if b in (F8E4M3, F8E5M2): return a
+        return F32                       # f16 with bf16
+    if KIND[a] == KIND_INT and KIND[b] == KIND_BOOL:
+        return a
+    # two integers
+    if a in (U16, U32, U64) or b in (U16, U32, U64):
+        x = a if ITEMSIZE[a] >= ITEMSIZE[b] else b
+        if (a in (U8, U16, U32, U64)) == (b in (U8, U16, U32, U64)):
+            return x
+        return I64
+    if U8 in (a, b):
+        x = b if a == U8 else a
+        return I16 if x == I8 else x
+    return a if ITEMSIZE[a] >= ITEMSIZE[b] else b
+
+_make_dtypes()
+cdef int DEFAULT_DTYPE = F32
+
+
+def set_default_dtype(d):
+    """Set the dtype of Python floats: a floating-point dtype."""
+    global DEFAULT_DTYPE
+    cdef dtype t = as_dtype(d)
+    if not t.is_floating_point:
+        raise TypeError("[set_default_dtype] a floating-point dtype was required: got " + repr(t)
+                        + "\nhint: integer and bool defaults are fixed (int64, bool)")
+    DEFAULT_DTYPE = t.index
+
+
+def get_default_dtype():
+    """The dtype of Python floats."""
+    return DTYPES[DEFAULT_DTYPE]
+
+
+cdef dict _PYTHON_DTYPES = {float: None, int: DTYPES[I64], bool: DTYPES[B8], complex: None}
+
+
+cdef dtype as_dtype(object x):
+    """A dtype from a dtype or one of Python's number types."""
+    if type(x) is dtype:
+        return <dtype>x
+    if x is float: return DTYPES[DEFAULT_DTYPE]
+    if x is int: return DTYPES[I64]
+    if x is bool: return DTYPES[B8]
+    if x is complex: return DTYPES[COMPLEX_OF[DEFAULT_DTYPE]]
+    raise TypeError("[dtype] a dtype was required: got " + repr(x) + "\nhint: facula.float32, facula.int64, facula.bool, ...")
+
+
+def promote_types(a, b):
+    """The dtype that holds both.  Source: the promotion lattice of the PyTorch documentation."""
+    return DTYPES[PROMOTE[as_dtype(a).index][as_dtype(b).index]]
+
+
+def can_cast(from_, to):
+    """Whether an in-place result of dtype `from_` may be stored as `to`."""
+    return bool(kind_fits(as_dtype(from_).index, as_dtype(to).index))
+
+
+cdef inline bint kind_fits(int source, int target):
+    if KIND[source] == KIND_COMPLEX and KIND[target] != KIND_COMPLEX: return False
+    if KIND[source] == KIND_FLOAT and KIND[target] < KIND_FLOAT: return False
+    if KIND[source] == KIND_INT and KIND[target] == KIND_BOOL: return False
+    return True
+
+
+cdef inline int combine_categories(int higher, int lower):
+    """`higher` decides unless `lower` is of a higher kind."""
+    if higher == NO_DTYPE: return lower
+    if lower == NO_DTYPE: return higher
+    if KIND[higher] == KIND_COMPLEX: return higher
+    if KIND[higher] == KIND_FLOAT:
+        return COMPLEX_OF[higher] if KIND[lower] == KIND_COMPLEX else higher
+    if KIND[higher] == KIND_BOOL or KIND[lower] >= KIND_FLOAT:
+        return PROMOTE[higher][lower]
+    return higher
+
+
+# ------------------------------------------------------------------ devices
+
+cdef class device:
+    """Where a tensor lives: a type (`cpu`, `meta`, or a registered backend) and an index."""
+    cdef readonly str type
+    cdef readonly object index
+
+    def __init__(self, type, index=None):
+        cdef str text
+        if isinstance(type, device):
+            self.type = (<device>type).type; self.index = (<device>type).index if index is None else index
+            return
+        if isinstance(type, int):
+            raise RuntimeError("[device] a device type was required: got the index %d alone\nhint: no accelerator is "
+                               "registered; use device('cpu')" % type)
+        text = type
+        if ":" in text:
+            text, _, number = text.partition(":")
+            if index is not None or not number.isdigit() or (len(number) > 1 and number[0] == "0"):
+                raise RuntimeError("[device] 'type' or 'type:index' was required: got %r\nhint: for example "
+                                   "'cpu' or 'cuda:0'" % (type,))
+            index = int(number)
+        if text not in DEVICE_TYPES:
+            raise RuntimeError("[device] one of " + ", ".join(sorted(DEVICE_TYPES)) + " was required: got %r\nhint: other "
+                               "devices come from backend packages" % (type,))
+        self.type = text; self.index = index
+
+    def __repr__(self):
+        if self.index is None:
+            return "device(type='%s')" % self.type
+        return "device(type='%s', index=%d)" % (self.type, self.index)
+
+    def __str__(self):
+        return self.type if self.index is None else "%s:%d" % (self.type, self.index)
+
+    def __eq__(self, other):
+        return isinstance(other, device) and self.type == (<device>other).type and self.index == (<device>other).index
+
+    def __hash__(self):
+        return hash((self.type, self.index))
+
+    def __reduce__(self):
+        return (device, (self.type, self.index) if self.index is not None else (self.type,))
+
+    def __enter__(self):
+        DEVICE_STACK.append(self)
+        return self
+
+    def __exit__(self, *exc):
+        DEVICE_STACK.pop()
+
+
+#: device types that may be named; backends add theirs
+DEVICE_TYPES = {"cpu", "meta", "cuda", "mps", "xpu", "null"}
+cdef list DEVICES = []           # by number: 0 cpu, 1 meta, then as they come
+cdef dict DEVICE_NUMBER = {}
+DEVICE_STACK = []
+
+
+cdef int device_number(object x) except -1:
+    """The core's number of a device given as None, a string, an index or a device."""
+    cdef device d
+    if x is None:
+        if not DEVICE_STACK:
+            return 0
+        x = DEVICE_STACK[len(DEVICE_STACK) - 1]
+    n = DEVICE_NUMBER.get(x)
+    if n is not None:
+        return n
+    d = x if isinstance(x, device) else device(x)
+    n = DEVICE_NUMBER.get(d)
+    if n is None:
+        if d.type == "cpu":
+            n = 0
+        elif d.type == "meta":
+            n = 1
+        else:
+            if d.type not in BACKENDS:
+                raise RuntimeError("[device] a device with a backend was required: got '%s'\nhint: this installation has "
+                                   "cpu and meta; other devices come from backend packages" % d)
+            n = len(DEVICES)
+            DEVICES.append(d)
+        DEVICE_NUMBER[d] = n
+    return n
+
+#: backends of other devices by type, see `facula.backends`
+BACKENDS = {}
+DEVICES.append(device("cpu"))
+DEVICES.append(device("meta"))
+for _i, _d in enumerate(DEVICES):
+    DEVICE_NUMBER[_d] = _i
+    DEVICE_NUMBER[(<device>_d).type] = _i
+
+
+class _Constant:
+    """A named constant of the public API."""
+
+    def __init__(self, family, name):
+        self.family, self.name = family, name
+
+    def __repr__(self):
+        return DTYPE_PREFIX[0] + "." + self.name
+
+    def __reduce__(self):
+        return self.name
+
+
+class layout(_Constant):
+    """How the elements of a tensor are arranged."""
+
+    def __init__(self, name):
+        super().__init__("layout", name)
+
+
+class memory_format(_Constant):
+    """The order of the dimensions in memory."""
+
+    def __init__(self, name):
+        super().__init__("memory_format", name)
+
+
+strided, sparse_coo, sparse_csr, sparse_csc, sparse_bsr, sparse_bsc, jagged = (
+    layout(_n) for _n in ("strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged"))
+contiguous_format, channels_last, channels_last_3d, preserve_format = (
+    memory_format(_n) for _n in ("contiguous_format", "channels_last", "channels_last_3d", "preserve_format"))
+
+
+class Size(tuple):
+    """The shape of a tensor: a tuple of ints."""
+    __slots__ = ()
+
+    def __new__(cls, iterable=()):
+        values = tuple.__new__(cls, iterable)
+        for v in values:
+            if not isinstance(v, int) and not hasattr(v, "__index__"):
+                raise TypeError("[Size] integers were required: got " + type(v).__name__)
+        return values
+
+    def numel(self):
+        """The product of the sizes."""
+        n = 1
+        for v in self:
+            n *= v
+        return n
+
+    def __repr__(self):
+        return DTYPE_PREFIX[0] + ".Size(" + repr(list(self)) + ")"
+
+    __str__ = __repr__
+
+    def __add__(self, other):
+        if not isinstance(other, tuple):
+            return NotImplemented
+        return Size(tuple.__add__(self, other))
+
+    def __radd__(self, other):
+        if not isinstance(other, tuple):
+            return NotImplemented
+        return Size(tuple.__add__(other, self))
+
+    def __mul__(self, n):
+        return Size(tuple.__mul__(self, n))
+
+    def __getitem__(self, index):
+        value = tuple.__getitem__(self, index)
+        return Size(value) if isinstance(index, slice) else value
+
+    def __reduce__(self):
+        return (Size, (tuple(self),))
+
+cdef object SIZE_NEW = tuple.__new__
+
+
+cdef inline object make_size(int n, const int64_t *values):
+    cdef tuple r = PyTuple_New(n)
+    cdef int i
+    cdef object v
+    for i in range(n):
+        v = values[i]
+        Py_INCREF(v)
+        PyTuple_SET_ITEM(r, i, v)
+    return SIZE_NEW(Size, r)

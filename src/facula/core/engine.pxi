@@ -1,0 +1,574 @@
+# The engine: runs nodes in reverse order of recording and hands gradients along the edges.
+#
+# Keeps true: a node runs once all its consumers inside this run have run; its state is in the node itself when this is
+# the only run under way, and in the run's own table when another run (a nested one, another thread) is active; an
+# error leaves no state behind.
+
+cdef struct PointerList:
+    PyObject **items
+    int n, capacity
+
+
+cdef inline void list_push(PointerList *v, PyObject *x) noexcept:
+    if v.n == v.capacity:
+        v.capacity = v.capacity * 2 if v.capacity else 64
+        v.items = <PyObject **>realloc(v.items, v.capacity * sizeof(PyObject *))
+    v.items[v.n] = x
+    v.n += 1
+
+
+cdef inline void heap_push(PointerList *h, PyObject *x) noexcept:
+    cdef int i, j
+    list_push(h, x)
+    i = h.n - 1
+    while i > 0:
+        j = (i - 1) >> 1
+        if (<Node>h.items[j]).seq >= (<Node>h.items[i]).seq:
+            break
+        h.items[i], h.items[j] = h.items[j], h.items[i]
+        i = j
+
+
+cdef inline PyObject *heap_pop(PointerList *h) noexcept:
+    cdef PyObject *r = h.items[0]
+    cdef int i = 0, j
+    h.n -= 1
+    if h.n == 0:
+        return r
+    h.items[0] = h.items[h.n]
+    while True:
+        j = 2 * i + 1
+        if j >= h.n: break
+        if j + 1 < h.n and (<Node>h.items[j + 1]).seq > (<Node>h.items[j]).seq: j += 1
+        if (<Node>h.items[i]).seq >= (<Node>h.items[j]).seq: break
+        h.items[i], h.items[j] = h.items[j], h.items[i]
+        i = j
+    return r
+
+
+cdef uint32_t TASKS = 0          # runs started so far
+cdef int ACTIVE = 0              # runs under way
+
+
+cdef class Run:
+    """One backward run."""
+    cdef PointerList order       # every node reached, each with one reference held
+    cdef PointerList stack, heap
+    cdef uint32_t task
+    cdef bint inline_state, retain, create_graph, accumulate
+    cdef dict states             # node address -> index into `table`, when the state is not inline
+    cdef NodeState **table
+    cdef int table_n
+    cdef dict captures           # (node address, number) -> list of result positions
+    cdef list captured
+    cdef bint selective          # only nodes that lead to the captures run
+    cdef list callbacks
+    cdef object id
+
+    def __cinit__(self):
+        global TASKS, ACTIVE
+        TASKS += 1
+        self.task = TASKS
+        self.inline_state = ACTIVE == 0
+        ACTIVE += 1
+        if not self.inline_state:
+            self.states = {}
+
+    def __dealloc__(self):
+        global ACTIVE
+        cdef int i
+        cdef NodeState *s
+        ACTIVE -= 1
+        for i in range(self.order.n):
+            s = self.state(<Node>self.order.items[i])
+            if s.g0 != NULL: Py_DECREF(<object>s.g0); s.g0 = NULL
+            if s.more != NULL: Py_DECREF(<object>s.more); s.more = NULL
+        for i in range(self.order.n):
+            Py_DECREF(<object>self.order.items[i])
+        for i in range(self.table_n):
+            free(self.table[i])
+        free(self.table); free(self.order.items); free(self.stack.items); free(self.heap.items)
+
+    cdef inline NodeState *state(self, Node n):
+        cdef int i
+        if self.inline_state:
+            return &n.st
+        key = <uintptr_t><PyObject *>n
+        index = self.states.get(key)
+        if index is None:
+            i = self.table_n
+            if i % 64 == 0:
+                self.table = <NodeState **>realloc(self.table, (i + 64) * sizeof(NodeState *))
+            self.table[i] = <NodeState *>calloc(1, sizeof(NodeState))
+            self.table_n += 1
+            self.states[key] = i
+            return self.table[i]
+        return self.table[<int>index]
+
+    cdef inline int visit(self, Node m) except -1:
+        cdef NodeState *s
+        if m is None:
+            return 0
+        s = self.state(m)
+        if s.task != self.task:
+            s.task = self.task; s.deps = 0; s.needed = 0
+            s.g0 = NULL; s.more = NULL
+            Py_INCREF(m)
+            list_push(&self.order, <PyObject *>m)
+            list_push(&self.stack, <PyObject *>m)
+        s.deps += 1
+        return 0
+
+    cdef int reach(self) except -1:
+        """Find every node and count its consumers."""
+        cdef Node n
+        while self.stack.n:
+            self.stack.n -= 1
+            n = <Node>self.stack.items[self.stack.n]
+            if n.nin > 0: self.visit(n.e0)
+            if n.nin > 1: self.visit(n.e1)
+            if n.nin > 2: self.visit(n.e2)
+            if n.rest is not None:
+                for target, number in n.rest:
+                    self.visit(<Node>target)
+        return 0
+
+    cdef int mark_needed(self) except -1:
+        """Mark the nodes from which a captured one can be reached, in an order where consumers come last."""
+        cdef list ordered = sorted([(<Node>self.order.items[i]).seq if (<Node>self.order.items[i]).var is None else -1, i]
+                                   for i in range(self.order.n))
+        cdef Node n
+        cdef NodeState *s
+        cdef set wanted = {key[0] for key in self.captures}
+        for _, i in ordered:
+            n = <Node>self.order.items[<int>i]
+            s = self.state(n)
+            if <uintptr_t><PyObject *>n in wanted:
+                s.needed = 1
+                continue
+            for target, number in edges_of(n):
+                if target is not None and self.state(<Node>target).needed:
+                    s.needed = 1
+                    break
+        return 0
+
+    cdef int deliver(self, Node m, int number, PyObject *gp) except -1:
+        """Hand gradient `gp` (a reference that is ours, or NULL) to result `number` of node `m`."""
+        cdef NodeState *s
+        cdef PyObject *old
+        if m is None:
+            if gp != NULL: Py_DECREF(<object>gp)
+            return 0
+        s = self.state(m)
+        if gp != NULL:
+            if number == 0:
+                if s.g0 == NULL:
+                    s.g0 = gp
+                else:
+                    old = s.g0
+                    s.g0 = NULL
+                    s.g0 = self.add(old, gp)
+            else:
+                if s.more == NULL:
+                    gradients = [None] * (m.nout - 1)
+                    Py_INCREF(gradients)
+                    s.more = <PyObject *>gradients
+                more = <list>s.more
+                if more[number - 1] is None:
+                    more[number - 1] = <object>gp
+                    Py_DECREF(<object>gp)
+                else:
+                    held = more[number - 1]
+                    more[number - 1] = None
+                    Py_INCREF(held)
+                    old = <PyObject *>held
+                    held = None
+                    old = self.add(old, gp)
+                    more[number - 1] = <object>old
+                    Py_DECREF(<object>old)
+        s.deps -= 1
+        if s.deps == 0:
+            heap_push(&self.heap, <PyObject *>m)
+        return 0
+
+    cdef PyObject *add(self, PyObject *a, PyObject *b) except NULL:
+        """The sum of two gradients, consuming both references; in place when nobody else can see the first."""
+        cdef Tensor x = <Tensor>a, y = <Tensor>b
+        cdef Tensor r
+        if (not self.create_graph and fk_refs(a) <= 2 and x.st.refs == 1 and same_shape(x, y) and x.dt == y.dt
+                and not ((x.keys | y.keys) & (K_STRIDED | K_SLOW | K_META | K_GRAD))):
+            add_into(x, y)
+            r = x
+        else:
+            r = add_gradients(x, y)
+        Py_INCREF(r)
+        Py_DECREF(<object>a)
+        Py_DECREF(<object>b)
+        return <PyObject *>r
+
+    cdef int capture(self, Node n, list gradients) except -1:
+        cdef int i
+        for i in range(len(gradients)):
+            positions = self.captures.get((<uintptr_t><PyObject *>n, i))
+            if positions is not None:
+                for p in positions:
+                    self.captured[p] = gradients[i]
+        return 0
+
+    cdef int accumulate_leaf(self, Node n, Tensor g) except -1:
+        cdef Tensor t = n.var
+        if t.hooks is not None and t.hooks:
+            g = run_tensor_hooks(t.hooks, g)
+        if n.node_pre_hooks:
+            for hook in list(n.node_pre_hooks.values()):
+                r = hook((g,))
+                if r is not None: g = r[0] if isinstance(r, tuple) else r
+        if self.captures is not None:
+            self.capture(n, [g])
+            if not self.accumulate or (self.selective and (<uintptr_t><PyObject *>n, 0) not in self.captures):
+                return 0
+        elif not self.accumulate:
+            return 0
+        accumulate_grad(t, g, self.create_graph)
+        if n.node_hooks:
+            for hook in list(n.node_hooks.values()):
+                hook((), (g,))
+        if t.post_hooks is not None and t.post_hooks:
+            for hook in list(t.post_hooks.values()):
+                hook(t)
+        return 0
+
+    cdef list gradients_of(self, Node n, NodeState *s):
+        cdef list r
+        r = [<object>s.g0 if s.g0 != NULL else None]
+        if n.nout > 1:
+            if s.more != NULL:
+                r.extend(<list>s.more)
+            else:
+                r.extend([None] * (n.nout - 1))
+        return r
+
+    cdef int run_node(self, Node n) except -1:
+        """Run one node the general way: hooks, several results, captures, Python nodes."""
+        cdef NodeState *s = self.state(n)
+        cdef list gradients = self.gradients_of(n, s)
+        cdef list edges
+        cdef PyObject *gp
+        cdef int i
+        if s.g0 != NULL: Py_DECREF(<object>s.g0); s.g0 = NULL
+        if s.more != NULL: Py_DECREF(<object>s.more); s.more = NULL
+        if n.var is not None:
+            if gradients[0] is not None:
+                self.accumulate_leaf(n, <Tensor>gradients[0])
+            return 0
+        if n.pre_hooks is not None:
+            for number, hooks in n.pre_hooks:
+                if gradients[number] is not None:
+                    gradients[number] = run_tensor_hooks(hooks, gradients[number])
+        if n.node_pre_hooks:
+            for hook in list(n.node_pre_hooks.values()):
+                r = hook(tuple(gradients))
+                if r is not None:
+                    gradients = list(r) if isinstance(r, (tuple, list)) else [r]
+        if self.captures is not None:
+            self.capture(n, gradients)
+        edges = edges_of(n)
+        if self.selective and not any(t is not None and self.state(<Node>t).needed for t, k in edges):
+            for target, number in edges:
+                self.deliver(<Node>target, number, NULL)
+            return 0
+        results = [None] * len(edges)
+        if any(g is not None for g in gradients) or n.fn == NULL:
+            results = self.call(n, gradients, len(edges))
+            if n.node_hooks:
+                for hook in list(n.node_hooks.values()):
+                    r = hook(tuple(results), tuple(gradients))
+                    if r is not None:
+                        results = list(r) if isinstance(r, (tuple, list)) else [r]
+        if not self.retain:
+            release_saved(n)
+        gradients = None
+        for i in range(len(edges)):
+            target, number = edges[i]
+            g = results[i]
+            results[i] = None
+            if g is not None and target is not None:
+                Py_INCREF(g)
+                gp = <PyObject *>g
+                g = None
+                self.deliver(<Node>target, number, gp)
+            else:
+                self.deliver(<Node>target, number, NULL)
+        return 0
+
+    cdef list call(self, Node n, list gradients, int nedges):
+        cdef PyObject *grads[32]
+        cdef PyObject *out[64]
+        cdef int i
+        cdef list results
+        try:
+            if n.fn == NULL:
+                r = n.apply(*gradients)
+                results = list(r) if isinstance(r, (tuple, list)) else [r]
+                if len(results) < nedges:
+                    results.extend([None] * (nedges - len(results)))
+            elif nedges > 64 or n.nout > 32:
+                results = formula_results(n, gradients)
+            else:
+                for i in range(n.nout):
+                    grads[i] = <PyObject *>gradients[i] if gradients[i] is not None else NULL
+                for i in range(nedges):
+                    out[i] = NULL
+                n.fn(n, grads, out)
+                results = [None] * nedges
+                for i in range(nedges):
+                    if out[i] != NULL:
+                        results[i] = <object>out[i]
+                        Py_DECREF(<object>out[i])
+        except Exception:
+            if ANOMALY[0]:
+                anomaly_report(n)
+            raise
+        if ANOMALY[0] and ANOMALY[1]:
+            anomaly_check(n, results)
+        return results
+
+    cdef int run(self) except -1:
+        """Run everything that is ready until nothing is."""
+        cdef Node n
+        cdef NodeState *s
+        cdef PyObject *out[3]
+        cdef PyObject *gp
+        cdef int i
+        cdef bint plain = not ANOMALY[0] and self.captures is None and self.accumulate
+        while self.heap.n:
+            n = <Node>heap_pop(&self.heap)
+            s = self.state(n)
+            if self.selective and not s.needed:
+                if s.g0 != NULL: Py_DECREF(<object>s.g0); s.g0 = NULL
+                if s.more != NULL: Py_DECREF(<object>s.more); s.more = NULL
+                for target, number in edges_of(n):
+                    self.deliver(<Node>target, number, NULL)
+                continue
+            if (plain and n.nout == 1 and n.nin <= 3 and n.pre_hooks is None and n.node_pre_hooks is None
+                    and n.node_hooks is None and n.rest is None and (n.fn != NULL or n.var is not None)):
+                if n.var is not None:
+                    if s.g0 != NULL:
+                        if n.var.hooks is None and n.var.post_hooks is None:
+                            gp = s.g0
+                            s.g0 = NULL
+                            accumulate_owned(n.var, gp, self.create_graph)
+                        else:
+                            self.run_node(n)
+                    continue
+                out[0] = out[1] = out[2] = NULL
+                if s.g0 != NULL:
+                    gp = s.g0
+                    s.g0 = NULL
+                    try:
+                        n.fn(n, &gp, out)
+                    except:
+                        for i in range(3):
+                            if out[i] != NULL: Py_DECREF(<object>out[i])
+                        raise
+                    finally:
+                        Py_DECREF(<object>gp)
+                if not self.retain:
+                    release_saved(n)
+                if n.nin > 0: self.deliver(n.e0, n.n0, out[0])
+                if n.nin > 1: self.deliver(n.e1, n.n1, out[1])
+                if n.nin > 2: self.deliver(n.e2, n.n2, out[2])
+            else:
+                self.run_node(n)
+        return 0
+
+
+cdef inline void release_saved(Node n) except *:
+    """Drop what a node kept; running it again is an error."""
+    if n.freed:
+        return
+    n.freed = n.fn != NULL and (n.s0 is not None or n.s1 is not None or n.s2 is not None or n.sr is not None)
+    n.s0 = None; n.s1 = None; n.s2 = None; n.sr = None
+    if n.extra is not None and type(n.extra) is FormulaState:
+        (<FormulaState>n.extra).release()
+    elif n.fn == NULL:
+        release = getattr(n, "release_variables", None)
+        if release is not None:
+            release()
+
+
+cdef object run_tensor_hooks(object hooks, object g):
+    for hook in list(hooks.values()):
+        r = hook(g)
+        if r is not None:
+            if not isinstance(r, Tensor):
+                raise TypeError("[hook] None or a tensor was required from a gradient hook: got " + type(r).__name__)
+            g = r
+    return g
+
+
+cdef void anomaly_report(Node n) except *:
+    import warnings
+    trace = n.meta_.get("traceback_") if n.meta_ else None
+    if trace is None:
+        warnings.warn("[anomaly] Error detected in %s. No forward pass information available. Enable detect anomaly during "
+                      "forward pass for more information." % node_name(n), stacklevel=2)
+    else:
+        warnings.warn("[anomaly] Error detected in %s. Traceback of forward call that caused the error:\n%s"
+                      % (node_name(n), "".join(trace)), stacklevel=2)
+
+
+cdef void anomaly_check(Node n, list results) except *:
+    cdef int i
+    for i in range(len(results)):
+        g = results[i]
+        if g is not None and KIND[(<Tensor>g).dt] >= KIND_FLOAT and bool((g != g).any()):
+            anomaly_report(n)
+            raise RuntimeError("[anomaly] finite gradients were required: Function '%s' returned nan values in its %dth output."
+                               % (node_name(n), i))
+
+
+cdef int accumulate_owned(Tensor t, PyObject *gp, bint create_graph) except -1:
+    """`t.grad += g`, consuming the reference; the gradient itself becomes `.grad` when nobody else can see it."""
+    cdef Tensor g = <Tensor>gp
+    cdef bint steal
+    if t.grad_ is None and not create_graph:
+        steal = (fk_refs(gp) <= 2 and g.st.refs == 1 and g.dt == t.dt and not (g.keys & (K_GRAD | K_SLOW))
+                 and same_shape(g, t) and memcmp(g.sd, t.sd, t.nd * 8) == 0)
+        if steal:
+            t.grad_ = g
+            Py_DECREF(<object>gp)
+            return 0
+    accumulate_grad(t, g, create_graph)
+    Py_DECREF(<object>gp)
+    return 0
+
+
+cdef int accumulate_grad(Tensor t, Tensor g, bint create_graph) except -1:
+    if t.grad_ is None:
+        if create_graph:
+            t.grad_ = g if (g.keys & K_GRAD) or fk_refs(<PyObject *>g) > 1 else g
+            if not same_shape(t, g): raise_bad_grad(t, g)
+            if not (g.keys & K_GRAD): t.grad_ = g.clone()
+        else:
+            if not same_shape(t, g): raise_bad_grad(t, g)
+            t.grad_ = copy_like(g, t)
+    elif create_graph or ((t.grad_.keys | g.keys) & (K_GRAD | K_SLOW)):
+        t.grad_ = t.grad_ + g
+    elif t.grad_.dt == g.dt and same_shape(t.grad_, g) and not ((t.grad_.keys | g.keys) & (K_STRIDED | K_META)):
+        add_into(t.grad_, g)
+        t.grad_.st.version += 1
+    else:
+        t.grad_.add_(g)
+    return 0
+
+
+cdef int raise_bad_grad(Tensor t, Tensor g) except -1:
+    raise RuntimeError("[backward] a gradient of the leaf's shape %s was required: got %s"
+                       % (list(make_size(t.nd, t.sh)), list(make_size(g.nd, g.sh))))
+
+
+def run_backward(tuple tensors, tuple grads, bint retain_graph, bint create_graph, tuple inputs=(), bint allow_unused=True,
+                 bint accumulate=True):
+    """Run the graph from `tensors` with the cotangents `grads` (None: ones).
+
+    Gives the gradients of `inputs` (tensors or (node, number) edges) when not `accumulate`; otherwise adds into `.grad` of
+    the leaves (of `inputs` only, when given).
+    """
+    cdef Run run = Run.__new__(Run)
+    cdef Tensor t, g
+    cdef Node n
+    cdef int i
+    cdef uint32_t keys = fk_tls_keys()
+    cdef list roots = []
+    run.retain = retain_graph
+    run.create_graph = create_graph
+    run.accumulate = accumulate
+    for i in range(len(tensors)):
+        if isinstance(tensors[i], Tensor):
+            t = tensors[i]
+            if not (t.keys & K_GRAD):
+                raise RuntimeError("[backward] a tensor with a gradient history was required: element %d of tensors does not "
+                                   "require grad and does not have a grad_fn\nhint: was it computed under no_grad, or "
+                                   "detached?" % i)
+            n = edge(t)
+            g = grads[i] if i < len(grads) and grads[i] is not None else None
+            if g is None:
+                if t.numel_ != 1:
+                    raise RuntimeError("[backward] a gradient was required, since grad can be implicitly created only for "
+                                       "scalar outputs: got a tensor of shape %s\nhint: reduce it (.sum(), .mean()) or pass "
+                                       "gradient=" % (list(make_size(t.nd, t.sh)),))
+                g = ones_like_(t)
+            roots.append((n, t.out_nr, g))
+        else:
+            roots.append((tensors[i][0], tensors[i][1], grads[i]))
+    if inputs:
+        run.captures = {}
+        run.captured = [None] * len(inputs)
+        run.selective = True
+        for i in range(len(inputs)):
+            if isinstance(inputs[i], Tensor):
+                t = inputs[i]
+                if not (t.keys & K_GRAD):
+                    raise RuntimeError("[grad] inputs that require grad were required: One of the differentiated Tensors does "
+                                       "not require grad (input %d)" % i)
+                n = edge(t)
+                number = t.out_nr if t.fn_ is not None else 0
+            else:
+                n, number = inputs[i][0], inputs[i][1]
+            run.captures.setdefault((<uintptr_t><PyObject *>n, number), []).append(i)
+    elif not accumulate:
+        return ()
+    for n, number, g in roots:
+        run.visit(n)
+    run.reach()
+    if run.selective:
+        run.mark_needed()
+    # a node that is a root and also feeds another root waits for both
+    RUNS.append(run)
+    if create_graph:
+        fk_tls_set(keys & ~<uint32_t>K_NOGRAD)
+    else:
+        fk_tls_set(keys | K_NOGRAD)
+    try:
+        for n, number, g in roots:
+            Py_INCREF(g)
+            run.deliver(n, number, <PyObject *>g)
+        g = None
+        roots = None
+        run.run()
+        while run.callbacks:
+            pending = run.callbacks
+            run.callbacks = None
+            for callback in pending:
+                callback()
+    finally:
+        fk_tls_set(keys)
+        RUNS.remove(run)
+    if not inputs or accumulate:
+        return ()
+    if not allow_unused:
+        for i in range(len(inputs)):
+            if run.captured[i] is None:
+                raise RuntimeError("[grad] inputs that the outputs depend on were required: One of the differentiated Tensors "
+                                   "(input %d) appears to not have been used in the graph\nhint: pass allow_unused=True if "
+                                   "this is intended" % i)
+    return tuple(run.captured)
+
+cdef list RUNS = []
+
+
+def queue_callback(callback):
+    """Run `callback` at the end of the backward run under way."""
+    cdef Run run
+    if not RUNS:
+        raise RuntimeError("[queue_callback] a backward run under way was required: got none\nhint: call it from a hook")
+    run = RUNS[len(RUNS) - 1]
+    if run.callbacks is None:
+        run.callbacks = []
+    run.callbacks.append(callback)
+
+
+def current_graph_task_id():
+    """The number of the backward run under way, -1 outside."""
+    return (<Run>RUNS[len(RUNS) - 1]).task if RUNS else -1

@@ -1,0 +1,47 @@
+# Devices other than cpu and meta: what a registered backend must provide, and how calls reach it.
+
+cdef fk_storage *foreign_storage(int64_t nbytes, int dev) except NULL:
+    backend = BACKENDS[(<device>DEVICES[dev]).type]
+    buffer = backend.allocate(nbytes, DEVICES[dev])
+    cdef fk_storage *s
+    Py_INCREF(buffer)
+    s = fk_storage_from(NULL, nbytes, <void *>buffer, release_owner)
+    if s == NULL:
+        Py_DECREF(buffer)
+        raise_memory(nbytes)
+    s.device = dev
+    return s
+
+
+def foreign_buffer(Tensor t):
+    """The backend's own buffer behind a tensor of its device, and the offset into it in bytes."""
+    return <object>t.st.owner, <int64_t>t.data_
+
+
+cdef int foreign_copy(Tensor dst, Tensor src) except -1:
+    """Copies from, to and within a foreign device go through its backend."""
+    backend = BACKENDS[(<device>DEVICES[dst.dev if dst.keys & K_FOREIGN else src.dev]).type]
+    backend.copy(dst, src)
+    return 0
+
+
+cdef object foreign_fill(Tensor t, object value):
+    BACKENDS[(<device>DEVICES[t.dev]).type].fill(t, value)
+    t.st.version += 1
+    return t
+
+
+cdef object foreign_call(Op op, tuple args):
+    """Run an operator on the device of its arguments."""
+    cdef int dev = 0
+    for x in args:
+        for v in (x if isinstance(x, tuple) else (x,)):
+            if isinstance(v, Tensor) and (<Tensor>v).keys & K_FOREIGN:
+                dev = (<Tensor>v).dev
+    return BACKENDS[(<device>DEVICES[dev]).type].run(op, args)
+
+
+def register_backend(str type, backend):
+    """Add a device type. backend: has allocate(nbytes, device), copy(dst, src), fill(t, value), run(op, args)."""
+    DEVICE_TYPES.add(type)
+    BACKENDS[type] = backend

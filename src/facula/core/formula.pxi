@@ -1,0 +1,476 @@
+# Gradient formulas written in Python over operators, and the history of in-place writes and views.
+#
+# Keeps true: a formula's node saves exactly what the formula's signature names; edges are the tensor arguments in schema
+# order, lists flattened; writing to a view rewrites the history of its base, and other views follow when next used.
+
+cdef enum:
+    F_GRAD, F_GRADS, F_ARG, F_META, F_SHAPE, F_RESULT, F_RESULTS, F_NEEDS, F_RESULT_META
+
+
+cdef class Formula:
+    """A backward function with what it wants to be given."""
+    cdef object function
+    cdef list wants              # (code, argument index, name)
+    cdef tuple tensor_args       # argument indices that hold tensors, in order
+    cdef readonly bint multiple  # the function takes `grads`
+
+
+def make_formula(Op op, function):
+    """Read the signature of a backward function against the operator's schema."""
+    cdef Formula f = Formula.__new__(Formula)
+    cdef int i
+    import inspect
+    names = [<object>op.arguments[i].name for i in range(op.nargs)]
+    f.function = function
+    f.wants = []
+    f.tensor_args = tuple([i for i in range(op.nargs) if op.arguments[i].type <= T_OPERAND])
+    special = {"grad": F_GRAD, "grads": F_GRADS, "result": F_RESULT, "results": F_RESULTS, "needs": F_NEEDS,
+               "result_meta": F_RESULT_META}
+    for name in inspect.signature(function).parameters:
+        if name in names:
+            f.wants.append((F_ARG, names.index(name), name))
+        elif name in special:
+            f.wants.append((special[name], -1, name))
+        elif name.endswith("_meta") and name[:-5] in names:
+            f.wants.append((F_META, names.index(name[:-5]), name))
+        elif name.endswith("_shape") and name[:-6] in names:
+            f.wants.append((F_SHAPE, names.index(name[:-6]), name))
+        else:
+            raise TypeError("[%s] a backward parameter was required to be an argument, <tensor>_meta, <tensor>_shape, grad(s), "
+                            "result(s), result_meta or needs: got '%s'" % (op.name, name))
+    f.multiple = any(code == F_GRADS for code, _, _ in f.wants)
+    return f
+
+
+cdef class FormulaState:
+    """What one call of a formula's operator kept."""
+    cdef Formula formula
+    cdef list values
+    cdef list lengths            # per tensor argument: -1 a tensor, else the length of a list
+    cdef bint freed
+
+    cdef void release(self):
+        self.freed = True
+        for v in self.values:
+            if type(v) is SavedTensor:
+                (<SavedTensor>v).release()
+            elif type(v) is list:
+                for w in v:
+                    if type(w) is SavedTensor:
+                        (<SavedTensor>w).release()
+
+
+cdef object save_value(object v):
+    if isinstance(v, Tensor):
+        return save(<Tensor>v, False, 0)
+    if type(v) is tuple and v and isinstance(v[0], (Tensor, type(None))):
+        return [save(<Tensor>t, False, 0) if t is not None else None for t in v]
+    return v
+
+
+cdef object meta_of(object v):
+    if isinstance(v, Tensor): return TensorMeta(v)
+    if isinstance(v, tuple): return tuple([TensorMeta(t) if t is not None else None for t in v])
+    return v
+
+
+cdef object shape_of(object v):
+    if isinstance(v, Tensor): return make_size((<Tensor>v).nd, (<Tensor>v).sh)
+    if isinstance(v, tuple): return tuple([make_size((<Tensor>t).nd, (<Tensor>t).sh) for t in v])
+    return v
+
+
+cdef Node formula_node(Op op, tuple args, object result):
+    """The node of a call; results are saved by `formula_saved_result` or here when they exist."""
+    cdef Formula f = <Formula>op.formula
+    cdef FormulaState s = FormulaState.__new__(FormulaState)
+    cdef Node n
+    cdef int i = 0
+    cdef list edges = []
+    s.formula = f
+    s.values = []
+    s.lengths = []
+    for a in f.tensor_args:
+        v = args[a]
+        if type(v) is tuple:
+            s.lengths.append(len(v))
+            edges.extend(v)
+        else:
+            s.lengths.append(-1)
+            edges.append(v if isinstance(v, Tensor) else None)
+    n = new_node(op, formula_backward, len(edges), 1)
+    for i in range(len(edges)):
+        if edges[i] is not None:
+            add_edge(n, i, <Tensor>edges[i])
+        elif i >= 3:
+            set_edge(n, i, None, 0)
+    for code, a, name in f.wants:
+        if code == F_ARG: s.values.append(save_value(args[a]))
+        elif code == F_META: s.values.append(meta_of(args[a]))
+        elif code == F_SHAPE: s.values.append(shape_of(args[a]))
+        elif code == F_NEEDS:
+            s.values.append(tuple([t is not None and ((<Tensor>t).keys & K_GRAD) != 0 for t in edges]))
+        else: s.values.append(None)
+    n.extra = s
+    return n
+
+
+cdef int formula_saved_result(Node n, object r) except -1:
+    """Keep the results that the formula wants."""
+    cdef FormulaState s = <FormulaState>n.extra
+    cdef Formula f = s.formula
+    cdef int i
+    for i in range(len(f.wants)):
+        code = f.wants[i][0]
+        if code == F_RESULT:
+            s.values[i] = save(<Tensor>r, True, 0) if not isinstance(r, tuple) else save(<Tensor>r[0], True, 0)
+        elif code == F_RESULTS:
+            s.values[i] = [save(<Tensor>t, True, j) if t is not None else None for j, t in enumerate(r)]
+        elif code == F_RESULT_META:
+            s.values[i] = meta_of(r)
+    return 0
+
+
+cdef int record_formula(Op op, tuple args, object r) except -1:
+    """Make the results of a call part of the history."""
+    cdef Node n
+    cdef int i
+    cdef Tensor t
+    cdef bint any_float = False
+    nondifferentiable = op.definition.nondifferentiable
+    if isinstance(r, Tensor):
+        t = r
+        if KIND[t.dt] < KIND_FLOAT:
+            return 0
+        n = formula_node(op, args, r)
+        formula_saved_result(n, r)
+        attach(t, n, 0)
+        return 0
+    for x in r:
+        if x is not None and isinstance(x, Tensor) and KIND[(<Tensor>x).dt] >= KIND_FLOAT: any_float = True
+    if not any_float:
+        return 0
+    n = formula_node(op, args, r)
+    n.nout = len(r)
+    formula_saved_result(n, r)
+    for i in range(len(r)):
+        t = r[i]
+        if t is not None and KIND[t.dt] >= KIND_FLOAT and i not in nondifferentiable:
+            attach(t, n, i)
+    return 0
+
+
+cdef object restore_value(object v, Node n):
+    if type(v) is SavedTensor:
+        return (<SavedTensor>v).get(n)
+    if type(v) is list:
+        return tuple([(<SavedTensor>w).get(n) if w is not None else None for w in v])
+    return v
+
+
+cdef list formula_results(Node n, list gradients):
+    """Call the formula; one gradient an edge."""
+    cdef FormulaState s = <FormulaState>n.extra
+    cdef list args = []
+    cdef list results = []
+    cdef int i
+    for i in range(len(s.formula.wants)):
+        code = s.formula.wants[i][0]
+        if code == F_GRAD: args.append(gradients[0])
+        elif code == F_GRADS: args.append(tuple(gradients))
+        else:
+            args.append(restore_value(s.values[i], n))
+    r = s.formula.function(*args)
+    if not isinstance(r, (tuple, list)) or (len(s.lengths) == 1 and s.lengths[0] >= 0 and (
+            len(r) != 1 or isinstance(r[0], Tensor) or r[0] is None)):
+        r = (r,)
+    if len(r) != len(s.lengths):
+        raise RuntimeError("[%s] %d gradients were required from the backward formula: got %d" % (n.op.name, len(s.lengths), len(r)))
+    for i in range(len(s.lengths)):
+        if s.lengths[i] < 0:
+            results.append(r[i])
+        elif r[i] is None:
+            results.extend([None] * s.lengths[i])
+        else:
+            results.extend(r[i])
+    return results
+
+
+cdef int formula_backward(Node n, PyObject **grads, PyObject **out) except -1:
+    cdef list gradients = []
+    cdef list results
+    cdef int i
+    for i in range(n.nout):
+        gradients.append(<object>grads[i] if grads[i] != NULL else None)
+    results = formula_results(n, gradients)
+    for i in range(n.nin):
+        g = results[i]
+        if g is not None:
+            Py_INCREF(g)
+            out[i] = <PyObject *>g
+    return 0
+
+
+# ------------------------------------------------------------------ pointwise calls that the compact node cannot hold
+
+cdef class WideState:
+    """Saved values of a pointwise call with many operands, or under saved-tensor hooks."""
+    cdef list saved, values, fits
+    cdef object result
+
+
+cdef Node pointwise_formula_node(Op op, Variant v, int cd, list values, list operands, Tensor r, Tensor saved_result, GradientPlan plan):
+    cdef Node n = new_node(op, wide_backward, op.ntensors, 1)
+    cdef WideState s = WideState.__new__(WideState)
+    cdef int i
+    cdef Tensor t
+    n.variant = v; n.compute = cd
+    s.values = values
+    s.saved = [None] * op.ntensors
+    s.fits = [None] * op.ntensors
+    for i in range(op.ntensors):
+        if operands[i] is None:
+            if i >= 3: set_edge(n, i, None, 0)
+            continue
+        t = <Tensor>operands[i]
+        add_edge(n, i, t)
+        if plan.saves & (1 << i):
+            s.saved[i] = save(t, False, 0)
+        if t.dt != r.dt or not same_shape(t, r):
+            s.fits[i] = (make_size(t.nd, t.sh), t.dt)
+    if plan.saves_result:
+        s.result = save(saved_result if saved_result is not None else r, True, 0)
+    n.extra = s
+    return n
+
+
+cdef int wide_backward(Node n, PyObject **grads, PyObject **out) except -1:
+    cdef WideState s = <WideState>n.extra
+    cdef GradientPlan plan = <GradientPlan>n.variant.plans[n.compute]
+    cdef GradientInput gi
+    cdef Tensor g = <Tensor>grads[0]
+    cdef Tensor r
+    cdef int i, j
+    edges = edges_of(n)
+    for i in range(n.nin):
+        if edges[i][0] is None: continue
+        gi = <GradientInput>plan.inputs[i]
+        if gi.kind == G_NONE: continue
+        if gi.kind == G_IDENTITY:
+            r = g
+        else:
+            values = []
+            for j in range(gi.nuses):
+                if gi.uses[j] == USE_GRAD: values.append(g)
+                elif gi.uses[j] == USE_RESULT: values.append((<SavedTensor>s.result).get(n))
+                else: values.append((<SavedTensor>s.saved[gi.uses[j]]).get(n))
+            r = EVALUATE_GRADIENT[0](n.variant, (<dtype>DTYPES[n.compute]).code, i, values, s.values)
+        if s.fits[i] is not None:
+            r = fit_gradient(r, s.fits[i])
+        Py_INCREF(r)
+        out[i] = <PyObject *>r
+    return 0
+
+
+# ------------------------------------------------------------------ in-place history
+
+cdef int rebase(Tensor t, Node n) except -1:
+    """Make node `n` the origin of the written tensor `t`; a view passes it on to its base."""
+    cdef Tensor b = t.base
+    if b is None:
+        if t.hooks is not None and t.fn_ is None:
+            t.hooks = None
+        attach(t, n, 0)
+        return 0
+    cdef Node c = new_node(None, copy_slices_backward, 0, 1)
+    cdef list inner = edges_of(n)
+    cdef int i
+    c.extra = (n, TensorMeta(b), view_geometry(t), b.storage_offset(), len(inner))
+    c.nin = 1 if not inner else len(inner)
+    add_edge(c, 0, b)
+    for i in range(1, len(inner)):
+        set_edge(c, i, inner[i][0], inner[i][1])
+    attach(b, c, 0)
+    b.keys |= K_GRAD
+    t.keys |= K_GRAD
+    t.fn_ = None
+    t.out_nr = 0
+    refresh_view(t)
+    return 0
+
+
+cdef tuple view_geometry(Tensor t):
+    return (tuple([t.sh[i] for i in range(t.nd)]), tuple([t.sd[i] for i in range(t.nd)]), t.storage_offset())
+
+
+cdef int refresh_view(Tensor t) except -1:
+    """Derive the history of a view from its base, after the base was written to."""
+    cdef Node n
+    if not (t.base.keys & K_GRAD):
+        return 0
+    n = new_node(None, as_strided_node_backward, 1, 1)
+    add_edge(n, 0, t.base)
+    n.extra = (TensorMeta(t.base), view_geometry(t), t.base.storage_offset())
+    t.fn_ = n
+    t.out_nr = 0
+    t.keys |= K_GRAD
+    t.view_version = t.st.version
+    return 0
+
+
+cdef Tensor scatter_geometry(Tensor g, object base_meta, tuple geometry, int64_t base_offset):
+    """Zeros of the base's geometry with `g` in the place of the view."""
+    cdef Tensor z = empty_strided(base_meta.shape, base_meta.strides, dtype=<object>DTYPES[g.dt], device=<object>DEVICES[g.dev])
+    cdef Tensor view
+    if not dense(z):
+        zeros_storage(z)
+    else:
+        fill_zero(z)
+    view = raw_view(z, geometry[0], geometry[1], geometry[2] - base_offset)
+    copy_into(view, g)
+    return z
+
+
+cdef int as_strided_node_backward(Node n, PyObject **grads, PyObject **out) except -1:
+    meta, geometry, offset = n.extra
+    cdef Tensor g = <Tensor>grads[0]
+    if not (fk_tls_keys() & K_NOGRAD):
+        r = AS_STRIDED_SCATTER[0](g, meta, geometry[0], geometry[1], geometry[2] - offset)
+    else:
+        r = scatter_geometry(g, meta, geometry, offset)
+    Py_INCREF(r)
+    out[0] = <PyObject *>r
+    return 0
+
+#: slot: differentiable (gradient, base meta, shape, stride, offset) -> zeros with the gradient in place
+AS_STRIDED_SCATTER = [None]
+
+
+cdef int copy_slices_backward(Node c, PyObject **grads, PyObject **out) except -1:
+    """Split the base's gradient: the written part goes through the writing node, the rest passes on."""
+    cdef Tensor g = <Tensor>grads[0]
+    cdef Tensor whole, part, slice_
+    cdef Node n
+    cdef int i, count
+    inner, meta, geometry, offset, count = c.extra
+    n = <Node>inner
+    cdef bint differentiable = not (fk_tls_keys() & K_NOGRAD)
+    if differentiable:
+        part = g.contiguous().as_strided(geometry[0], contiguous_view_strides(meta, geometry), geometry[2] - offset) if False else AS_STRIDED_GATHER[0](g, meta, geometry[0], geometry[1], geometry[2] - offset)
+    else:
+        whole = empty_strided(meta.shape, meta.strides, dtype=<object>DTYPES[g.dt], device=<object>DEVICES[g.dev])
+        copy_into(whole, g)
+        slice_ = raw_view(whole, geometry[0], geometry[1], geometry[2] - offset)
+        part = copy_like(slice_, slice_)
+    results = call_node(n, part)
+    first = results[0] if results else None
+    if differentiable:
+        w = AS_STRIDED_REPLACE[0](g, meta, geometry[0], geometry[1], geometry[2] - offset, first)
+    else:
+        if first is None:
+            fill_zero(slice_)
+        else:
+            copy_into(slice_, <Tensor>first)
+        w = whole
+    Py_INCREF(w)
+    out[0] = <PyObject *>w
+    for i in range(1, count):
+        if results[i] is not None:
+            r = results[i]
+            Py_INCREF(r)
+            out[i] = <PyObject *>r
+    return 0
+
+#: slots: differentiable reading and replacing of a strided part of a gradient
+AS_STRIDED_GATHER = [None]
+AS_STRIDED_REPLACE = [None]
+
+
+cdef object contiguous_view_strides(object meta, tuple geometry):
+    return geometry[1]
+
+
+cdef list call_node(Node n, Tensor g):
+    """Run one node by itself; one gradient (or None) an edge."""
+    cdef PyObject *gp = <PyObject *>g
+    cdef PyObject *out[64]
+    cdef int i, count = len(edges_of(n))
+    if n.fn == NULL:
+        r = n.apply(g)
+        results = list(r) if isinstance(r, (tuple, list)) else [r]
+        return results + [None] * (count - len(results))
+    for i in range(count):
+        out[i] = NULL
+    n.fn(n, &gp, out)
+    results = [None] * count
+    for i in range(count):
+        if out[i] != NULL:
+            results[i] = <object>out[i]
+            Py_DECREF(<object>out[i])
+    return results
+
+
+# ------------------------------------------------------------------ custom functions
+
+def record_function(Node node, tuple inputs, tuple outputs, tuple dirty):
+    """Make `node` (of a Python subclass with `apply`) the origin of `outputs`; None among them is not differentiable."""
+    global SEQUENCE
+    cdef int i
+    cdef Tensor t
+    node.nin = len(inputs)
+    node.nout = len(outputs) if outputs else 1
+    SEQUENCE += 1
+    node.seq = SEQUENCE
+    if ANOMALY[0]:
+        anomaly_note(node)
+    for i in range(len(inputs)):
+        if inputs[i] is not None and (<Tensor>inputs[i]).keys & K_GRAD:
+            add_edge(node, i, <Tensor>inputs[i])
+        elif i >= 3:
+            set_edge(node, i, None, 0)
+    for i in range(len(outputs)):
+        if outputs[i] is None:
+            continue
+        t = outputs[i]
+        if dirty and dirty[i]:
+            t.st.version += 1
+            if t.base is not None:
+                rebase(t, node)
+                continue
+        attach(t, node, i)
+
+
+class SavedVariable:
+    """A tensor that a custom function keeps: checks its version when it is read."""
+    __slots__ = ("_saved",)
+
+    def __init__(self, tensor, is_output=False, number=0):
+        self._saved = save(<Tensor>tensor, is_output, number) if tensor is not None else None
+
+    def unpack(self, node=None):
+        """The tensor, with its history."""
+        if self._saved is None:
+            return None
+        return (<SavedTensor>self._saved).get(node)
+
+    def release(self):
+        """Drop the tensor."""
+        if self._saved is not None:
+            (<SavedTensor>self._saved).release()
+
+
+cdef object saved_by_name(Node n, str name):
+    """`grad_fn._saved_x`: what a node kept under an argument's name."""
+    cdef int i
+    if n.extra is not None and type(n.extra) is FormulaState:
+        s = <FormulaState>n.extra
+        for i in range(len(s.formula.wants)):
+            if s.formula.wants[i][2] == name:
+                return restore_value(s.values[i], n)
+    if n.op is not None and n.op.kind == KIND_POINTWISE:
+        if name == "result" and n.sr is not None:
+            return saved_value(n, USE_RESULT, None)
+        for i in range(n.op.ntensors):
+            if <object>n.op.arguments[n.op.tensor_at[i]].name == name and i < 3:
+                return saved_value(n, i, None)
+    raise AttributeError("'%s' object has no attribute '_saved_%s'" % (node_name(n), name))

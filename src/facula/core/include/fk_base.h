@@ -1,0 +1,34 @@
+/* What every header of the runtime shares: linkage, branch hints, and loops compiled for several instruction sets.
+ *
+ * Takes: GCC or Clang. Gives: macros only. Keeps true: the baseline is whatever the translation unit is built for;
+ * nothing here needs a feature macro of the C library to be set before other headers. */
+#ifndef FK_BASE_H
+#define FK_BASE_H
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <stdint.h>
+
+#define FK_LOCAL static __attribute__((unused))
+#define FK_INLINE static inline __attribute__((always_inline, unused))
+#define FK_COLD static __attribute__((unused, noinline, cold))
+#define FK_LIKELY(x) __builtin_expect(!!(x), 1)
+#define FK_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+/* a function compiled three times, the best one chosen when the library is loaded */
+#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__clang__) && __GNUC__ >= 12
+#define FK_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define FK_CLONES
+#endif
+
+/* around loops that must become vectors whatever the command line says */
+#if defined(__GNUC__) && !defined(__clang__)
+#define FK_VECTORIZE_BEGIN \
+    _Pragma("GCC push_options") _Pragma("GCC optimize(\"O3\", \"no-trapping-math\", \"no-math-errno\")")
+#define FK_VECTORIZE_END _Pragma("GCC pop_options")
+#else
+#define FK_VECTORIZE_BEGIN
+#define FK_VECTORIZE_END
+#endif
+#endif

@@ -1,0 +1,231 @@
+/* Strided two-dimensional copies: rows, fills, transposes and streaming stores.
+ *
+ * Takes: an item size (1, 2, 4, 8 or 16 bytes), two addresses with byte strides, a number of rows and columns.
+ * Gives: `fk_copy_block`, which picks the fastest way, and `fk_copy_stream` for memory that will not be read soon.
+ * Keeps true: source and destination do not overlap; no alignment is asked for beyond a byte.
+ *
+ * A transpose is a network of interleaves over N vectors of N items: after log2(N) rounds of "interleave vector i with
+ * vector i + N/2", row i of the result stands in vector i. */
+#ifndef FK_BLOCK_H
+#define FK_BLOCK_H
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+#include "fk_cast.h"
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+typedef struct { uint64_t low, high; } fk_item16;
+
+/* ---- small transposes ---- */
+
+#define FK_INTERLEAVE_LOW_4 0, 4, 1, 5
+#define FK_INTERLEAVE_HIGH_4 2, 6, 3, 7
+#define FK_INTERLEAVE_LOW_2 0, 2
+#define FK_INTERLEAVE_HIGH_2 1, 3
+#define FK_INTERLEAVE_LOW_8 0, 8, 1, 9, 2, 10, 3, 11
+#define FK_INTERLEAVE_HIGH_8 4, 12, 5, 13, 6, 14, 7, 15
+#define FK_INTERLEAVE_LOW_16 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define FK_INTERLEAVE_HIGH_16 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+
+/* dst[r][c] = src[c][r] for r < rows, c < columns; the items of a row are adjacent on both sides */
+typedef void (*fk_transpose_fn)(
+    const char *src, int64_t src_stride, char *dst, int64_t dst_stride, int64_t rows, int64_t columns);
+
+#define FK_TRANSPOSE(name, type, N, target) \
+    target static void fk_transpose_##name( \
+        const char *src, int64_t src_stride, char *dst, int64_t dst_stride, int64_t rows, int64_t columns) { \
+        typedef type vector __attribute__((vector_size(N * sizeof(type)))); \
+        int64_t whole_rows = rows & ~(int64_t)(N - 1), whole_columns = columns & ~(int64_t)(N - 1); \
+        for (int64_t r = 0; r < whole_rows; r += N) { \
+            const char *in = src + r * (int64_t)sizeof(type); \
+            char *out = dst + r * dst_stride; \
+            for (int64_t c = 0; c < whole_columns; c += N) { \
+                vector a[N], b[N]; \
+                _Pragma("GCC unroll 16") for (int i = 0; i < N; i++) memcpy(&a[i], in + (c + i) * src_stride, sizeof a[i]); \
+                _Pragma("GCC unroll 4") for (int round = 1; round < N; round *= 2) { \
+                    _Pragma("GCC unroll 8") for (int i = 0; i < N / 2; i++) { \
+                        b[2 * i] = __builtin_shufflevector(a[i], a[i + N / 2], FK_INTERLEAVE_LOW_##N); \
+                        b[2 * i + 1] = __builtin_shufflevector(a[i], a[i + N / 2], FK_INTERLEAVE_HIGH_##N); \
+                    } \
+                    _Pragma("GCC unroll 16") for (int i = 0; i < N; i++) a[i] = b[i]; \
+                } \
+                char *at = out + c * (int64_t)sizeof(type); \
+                _Pragma("GCC unroll 16") for (int i = 0; i < N; i++) memcpy(at + i * dst_stride, &a[i], sizeof a[i]); \
+            } \
+        } \
+        fk_transpose_rest_##type(src, src_stride, dst, dst_stride, 0, whole_rows, whole_columns, columns); \
+        fk_transpose_rest_##type(src, src_stride, dst, dst_stride, whole_rows, rows, 0, columns); \
+    }
+
+#define FK_TRANSPOSE_REST(type) \
+    static void fk_transpose_rest_##type( \
+        const char *src, int64_t src_stride, char *dst, int64_t dst_stride, int64_t row, int64_t rows, int64_t column, \
+        int64_t columns) { \
+        for (int64_t r = row; r < rows; r++) \
+            for (int64_t c = column; c < columns; c++) \
+                memcpy(dst + r * dst_stride + c * (int64_t)sizeof(type), \
+                       src + c * src_stride + r * (int64_t)sizeof(type), sizeof(type)); \
+    }
+FK_TRANSPOSE_REST(uint8_t)
+FK_TRANSPOSE_REST(uint16_t)
+FK_TRANSPOSE_REST(uint32_t)
+FK_TRANSPOSE_REST(uint64_t)
+FK_TRANSPOSE_REST(fk_item16)
+
+FK_VECTORIZE_BEGIN
+FK_TRANSPOSE(1, uint8_t, 16, )
+FK_TRANSPOSE(2, uint16_t, 8, )
+FK_TRANSPOSE(4, uint32_t, 4, )
+FK_TRANSPOSE(8, uint64_t, 2, )
+static void fk_transpose_16(
+    const char *src, int64_t src_stride, char *dst, int64_t dst_stride, int64_t rows, int64_t columns) {
+    fk_transpose_rest_fk_item16(src, src_stride, dst, dst_stride, 0, rows, 0, columns);
+}
+#if defined(__x86_64__)
+#define FK_AVX2 __attribute__((target("avx2")))
+#define FK_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,prefer-vector-width=512")))
+FK_TRANSPOSE(4_avx2, uint32_t, 8, FK_AVX2)
+FK_TRANSPOSE(8_avx2, uint64_t, 4, FK_AVX2)
+FK_TRANSPOSE(2_avx512, uint16_t, 16, FK_AVX512)
+FK_TRANSPOSE(4_avx512, uint32_t, 16, FK_AVX512)
+FK_TRANSPOSE(8_avx512, uint64_t, 8, FK_AVX512)
+#endif
+FK_VECTORIZE_END
+
+static fk_transpose_fn fk_transpose_table[5]; /* by log2 of the item size */
+
+FK_COLD void fk_transpose_choose(void) {
+    fk_transpose_fn best[5] = {fk_transpose_1, fk_transpose_2, fk_transpose_4, fk_transpose_8, fk_transpose_16};
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2")) best[2] = fk_transpose_4_avx2, best[3] = fk_transpose_8_avx2;
+    if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+        best[1] = fk_transpose_2_avx512, best[2] = fk_transpose_4_avx512, best[3] = fk_transpose_8_avx512;
+#endif
+    for (int i = 4; i >= 0; i--) __atomic_store_n(&fk_transpose_table[i], best[i], __ATOMIC_RELEASE);
+}
+
+FK_INLINE int fk_item_log2(int item) { return __builtin_ctz((unsigned)item); }
+
+FK_LOCAL void fk_transpose(
+    int item, const char *src, int64_t src_stride, char *dst, int64_t dst_stride, int64_t rows, int64_t columns) {
+    fk_transpose_fn *slot = &fk_transpose_table[fk_item_log2(item)];
+    if (FK_UNLIKELY(!__atomic_load_n(slot, __ATOMIC_ACQUIRE))) fk_transpose_choose();
+    (*slot)(src, src_stride, dst, dst_stride, rows, columns);
+}
+
+/* ---- fills and general strides ---- */
+
+#define FK_FILL(bytes, type) \
+    static void fk_fill_##bytes(char *dst, const char *value, int64_t n) { \
+        type item; \
+        memcpy(&item, value, sizeof item); \
+        for (int64_t i = 0; i < n; i++) memcpy(dst + i * (int64_t)sizeof item, &item, sizeof item); \
+    }
+#define FK_STRIDED(bytes, type) \
+    static void fk_strided_##bytes( \
+        const char *src, int64_t src_row, int64_t src_column, char *dst, int64_t dst_row, int64_t dst_column, \
+        int64_t rows, int64_t columns) { \
+        for (int64_t r = 0; r < rows; r++) { \
+            const char *in = src + r * src_row; \
+            char *out = dst + r * dst_row; \
+            for (int64_t c = 0; c < columns; c++) memcpy(out + c * dst_column, in + c * src_column, sizeof(type)); \
+        } \
+    }
+FK_VECTORIZE_BEGIN
+FK_CLONES FK_FILL(2, uint16_t)
+FK_CLONES FK_FILL(4, uint32_t)
+FK_CLONES FK_FILL(8, uint64_t)
+FK_FILL(16, fk_item16)
+FK_STRIDED(1, uint8_t)
+FK_STRIDED(2, uint16_t)
+FK_STRIDED(4, uint32_t)
+FK_STRIDED(8, uint64_t)
+FK_STRIDED(16, fk_item16)
+FK_VECTORIZE_END
+
+/* n items of one value, adjacent */
+FK_LOCAL void fk_fill(int item, char *dst, const char *value, int64_t n) {
+    switch (item) {
+    case 1: memset(dst, *(const unsigned char *)value, (size_t)n); break;
+    case 2: fk_fill_2(dst, value, n); break;
+    case 4: fk_fill_4(dst, value, n); break;
+    case 8: fk_fill_8(dst, value, n); break;
+    default: fk_fill_16(dst, value, n); break;
+    }
+}
+
+FK_LOCAL void fk_copy_strided(
+    int item, const char *src, int64_t src_row, int64_t src_column, char *dst, int64_t dst_row, int64_t dst_column,
+    int64_t rows, int64_t columns) {
+    switch (item) {
+    case 1: fk_strided_1(src, src_row, src_column, dst, dst_row, dst_column, rows, columns); break;
+    case 2: fk_strided_2(src, src_row, src_column, dst, dst_row, dst_column, rows, columns); break;
+    case 4: fk_strided_4(src, src_row, src_column, dst, dst_row, dst_column, rows, columns); break;
+    case 8: fk_strided_8(src, src_row, src_column, dst, dst_row, dst_column, rows, columns); break;
+    default: fk_strided_16(src, src_row, src_column, dst, dst_row, dst_column, rows, columns); break;
+    }
+}
+
+/* ---- the choice ---- */
+
+FK_LOCAL void fk_copy_block(
+    int item, const char *src, int64_t src_row, int64_t src_column, char *dst, int64_t dst_row, int64_t dst_column,
+    int64_t rows, int64_t columns) {
+    if (dst_column == item && src_column == item && columns * item >= 32) {
+        if (src_row == columns * item && dst_row == src_row) columns *= rows, rows = 1;
+        for (int64_t r = 0; r < rows; r++) memcpy(dst + r * dst_row, src + r * src_row, (size_t)(columns * item));
+    } else if (dst_column == item && src_column == 0 && (columns >= 8 || src_row == 0)) {
+        if (src_row == 0 && dst_row == columns * item) columns *= rows, rows = 1;
+        for (int64_t r = 0; r < rows; r++) fk_fill(item, dst + r * dst_row, src + r * src_row, columns);
+    } else if (dst_column == item && src_row == item && rows > 1) {
+        fk_transpose(item, src, src_column, dst, dst_row, rows, columns);
+    } else if (dst_row == item && src_column == item && rows > 1) {
+        fk_transpose(item, src, src_row, dst, dst_column, columns, rows);
+    } else if (rows > columns) {
+        fk_copy_strided(item, src, src_column, src_row, dst, dst_column, dst_row, columns, rows);
+    } else {
+        fk_copy_strided(item, src, src_row, src_column, dst, dst_row, dst_column, rows, columns);
+    }
+}
+
+/* ---- streaming ---- */
+
+/* above this many bytes a result does not stay in the cache anyway */
+FK_LOCAL int64_t fk_stream_bytes(void) {
+    static int64_t limit;
+    if (FK_UNLIKELY(!limit)) {
+        int64_t cache = 0;
+#ifdef _SC_LEVEL3_CACHE_SIZE
+        cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+#endif
+        limit = cache > ((int64_t)1 << 20) ? cache : (int64_t)32 << 20;
+    }
+    return limit;
+}
+
+/* memcpy past the cache */
+FK_LOCAL void fk_copy_stream(char *dst, const char *src, int64_t bytes) {
+#if defined(__x86_64__)
+    int64_t head = (int64_t)(-(uintptr_t)dst & 63);
+    if (bytes >= 4096) {
+        memcpy(dst, src, (size_t)head);
+        int64_t i = head;
+        for (; i + 64 <= bytes; i += 64) {
+            __m128i a = _mm_loadu_si128((const __m128i *)(src + i)), b = _mm_loadu_si128((const __m128i *)(src + i + 16));
+            __m128i c = _mm_loadu_si128((const __m128i *)(src + i + 32));
+            __m128i d = _mm_loadu_si128((const __m128i *)(src + i + 48));
+            _mm_stream_si128((__m128i *)(dst + i), a);
+            _mm_stream_si128((__m128i *)(dst + i + 16), b);
+            _mm_stream_si128((__m128i *)(dst + i + 32), c);
+            _mm_stream_si128((__m128i *)(dst + i + 48), d);
+        }
+        _mm_sfence();
+        memcpy(dst + i, src + i, (size_t)(bytes - i));
+        return;
+    }
+#endif
+    memcpy(dst, src, (size_t)bytes);
+}
+#endif

@@ -1,0 +1,437 @@
+/* The elementwise engine: one contiguous kernel serves every layout, broadcast and mixture of dtypes.
+ *
+ * Takes: an `fk_iter`: shape, byte strides, addresses, dtypes in memory and the dtypes that the kernel wants.
+ * Gives: `fk_map_run` (a kernel), `fk_copy_run` (a strided copy with cast), `fk_fill_run` (one value).
+ * Keeps true: outputs stand before inputs; no output has a zero stride over more than one element; an output is the very
+ * same memory as an input or does not touch it; the result does not depend on the number of threads.
+ *
+ * After `fk_iter_prepare` the last dimension is the one that the first output walks in its smallest steps.  What is
+ * contiguous everywhere goes to the kernel as it is.  The rest is cut into tiles of about a thousand elements over the
+ * last dimension and one other: an operand whose tile is contiguous and of the right dtype is used in place, the others
+ * are gathered (and cast) into tiles on the stack, so that strides and casts cost L1 traffic only.  A tile that the next
+ * step would fill with the same elements, a broadcast one, is kept. */
+#ifndef FK_ITERATE_H
+#define FK_ITERATE_H
+#include "facula_abi.h"
+#include "fk_block.h"
+#include "fk_cast.h"
+#include "fk_pool.h"
+
+enum { FK_MAX_DIMS = 16, FK_MAX_OPERANDS = 10 };
+
+typedef struct {
+    int ndim, nout, nin;
+    int64_t shape[FK_MAX_DIMS];                   /* last dimension innermost */
+    int64_t stride[FK_MAX_OPERANDS][FK_MAX_DIMS]; /* bytes; 0 where an input is broadcast */
+    char *data[FK_MAX_OPERANDS];                  /* outputs, then inputs */
+    uint8_t dtype[FK_MAX_OPERANDS];               /* in memory */
+    uint8_t compute[FK_MAX_OPERANDS];             /* what the kernel reads and writes */
+} fk_iter;
+
+enum {
+    FK_PARALLEL_ELEMENTS = 32768, /* the least that a thread gets */
+    FK_TILE_ELEMENTS = 1024,
+    FK_TILE_BYTES = 49152, /* all tiles of a thread together */
+    FK_BLOCK_EDGE = 32,    /* square tiles where an operand is transposed */
+    FK_COPY_ELEMENTS = 16384,
+};
+
+FK_LOCAL int64_t fk_iter_numel(const fk_iter *it) {
+    int64_t count = 1;
+    for (int d = 0; d < it->ndim; d++) count *= it->shape[d];
+    return count;
+}
+
+/* ---- preparing: fewer dimensions, better order ---- */
+
+FK_INLINE void fk_iter_move_dim(fk_iter *it, int to, int from, int operands) {
+    it->shape[to] = it->shape[from];
+    for (int k = 0; k < operands; k++) it->stride[k][to] = it->stride[k][from];
+}
+
+FK_LOCAL void fk_iter_swap_dims(fk_iter *it, int a, int b, int operands) {
+    int64_t size = it->shape[a];
+    it->shape[a] = it->shape[b];
+    it->shape[b] = size;
+    for (int k = 0; k < operands; k++) {
+        int64_t stride = it->stride[k][a];
+        it->stride[k][a] = it->stride[k][b];
+        it->stride[k][b] = stride;
+    }
+}
+
+/* 1: dimension `outer` should stand inside of `inner`; -1: not; 0: no operand can tell */
+FK_LOCAL int fk_iter_order(const fk_iter *it, int outer, int inner, int operands) {
+    for (int k = 0; k < operands; k++) {
+        int64_t a = it->stride[k][outer], b = it->stride[k][inner];
+        if (a == 0 || b == 0 || a == b) continue;
+        return a < b ? 1 : -1;
+    }
+    return 0;
+}
+
+FK_LOCAL void fk_iter_sort(fk_iter *it, int operands) {
+    for (int i = it->ndim - 2; i >= 0; i--) {
+        int at = i; /* dimensions behind i are in order: let i sink to its place */
+        for (int j = i + 1; j < it->ndim; j++) {
+            int order = fk_iter_order(it, at, j, operands);
+            if (order < 0) break;
+            if (order > 0) {
+                for (int k = at; k < j; k++) fk_iter_swap_dims(it, k, k + 1, operands);
+                at = j;
+            }
+        }
+    }
+}
+
+/* Drops dimensions of size 1, sorts by the strides of the outputs and then of the inputs, merges what is adjacent.
+ * Leaves at least one dimension. Preparing twice changes nothing. */
+FK_LOCAL void fk_iter_prepare(fk_iter *it) {
+    int operands = it->nout + it->nin, kept = 0;
+    for (int d = 0; d < it->ndim; d++)
+        if (it->shape[d] != 1) {
+            if (kept != d) fk_iter_move_dim(it, kept, d, operands);
+            kept++;
+        }
+    it->ndim = kept;
+    if (kept == 0) {
+        it->ndim = 1;
+        it->shape[0] = 1;
+        for (int k = 0; k < operands; k++) it->stride[k][0] = fk_itemsize[it->dtype[k]];
+        return;
+    }
+    if (kept == 1) return;
+    fk_iter_sort(it, operands);
+    int last = 0;
+    for (int d = 1; d < it->ndim; d++) {
+        int merge = 1;
+        for (int k = 0; k < operands && merge; k++) merge = it->stride[k][last] == it->shape[d] * it->stride[k][d];
+        if (merge) {
+            it->shape[last] *= it->shape[d];
+            for (int k = 0; k < operands; k++) it->stride[k][last] = it->stride[k][d];
+        } else {
+            fk_iter_move_dim(it, ++last, d, operands);
+        }
+    }
+    it->ndim = last + 1;
+}
+
+/* ---- all contiguous: the kernel as it is ---- */
+
+typedef struct {
+    fk_map map;
+    const fk_iter *it;
+    int64_t numel;
+} fk_direct_job;
+
+/* items are blocks of 1024 elements, so that threads share no cache line */
+static void fk_direct_body(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
+    (void)n;
+    const fk_direct_job *job = (const fk_direct_job *)(const void *)p[0];
+    int64_t first = begin * FK_TILE_ELEMENTS, last = end * FK_TILE_ELEMENTS;
+    char *at[FK_MAX_OPERANDS];
+    if (last > job->numel) last = job->numel;
+    for (int k = 0; k < job->it->nout + job->it->nin; k++)
+        at[k] = job->it->data[k] + first * fk_itemsize[job->it->dtype[k]];
+    job->map(at, s, last - first);
+}
+
+FK_LOCAL void fk_direct_run(fk_map map, const fk_scalar *s, const fk_iter *it, int64_t numel) {
+    if (numel <= FK_PARALLEL_ELEMENTS) {
+        map(it->data, s, numel);
+        return;
+    }
+    fk_direct_job job = {map, it, numel};
+    char *p[1] = {(char *)&job};
+    fk_parallel(
+        fk_direct_body, p, NULL, s, (numel + FK_TILE_ELEMENTS - 1) / FK_TILE_ELEMENTS,
+        FK_PARALLEL_ELEMENTS / FK_TILE_ELEMENTS);
+}
+
+FK_LOCAL int fk_iter_is_direct(const fk_iter *it) {
+    if (it->ndim > 1) return 0;
+    for (int k = 0; k < it->nout + it->nin; k++)
+        if (it->dtype[k] != it->compute[k] || it->stride[k][0] != fk_itemsize[it->dtype[k]]) return 0;
+    return 1;
+}
+
+/* ---- tiles ---- */
+
+typedef struct fk_tiling {
+    const fk_iter *it;
+    fk_map map; /* NULL: copy the input to the output */
+    int inner, across; /* the dimensions of a tile: columns, rows (across < 0: none, one row) */
+    int64_t length, height;           /* their sizes */
+    int64_t columns, rows;            /* of a tile */
+    int64_t column_tiles, row_tiles;  /* along the two dimensions */
+    int64_t row_step[FK_MAX_OPERANDS], column_step[FK_MAX_OPERANDS]; /* bytes from one element to the next */
+    int outer[FK_MAX_DIMS], outer_count;                             /* the other dimensions, outermost first */
+    int64_t tiles;
+    uint8_t in_place[FK_MAX_OPERANDS]; /* the operand's own memory serves as the tile */
+    fk_cast_fn cast[FK_MAX_OPERANDS];  /* NULL: same dtype */
+} fk_tiling;
+
+/* where a thread stands */
+typedef struct fk_tile_cursor {
+    int64_t column_tile, row_tile, index[FK_MAX_DIMS];
+    char *base[FK_MAX_OPERANDS]; /* at the outer dimensions' index */
+} fk_tile_cursor;
+
+FK_LOCAL void fk_cursor_start(fk_tile_cursor *cursor, const fk_tiling *tiling, int64_t tile) {
+    const fk_iter *it = tiling->it;
+    int operands = it->nout + it->nin;
+    cursor->column_tile = tile % tiling->column_tiles;
+    tile /= tiling->column_tiles;
+    cursor->row_tile = tile % tiling->row_tiles;
+    tile /= tiling->row_tiles;
+    for (int k = 0; k < operands; k++) cursor->base[k] = it->data[k];
+    for (int i = tiling->outer_count - 1; i >= 0; i--) {
+        int d = tiling->outer[i];
+        cursor->index[i] = tile % it->shape[d];
+        tile /= it->shape[d];
+        for (int k = 0; k < operands; k++) cursor->base[k] += cursor->index[i] * it->stride[k][d];
+    }
+}
+
+FK_LOCAL void fk_cursor_next(fk_tile_cursor *cursor, const fk_tiling *tiling) {
+    const fk_iter *it = tiling->it;
+    int operands = it->nout + it->nin;
+    if (++cursor->column_tile < tiling->column_tiles) return;
+    cursor->column_tile = 0;
+    if (++cursor->row_tile < tiling->row_tiles) return;
+    cursor->row_tile = 0;
+    for (int i = tiling->outer_count - 1; i >= 0; i--) {
+        int d = tiling->outer[i];
+        int carry = ++cursor->index[i] == it->shape[d];
+        int64_t back = carry ? it->shape[d] - 1 : -1;
+        for (int k = 0; k < operands; k++) cursor->base[k] -= back * it->stride[k][d];
+        if (!carry) return;
+        cursor->index[i] = 0;
+    }
+}
+
+/* the dimension along which a transposed operand is contiguous, or -1 */
+FK_LOCAL int fk_transposed_dim(const fk_iter *it) {
+    int inner = it->ndim - 1;
+    if (it->shape[inner] < 4) return -1;
+    for (int k = 0; k < it->nout + it->nin; k++) {
+        int best = -1;
+        int64_t least = it->stride[k][inner];
+        if (least <= fk_itemsize[it->dtype[k]]) continue;
+        for (int d = 0; d < inner; d++)
+            if (it->stride[k][d] > 0 && it->stride[k][d] < least && it->shape[d] >= 4)
+                best = d, least = it->stride[k][d];
+        if (best >= 0) return best;
+    }
+    return -1;
+}
+
+/* the dimension that gives a tile its rows: the next one, or the longest where the next would make tiny tiles */
+FK_LOCAL int fk_row_dim(const fk_iter *it) {
+    int inner = it->ndim - 1, across = inner - 1;
+    if (across < 0 || it->shape[across] * it->shape[inner] >= 256) return across;
+    for (int d = 0; d < inner; d++)
+        if (it->shape[d] > it->shape[across]) across = d;
+    return across;
+}
+
+/* fixes the tile's dimensions and size, and lays the grid out */
+FK_LOCAL void fk_tiling_cut(fk_tiling *tiling, int across, int64_t rows, int64_t columns) {
+    const fk_iter *it = tiling->it;
+    int inner = it->ndim - 1;
+    tiling->inner = inner;
+    tiling->across = across;
+    tiling->length = it->shape[inner];
+    tiling->height = across >= 0 ? it->shape[across] : 1;
+    tiling->columns = columns < tiling->length ? columns : tiling->length;
+    tiling->rows = rows < tiling->height ? rows : tiling->height;
+    tiling->column_tiles = (tiling->length + tiling->columns - 1) / tiling->columns;
+    tiling->row_tiles = (tiling->height + tiling->rows - 1) / tiling->rows;
+    tiling->tiles = tiling->column_tiles * tiling->row_tiles;
+    tiling->outer_count = 0;
+    for (int d = 0; d < inner; d++)
+        if (d != across) {
+            tiling->outer[tiling->outer_count++] = d;
+            tiling->tiles *= it->shape[d];
+        }
+    for (int k = 0; k < it->nout + it->nin; k++) {
+        tiling->column_step[k] = it->stride[k][inner];
+        tiling->row_step[k] = across >= 0 ? it->stride[k][across] : 0;
+    }
+}
+
+/* whether each operand's memory can serve as its tile */
+FK_LOCAL void fk_tiling_place(fk_tiling *tiling) {
+    const fk_iter *it = tiling->it;
+    for (int k = 0; k < it->nout + it->nin; k++) {
+        int64_t item = fk_itemsize[it->dtype[k]];
+        int same = it->dtype[k] == it->compute[k];
+        int row = tiling->column_step[k] == item || tiling->columns == 1;
+        int block = tiling->rows == 1 ||
+                    (tiling->columns == tiling->length && tiling->row_step[k] == tiling->length * item);
+        tiling->in_place[k] = (uint8_t)(same && row && block);
+        int is_output = k < it->nout;
+        int from = is_output ? it->compute[k] : it->dtype[k], to = is_output ? it->dtype[k] : it->compute[k];
+        tiling->cast[k] = same ? NULL : fk_cast_get(from, to);
+    }
+}
+
+/* how many elements of every operand fit the tile memory */
+FK_LOCAL int64_t fk_tile_capacity(const fk_iter *it) {
+    int64_t bytes = 0;
+    for (int k = 0; k < it->nout + it->nin; k++) bytes += fk_itemsize[it->compute[k]];
+    int64_t capacity = (FK_TILE_BYTES / bytes) & ~(int64_t)63;
+    return capacity < FK_TILE_ELEMENTS ? capacity : FK_TILE_ELEMENTS;
+}
+
+/* Whether calling the kernel row by row needs no tile (1), and whether whole blocks would not either, but for operands
+ * that are the same in every row (2). */
+FK_LOCAL int fk_row_contiguity(const fk_iter *it, int across) {
+    int inner = it->ndim - 1, result = across >= 0 ? 2 : 1;
+    for (int k = 0; k < it->nout + it->nin; k++) {
+        int64_t item = fk_itemsize[it->dtype[k]];
+        if (it->dtype[k] != it->compute[k] || it->stride[k][inner] != item) return 0;
+        if (across >= 0 && it->stride[k][across] != 0 && it->stride[k][across] != it->shape[inner] * item) result = 1;
+    }
+    return result;
+}
+
+FK_LOCAL void fk_tiling_choose(fk_tiling *tiling) {
+    const fk_iter *it = tiling->it;
+    int64_t capacity = fk_tile_capacity(it), length = it->shape[it->ndim - 1];
+    int across = fk_transposed_dim(it);
+    if (across >= 0) {
+        int64_t columns = length < FK_BLOCK_EDGE ? length : FK_BLOCK_EDGE;
+        int64_t rows = it->shape[across] < FK_BLOCK_EDGE ? it->shape[across] : FK_BLOCK_EDGE;
+        if (columns < FK_BLOCK_EDGE) rows = capacity / columns;
+        else columns = capacity / rows;
+        fk_tiling_cut(tiling, across, rows, columns);
+    } else {
+        across = fk_row_dim(it);
+        int contiguity = fk_row_contiguity(it, across);
+        int by_row = contiguity == 1 ? length >= 32 : length >= 512;
+        if (by_row && contiguity) fk_tiling_cut(tiling, across, 1, FK_COPY_ELEMENTS);
+        else if (by_row) fk_tiling_cut(tiling, across, 1, capacity);
+        else fk_tiling_cut(tiling, across, capacity / (length < capacity ? length : capacity), capacity);
+    }
+    fk_tiling_place(tiling);
+}
+
+/* ---- gather and scatter ---- */
+
+/* a block of memory into a contiguous tile, cast if need be; `spare` holds a tile in the memory's dtype */
+FK_LOCAL void fk_gather(
+    const fk_tiling *tiling, int k, const char *src, char *tile, char *spare, int64_t rows, int64_t columns) {
+    const fk_iter *it = tiling->it;
+    int item = fk_itemsize[it->dtype[k]], wide = fk_itemsize[it->compute[k]];
+    int64_t row = tiling->row_step[k], column = tiling->column_step[k];
+    fk_cast_fn cast = tiling->cast[k];
+    if (!cast) {
+        fk_copy_block(item, src, row, column, tile, columns * item, item, rows, columns);
+    } else if (row == 0 && column == 0) {
+        cast(src, spare, 1);
+        fk_fill(wide, tile, spare, rows * columns);
+    } else if (column == item && (rows == 1 || row == columns * item)) {
+        cast(src, tile, rows * columns);
+    } else if (column == item && columns >= 64) {
+        for (int64_t r = 0; r < rows; r++) cast(src + r * row, tile + r * columns * wide, columns);
+    } else {
+        fk_copy_block(item, src, row, column, spare, columns * item, item, rows, columns);
+        cast(spare, tile, rows * columns);
+    }
+}
+
+FK_LOCAL void fk_scatter(
+    const fk_tiling *tiling, int k, const char *tile, char *dst, char *spare, int64_t rows, int64_t columns) {
+    const fk_iter *it = tiling->it;
+    int item = fk_itemsize[it->dtype[k]], wide = fk_itemsize[it->compute[k]];
+    int64_t row = tiling->row_step[k], column = tiling->column_step[k];
+    fk_cast_fn cast = tiling->cast[k];
+    if (!cast) {
+        fk_copy_block(item, tile, columns * item, item, dst, row, column, rows, columns);
+    } else if (column == item && (rows == 1 || row == columns * item)) {
+        cast(tile, dst, rows * columns);
+    } else if (column == item && columns >= 64) {
+        for (int64_t r = 0; r < rows; r++) cast(tile + r * columns * wide, dst + r * row, columns);
+    } else {
+        cast(tile, spare, rows * columns);
+        fk_copy_block(item, spare, columns * item, item, dst, row, column, rows, columns);
+    }
+}
+
+/* what an input's tile holds at the moment */
+typedef struct fk_tile_content {
+    const char *src;
+    int64_t rows, columns;
+} fk_tile_content;
+
+FK_INLINE int fk_tile_holds(
+    const fk_tiling *tiling, int k, const fk_tile_content *content, const char *src, int64_t rows, int64_t columns) {
+    if (content->src != src) return 0;
+    if (tiling->row_step[k] == 0 && tiling->column_step[k] == 0) return 1; /* was filled to the brim */
+    if (columns == content->columns) return rows <= content->rows;
+    return rows == 1 && content->rows == 1 && columns < content->columns;
+}
+
+FK_LOCAL char *fk_tile_input(
+    const fk_tiling *tiling, int k, const char *src, char *tile, char *spare, fk_tile_content *content, int64_t rows,
+    int64_t columns) {
+    if (fk_tile_holds(tiling, k, content, src, rows, columns)) return tile;
+    int everywhere = tiling->row_step[k] == 0 && tiling->column_step[k] == 0;
+    if (everywhere) rows = tiling->rows, columns = tiling->columns;
+    fk_gather(tiling, k, src, tile, spare, rows, columns);
+    *content = (fk_tile_content){src, rows, columns};
+    return tile;
+}
+
+static void fk_tile_body(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
+    (void)n;
+    const fk_tiling *tiling = (const fk_tiling *)(const void *)p[0];
+    const fk_iter *it = tiling->it;
+    int nout = it->nout, operands = nout + it->nin;
+    _Alignas(64) char memory[FK_TILE_BYTES], spare[FK_TILE_ELEMENTS * 16];
+    char *tile[FK_MAX_OPERANDS], *at[FK_MAX_OPERANDS], *use[FK_MAX_OPERANDS];
+    fk_tile_content content[FK_MAX_OPERANDS];
+    fk_tile_cursor cursor;
+    int64_t capacity = fk_tile_capacity(it), offset = 0;
+    for (int k = 0; k < operands; k++) {
+        tile[k] = memory + offset;
+        offset += capacity * fk_itemsize[it->compute[k]];
+        content[k].src = NULL;
+    }
+    fk_cursor_start(&cursor, tiling, begin);
+    for (int64_t t = begin; t < end; t++, fk_cursor_next(&cursor, tiling)) {
+        int64_t row = cursor.row_tile * tiling->rows, column = cursor.column_tile * tiling->columns;
+        int64_t rows = tiling->height - row < tiling->rows ? tiling->height - row : tiling->rows;
+        int64_t columns = tiling->length - column < tiling->columns ? tiling->length - column : tiling->columns;
+        for (int k = 0; k < operands; k++) {
+            at[k] = cursor.base[k] + row * tiling->row_step[k] + column * tiling->column_step[k];
+            if (tiling->in_place[k]) use[k] = at[k];
+            else if (k < nout) use[k] = tile[k];
+            else use[k] = fk_tile_input(tiling, k, at[k], tile[k], spare, &content[k], rows, columns);
+        }
+        tiling->map(use, s, rows * columns);
+        for (int k = 0; k < nout; k++)
+            if (!tiling->in_place[k]) fk_scatter(tiling, k, tile[k], at[k], spare, rows, columns);
+    }
+}
+
+FK_LOCAL void fk_tiling_run(fk_body body, const fk_tiling *tiling, const fk_scalar *s) {
+    char *p[1] = {(char *)(uintptr_t)tiling};
+    fk_parallel(body, p, NULL, s, tiling->tiles, FK_PARALLEL_ELEMENTS / (tiling->rows * tiling->columns));
+}
+
+/* Runs a map kernel over an iteration; `it` is prepared in place. */
+FK_LOCAL void fk_map_run(fk_map map, const fk_scalar *s, fk_iter *it) {
+    int64_t numel = fk_iter_numel(it);
+    if (numel == 0) return;
+    fk_iter_prepare(it);
+    if (fk_iter_is_direct(it)) {
+        fk_direct_run(map, s, it, numel);
+        return;
+    }
+    fk_tiling tiling = {.it = it, .map = map};
+    fk_tiling_choose(&tiling);
+    fk_tiling_run(fk_tile_body, &tiling, s);
+}
+#endif

@@ -1,0 +1,425 @@
+/* Storage: reference-counted memory with a caching allocator.
+ *
+ * Takes: byte counts, or memory that somebody else owns.
+ * Gives: `fk_storage`, whose header and data share one 64-byte-aligned block; free lists per size class; large blocks
+ * on huge pages, kept for reuse up to a byte limit; statistics and limits.
+ * Keeps true: `data` is 64-byte aligned for memory of our own; the caller holds the GIL (nothing here is atomic); a block
+ * in a free list is in no other list; `allocated` + `cached` bytes never exceed the limit that the user set.
+ *
+ * Static state: include this header in exactly one translation unit. */
+#ifndef FK_STORAGE_H
+#define FK_STORAGE_H
+#include "fk_base.h"
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+
+enum fk_storage_flags {
+    FK_READONLY = 1,   /* writing is an error; checked by the caller */
+    FK_FOREIGN = 2,    /* `data` belongs to `owner` */
+    FK_META = 4,       /* no data at all */
+    FK_SHARED = 8,     /* other processes see the memory */
+    FK_NO_RESIZE = 16, /* somebody holds a raw pointer: the size is fixed */
+};
+
+typedef struct fk_storage {
+    int64_t refs;
+    char *data;
+    int64_t nbytes;      /* as asked for, not the capacity of the block */
+    uint32_t version;    /* counts in-place writes */
+    int32_t size_class;  /* of the block that the header stands in; negative: header only */
+    int32_t flags;
+    int32_t device;
+    void *owner;
+    void (*release)(void *owner); /* called with `owner` when the last reference goes */
+    void *extra;                  /* the user's; never looked at here while the storage lives */
+    struct fk_storage *next;      /* in a free list */
+} fk_storage;
+
+enum {
+    FK_STORAGE_HEADER = 128,  /* sizeof(fk_storage) rounded up to the alignment of the data */
+    FK_SMALL_CLASSES = 17,    /* 0, 64, 128, ... 1024 bytes */
+    FK_SIZE_CLASSES = 17 + 4 * 37,
+    FK_LARGE_CLASS = 17 + 4 * 9 + 3, /* the class of 1 MiB: mapped, huge-page advised, in the recency list */
+    FK_HEADER_ONLY = -1,
+};
+_Static_assert(sizeof(fk_storage) <= FK_STORAGE_HEADER, "the header must fit before the data");
+#define FK_STORAGE_MAX ((int64_t)1 << 46)
+#define FK_HUGE_PAGE ((int64_t)2 << 20)
+
+typedef struct fk_memory_stats {
+    int64_t allocated;   /* bytes of blocks in use, rounded to their size class */
+    int64_t peak;        /* the most that `allocated` was since the last reset */
+    int64_t cached;      /* bytes of blocks in the free lists */
+    int64_t requested;   /* storages asked for, foreign and meta ones not counted */
+    int64_t allocations; /* of these, how many went to the operating system or malloc */
+    int64_t live;        /* storages alive, of every kind */
+    int64_t failures;    /* requests that found no memory */
+    int64_t flushes;     /* how often pressure emptied the cache */
+} fk_memory_stats;
+
+static struct {
+    fk_storage *free[FK_SIZE_CLASSES];
+    fk_memory_stats stats;
+    int64_t cache_limit;         /* negative: not yet determined */
+    int64_t memory_limit;        /* 0: none */
+    int64_t machine_limit;       /* of the cgroup or host, 0 where unknown */
+    fk_storage *newest, *oldest; /* cached large blocks by recency: `extra` is the older, `owner` the newer */
+} fk_memory = {.cache_limit = -1};
+
+/* ---- size classes ---- */
+
+FK_INLINE int fk_size_class(int64_t nbytes) {
+    if (FK_LIKELY(nbytes <= 1024)) return (int)((nbytes + 63) >> 6);
+    uint64_t last = (uint64_t)nbytes - 1;
+    int octave = 63 - __builtin_clzll(last);
+    return FK_SMALL_CLASSES + ((octave - 10) << 2) + (int)((last >> (octave - 2)) & 3);
+}
+
+FK_INLINE int64_t fk_class_bytes(int size_class) {
+    if (FK_LIKELY(size_class < FK_SMALL_CLASSES)) return (int64_t)size_class << 6;
+    int index = size_class - FK_SMALL_CLASSES;
+    return (int64_t)((index & 3) + 5) << ((index >> 2) + 8);
+}
+
+/* ---- what the machine allows ---- */
+
+FK_COLD int64_t fk_read_number(const char *path) {
+    char text[64];
+    FILE *file = fopen(path, "r");
+    if (!file) return -1;
+    char *got = fgets(text, sizeof text, file);
+    fclose(file);
+    if (!got || text[0] < '0' || text[0] > '9') return -1; /* "max" means no limit */
+    return (int64_t)strtoll(text, NULL, 10);
+}
+
+FK_COLD int64_t fk_machine_memory(void) {
+    int64_t host = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
+    const char *paths[] = {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
+    for (int i = 0; i < 2; i++) {
+        int64_t limit = fk_read_number(paths[i]);
+        if (limit > 0 && (host <= 0 || limit < host)) host = limit;
+    }
+    return host > 0 ? host : 0;
+}
+
+FK_COLD void fk_memory_start(void) {
+    fk_memory.machine_limit = fk_machine_memory();
+    fk_memory.cache_limit = fk_memory.machine_limit ? fk_memory.machine_limit / 4 : (int64_t)1 << 30;
+}
+
+/* ---- blocks ---- */
+
+/* the length of the mapping behind a large block */
+FK_INLINE int64_t fk_map_bytes(int size_class) {
+    return (fk_class_bytes(size_class) + FK_STORAGE_HEADER + 4095) & ~(int64_t)4095;
+}
+
+FK_COLD fk_storage *fk_block_map(int size_class) {
+    int64_t length = fk_map_bytes(size_class);
+    int64_t slack = length >= FK_HUGE_PAGE ? FK_HUGE_PAGE : 0;
+    char *base = mmap(NULL, (size_t)(length + slack), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED) return NULL;
+    if (slack) { /* start on a huge page and give the rest back */
+        char *start = (char *)(((uintptr_t)base + (uintptr_t)slack - 1) & ~((uintptr_t)slack - 1));
+        if (start > base) munmap(base, (size_t)(start - base));
+        if (base + slack > start) munmap(start + length, (size_t)(base + slack - start));
+        base = start;
+#ifdef MADV_HUGEPAGE
+        madvise(base, (size_t)length, MADV_HUGEPAGE);
+#endif
+    }
+    return (fk_storage *)base;
+}
+
+FK_COLD void fk_block_free(fk_storage *block) {
+    if (block->size_class >= FK_LARGE_CLASS) munmap(block, (size_t)fk_map_bytes(block->size_class));
+    else free(block);
+}
+
+FK_INLINE void fk_recency_remove(fk_storage *block) {
+    fk_storage *older = block->extra, *newer = block->owner;
+    if (newer) newer->extra = older; else fk_memory.newest = older;
+    if (older) older->owner = newer; else fk_memory.oldest = newer;
+}
+
+/* the least recently freed large block is the tail of its class's list */
+FK_COLD void fk_cache_drop_oldest(void) {
+    fk_storage *block = fk_memory.oldest, **link = &fk_memory.free[block->size_class];
+    while (*link != block) link = &(*link)->next;
+    *link = block->next;
+    fk_recency_remove(block);
+    fk_memory.stats.cached -= fk_class_bytes(block->size_class);
+    fk_block_free(block);
+}
+
+/* Gives every cached block back to the system; returns the bytes. */
+FK_COLD int64_t fk_cache_empty(void) {
+    int64_t bytes = fk_memory.stats.cached;
+    for (int size_class = 0; size_class < FK_SIZE_CLASSES; size_class++) {
+        fk_storage *block = fk_memory.free[size_class];
+        fk_memory.free[size_class] = NULL;
+        while (block) {
+            fk_storage *next = block->next;
+            fk_block_free(block);
+            block = next;
+        }
+    }
+    fk_memory.newest = fk_memory.oldest = NULL;
+    fk_memory.stats.cached = 0;
+    return bytes;
+}
+
+FK_COLD fk_storage *fk_block_new_once(int size_class) {
+    if (size_class >= FK_LARGE_CLASS) return fk_block_map(size_class);
+    void *block = NULL;
+    size_t bytes = (size_t)fk_class_bytes(size_class) + FK_STORAGE_HEADER;
+    return posix_memalign(&block, 64, bytes) ? NULL : (fk_storage *)block;
+}
+
+/* Room for `bytes` more under the user's limit, and under the machine's if emptying the cache gives it. */
+FK_COLD int fk_memory_make_room(int64_t bytes) {
+    fk_memory_stats *stats = &fk_memory.stats;
+    int64_t total = stats->allocated + stats->cached + bytes;
+    int64_t soft = fk_memory.machine_limit - fk_memory.machine_limit / 8;
+    int over = fk_memory.memory_limit > 0 && total > fk_memory.memory_limit;
+    if ((over || (soft > 0 && total > soft)) && stats->cached) {
+        fk_cache_empty();
+        stats->flushes++;
+    }
+    return !(fk_memory.memory_limit > 0 && stats->allocated + bytes > fk_memory.memory_limit);
+}
+
+FK_COLD fk_storage *fk_block_new(int size_class) {
+    fk_memory_stats *stats = &fk_memory.stats;
+    if (fk_memory.cache_limit < 0) fk_memory_start();
+    if (!fk_memory_make_room(fk_class_bytes(size_class))) return NULL;
+    fk_storage *block = fk_block_new_once(size_class);
+    if (!block && stats->cached) {
+        fk_cache_empty();
+        stats->flushes++;
+        block = fk_block_new_once(size_class);
+    }
+    if (!block) return NULL;
+    stats->allocations++;
+    block->data = (char *)block + FK_STORAGE_HEADER;
+    block->size_class = size_class;
+    return block;
+}
+
+/* ---- large blocks: kept by recency, a slightly larger one will do ---- */
+
+FK_COLD fk_storage *fk_large_take(int size_class) {
+    int last = size_class + 1 < FK_SIZE_CLASSES ? size_class + 1 : size_class;
+    for (int c = size_class; c <= last; c++) {
+        fk_storage *block = fk_memory.free[c];
+        if (!block) continue;
+        fk_memory.free[c] = block->next;
+        fk_recency_remove(block);
+        fk_memory.stats.cached -= fk_class_bytes(c);
+        return block;
+    }
+    return NULL;
+}
+
+FK_COLD void fk_large_keep(fk_storage *block) {
+    int64_t bytes = fk_class_bytes(block->size_class);
+    if (fk_memory.cache_limit < 0) fk_memory_start();
+    if (bytes > fk_memory.cache_limit) {
+        fk_block_free(block);
+        return;
+    }
+    while (fk_memory.oldest && fk_memory.stats.cached + bytes > fk_memory.cache_limit) fk_cache_drop_oldest();
+    if (fk_memory.stats.cached + bytes > fk_memory.cache_limit) fk_cache_empty(); /* small blocks fill it */
+    block->next = fk_memory.free[block->size_class];
+    fk_memory.free[block->size_class] = block;
+    block->extra = fk_memory.newest;
+    block->owner = NULL;
+    if (fk_memory.newest) fk_memory.newest->owner = block; else fk_memory.oldest = block;
+    fk_memory.newest = block;
+    fk_memory.stats.cached += bytes;
+}
+
+/* A small block that does not fit the cache pushes old large ones out, or goes. */
+FK_COLD void fk_small_keep(fk_storage *block, int64_t bytes) {
+    while (fk_memory.oldest && fk_memory.stats.cached + bytes > fk_memory.cache_limit) fk_cache_drop_oldest();
+    if (fk_memory.stats.cached + bytes > fk_memory.cache_limit) {
+        fk_block_free(block);
+        return;
+    }
+    block->next = fk_memory.free[block->size_class];
+    fk_memory.free[block->size_class] = block;
+    fk_memory.stats.cached += bytes;
+}
+
+/* ---- storages ---- */
+
+FK_INLINE void fk_storage_start(fk_storage *storage, int64_t nbytes, int32_t flags) {
+    storage->refs = 1;
+    storage->nbytes = nbytes;
+    storage->version = 0;
+    storage->flags = flags;
+    storage->device = 0;
+    storage->owner = NULL;
+    storage->release = NULL;
+    storage->extra = NULL;
+    storage->next = NULL;
+}
+
+FK_COLD fk_storage *fk_storage_new_slow(int64_t nbytes) {
+    fk_memory_stats *stats = &fk_memory.stats;
+    fk_storage *block = NULL;
+    if (nbytes >= 0 && nbytes <= FK_STORAGE_MAX) {
+        int size_class = fk_size_class(nbytes);
+        if (size_class >= FK_LARGE_CLASS) block = fk_large_take(size_class);
+        if (!block) block = fk_block_new(size_class);
+    }
+    stats->requested++;
+    if (!block) {
+        stats->failures++;
+        return NULL;
+    }
+    stats->live++;
+    stats->allocated += fk_class_bytes(block->size_class);
+    if (stats->allocated > stats->peak) stats->peak = stats->allocated;
+    fk_storage_start(block, nbytes, 0);
+    return block;
+}
+
+/* Memory of our own, uninitialised; NULL when there is none or the size is negative or absurd. */
+FK_INLINE fk_storage *fk_storage_new(int64_t nbytes) {
+    if (FK_UNLIKELY((uint64_t)nbytes > (uint64_t)1 << 19)) return fk_storage_new_slow(nbytes);
+    int size_class = fk_size_class(nbytes);
+    fk_storage *block = fk_memory.free[size_class];
+    if (FK_UNLIKELY(!block)) return fk_storage_new_slow(nbytes);
+    fk_memory.free[size_class] = block->next;
+    fk_memory_stats *stats = &fk_memory.stats;
+    int64_t bytes = fk_class_bytes(size_class);
+    stats->cached -= bytes;
+    stats->allocated += bytes;
+    if (stats->allocated > stats->peak) stats->peak = stats->allocated;
+    stats->requested++;
+    stats->live++;
+    fk_storage_start(block, nbytes, 0);
+    return block;
+}
+
+FK_COLD fk_storage *fk_storage_header(char *data, int64_t nbytes, int32_t flags) {
+    fk_storage *storage = nbytes < 0 ? NULL : malloc(sizeof *storage);
+    if (!storage) return NULL;
+    fk_storage_start(storage, nbytes, flags);
+    storage->data = data;
+    storage->size_class = FK_HEADER_ONLY;
+    fk_memory.stats.live++;
+    return storage;
+}
+
+/* Memory that `owner` keeps alive; `release(owner)` runs when the storage dies (either may be NULL).
+ * NULL when there is no room for the header: `release` has then not been called. */
+FK_COLD fk_storage *fk_storage_from(void *data, int64_t nbytes, void *owner, void (*release)(void *)) {
+    fk_storage *storage = fk_storage_header((char *)data, nbytes, FK_FOREIGN);
+    if (!storage) return NULL;
+    storage->owner = owner;
+    storage->release = release;
+    return storage;
+}
+
+/* A size without data, for the meta device. */
+FK_COLD fk_storage *fk_storage_meta(int64_t nbytes) { return fk_storage_header(NULL, nbytes, FK_META); }
+
+FK_INLINE void fk_storage_incref(fk_storage *storage) { storage->refs++; }
+
+FK_COLD void fk_storage_free_slow(fk_storage *storage) {
+    void (*release)(void *) = storage->release;
+    void *owner = storage->owner;
+    fk_memory_stats *stats = &fk_memory.stats;
+    stats->live--;
+    storage->release = NULL;
+    if (storage->size_class == FK_HEADER_ONLY) {
+        free(storage);
+    } else {
+        int64_t bytes = fk_class_bytes(storage->size_class);
+        stats->allocated -= bytes;
+        storage->data = (char *)storage + FK_STORAGE_HEADER;
+        if (storage->size_class >= FK_LARGE_CLASS) {
+            fk_large_keep(storage);
+        } else {
+            fk_small_keep(storage, bytes);
+        }
+    }
+    if (release) release(owner); /* last: it may run anything, also this allocator */
+}
+
+FK_INLINE void fk_storage_decref(fk_storage *storage) {
+    if (--storage->refs) return;
+    int size_class = storage->size_class;
+    fk_memory_stats *stats = &fk_memory.stats;
+    /* a header of its own has class -1, which is a large number here */
+    if (FK_UNLIKELY((unsigned)size_class >= FK_LARGE_CLASS || storage->release)) {
+        fk_storage_free_slow(storage);
+        return;
+    }
+    int64_t bytes = fk_class_bytes(size_class);
+    if (FK_UNLIKELY(stats->cached + bytes > fk_memory.cache_limit)) {
+        fk_storage_free_slow(storage);
+        return;
+    }
+    storage->next = fk_memory.free[size_class];
+    fk_memory.free[size_class] = storage;
+    stats->cached += bytes;
+    stats->allocated -= bytes;
+    stats->live--;
+}
+
+FK_COLD void fk_storage_release_inner(void *inner) { fk_storage_decref((fk_storage *)inner); }
+
+/* Room in the block that the header or, after a resize, the data stands in. */
+FK_LOCAL int64_t fk_storage_capacity(const fk_storage *storage) {
+    if (storage->release == fk_storage_release_inner) return fk_storage_capacity((fk_storage *)storage->owner);
+    if (storage->flags & FK_META) return FK_STORAGE_MAX;
+    return storage->size_class == FK_HEADER_ONLY ? storage->nbytes : fk_class_bytes(storage->size_class);
+}
+
+/* Changes the size and keeps the common prefix.  0: done; -1: no memory; -2: this storage cannot be resized.
+ * The header stays where it is: data that outgrows its block moves to a block of its own, which `owner` then holds. */
+FK_COLD int fk_storage_resize(fk_storage *storage, int64_t nbytes) {
+    if (nbytes < 0 || nbytes > FK_STORAGE_MAX) return -1;
+    if (nbytes == storage->nbytes) return 0;
+    if (storage->flags & (FK_FOREIGN | FK_SHARED | FK_NO_RESIZE)) return -2;
+    if (nbytes > fk_storage_capacity(storage)) {
+        fk_storage *inner = fk_storage_new(nbytes);
+        if (!inner) return -1;
+        memcpy(inner->data, storage->data, (size_t)storage->nbytes);
+        if (storage->release) fk_storage_decref((fk_storage *)storage->owner);
+        storage->owner = inner;
+        storage->release = fk_storage_release_inner;
+        storage->data = inner->data;
+    }
+    storage->nbytes = nbytes;
+    return 0;
+}
+
+/* ---- limits and statistics ---- */
+
+/* The most bytes that freed blocks may keep; negative: back to the default, a quarter of the machine's memory. */
+FK_COLD void fk_cache_set_limit(int64_t bytes) {
+    fk_memory_start();
+    if (bytes >= 0) fk_memory.cache_limit = bytes;
+    while (fk_memory.oldest && fk_memory.stats.cached > fk_memory.cache_limit) fk_cache_drop_oldest();
+    if (fk_memory.stats.cached > fk_memory.cache_limit) fk_cache_empty();
+}
+
+/* The most bytes in use and cached together; 0 or less: no limit. */
+FK_COLD void fk_memory_set_limit(int64_t bytes) {
+    fk_memory.memory_limit = bytes > 0 ? bytes : 0;
+    if (bytes > 0 && fk_memory.stats.allocated + fk_memory.stats.cached > bytes) fk_cache_empty();
+}
+
+FK_LOCAL fk_memory_stats fk_memory_get_stats(void) { return fk_memory.stats; }
+FK_LOCAL void fk_memory_reset_peak(void) { fk_memory.stats.peak = fk_memory.stats.allocated; }
+#endif

@@ -1,0 +1,836 @@
+# Tensor methods that are no operators: copies, history, hooks, conversions; and the switches of the calling thread.
+
+cdef int set_requires_grad(Tensor t, bint value) except -1:
+    if value:
+        if KIND[t.dt] < KIND_FLOAT:
+            raise RuntimeError("[requires_grad] a floating-point or complex tensor was required: only Tensors of floating point and "
+                               "complex dtype can require gradients, got %s" % (<dtype>DTYPES[t.dt]).name)
+        if t.keys & K_INFERENCE and not (fk_tls_keys() & K_INFERENCE):
+            raise RuntimeError("[requires_grad] a normal tensor was required: Setting requires_grad=True on inference tensor outside "
+                               "InferenceMode is not allowed.")
+        t.keys |= K_GRAD
+    else:
+        if t.fn_ is not None and t.keys & K_GRAD:
+            raise RuntimeError("[requires_grad] a leaf was required: you can only change requires_grad flags of leaf variables.\n"
+                               "hint: use detach() to get a tensor without history")
+        t.keys &= ~<uint32_t>K_GRAD
+    return 0
+
+
+cdef int check_grad_assignment(Tensor t, object value) except -1:
+    cdef Tensor g
+    if not isinstance(value, Tensor):
+        raise TypeError("[grad] a tensor or None was required: assigned grad expected to be a Tensor or None but got " + type(value).__name__)
+    g = value
+    if g is t:
+        raise RuntimeError("[grad] another tensor was required: can't assign Variable as its own grad")
+    if not same_shape(g, t):
+        raise RuntimeError("[grad] a gradient of shape %s was required: assigned grad has data of a different size, %s"
+                           % (list(make_size(t.nd, t.sh)), list(make_size(g.nd, g.sh))))
+    if g.dt != t.dt:
+        raise RuntimeError("[grad] a gradient of dtype %s was required: assigned grad has data of a different type, %s"
+                           % ((<dtype>DTYPES[t.dt]).name, (<dtype>DTYPES[g.dt]).name))
+    if g.dev != t.dev:
+        raise RuntimeError("[grad] a gradient on %s was required: assigned grad has data located on a different device, %s"
+                           % (DEVICES[t.dev], DEVICES[g.dev]))
+    return 0
+
+
+cdef int set_data(Tensor t, Tensor other) except -1:
+    """`t.data = other`: t gets the elements of other and keeps its own history and flags."""
+    cdef fk_storage *old = t.st
+    if KIND[other.dt] < KIND_FLOAT and t.keys & K_GRAD:
+        raise RuntimeError("[data] data of a floating-point dtype was required: data set to a tensor that requires gradients must be "
+                           "floating point or complex dtype")
+    other.st.refs += 1
+    t.st = other.st
+    fk_storage_decref(old)
+    t.data_ = other.data_
+    t.dt = other.dt; t.nd = other.nd; t.dev = other.dev; t.numel_ = other.numel_
+    memcpy(t.sh, other.sh, other.nd * 8)
+    memcpy(t.sd, other.sd, other.nd * 8)
+    t.keys = (t.keys & ~<uint32_t>(K_STRIDED | K_META | K_FOREIGN)) | (other.keys & (K_STRIDED | K_META | K_FOREIGN))
+    t.base = None
+    return 0
+
+
+def legacy_constructor(Tensor self, tuple args, dict kwargs):
+    """`Tensor(2, 3)`, `Tensor([..])`, `Tensor(other)`: the default dtype."""
+    cdef Tensor t
+    dtype = kwargs.get("dtype")
+    device = kwargs.get("device")
+    requires_grad = kwargs.pop("requires_grad", False)
+    if len(args) == 1 and isinstance(args[0], Tensor):
+        t = alias(args[0])
+    elif len(args) == 1 and isinstance(args[0], UntypedStorage):
+        t = args[0].as_tensor(DTYPES[DEFAULT_DTYPE])
+    elif len(args) == 0:
+        t = empty((0,), device=device)
+    elif all(isinstance(a, int) for a in args):
+        t = empty(args, device=device)
+    elif len(args) == 1 and isinstance(args[0], Size):
+        t = empty(args[0], device=device)
+    elif len(args) == 1:
+        t = tensor(args[0], dtype=DTYPES[DEFAULT_DTYPE] if dtype is None else dtype, device=device)
+    else:
+        raise TypeError("[Tensor] sizes, data or a tensor were required: got %s" % (args,))
+    t.st.refs += 1
+    self.st = t.st
+    self.data_ = t.data_
+    self.dt = t.dt; self.nd = t.nd; self.dev = t.dev; self.numel_ = t.numel_
+    memcpy(self.sh, t.sh, t.nd * 8)
+    memcpy(self.sd, t.sd, t.nd * 8)
+    self.keys |= t.keys & (K_STRIDED | K_META | K_FOREIGN)
+    if requires_grad:
+        set_requires_grad(self, True)
+
+
+# ------------------------------------------------------------------ the thread's switches
+
+def is_grad_enabled():
+    """Whether operations are recorded."""
+    return not (fk_tls_keys() & K_NOGRAD)
+
+
+def set_grad_enabled(bint mode):
+    """Switch recording on or off for this thread; gives what it was."""
+    cdef uint32_t k = fk_tls_keys()
+    fk_tls_set(k & ~<uint32_t>K_NOGRAD if mode else k | K_NOGRAD)
+    return not (k & K_NOGRAD)
+
+
+def is_inference_mode_enabled():
+    """Whether new tensors are inference tensors."""
+    return (fk_tls_keys() & K_INFERENCE) != 0
+
+
+def set_inference_mode(bint mode):
+    """Switch inference mode (which also stops recording); gives what it was."""
+    cdef uint32_t k = fk_tls_keys()
+    fk_tls_set(k | K_INFERENCE | K_NOGRAD if mode else k & ~<uint32_t>K_INFERENCE)
+    return (k & K_INFERENCE) != 0
+
+
+def thread_keys():
+    """The routing bits of this thread."""
+    return fk_tls_keys()
+
+
+def set_thread_keys(uint32_t keys):
+    """Set the routing bits of this thread: for context managers that restore them."""
+    fk_tls_set(keys)
+
+
+def push_function_mode(mode):
+    """Activate a TorchFunctionMode."""
+    FUNCTION_MODES.append(mode)
+    fk_tls_set(fk_tls_keys() | K_FUNCTION_MODE)
+
+
+def pop_function_mode():
+    """Deactivate the innermost TorchFunctionMode."""
+    mode = FUNCTION_MODES.pop()
+    if not FUNCTION_MODES:
+        fk_tls_set(fk_tls_keys() & ~<uint32_t>K_FUNCTION_MODE)
+    return mode
+
+
+def push_dispatch_mode(mode):
+    """Activate a TorchDispatchMode."""
+    DISPATCH_MODES.append(mode)
+    fk_tls_set(fk_tls_keys() | K_DISPATCH)
+
+
+def pop_dispatch_mode():
+    """Deactivate the innermost TorchDispatchMode."""
+    mode = DISPATCH_MODES.pop()
+    if not DISPATCH_MODES:
+        fk_tls_set(fk_tls_keys() & ~<uint32_t>K_DISPATCH)
+    return mode
+
+
+def push_interpreter(interpreter):
+    """Put a function transform on top of the interpreter stack: it has `process(function, args, kwargs)`."""
+    INTERPRETERS.append(interpreter)
+    fk_tls_set(fk_tls_keys() | K_INTERPRETER)
+
+
+def pop_interpreter():
+    """Take the innermost function transform off."""
+    interpreter = INTERPRETERS.pop()
+    if not INTERPRETERS:
+        fk_tls_set(fk_tls_keys() & ~<uint32_t>K_INTERPRETER)
+    return interpreter
+
+
+def push_saved_tensor_hooks(pack, unpack):
+    """Pack every tensor that is saved from now on."""
+    SAVED_HOOKS.append((pack, unpack))
+    fk_tls_hooks_set(len(SAVED_HOOKS))
+
+
+def pop_saved_tensor_hooks():
+    """Take the innermost pair of hooks off."""
+    SAVED_HOOKS.pop()
+    fk_tls_hooks_set(len(SAVED_HOOKS))
+
+
+def set_saved_tensor_hooks_disabled(message):
+    """Make saving under hooks an error with this message; None allows it again. Gives the previous message."""
+    previous = DISABLED_HOOKS[0]
+    DISABLED_HOOKS[0] = message
+    return previous
+
+DISABLED_HOOKS = [None]
+
+
+def set_anomaly(bint enabled, bint check_nan=True):
+    """Record forward traces and check gradients for NaN."""
+    ANOMALY[0] = enabled
+    ANOMALY[1] = check_nan
+
+
+def is_anomaly_enabled():
+    return ANOMALY[0]
+
+
+def is_anomaly_check_nan_enabled():
+    return ANOMALY[1]
+
+
+_MULTITHREADING = [True]
+
+
+def set_multithreading_enabled(bint mode):
+    """Kept for PyTorch's API: the engine runs in the calling thread, kernels use the pool."""
+    previous = _MULTITHREADING[0]
+    _MULTITHREADING[0] = mode
+    return previous
+
+
+def is_multithreading_enabled():
+    return _MULTITHREADING[0]
+
+
+# ------------------------------------------------------------------ methods, attached to Tensor below
+
+cdef list _METHODS = []
+
+
+def _method(f):
+    _METHODS.append(f)
+    return f
+
+
+@_method
+@cython.binding(True)
+def m_detach(Tensor self):
+    """The same elements in a tensor without history."""
+    if (self.keys | fk_tls_keys()) & (K_SLOW):
+        r = python_method(m_detach, (self,))
+        if r is not NotImplemented: return r
+    return detach_(self)
+
+
+cdef object python_method(object function, tuple args):
+    """Offer a method call to the overrides."""
+    cdef uint32_t k = fk_tls_keys()
+    for a in args:
+        k |= keys_of(a)
+    if k & (K_OVERRIDE | K_FUNCTION_MODE):
+        r = torch_function(function, args, {}, k)
+        if r is not NotImplemented:
+            return r
+    if k & K_INTERPRETER and INTERPRETERS:
+        return INTERPRETERS[len(INTERPRETERS) - 1].process(function, args, {})
+    return NotImplemented
+
+
+@_method
+@cython.binding(True)
+def m_detach_in_place(Tensor self):
+    """Cut the tensor off its history."""
+    if self.base is not None:
+        raise RuntimeError("[detach_] a tensor that is no view was required: Can't detach views in-place. Use detach() instead.")
+    self.fn_ = None
+    self.out_nr = 0
+    self.keys &= ~<uint32_t>K_GRAD
+    return self
+
+
+@_method
+@cython.binding(True)
+def m_backward(Tensor self, gradient=None, retain_graph=None, bint create_graph=False, inputs=None):
+    """Differentiate from here: accumulates into `.grad` of the leaves.
+
+    gradient: the cotangent, of this tensor's shape; None for a scalar.
+    """
+    if (self.keys | keys_of(gradient) | fk_tls_keys()) & (K_OVERRIDE | K_FUNCTION_MODE):
+        r = torch_function(m_backward, (self, gradient, retain_graph, create_graph, inputs), {}, self.keys)
+        if r is not NotImplemented: return r
+    if retain_graph is None:
+        retain_graph = create_graph
+    if gradient is not None:
+        if not isinstance(gradient, Tensor):
+            raise TypeError("[backward] a tensor was required as the gradient: gradients can be either Tensors or None, but got " + type(gradient).__name__)
+        if not same_shape(self, <Tensor>gradient):
+            raise RuntimeError("[backward] a gradient of shape %s was required: Mismatch in shape: grad_output[0] has a shape of %s and "
+                               "output[0] has a shape of %s." % (list(make_size(self.nd, self.sh)), list((<Tensor>gradient).shape), list(make_size(self.nd, self.sh))))
+        if KIND[(<Tensor>gradient).dt] == KIND_COMPLEX and KIND[self.dt] != KIND_COMPLEX:
+            raise RuntimeError("[backward] a real gradient was required: For complex Tensors, both grad_output and output are required "
+                               "to have the same dtype.")
+    if inputs is not None:
+        inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+        if len(inputs) == 0:
+            raise RuntimeError("[backward] inputs were required: 'inputs' argument to backward() cannot be empty.")
+    run_backward((self,), (gradient,), retain_graph, create_graph, inputs if inputs is not None else (), True, True)
+
+
+@_method
+@cython.binding(True)
+def m_register_hook(Tensor self, hook):
+    """Call `hook(grad)` when the gradient of this tensor is computed; it may return another."""
+    cdef Node n
+    if not (self.keys & K_GRAD):
+        raise RuntimeError("[register_hook] a tensor that requires grad was required: cannot register a hook on a tensor that "
+                           "doesn't require gradient")
+    import collections
+    n = edge(self) if self.fn_ is not None else None
+    if n is None:
+        if self.hooks is None:
+            self.hooks = collections.OrderedDict()
+        return make_handle(self.hooks, hook)
+    if n.pre_hooks is None:
+        n.pre_hooks = []
+    for number, hooks in n.pre_hooks:
+        if number == self.out_nr:
+            return make_handle(hooks, hook)
+    hooks = collections.OrderedDict()
+    n.pre_hooks.append((self.out_nr, hooks))
+    self.hooks = hooks
+    return make_handle(hooks, hook)
+
+
+@_method
+@cython.binding(True)
+def m_register_post_accumulate_grad_hook(Tensor self, hook):
+    """Call `hook(tensor)` after its `.grad` was updated; for leaves."""
+    if not (self.keys & K_GRAD):
+        raise RuntimeError("[register_post_accumulate_grad_hook] a tensor that requires grad was required: cannot register a hook on a "
+                           "tensor that doesn't require gradient")
+    if self.fn_ is not None:
+        raise RuntimeError("[register_post_accumulate_grad_hook] a leaf was required: post accumulate grad hooks cannot be registered "
+                           "on non-leaf tensors")
+    import collections
+    if self.post_hooks is None:
+        self.post_hooks = collections.OrderedDict()
+    return make_handle(self.post_hooks, hook)
+
+
+@_method
+@cython.binding(True)
+def m_retain_grad(Tensor self):
+    """Keep `.grad` of a tensor that is no leaf."""
+    if not (self.keys & K_GRAD):
+        raise RuntimeError("[retain_grad] a tensor that requires grad was required: can't retain_grad on Tensor that has requires_grad=False")
+    if self.fn_ is None or self.retains_grad:
+        return
+    import weakref
+    reference = weakref.ref(self)
+
+    def keep(grad):
+        tensor = reference()
+        if tensor is not None:
+            tensor._grad = grad if tensor._grad is None else tensor._grad + grad
+    m_register_hook(self, keep)
+    self._retains_grad = True
+
+
+@_method
+@cython.binding(True)
+def m_clone(Tensor self, *, memory_format=None):
+    """A copy, part of the history."""
+    cdef Tensor t
+    cdef Node n
+    if (self.keys | fk_tls_keys()) & K_SLOW:
+        r = method_slow(m_clone, "clone", (self,))
+        if r is not NotImplemented: return r
+    if memory_format is None or memory_format is preserve_format:
+        t = new_like(self, self.dt)
+    else:
+        t = empty_in_format(self.nd, self.sh, self.dt, self.dev, memory_format)
+    copy_into(t, self)
+    if self.keys & K_GRAD and not (fk_tls_keys() & K_NOGRAD):
+        n = new_node(OP_CLONE, clone_backward, 1, 1)
+        add_edge(n, 0, self)
+        attach(t, n, 0)
+    return t
+
+
+cdef Op OP_CLONE = None
+
+
+cdef object method_slow(object function, str name, tuple args):
+    """Overrides and transforms of a method that is no operator."""
+    r = python_method(function, args)
+    return r
+
+
+@_method
+@cython.binding(True)
+def m_contiguous(Tensor self, *, memory_format=contiguous_format):
+    """The tensor itself when its memory is in order, else a copy that is."""
+    if (self.keys | fk_tls_keys()) & K_SLOW:
+        r = method_slow(m_contiguous, "contiguous", (self,))
+        if r is not NotImplemented: return r
+    if memory_format is contiguous_format and not (self.keys & K_STRIDED):
+        return self
+    return convert(self, self.dt, self.dev, False, memory_format)
+
+
+@_method
+@cython.binding(True)
+def m_to(Tensor self, *args, dtype=None, device=None, bint non_blocking=False, bint copy=False, memory_format=None):
+    """Another dtype, device or memory order: `to(dtype)`, `to(device, dtype)`, `to(other)`."""
+    cdef int dt = self.dt, dev = self.dev
+    if (self.keys | fk_tls_keys()) & K_SLOW and (self.keys | fk_tls_keys()) & (K_OVERRIDE | K_FUNCTION_MODE | K_INTERPRETER):
+        kw = {}
+        if dtype is not None: kw["dtype"] = dtype
+        if device is not None: kw["device"] = device
+        if copy: kw["copy"] = True
+        if memory_format is not None: kw["memory_format"] = memory_format
+        k = self.keys | fk_tls_keys()
+        if k & (K_OVERRIDE | K_FUNCTION_MODE):
+            r = torch_function(m_to, (self,) + args, kw, k)
+            if r is not NotImplemented: return r
+        if k & K_INTERPRETER and INTERPRETERS:
+            return INTERPRETERS[len(INTERPRETERS) - 1].process(m_to, (self,) + args, kw)
+    position = 0
+    if args:
+        first = args[0]
+        position = 1
+        if isinstance(first, Tensor):
+            dt = (<Tensor>first).dt; dev = (<Tensor>first).dev
+        elif type(first) is DTYPE_TYPE or first in (float, int, bool, complex):
+            dt = as_dtype(first).index
+        elif first is None or isinstance(first, (str, DEVICE_TYPE, int)):
+            if first is not None: dev = device_number(first)
+            if len(args) > 1 and (args[1] is None or type(args[1]) is DTYPE_TYPE or isinstance(args[1], type)):
+                if args[1] is not None: dt = as_dtype(args[1]).index
+                position = 2
+        else:
+            raise TypeError("[to] a dtype, a device or a tensor was required: to() received an invalid combination of arguments - got " + type(first).__name__)
+        if len(args) > position: non_blocking = args[position]
+        if len(args) > position + 1: copy = args[position + 1]
+    if dtype is not None: dt = as_dtype(dtype).index
+    if device is not None: dev = device_number(device)
+    return convert(self, dt, dev, copy, memory_format)
+
+cdef object DTYPE_TYPE = dtype
+cdef object DEVICE_TYPE = device
+
+
+@_method
+@cython.binding(True)
+def m_copy_(Tensor self, src, bint non_blocking=False):
+    """Overwrite with the elements of `src`, broadcast and cast."""
+    cdef uint32_t k = self.keys | fk_tls_keys() | keys_of(src)
+    if k & K_SLOW:
+        r = python_method(m_copy_, (self, src))
+        if r is not NotImplemented: return r
+    if not isinstance(src, Tensor):
+        if isinstance(src, (int, float, complex)):
+            src = tensor(src)
+        else:
+            raise TypeError("[copy_] a tensor was required: argument 'src' must be Tensor, not " + type(src).__name__)
+    return copy_inplace(self, <Tensor>src, "copy_")
+
+
+@_method
+@cython.binding(True)
+def m_fill_(Tensor self, value):
+    """Set every element to a number (or a 0-d tensor)."""
+    cdef Node n
+    cdef uint32_t tls = fk_tls_keys()
+    if (self.keys | tls | keys_of(value)) & K_SLOW:
+        r = python_method(m_fill_, (self, value))
+        if r is not NotImplemented: return r
+        if self.keys & K_FOREIGN:
+            return foreign_fill(self, value)
+    if isinstance(value, Tensor):
+        if (<Tensor>value).nd != 0:
+            raise RuntimeError("[fill_] a number or a 0-d tensor was required: fill_ only supports 0-dimension value tensor but got tensor with %d dimensions." % (<Tensor>value).nd)
+        if (<Tensor>value).keys & K_GRAD and not (tls & K_NOGRAD):
+            return copy_inplace(self, <Tensor>value, "fill_")
+        value = item(value)
+    elif not isinstance(value, (int, float, complex)):
+        value = value.item() if hasattr(value, "item") else value
+    check_inplace("fill_", self, tls)
+    n = None
+    if self.keys & K_GRAD and not (tls & K_NOGRAD):
+        n = new_node(None, copy_backward, 2, 1)
+        n.extra = "FillBackward0"
+        add_edge(n, 0, self)
+    fill_value(self, value)
+    self.st.version += 1
+    if n is not None:
+        rebase(self, n)
+    return self
+
+
+@_method
+@cython.binding(True)
+def m_zero_(Tensor self):
+    """Set every element to zero."""
+    cdef uint32_t tls = fk_tls_keys()
+    if (self.keys | tls) & K_SLOW or (self.keys & K_GRAD and not (tls & K_NOGRAD)):
+        return self.fill_(0)
+    check_inplace("zero_", self, tls)
+    fill_zero(self)
+    self.st.version += 1
+    return self
+
+
+@_method
+@cython.binding(True)
+def m_resize_(Tensor self, *shape, memory_format=None):
+    """Give the tensor another shape, growing its storage where needed; elements beyond the old ones are unset."""
+    cdef int64_t sh[16]
+    cdef int nd = parse_shape(shape, sh)
+    if self.keys & K_GRAD and not (fk_tls_keys() & K_NOGRAD):
+        raise RuntimeError("[resize_] a tensor that does not require grad was required: cannot resize variables that require grad")
+    resize_tensor(self, nd, sh)
+    return self
+
+
+@_method
+@cython.binding(True)
+def m_resize_as_(Tensor self, Tensor other, *, memory_format=None):
+    """Give the tensor the shape of another."""
+    return self.resize_(*other.shape)
+
+
+@_method
+@cython.binding(True)
+def m_set_(Tensor self, source=None, storage_offset=0, size=None, stride=None):
+    """Put the tensor onto other memory: of a storage, or that of another tensor."""
+    cdef Tensor other
+    if source is None:
+        other = new_tensor(1, [<int64_t>0], self.dt, self.dev)
+        set_data(self, other)
+        return self
+    if isinstance(source, Tensor):
+        other = source
+        if size is None:
+            if other.dt != self.dt:
+                raise RuntimeError("[set_] a tensor of dtype %s was required: got %s" % ((<dtype>DTYPES[self.dt]).name, (<dtype>DTYPES[other.dt]).name))
+            set_data(self, other)
+            return self
+        source = storage_of(other)
+    source = getattr(source, "_untyped_storage", source)
+    if size is None:
+        size = ((<UntypedStorage?>source).nbytes() // ITEMSIZE[self.dt],)
+    if isinstance(size, int): size = (size,)
+    if stride is None:
+        stride = []
+        s = 1
+        for n in reversed(size):
+            stride.insert(0, s)
+            s *= max(n, 1)
+    return set_storage(self, source, storage_offset, tuple(size), tuple(stride))
+
+
+@_method
+@cython.binding(True)
+def m_untyped_storage(Tensor self):
+    """The bytes behind the tensor."""
+    return storage_of(self)
+
+
+@_method
+@cython.binding(True)
+def m_type_as(Tensor self, Tensor other):
+    """Cast to the dtype of another tensor."""
+    return self.to(dtype=other.dtype)
+
+
+@_method
+@cython.binding(True)
+def m_cpu(Tensor self, memory_format=None):
+    """The tensor on the CPU."""
+    return self.to("cpu") if memory_format is None else self.to("cpu", memory_format=memory_format)
+
+
+@_method
+@cython.binding(True)
+def m_type(Tensor self, dtype=None, non_blocking=False):
+    """The old type name, or a cast when `dtype` is given."""
+    if dtype is None:
+        return type_word(self)
+    if isinstance(dtype, str):
+        word = dtype.rpartition(".")[2].replace("Tensor", "")
+        for d in DTYPES:
+            if (<DTYPE>d).type_word == word:
+                return self.to(d)
+        raise ValueError("[type] a known type was required: invalid type: %r" % dtype)
+    return self.to(dtype)
+
+ctypedef dtype DTYPE
+
+
+@_method
+@cython.binding(True)
+def m_numpy(Tensor self, *, bint force=False):
+    """A NumPy array on the same memory. Raises for tensors that require grad, unless `force` (which may copy)."""
+    return to_numpy(self, force)
+
+
+@_method
+@cython.binding(True)
+def m___array__(Tensor self, dtype=None, copy=None):
+    array = to_numpy(self)
+    if dtype is not None:
+        array = array.astype(dtype, copy=bool(copy))
+    elif copy:
+        array = array.copy()
+    return array
+
+
+@_method
+@cython.binding(True)
+def m___dlpack__(Tensor self, *, stream=None, max_version=None, dl_device=None, copy=None):
+    return to_dlpack(self.clone() if copy else self)
+
+
+@_method
+@cython.binding(True)
+def m___dlpack_device__(Tensor self):
+    return (1, 0)
+
+
+@_method
+@cython.binding(True)
+def m_share_memory_(Tensor self):
+    """Move the elements to memory that other processes can map."""
+    cdef UntypedStorage s
+    if self.st.flags & FK_SHARED:
+        return self
+    import mmap
+    nbytes = self.st.nbytes
+    if nbytes == 0:
+        self.st.flags |= FK_SHARED
+        return self
+    shared = mmap.mmap(-1, nbytes)
+    s = frombuffer(shared, dtype=DTYPES[U8]).untyped_storage()
+    memcpy(s.st.data, self.st.data, nbytes)
+    s.st.flags |= FK_SHARED
+    offset = self.storage_offset()
+    set_storage(self, s, offset, tuple(self.shape), tuple(self.stride()))
+    return self
+
+
+@_method
+@cython.binding(True)
+def m_pin_memory(Tensor self, device=None):
+    """Kept for PyTorch's API: without an accelerator there is nothing to pin."""
+    return self
+
+
+@_method
+@cython.binding(True)
+def m__make_subclass_(cls, Tensor data, bint require_grad=False, **kwargs):
+    cdef Tensor t = cls.__new__(cls)
+    cdef Tensor a = alias(data)
+    a.st.refs += 1
+    if t.st != NULL: fk_storage_decref(t.st)
+    t.st = a.st
+    t.data_ = a.data_; t.dt = a.dt; t.nd = a.nd; t.dev = a.dev; t.numel_ = a.numel_
+    memcpy(t.sh, a.sh, a.nd * 8)
+    memcpy(t.sd, a.sd, a.nd * 8)
+    t.keys |= a.keys & (K_STRIDED | K_META | K_FOREIGN)
+    if require_grad:
+        set_requires_grad(t, True)
+    return t
+
+
+@_method
+@cython.binding(True)
+def m_as_subclass(Tensor self, cls):
+    """The same tensor, history included, as an instance of a subclass."""
+    cdef Tensor t = m__make_subclass_(cls, self)
+    cdef Node n
+    if self.keys & K_GRAD and not (fk_tls_keys() & K_NOGRAD):
+        n = new_node(OP_CLONE, clone_backward, 1, 1)
+        add_edge(n, 0, self)
+        attach(t, n, 0)
+    return t
+
+
+@_method
+@cython.binding(True)
+def m___deepcopy__(Tensor self, memo):
+    cdef Tensor t
+    if id(self) in memo:
+        return memo[id(self)]
+    if self.fn_ is not None and self.keys & K_GRAD:
+        raise RuntimeError("[deepcopy] a leaf was required: Only Tensors created explicitly by the user (graph leaves) support the "
+                           "deepcopy protocol at the moment.\nhint: deepcopy x.detach()")
+    if self.keys & K_META:
+        t = new_like(self, self.dt)
+    else:
+        s = storage_of(self).__deepcopy__(memo)
+        t = Tensor.__new__(Tensor)
+        t.dt = self.dt
+        set_storage(t, s, self.storage_offset(), tuple(make_size(self.nd, self.sh)), self.stride())
+    if self.__class__ is not Tensor:
+        t = m__make_subclass_(self.__class__, t, False)
+    if self.keys & K_GRAD: t.keys |= K_GRAD
+    memo[id(self)] = t
+    if self.grad_ is not None:
+        t.grad_ = m___deepcopy__(self.grad_, memo)
+    if self.dict_ != NULL:
+        import copy
+        for name, value in (<dict>self.dict_).items():
+            setattr(t, name, copy.deepcopy(value, memo))
+    return t
+
+
+@_method
+@cython.binding(True)
+def m___reduce_ex__(Tensor self, protocol):
+    """Pickle by bytes; storages shared between tensors stay shared only through `facula.save`."""
+    if self.keys & K_OVERRIDE and "__reduce_ex__" not in self.__class__.__dict__ and hasattr(self.__class__, "__reduce__") and self.__class__.__reduce__ is not object.__reduce__:
+        return self.__class__.__reduce__(self)
+    if self.fn_ is not None and self.keys & K_GRAD:
+        raise RuntimeError("[pickle] a leaf was required: cannot pickle a tensor with history\nhint: detach() it first")
+    plain = contiguous_(detach_(self))
+    data = b"" if plain.numel_ == 0 or self.keys & K_META else bytes(memoryview(storage_of((<Tensor>plain).clone())))
+    state = dict(<dict>self.dict_) if self.dict_ != NULL else None
+    return (_rebuild_tensor, (self.__class__, data[:self.numel_ * ITEMSIZE[self.dt]], (<dtype_>DTYPES[self.dt]).name, tuple(make_size(self.nd, self.sh)),
+                              (self.keys & K_GRAD) != 0, str(DEVICES[self.dev]), state))
+
+ctypedef dtype dtype_
+
+
+def _rebuild_tensor(cls, data, name, shape, requires_grad, device="cpu", state=None):
+    cdef Tensor t = empty(shape, dtype=DTYPE_BY_NAME[name], device=device if device == "meta" else "cpu")
+    if data:
+        memcpy(t.data_, <const char *><bytes>data, len(data))
+    if cls is not Tensor:
+        t = m__make_subclass_(cls, t, requires_grad)
+    elif requires_grad:
+        set_requires_grad(t, True)
+    if state:
+        for key, value in state.items():
+            setattr(t, key, value)
+    return t
+
+
+cdef void attach_methods() except *:
+    for f in _METHODS:
+        name = f.__name__[2:]
+        f.__name__ = name
+        f.__qualname__ = "Tensor." + name
+        if name == "_make_subclass_":
+            setattr(Tensor, "_make_subclass", staticmethod(f))
+            setattr(Tensor, "_make_wrapper_subclass", staticmethod(f))
+        elif name == "detach_in_place":
+            setattr(Tensor, "detach_", f)
+        elif name in ("__reduce_ex__", "__deepcopy__", "__array__", "__dlpack__", "__dlpack_device__"):
+            set_type_attribute(Tensor, name, f)
+        else:
+            setattr(Tensor, name, f)
+    setattr(Tensor, "item", METHOD_ITEM)
+    setattr(Tensor, "tolist", METHOD_TOLIST)
+    set_type_attribute(Tensor, "__torch_function__", classmethod(_default_torch_function))
+
+
+cdef extern from *:
+    """
+    static int fk_type_set(PyObject *type, PyObject *name, PyObject *value) {
+        int r = PyDict_SetItem(((PyTypeObject *)type)->tp_dict, name, value);
+        PyType_Modified((PyTypeObject *)type);
+        return r;
+    }
+    """
+    int fk_type_set(object, object, object) except -1
+
+
+def set_type_attribute(t, str name, value):
+    """Set an attribute of a C type, special names included (no slot is changed)."""
+    fk_type_set(t, name, value)
+
+
+@cython.binding(True)
+def _item(Tensor self):
+    """The only element as a Python number."""
+    if self.keys & (K_OVERRIDE) or fk_tls_keys() & (K_FUNCTION_MODE | K_INTERPRETER):
+        r = python_method(_item, (self,))
+        if r is not NotImplemented: return r
+    return item(self)
+
+
+@cython.binding(True)
+def _tolist(Tensor self):
+    """Nested Python lists of numbers; a number for 0-d."""
+    return tolist(self)
+
+METHOD_ITEM = _item
+METHOD_TOLIST = _tolist
+_item.__name__ = "item"
+_tolist.__name__ = "tolist"
+
+
+def _default_torch_function(cls, func, types, args=(), kwargs=None):
+    """What a subclass does with functions unless it says otherwise: run them, and give results of its own class."""
+    if not all(issubclass(cls, t) for t in types):
+        return NotImplemented
+    keys = fk_tls_keys()
+    result = run_without_overrides(func, args, kwargs or {})
+    if getattr(func, "__name__", "") in ("item", "tolist", "numpy", "stride", "size") or cls is Tensor:
+        return result
+    return _as_class(result, cls)
+
+
+def _as_class(result, cls):
+    if isinstance(result, Tensor):
+        return result if isinstance(result, cls) else m_as_subclass(result, cls)
+    if result.__class__ in (tuple, list):
+        return result.__class__([_as_class(r, cls) for r in result])
+    if isinstance(result, tuple) and hasattr(result, "_fields"):
+        return result.__class__(*[_as_class(r, cls) for r in result])
+    return result
+
+
+def run_without_overrides(func, args, kwargs):
+    """Call a function with subclass overrides switched off: their tensors are treated as plain ones."""
+    return func(*_plain_all(args), **{k: _plain(v) for k, v in kwargs.items()})
+
+
+def _plain_all(values):
+    return [_plain(v) for v in values]
+
+
+def _plain(v):
+    """A tensor of an overriding class as a plain tensor with the same history and storage."""
+    cdef Tensor t, r
+    if isinstance(v, Tensor) and (<Tensor>v).keys & K_OVERRIDE:
+        t = v
+        return PlainGuard(t)
+    if v.__class__ in (tuple, list):
+        return v.__class__([_plain(x) for x in v])
+    return v
+
+
+cdef Tensor PlainGuard(Tensor t):
+    """A plain tensor with the identity of `t` for autograd."""
+    cdef Tensor r = alias(t)
+    cdef Node n
+    if t.keys & K_GRAD:
+        n = edge(t)
+        r.fn_ = n
+        r.out_nr = t.out_nr
+        r.keys |= K_GRAD
+    r.base = t.base if t.base is not None else t
+    r.view_version = t.st.version
+    return r

@@ -1,0 +1,302 @@
+# Nodes of the backward graph: what was computed, from whom, and what was kept for the gradient.
+#
+# Keeps true: `e0..e2` and `rest` are the edges in argument order, None where no gradient is wanted; an edge's number
+# says which result of the target node it was; a node of a leaf (AccumulateGrad) has `var` and no edges.
+
+ctypedef int (*backward_fn)(Node n, PyObject **grads, PyObject **out) except -1
+
+cdef struct NodeState:
+    uint32_t task
+    int deps
+    int needed
+    PyObject *g0                # gradient of result 0, owned
+    PyObject *more              # list with the gradients of the other results, owned
+
+cdef uint32_t SEQUENCE = 0
+
+
+@cython.freelist(1024)
+@cython.no_gc_clear
+@cython.trashcan(True)
+cdef class Node:
+    """A node of the backward graph."""
+    cdef object __weakref__
+    cdef backward_fn fn
+    cdef Op op
+    cdef Variant variant
+    cdef Node e0, e1, e2
+    cdef list rest               # [(node, number)] from the fourth edge on
+    cdef int n0, n1, n2
+    cdef Tensor s0, s1, s2, sr   # saved inputs and result (the result as an alias without history)
+    cdef uint32_t v0, v1, v2, vr
+    cdef object extra            # formula-specific
+    cdef fk_scalar attrs[4]
+    cdef int nin, nout, compute
+    cdef bint freed, leaf_hooks
+    cdef uint32_t seq
+    cdef NodeState st
+    cdef Tensor var              # AccumulateGrad: the leaf
+    cdef object pre_hooks        # list of (number, dict of hooks) on single results
+    cdef object node_pre_hooks   # dict of hooks on all results' gradients
+    cdef object node_hooks       # dict of hooks(grad_inputs, grad_outputs)
+    cdef object meta_            # user metadata, anomaly traces
+    cdef object py               # the Python object of a custom Function
+
+    def __dealloc__(self):
+        if self.var is not None and self.var.acc == <PyObject *>self:
+            self.var.acc = NULL
+
+    @property
+    def next_functions(self):
+        """The (node, number) pairs that this node passes gradients to."""
+        return tuple([(e, n) for e, n in edges_of(self)])
+
+    @property
+    def metadata(self):
+        """A dict for the user's own notes."""
+        if self.meta_ is None:
+            self.meta_ = {}
+        return self.meta_
+
+    def name(self):
+        """The node's name, such as `MulBackward0`."""
+        return node_name(self)
+
+    @property
+    def variable(self):
+        """The leaf of an AccumulateGrad node."""
+        if self.var is None:
+            raise AttributeError("variable")
+        return self.var
+
+    def __repr__(self):
+        return "<%s object at 0x%x>" % (node_name(self), <uintptr_t><PyObject *>self)
+
+    def _sequence_nr(self):
+        return self.seq
+
+    def register_hook(self, hook):
+        """Call `hook(grad_inputs, grad_outputs)` after the node ran; it may return other grad_inputs."""
+        if self.node_hooks is None:
+            self.node_hooks = {}
+        return make_handle(self.node_hooks, hook)
+
+    def register_prehook(self, hook):
+        """Call `hook(grad_outputs)` before the node runs; it may return others."""
+        if self.node_pre_hooks is None:
+            self.node_pre_hooks = {}
+        return make_handle(self.node_pre_hooks, hook)
+
+    @property
+    def saved_tensors(self):
+        if self.py is not None:
+            return self.py.saved_tensors
+        return tuple([t for t in (self.s0, self.s1, self.s2, self.sr) if t is not None])
+
+    def __getattr__(self, name):
+        if name.startswith("_saved_"):
+            return saved_by_name(self, name[7:])
+        if self.py is not None:
+            return getattr(self.py, name)
+        raise AttributeError("'%s' object has no attribute '%s'" % (node_name(self), name))
+
+
+#: makes the handle of a registered hook; `facula.autograd` sets it
+HANDLE_FACTORY = []
+
+
+class RemovableHandle:
+    """Removes a hook: call `remove()`, or use it as a context manager."""
+    _next = 0
+
+    def __init__(self, hooks_dict, *, extra_dict=None):
+        import weakref
+        self.hooks_dict_ref = weakref.ref(hooks_dict) if not type(hooks_dict) is dict else (lambda: hooks_dict)
+        self.id = RemovableHandle._next
+        RemovableHandle._next += 1
+        self.extra_dict = extra_dict
+
+    def remove(self):
+        """Take the hook out; a second call does nothing."""
+        hooks = self.hooks_dict_ref()
+        if hooks is not None:
+            hooks.pop(self.id, None)
+        extras = self.extra_dict
+        if extras is not None:
+            for d in (extras if isinstance(extras, (list, tuple)) else (extras,)):
+                d.pop(self.id, None)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.remove()
+
+
+cdef object make_handle(object hooks, object hook):
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = hook
+    return handle
+
+
+cdef list edges_of(Node n):
+    cdef list r = []
+    if n.nin > 0: r.append((n.e0, n.n0))
+    if n.nin > 1: r.append((n.e1, n.n1))
+    if n.nin > 2: r.append((n.e2, n.n2))
+    if n.rest is not None: r.extend(n.rest)
+    return r
+
+
+cdef str node_name(Node n):
+    if n.var is not None:
+        return "AccumulateGrad"
+    if n.op is not None:
+        return n.op.backward_name()
+    if n.py is not None:
+        return type(n.py).__name__
+    return n.extra if isinstance(n.extra, str) else "Backward"
+
+
+cdef inline Node new_node(Op op, backward_fn fn, int nin, int nout):
+    global SEQUENCE
+    cdef Node n = Node.__new__(Node)
+    n.op = op; n.fn = fn; n.nin = nin; n.nout = nout
+    SEQUENCE += 1
+    n.seq = SEQUENCE
+    if ANOMALY[0]:
+        anomaly_note(n)
+    return n
+
+
+cdef inline Node edge(Tensor t):
+    """The node to which gradients of `t` go; its number is `t.out_nr`."""
+    cdef Node n
+    if not (t.keys & K_GRAD):
+        return None
+    if t.fn_ is not None:
+        if t.base is not None and t.view_version != t.st.version:
+            refresh_view(t)
+        return t.fn_
+    if t.acc != NULL:
+        return <Node>t.acc
+    n = Node.__new__(Node)
+    n.var = t; n.nout = 1; n.seq = 0x7fffffff
+    n.fn = NULL
+    t.acc = <PyObject *>n
+    return n
+
+
+cdef inline void set_edge(Node n, int i, Node target, int number) noexcept:
+    if i == 0: n.e0 = target; n.n0 = number
+    elif i == 1: n.e1 = target; n.n1 = number
+    elif i == 2: n.e2 = target; n.n2 = number
+    else:
+        if n.rest is None: n.rest = []
+        n.rest.append((target, number))
+
+
+cdef inline void add_edge(Node n, int i, Tensor t) except *:
+    cdef Node e = edge(t)
+    set_edge(n, i, e, t.out_nr if e is not None else 0)
+
+
+cdef inline void attach(Tensor t, Node n, int number):
+    """Make `t` result `number` of node `n`."""
+    t.fn_ = n
+    t.out_nr = number
+    t.keys |= K_GRAD
+    if t.base is not None:
+        t.view_version = t.st.version
+
+
+cdef object grad_fn_of(Tensor t):
+    if t.fn_ is None or not (t.keys & K_GRAD):
+        return None
+    return edge(t)
+
+
+# ------------------------------------------------------------------ anomaly mode
+
+#: [enabled, check for NaN]
+ANOMALY = [False, True]
+
+
+cdef void anomaly_note(Node n) except *:
+    import traceback
+    n.metadata["traceback_"] = traceback.format_stack()
+
+
+# ------------------------------------------------------------------ saved tensors
+
+cdef class SavedTensor:
+    """A tensor kept for a formula: with its version, and packed when the user has set saved-tensor hooks."""
+    cdef Tensor tensor
+    cdef uint32_t version
+    cdef bint is_result
+    cdef int number
+    cdef object packed, unpack
+
+    cdef object get(self, Node n):
+        cdef Tensor r
+        if self.unpack is not None:
+            r = self.unpack(self.packed)
+            return r
+        if self.tensor is None:
+            raise_freed(n)
+        if self.tensor.st.version != self.version and not (self.tensor.keys & K_INFERENCE):
+            raise_modified(self.tensor, n, self.version)
+        if self.is_result:
+            r = alias(self.tensor)
+            if self.tensor.keys & K_GRAD: pass
+            r.fn_ = n; r.out_nr = self.number; r.keys |= K_GRAD
+            return r
+        return self.tensor
+
+    cdef void release(self):
+        self.tensor = None
+        self.packed = None
+        self.unpack = None
+
+#: the stack of (pack, unpack) hooks
+SAVED_HOOKS = []
+
+
+cdef SavedTensor save(Tensor t, bint is_result, int number):
+    cdef SavedTensor s = SavedTensor.__new__(SavedTensor)
+    if SAVED_HOOKS and fk_tls_hooks():
+        pack, unpack = SAVED_HOOKS[len(SAVED_HOOKS) - 1]
+        if pack is None:
+            raise RuntimeError("[saved_tensors] no saved tensors were required (hooks are disabled): got one\nhint: " + str(unpack))
+        s.packed = pack(alias(t) if is_result else t)
+        s.unpack = unpack
+        return s
+    s.tensor = alias(t) if is_result else t
+    s.is_result = is_result
+    s.number = number
+    s.version = t.st.version
+    return s
+
+
+cdef int raise_freed(Node n) except -1:
+    raise RuntimeError("[backward] saved tensors of %s were required: got freed ones (Trying to backward through the graph a "
+                       "second time, or to access saved tensors after they have already been freed)\nhint: call "
+                       "backward(retain_graph=True) the first time" % node_name(n))
+
+
+cdef int raise_modified(Tensor t, Node n, uint32_t expected) except -1:
+    raise RuntimeError("[backward] an unmodified saved tensor was required by %s: got one of the variables needed for gradient "
+                       "computation has been modified by an inplace operation: [%s %s] is at version %d; expected version %d "
+                       "instead\nhint: replace the in-place operation by its functional form, or clone() before it; "
+                       "autograd.set_detect_anomaly(True) names the forward line"
+                       % (node_name(n), type_word(t), list(make_size(t.nd, t.sh)), t.st.version, expected))
+
+
+cdef str type_word(Tensor t):
+    return "%s.%sTensor" % (DTYPE_PREFIX[0], (<dtype>DTYPES[t.dt]).type_word)
+
+
+cdef inline int check_version(Tensor t, uint32_t v, Node n) except -1:
+    if t.st.version != v and not (t.keys & K_INFERENCE):
+        raise_modified(t, n, v)
+    return 0

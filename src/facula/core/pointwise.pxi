@@ -1,0 +1,904 @@
+# Elementwise operators: promotion, broadcasting, the choice of kernel, recording, and the fused backward.
+#
+# Keeps true: one kernel a variant and compute dtype; layouts and other dtypes go through `fk_map_run`'s tiles; where no
+# kernel can be had, the operator's expression is evaluated by other operators, which is also how a gradient that must
+# itself be differentiable is computed.
+
+cdef enum:
+    G_NONE, G_IDENTITY, G_KERNEL, G_EVALUATE
+    USE_GRAD = 100
+    USE_RESULT = 101
+
+
+cdef class GradientInput:
+    """How the gradient of one tensor argument is computed."""
+    cdef int kind, nuses
+    cdef unsigned char uses[8]
+    cdef fk_map fn
+
+
+cdef class GradientPlan:
+    """The gradients of a variant in one compute dtype, and what they need kept."""
+    cdef list inputs             # GradientInput by tensor argument
+    cdef bint saves_result
+    cdef int saves               # bit i: argument i
+
+
+cdef class Variant:
+    """An operator with its string, bool and optional attributes fixed."""
+    cdef readonly Op op
+    cdef readonly str key
+    cdef readonly dict attributes      # fixed values; runtime parameters are left out
+    cdef readonly tuple runtime        # names of the runtime parameters in order
+    cdef readonly tuple present        # which tensor arguments are given
+    cdef fk_map kernels[18]
+    cdef unsigned char tried[18]
+    cdef list plans
+
+    def __cinit__(self):
+        self.plans = [None] * FK_DTYPES_N
+
+
+#: name -> address of every loaded kernel, and its kind
+KERNELS = {}
+#: slot: function(definition, variant, compute code) -> address of a kernel made now, or None (see facula.runtime)
+MISSING_KERNEL = [None]
+#: slot: function(definition, variant, compute code, part) -> uses of the gradients, see facula.ops
+GRADIENT_RULES = [None]
+#: slot: function(variant, compute code, tensors, parameters) -> result by other operators
+EVALUATE = [None]
+#: slot: function(variant, compute code, wrt, values by use, parameters) -> gradient by other operators
+EVALUATE_GRADIENT = [None]
+
+
+cdef str kernel_name(Variant v, int cd, str part):
+    cdef str name = v.op.name
+    if v.key:
+        name = name + "." + v.key
+    if part:
+        name = name + "." + part
+    return name + ":" + (<dtype>DTYPES[cd]).code
+
+
+cdef fk_map find_kernel(Variant v, int cd, str part) except *:
+    address = KERNELS.get(kernel_name(v, cd, part))
+    if address is None and MISSING_KERNEL[0] is not None:
+        address = MISSING_KERNEL[0](v.op.definition, v, (<dtype>DTYPES[cd]).code, part)
+    if address is None:
+        return NULL
+    return <fk_map><void *><uintptr_t>address
+
+
+cdef inline fk_map kernel_of(Variant v, int cd) except *:
+    if not v.tried[cd]:
+        v.tried[cd] = 1
+        v.kernels[cd] = find_kernel(v, cd, "")
+    return v.kernels[cd]
+
+
+cdef Variant choose_variant(Op op, PyObject **slots, fk_scalar *attrs, list values):
+    """The variant that a call's attributes ask for; runtime attributes go to `values` (and later to `attrs`)."""
+    cdef int i, j
+    cdef Argument *a
+    cdef list key = []
+    cdef list runtime = []
+    cdef list present = []
+    cdef dict fixed = {}
+    cdef str text
+    cdef Variant v
+    cdef bint plain = True
+    if op.default_variant is not None:
+        for i in range(op.nargs):
+            if slots[i] != NULL and (op.arguments[i].type > T_OPERAND or op.arguments[i].optional):
+                plain = False
+                break
+        if plain:
+            return op.default_variant
+    for i in range(op.nargs):
+        a = &op.arguments[i]
+        name = <object>a.name
+        value = slot_value(op, slots, i)
+        if a.type <= T_OPERAND:
+            if a.optional:
+                if value is not None: key.append(name)
+            elif value is None:
+                raise wrong_type(op, i, None, "Tensor")
+            present.append(value is not None)
+            continue
+        value = normalise(op, i, value)
+        default = <object>a.default_ if a.default_ != NULL else None
+        if a.type == T_STR:
+            if value != default:
+                key.append(value)
+            fixed[name] = value
+        elif a.type == T_BOOL:
+            if value is not default:
+                key.append(name if value else "no_" + name)
+            fixed[name] = value
+        elif value is None:
+            if default is not None: key.append("no_" + name)
+            fixed[name] = None
+        elif a.type in (T_INT, T_FLOAT, T_NUMBER):
+            if a.default_ != NULL and type(value) is not complex and value == default and default is not None:
+                fixed[name] = default
+            else:
+                if a.default_ != NULL: key.append(name)
+                runtime.append(name)
+                values.append(value)
+        else:
+            fixed[name] = value
+            if value != default: key.append(str(value))
+    text = ".".join(key)
+    v = op.variants.get(text)
+    if v is None:
+        v = Variant.__new__(Variant)
+        v.op = op; v.key = text; v.attributes = fixed; v.runtime = tuple(runtime); v.present = tuple(present)
+        op.variants[text] = v
+        if not text and not runtime and all(present):
+            op.default_variant = v
+    return v
+
+
+def prepare_pointwise(Op op):
+    """Make the default variant of an operator whose attributes all have defaults, so that calls find it."""
+    cdef PyObject *slots[24]
+    cdef fk_scalar attrs[8]
+    cdef int i
+    for i in range(op.nargs):
+        slots[i] = NULL
+        if op.arguments[i].default_ == NULL:
+            if op.arguments[i].type > T_OPERAND:
+                return
+            slots[i] = <PyObject *>0 if False else <PyObject *>op
+    # tensors are stood in for by the operator itself: only presence matters here
+    choose_variant(op, slots, attrs, [])
+
+
+cdef inline Tensor wrap_number(object x):
+    """A Python number as a 0-d tensor that does not take part in promotion as a dtype."""
+    cdef int64_t sh[1]
+    cdef Tensor t
+    cdef int dt
+    if PyFloat_CheckExact(x):
+        t = new_tensor(0, sh, F64, 0)
+        (<double *>t.data_)[0] = PyFloat_AS_DOUBLE(x)
+    elif x is True or x is False:
+        t = new_tensor(0, sh, B8, 0)
+        t.data_[0] = 1 if x else 0
+    elif isinstance(x, int):
+        t = new_tensor(0, sh, I64, 0)
+        if -0x8000000000000000 <= x <= 0x7fffffffffffffff:
+            (<int64_t *>t.data_)[0] = x
+        elif 0 <= x <= 0xffffffffffffffff:
+            (<uint64_t *>t.data_)[0] = x
+        else:
+            raise OverflowError("[number] an integer of 64 bits was required: got " + str(x))
+    elif isinstance(x, complex):
+        t = new_tensor(0, sh, C128, 0)
+        (<double *>t.data_)[0] = x.real
+        (<double *>t.data_)[1] = x.imag
+    else:
+        t = new_tensor(0, sh, F64, 0)
+        (<double *>t.data_)[0] = float(x)
+    t.keys |= K_WRAPPED
+    return t
+
+
+cdef inline int wrapped_dtype(Tensor t):
+    if t.dt == F64: return DEFAULT_DTYPE
+    if t.dt == C128: return COMPLEX_OF[DEFAULT_DTYPE]
+    return t.dt
+
+
+cdef inline bint castable_bool(int rule):
+    return rule == 2
+
+
+cdef inline int compute_dtype(Op op, int common) except -1:
+    """The dtype that a kernel works in, once the common dtype is known."""
+    if op.rule == 1 or op.rule == 4:
+        if KIND[common] < KIND_FLOAT:
+            common = DEFAULT_DTYPE
+    if not (op.mask & (1 << KIND[common])):
+        raise_dtype(op, common)
+    return common
+
+
+cdef int raise_dtype(Op op, int dt) except -1:
+    kinds = [w for w in ("bool", "int", "float", "complex") if op.mask & <int>_KIND_MASK[w]]
+    raise RuntimeError("[%s] a tensor of kind %s was required: got %s (\"%s\" not implemented for '%s')\nhint: convert with "
+                       ".to(dtype) first" % (op.name, " or ".join(kinds), (<dtype>DTYPES[dt]).name, op.name,
+                                             (<dtype>DTYPES[dt]).type_word))
+
+
+cdef inline int result_dtype(Op op, int common):
+    if op.rule == 2: return B8
+    if op.rule >= 3: return REAL_OF[common]
+    return common
+
+
+cdef inline int output_compute(Op op, int cd):
+    if op.rule == 2: return B8
+    if op.rule >= 3: return REAL_OF[cd]
+    return cd
+
+
+cdef object unary_fast(Op op, Tensor x, uint32_t tls, int form):
+    """One contiguous CPU tensor, default attributes."""
+    cdef int common = compute_dtype(op, x.dt)
+    cdef int cd = COMPUTE[common]
+    cdef int rd = result_dtype(op, common)
+    cdef Variant v = op.default_variant
+    cdef Tensor r
+    cdef char *p[2]
+    cdef fk_iter it
+    cdef fk_map fn
+    cdef Node n
+    if not v.tried[cd]:
+        kernel_of(v, cd)
+    fn = v.kernels[cd]
+    if fn == NULL or form != FORM_FUNCTIONAL:
+        return unary_slow(op, x, form)
+    r = new_like(x, rd)
+    if x.dt == cd and rd == output_compute(op, cd) and x.numel_ <= GIL_FREE // 4:
+        p[0] = r.data_; p[1] = x.data_
+        if x.numel_: fn(p, NULL, x.numel_)
+    else:
+        it.ndim = 1; it.nout = 1; it.nin = 1
+        it.shape[0] = x.numel_
+        it.stride[0][0] = ITEMSIZE[rd]; it.stride[1][0] = ITEMSIZE[x.dt]
+        it.data[0] = r.data_; it.data[1] = x.data_
+        it.dtype[0] = rd; it.dtype[1] = x.dt
+        it.compute[0] = output_compute(op, cd); it.compute[1] = cd
+        with nogil: fk_map_run(fn, NULL, &it)
+    if x.keys & K_GRAD and not (tls & K_NOGRAD):
+        record_unary(op, v, cd, r, x)
+    elif tls & K_INFERENCE:
+        r.keys |= K_INFERENCE
+    return r
+
+
+cdef object unary_slow(Op op, Tensor x, int form):
+    cdef PyObject *slots[24]
+    cdef int i
+    for i in range(op.nargs):
+        slots[i] = NULL
+    slots[0] = <PyObject *>x
+    return pointwise_call(op, slots, form, None)
+
+
+cdef object binary_fast(Op op, Tensor x, Tensor y, uint32_t tls):
+    """Two contiguous CPU tensors of one shape and dtype; None where this way does not serve."""
+    cdef int common = compute_dtype(op, x.dt)
+    cdef int cd = COMPUTE[common]
+    cdef int rd = result_dtype(op, common)
+    cdef Variant v = op.default_variant
+    cdef Tensor r
+    cdef char *p[3]
+    cdef fk_map fn
+    if x.dt != cd or rd != output_compute(op, cd) or x.numel_ > GIL_FREE // 4 or op.fixed[0] != NO_DTYPE or op.fixed[1] != NO_DTYPE:
+        return None
+    if not v.tried[cd]:
+        kernel_of(v, cd)
+    fn = v.kernels[cd]
+    if fn == NULL:
+        return None
+    r = new_like(x, rd)
+    p[0] = r.data_; p[1] = x.data_; p[2] = y.data_
+    if x.numel_: fn(p, NULL, x.numel_)
+    if (x.keys | y.keys) & K_GRAD and not (tls & K_NOGRAD):
+        record_binary(op, v, cd, r, x, y)
+    elif tls & K_INFERENCE:
+        r.keys |= K_INFERENCE
+    return r
+
+
+cdef object binary(Op op, object a, object b):
+    """What the operators of Python (`+`, `*`, ...) call."""
+    cdef PyObject *slots[24]
+    cdef PyObject *args[2]
+    cdef uint32_t k = fk_tls_keys()
+    cdef int i
+    if type(a) is Tensor and type(b) is Tensor:
+        if not (((<Tensor>a).keys | (<Tensor>b).keys | k) & (K_SLOW | K_META | K_STRIDED | K_WRAPPED)) and (
+                (<Tensor>a).dt == (<Tensor>b).dt and same_shape(<Tensor>a, <Tensor>b)) and op.default_variant is not None:
+            r = binary_fast(op, <Tensor>a, <Tensor>b, k)
+            if r is not None:
+                return r
+    k |= keys_of(a) | keys_of(b)
+    if not isinstance(a, (Tensor, float, int, complex)) or not isinstance(b, (Tensor, float, int, complex)):
+        if not operand_like(a) or not operand_like(b):
+            if hasattr(type(b), "__torch_function__") or hasattr(type(a), "__torch_function__"):
+                return torch_function(op, (a, b), {}, k)
+            return NotImplemented
+    if k & K_SLOW:
+        args[0] = <PyObject *>a; args[1] = <PyObject *>b
+        r = slow_call(op, args, 2, NULL, FORM_FUNCTIONAL, k)
+        if r is not NotImplemented:
+            return r
+    for i in range(op.nargs):
+        slots[i] = NULL
+    slots[0] = <PyObject *>a; slots[1] = <PyObject *>b
+    return pointwise_call(op, slots, FORM_FUNCTIONAL, None)
+
+
+cdef inline bint operand_like(object x):
+    """A tensor, a number, or a NumPy scalar."""
+    return isinstance(x, (Tensor, float, int, complex)) or (
+        hasattr(x, "dtype") and hasattr(x, "item") and getattr(x, "ndim", 1) == 0) 
+
+
+cdef object inplace_binary(Op op, object a, object b):
+    cdef PyObject *slots[24]
+    cdef PyObject *args[2]
+    cdef uint32_t k = fk_tls_keys() | keys_of(a) | keys_of(b)
+    cdef int i
+    if not operand_like(b):
+        return NotImplemented
+    if k & K_SLOW:
+        args[0] = <PyObject *>a; args[1] = <PyObject *>b
+        r = slow_call(op, args, 2, NULL, FORM_INPLACE, k)
+        if r is not NotImplemented:
+            return r
+    for i in range(op.nargs):
+        slots[i] = NULL
+    slots[0] = <PyObject *>a; slots[1] = <PyObject *>b
+    if op.kind == KIND_POINTWISE:
+        return pointwise_call(op, slots, FORM_INPLACE, None)
+    return general_call(op, slots, FORM_INPLACE, None, k)
+
+
+cdef struct Broadcast:
+    int nd
+    int64_t sh[16]
+    bint equal
+
+
+cdef inline int broadcast_with(Broadcast *b, Tensor t, Op op) except -1:
+    """Extend a broadcast shape by one operand."""
+    cdef int i, shift
+    cdef int64_t a, s
+    if b.nd < 0:
+        b.nd = t.nd
+        memcpy(b.sh, t.sh, t.nd * 8)
+        return 0
+    if t.nd > b.nd:
+        shift = t.nd - b.nd
+        for i in range(t.nd - 1, -1, -1):
+            b.sh[i] = b.sh[i - shift] if i >= shift else 1
+        b.nd = t.nd
+    shift = b.nd - t.nd
+    for i in range(t.nd):
+        s = t.sh[i]; a = b.sh[i + shift]
+        if a == s or s == 1:
+            continue
+        if a == 1:
+            b.sh[i + shift] = s
+        else:
+            raise RuntimeError("[%s] shapes that broadcast were required: got %s after %s (The size of tensor a (%d) must match "
+                               "the size of tensor b (%d) at non-singleton dimension %d)\nhint: sizes must be equal or 1, "
+                               "aligned at the right" % (op.name, list(make_size(t.nd, t.sh)), list(make_size(b.nd, b.sh)),
+                                                         a, s, i + shift))
+    return 0
+
+
+cdef inline void iter_operand(fk_iter *it, int k, Tensor t, int nd, int compute):
+    """Place a tensor (broadcast to `nd` dimensions) as operand k."""
+    cdef int i, shift = nd - t.nd
+    cdef int64_t size = ITEMSIZE[t.dt]
+    it.data[k] = t.data_
+    it.dtype[k] = t.dt
+    it.compute[k] = compute
+    for i in range(nd):
+        if i < shift or (t.sh[i - shift] == 1 and it.shape[i] != 1):
+            it.stride[k][i] = 0
+        else:
+            it.stride[k][i] = t.sd[i - shift] * size
+
+
+cdef object pointwise_call(Op op, PyObject **slots, int form, object out):
+    """The general way: any operands, any layout."""
+    cdef fk_scalar attrs[8]
+    cdef list values = []
+    cdef Variant v = choose_variant(op, slots, attrs, values)
+    cdef list operands = [None] * op.ntensors
+    cdef Tensor t, r, first = None
+    cdef int i, dim_dt = NO_DTYPE, zero_dt = NO_DTYPE, wrapped_dt = NO_DTYPE, common, cd, rd, dev = 0
+    cdef uint32_t k = fk_tls_keys()
+    cdef Broadcast b
+    cdef bint on_cpu = True
+    b.nd = -1
+    for i in range(op.ntensors):
+        x = slot_value(op, slots, op.tensor_at[i])
+        if x is None:
+            continue
+        if isinstance(x, Tensor):
+            t = <Tensor>x
+        else:
+            if op.arguments[op.tensor_at[i]].type != T_OPERAND:
+                raise wrong_type(op, op.tensor_at[i], x, "Tensor")
+            t = wrap_number(normalise(op, op.tensor_at[i], x))
+        operands[i] = t
+        k |= t.keys & ~<uint32_t>K_WRAPPED
+        if first is None and not (t.keys & K_WRAPPED):
+            first = t
+        broadcast_with(&b, t, op)
+        if op.fixed[i] == NO_DTYPE:
+            if t.keys & K_WRAPPED: wrapped_dt = wrapped_dtype(t) if wrapped_dt == NO_DTYPE else PROMOTE[wrapped_dt][wrapped_dtype(t)]
+            elif t.nd == 0: zero_dt = t.dt if zero_dt == NO_DTYPE else PROMOTE[zero_dt][t.dt]
+            else: dim_dt = t.dt if dim_dt == NO_DTYPE else PROMOTE[dim_dt][t.dt]
+        elif op.fixed[i] == B8 and t.dt != B8 and not (t.dt == U8):
+            raise RuntimeError("[%s] a bool tensor was required for '%s': expected condition to be a boolean tensor, but got %s"
+                               % (op.name, <object>op.arguments[op.tensor_at[i]].name, (<dtype>DTYPES[t.dt]).name))
+        if t.dev != 0 and not (t.keys & K_WRAPPED):
+            dev = t.dev
+    if dev:
+        check_devices(op, operands, dev)
+    common = combine_categories(dim_dt, combine_categories(zero_dt, wrapped_dt))
+    if common == NO_DTYPE:
+        common = first.dt if first is not None else DEFAULT_DTYPE
+    if op.definition.result_of is not None:
+        common = as_dtype(op.definition.result_of(<object>DTYPES[common], v, values)).index
+    for x in values:
+        if type(x) is complex and KIND[common] != KIND_COMPLEX: common = COMPLEX_OF[common]
+    common = compute_dtype(op, common)
+    cd = COMPUTE[common]
+    rd = result_dtype(op, common)
+    return pointwise_run(op, v, operands, values, &b, common, cd, rd, dev, k, form, out, first)
+
+
+cdef int check_devices(Op op, list operands, int dev) except -1:
+    cdef Tensor t
+    for x in operands:
+        if x is None: continue
+        t = x
+        if t.dev != dev and not (t.keys & K_WRAPPED) and t.nd != 0:
+            raise RuntimeError("[%s] tensors on one device were required: Expected all tensors to be on the same device, but "
+                               "found at least two devices, %s and %s!\nhint: move one with .to(device)"
+                               % (op.name, DEVICES[dev], DEVICES[t.dev]))
+    return 0
+
+
+cdef int fill_parameters(list values, int cd, fk_scalar *attrs, Op op) except -1:
+    """Runtime attributes in the form that the kernel of this compute dtype reads."""
+    cdef int i
+    for i in range(len(values)):
+        x = values[i]
+        if KIND[cd] <= KIND_INT and isinstance(x, int):
+            attrs[i].i = x
+        elif isinstance(x, complex):
+            raise RuntimeError("[%s] a real number was required: got %s" % (op.name, x))
+        else:
+            attrs[i].f = x
+    return 0
+
+
+cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcast *b, int common, int cd, int rd, int dev,
+                          uint32_t k, int form, object out, Tensor first):
+    cdef Tensor r, t, self, copied
+    cdef Node n = None
+    cdef fk_iter it
+    cdef fk_scalar attrs[8]
+    cdef int i, m
+    cdef bint recording = (k & K_GRAD) and not (k & K_NOGRAD) and op.differentiable and KIND[rd] >= KIND_FLOAT
+    cdef bint equal = first is not None and first.nd == b.nd and memcmp(first.sh, b.sh, b.nd * 8) == 0
+    cdef fk_map fn
+    cdef uint32_t tls = fk_tls_keys()
+    if k & (K_DISPATCH | K_FOREIGN):
+        return pointwise_below(op, v, operands, values, b, common, rd, k, form, out, recording, cd)
+    if form == FORM_INPLACE:
+        self = <Tensor>operands[0]
+        check_inplace(op.name, self, tls)
+        if not (self.nd == b.nd and memcmp(self.sh, b.sh, b.nd * 8) == 0):
+            raise RuntimeError("[%s_] operands that broadcast to self were required: output with shape %s doesn't match the "
+                               "broadcast shape %s" % (op.name, list(make_size(self.nd, self.sh)), list(make_size(b.nd, b.sh))))
+        if not kind_fits(rd, self.dt):
+            raise_inplace_cast(op.name, rd, self.dt)
+        if (k & K_GRAD) and not (k & K_NOGRAD) and KIND[self.dt] >= KIND_FLOAT and op.differentiable:
+            recording = True
+        r = self
+    elif out is not None:
+        if not isinstance(out, Tensor):
+            if isinstance(out, (tuple, list)) and len(out) == 1 and isinstance(out[0], Tensor):
+                out = out[0]
+            else:
+                raise TypeError("[%s] a tensor was required as out=: argument 'out' must be Tensor, not %s" % (op.name, type(out).__name__))
+        r = out
+        if ((k | r.keys) & K_GRAD) and not (k & K_NOGRAD):
+            raise RuntimeError("[%s] tensors without gradients were required with out=: functions with out=... arguments don't "
+                               "support automatic differentiation, but one of the arguments requires grad" % op.name)
+        if not kind_fits(rd, r.dt):
+            raise RuntimeError("[%s] an out= that holds the result was required: result type %s can't be cast to the desired "
+                               "output type %s" % (op.name, (<dtype>DTYPES[rd]).type_word, (<dtype>DTYPES[r.dt]).type_word))
+        if r.dev != dev:
+            raise RuntimeError("[%s] an out= on %s was required: Expected all tensors to be on the same device, but got %s" % (op.name, DEVICES[dev], DEVICES[r.dev]))
+        if not (r.nd == b.nd and memcmp(r.sh, b.sh, b.nd * 8) == 0):
+            resize_out(op, r, b.nd, b.sh)
+        check_writable(op.name, r)
+        form = FORM_OUT
+    else:
+        if equal and not recording_layout(first, operands):
+            r = new_like(first, rd) if dev == first.dev else new_tensor(b.nd, b.sh, rd, dev)
+        else:
+            r = new_tensor(b.nd, b.sh, rd, dev)
+    if recording and form == FORM_INPLACE:
+        n = pointwise_node(op, v, cd, values, operands, r, None)
+    if r.numel_ and dev != 1:
+        fn = kernel_of(v, cd)
+        if fn == NULL:
+            evaluated = evaluate_pointwise(op, v, cd, operands, values, common)
+            copy_into(r, evaluated)
+        else:
+            fill_parameters(values, cd, attrs, op)
+            it.ndim = b.nd; it.nout = 1
+            memcpy(it.shape, b.sh, b.nd * 8)
+            iter_operand(&it, 0, r, b.nd, output_compute(op, cd))
+            m = 1
+            for i in range(op.ntensors):
+                if operands[i] is None: continue
+                t = <Tensor>operands[i]
+                if form != FORM_FUNCTIONAL and t is not r and t.st == r.st and overlaps(t, r):
+                    if form == FORM_INPLACE and not same_place(t, r):
+                        raise_overlap(op.name)
+                    if not same_place(t, r):
+                        t = <Tensor>copy_like(t, t)
+                        operands[i] = t
+                iter_operand(&it, m, t, b.nd, cd if op.fixed[i] == NO_DTYPE else op.fixed[i])
+                m += 1
+            it.nin = m - 1
+            if r.numel_ < GIL_FREE:
+                fk_map_run(fn, attrs, &it)
+            else:
+                with nogil: fk_map_run(fn, attrs, &it)
+    if form != FORM_FUNCTIONAL:
+        r.st.version += 1
+        if n is not None:
+            if (<GradientPlan>v.plans[cd]).saves_result:
+                n.sr = alias(r); n.vr = r.st.version
+            rebase(r, n)
+        return r
+    if recording:
+        n = pointwise_node(op, v, cd, values, operands, r, r)
+        attach(r, n, 0)
+    elif tls & K_INFERENCE:
+        r.keys |= K_INFERENCE
+    return r
+
+
+cdef inline bint recording_layout(Tensor first, list operands):
+    """Whether an operand that decides the memory order differs from the first: then the result is contiguous."""
+    return False
+
+
+cdef inline bint same_place(Tensor a, Tensor b):
+    return a.data_ == b.data_ and same_shape(a, b) and memcmp(a.sd, b.sd, a.nd * 8) == 0 and a.dt == b.dt
+
+
+cdef bint overlaps(Tensor a, Tensor b):
+    """Whether the byte ranges of two tensors meet."""
+    cdef char *a1 = a.data_
+    cdef char *b1 = b.data_
+    cdef int i
+    if a.numel_ == 0 or b.numel_ == 0: return False
+    for i in range(a.nd): a1 += (a.sh[i] - 1) * a.sd[i] * ITEMSIZE[a.dt]
+    for i in range(b.nd): b1 += (b.sh[i] - 1) * b.sd[i] * ITEMSIZE[b.dt]
+    return a.data_ < b1 + ITEMSIZE[b.dt] and b.data_ < a1 + ITEMSIZE[a.dt]
+
+
+cdef int raise_overlap(str op) except -1:
+    raise RuntimeError("[%s_] operands apart from self in memory were required: unsupported operation: some elements of the "
+                       "input tensor and the written-to tensor refer to a single memory location.\nhint: please clone() the "
+                       "tensor before performing the operation" % op)
+
+
+cdef object evaluate_pointwise(Op op, Variant v, int cd, list operands, list values, int common):
+    """No kernel and no compiler: the expression by other operators."""
+    if EVALUATE[0] is None:
+        raise RuntimeError("[%s] a kernel was required: none for %s is loaded" % (op.name, kernel_name(v, cd, "")))
+    return EVALUATE[0](v, (<dtype>DTYPES[cd]).code, [t for t in operands if t is not None], values)
+
+
+cdef object pointwise_below(Op op, Variant v, list operands, list values, Broadcast *b, int common, int rd, uint32_t k, int form,
+                            object out, bint recording, int cd):
+    """Below the tape for dispatch overrides and foreign devices."""
+    cdef Tensor r, self
+    cdef Node n
+    cdef list args = [None] * op.nargs
+    cdef int i
+    cdef uint32_t tls = fk_tls_keys()
+    for i in range(op.ntensors):
+        t = operands[i]
+        if t is not None:
+            args[op.tensor_at[i]] = t if not ((<Tensor>t).keys & K_WRAPPED) else (<Tensor>t).item()
+    for i in range(op.nattrs):
+        name = <object>op.arguments[op.attr_at[i]].name
+        args[op.attr_at[i]] = v.attributes[name] if name in v.attributes else values[v.runtime.index(name)]
+    fk_tls_set(tls | K_NOGRAD)
+    try:
+        r = below_autograd(op, tuple(args), k)
+    finally:
+        fk_tls_set(tls)
+    if form == FORM_INPLACE:
+        self = operands[0]
+        check_inplace(op.name, self, tls)
+        n = pointwise_node(op, v, cd, values, operands, self, None) if recording else None
+        self.copy_(r)
+        if n is not None:
+            if (<GradientPlan>v.plans[cd]).saves_result:
+                n.sr = alias(self); n.vr = self.st.version
+            rebase(self, n)
+        return self
+    if out is not None:
+        out.copy_(r)
+        return out
+    if recording and not (r.keys & K_GRAD):
+        attach(r, pointwise_node(op, v, cd, values, operands, r, r), 0)
+    return r
+
+
+# ------------------------------------------------------------------ recording
+
+cdef GradientPlan plan_of(Variant v, int cd):
+    """What the gradients need and which kernels compute them; made once a variant and compute dtype."""
+    cdef GradientPlan plan
+    cdef GradientInput g
+    cdef int i, j
+    if v.plans[cd] is not None:
+        return <GradientPlan>v.plans[cd]
+    plan = GradientPlan.__new__(GradientPlan)
+    plan.inputs = []
+    rules = GRADIENT_RULES[0](v.op.definition, v, (<dtype>DTYPES[cd]).code)
+    for i, rule in enumerate(rules):
+        g = GradientInput.__new__(GradientInput)
+        if rule is None:
+            g.kind = G_NONE
+        elif rule == "identity":
+            g.kind = G_IDENTITY
+        else:
+            g.nuses = len(rule)
+            for j, use in enumerate(rule):
+                if use == "grad":
+                    g.uses[j] = USE_GRAD
+                elif use == "result":
+                    g.uses[j] = USE_RESULT
+                    plan.saves_result = True
+                else:
+                    g.uses[j] = use
+                    plan.saves |= 1 << <int>use
+            g.fn = find_kernel(v, cd, "grad%d" % i)
+            g.kind = G_KERNEL if g.fn != NULL else G_EVALUATE
+        plan.inputs.append(g)
+    v.plans[cd] = plan
+    return plan
+
+
+cdef inline void save_input(Node n, int i, Tensor t):
+    if i == 0: n.s0 = t; n.v0 = t.st.version
+    elif i == 1: n.s1 = t; n.v1 = t.st.version
+    else: n.s2 = t; n.v2 = t.st.version
+
+
+cdef int record_unary(Op op, Variant v, int cd, Tensor r, Tensor x) except -1:
+    cdef GradientPlan plan
+    cdef Node n
+    if not op.differentiable or KIND[r.dt] < KIND_FLOAT:
+        return 0
+    if fk_tls_hooks():
+        attach(r, pointwise_node(op, v, cd, [], [x], r, r), 0)
+        return 0
+    plan = <GradientPlan>v.plans[cd] if v.plans[cd] is not None else plan_of(v, cd)
+    n = new_node(op, pointwise_backward, 1, 1)
+    n.variant = v; n.compute = cd
+    n.e0 = edge(x)
+    n.n0 = x.out_nr if x.fn_ is not None else 0
+    if plan.saves: n.s0 = x; n.v0 = x.st.version
+    if plan.saves_result: n.sr = alias(r); n.vr = r.st.version
+    if x.dt != r.dt: n.extra = ((x.shape, x.dt),)
+    attach(r, n, 0)
+    return 0
+
+
+cdef int record_binary(Op op, Variant v, int cd, Tensor r, Tensor x, Tensor y) except -1:
+    """Same shape, same dtype."""
+    cdef GradientPlan plan
+    cdef Node n
+    if not op.differentiable or KIND[r.dt] < KIND_FLOAT:
+        return 0
+    if fk_tls_hooks():
+        attach(r, pointwise_node(op, v, cd, [], [x, y], r, r), 0)
+        return 0
+    plan = <GradientPlan>v.plans[cd] if v.plans[cd] is not None else plan_of(v, cd)
+    n = new_node(op, pointwise_backward, 2, 1)
+    n.variant = v; n.compute = cd
+    if x.keys & K_GRAD:
+        n.e0 = edge(x); n.n0 = x.out_nr if x.fn_ is not None else 0
+    if y.keys & K_GRAD:
+        n.e1 = edge(y); n.n1 = y.out_nr if y.fn_ is not None else 0
+    if plan.saves & 1: n.s0 = x; n.v0 = x.st.version
+    if plan.saves & 2: n.s1 = y; n.v1 = y.st.version
+    if plan.saves_result: n.sr = alias(r); n.vr = r.st.version
+    if x.dt != r.dt: n.extra = ((x.shape, x.dt), (y.shape, y.dt))
+    attach(r, n, 0)
+    return 0
+
+
+cdef Node pointwise_node(Op op, Variant v, int cd, list values, list operands, Tensor r, Tensor saved_result):
+    """The node of any pointwise call. `saved_result` is None when the result does not exist yet (in-place)."""
+    cdef GradientPlan plan = plan_of(v, cd)
+    cdef Node n
+    cdef int i, nt = op.ntensors
+    cdef Tensor t
+    cdef bint uniform = True
+    if nt > 3 or fk_tls_hooks() or len(values) > 4:
+        return pointwise_formula_node(op, v, cd, values, operands, r, saved_result, plan)
+    n = new_node(op, pointwise_backward, nt, 1)
+    n.variant = v; n.compute = cd
+    fill_parameters(values, cd, n.attrs, op)
+    for i in range(nt):
+        if operands[i] is None: continue
+        t = <Tensor>operands[i]
+        if t.keys & K_GRAD:
+            add_edge(n, i, t)
+        if plan.saves & (1 << i):
+            save_input(n, i, t)
+        if t.dt != r.dt or not same_shape(t, r): uniform = False
+    if plan.saves_result and saved_result is not None:
+        n.sr = alias(saved_result); n.vr = saved_result.st.version
+    if not uniform:
+        n.extra = tuple([None if t is None else (make_size((<Tensor>t).nd, (<Tensor>t).sh), (<Tensor>t).dt) for t in operands])
+    return n
+
+
+cdef Tensor saved_value(Node n, int use, Tensor g):
+    if use == USE_GRAD: return g
+    if use == USE_RESULT:
+        if n.sr is None: raise_freed(n)
+        check_version(n.sr, n.vr, n)
+        return n.sr
+    if use == 0:
+        if n.s0 is None: raise_freed(n)
+        check_version(n.s0, n.v0, n)
+        return n.s0
+    if use == 1:
+        if n.s1 is None: raise_freed(n)
+        check_version(n.s1, n.v1, n)
+        return n.s1
+    if n.s2 is None: raise_freed(n)
+    check_version(n.s2, n.v2, n)
+    return n.s2
+
+
+cdef int pointwise_backward(Node n, PyObject **grads, PyObject **out) except -1:
+    cdef Tensor g = <Tensor>grads[0]
+    cdef Tensor r
+    cdef GradientPlan plan = <GradientPlan>n.variant.plans[n.compute]
+    cdef GradientInput gi
+    cdef int i
+    cdef uint32_t tls = fk_tls_keys()
+    cdef bint differentiable = not (tls & K_NOGRAD) or tls & (K_DISPATCH | K_INTERPRETER | K_FUNCTION_MODE) or g.keys & K_SLOW
+    for i in range(n.nin):
+        if (i == 0 and n.e0 is None) or (i == 1 and n.e1 is None) or (i == 2 and n.e2 is None):
+            continue
+        gi = <GradientInput>plan.inputs[i]
+        if gi.kind == G_NONE:
+            continue
+        if gi.kind == G_IDENTITY:
+            r = g
+        elif gi.kind == G_KERNEL and not differentiable:
+            r = gradient_kernel(n, gi, g, i)
+        else:
+            r = gradient_by_operators(n, gi, g, i)
+        if n.extra is not None:
+            r = fit_gradient(r, n.extra[i])
+        Py_INCREF(r)
+        out[i] = <PyObject *>r
+    return 0
+
+
+cdef Tensor gradient_kernel(Node n, GradientInput gi, Tensor g, int wrt):
+    """Run the fused gradient kernel over the broadcast shape."""
+    cdef Tensor r, t
+    cdef char *p[9]
+    cdef fk_iter it
+    cdef Broadcast b
+    cdef int j, cd = n.compute, rd
+    cdef bint plain = not (g.keys & (K_STRIDED | K_META)) and g.dt == cd and g.numel_ <= GIL_FREE // 4
+    cdef list values = []
+    for j in range(gi.nuses):
+        t = saved_value(n, gi.uses[j], g)
+        values.append(t)
+        if (t.keys & (K_STRIDED | K_META)) or t.dt != cd or not same_shape(t, g): plain = False
+    rd = g.dt
+    if n.extra is not None:
+        rd = n.extra[wrt][1]
+        if KIND[rd] < KIND[g.dt]: rd = g.dt
+    if plain and rd == cd:
+        r = new_like(g, cd)
+        p[0] = r.data_
+        for j in range(gi.nuses):
+            p[j + 1] = (<Tensor>values[j]).data_
+        if r.numel_: gi.fn(p, n.attrs, r.numel_)
+        return r
+    b.nd = -1
+    broadcast_with(&b, g, n.op)
+    for x in values:
+        broadcast_with(&b, <Tensor>x, n.op)
+    if g.keys & K_META:
+        return new_tensor(b.nd, b.sh, rd, 1)
+    r = None
+    if b.nd == g.nd and memcmp(b.sh, g.sh, b.nd * 8) == 0:
+        t = g
+        for x in values:        # the memory order of a dense operand, not of an expanded gradient
+            if same_shape(<Tensor>x, g) and dense(<Tensor>x):
+                t = <Tensor>x
+                break
+        r = new_like(t, rd)
+    else:
+        r = new_tensor(b.nd, b.sh, rd, 0)
+    if r.numel_ == 0:
+        return r
+    it.ndim = b.nd; it.nout = 1; it.nin = gi.nuses
+    memcpy(it.shape, b.sh, b.nd * 8)
+    iter_operand(&it, 0, r, b.nd, cd)
+    for j in range(gi.nuses):
+        iter_operand(&it, j + 1, <Tensor>values[j], b.nd, gradient_operand_dtype(n, gi, j, cd))
+    with nogil: fk_map_run(gi.fn, n.attrs, &it)
+    return r
+
+
+cdef inline int gradient_operand_dtype(Node n, GradientInput gi, int j, int cd):
+    """The compute dtype of a gradient kernel's operand: fixed ones keep theirs, results of real rules are real."""
+    cdef int use = gi.uses[j]
+    if use == USE_GRAD or use == USE_RESULT:
+        return output_compute(n.op, cd)
+    if n.op.fixed[use] != NO_DTYPE:
+        return n.op.fixed[use]
+    return cd
+
+
+cdef Tensor gradient_by_operators(Node n, GradientInput gi, Tensor g, int wrt):
+    cdef list uses = []
+    cdef list values = []
+    cdef int j
+    cdef Tensor t
+    for j in range(gi.nuses):
+        t = saved_value(n, gi.uses[j], g)
+        if gi.uses[j] == USE_RESULT:
+            t = alias(t)
+            t.fn_ = n; t.keys |= K_GRAD
+        values.append(t)
+    return EVALUATE_GRADIENT[0](n.variant, (<dtype>DTYPES[n.compute]).code, wrt, values, runtime_values(n))
+
+
+cdef list runtime_values(Node n):
+    cdef list r = []
+    cdef int i
+    for i in range(len(n.variant.runtime)):
+        name = n.variant.runtime[i]
+        if parameter_is_int(n.op, name, n.compute): r.append(n.attrs[i].i)
+        else: r.append(n.attrs[i].f)
+    return r
+
+
+cdef inline bint parameter_is_int(Op op, object name, int cd):
+    return KIND[cd] <= KIND_INT
+
+
+cdef Tensor fit_gradient(Tensor g, object wanted):
+    """Sum a gradient to the argument's shape, and cast it to the argument's dtype."""
+    cdef Tensor r = g
+    cdef int dt
+    if wanted is None:
+        return g
+    shape, dt = wanted
+    if make_size(r.nd, r.sh) != shape:
+        r = sum_to_size(r, shape)
+    if r.dt != dt:
+        if KIND[r.dt] == KIND_COMPLEX and KIND[dt] < KIND_COMPLEX:
+            r = REAL_PART[0](r)
+        if r.dt != dt:
+            r = r.to(<object>DTYPES[dt])
+    return r
+
+#: slot: the real part of a complex tensor
+REAL_PART = [None]

@@ -1,0 +1,725 @@
+# The Tensor: its fields, how one is made, and the properties that need no operator.
+#
+# Keeps true: shape and strides stand inline; `keys` always says whether the strides are contiguous (K_STRIDED), whether
+# gradients are wanted (K_GRAD) and where the data are (K_META, K_FOREIGN); `base` is the root of a view, never a view.
+
+cdef dict SUBCLASS_KEYS = {}
+
+
+cdef uint32_t subclass_keys(object cls) except *:
+    """The routing bits of a Python subclass: does it override functions, or dispatch?"""
+    cdef uint32_t k = 0
+    cached = SUBCLASS_KEYS.get(cls)
+    if cached is not None:
+        return cached
+    override = getattr(cls, "__torch_function__", None)
+    if override is not None and getattr(override, "__func__", override) is not _disabled_torch_function_impl:
+        k |= K_OVERRIDE
+    if getattr(cls, "__torch_dispatch__", None) is not None:
+        k |= K_DISPATCH
+    SUBCLASS_KEYS[cls] = k
+    return k
+
+
+def _disabled_torch_function_impl(func, types, args=(), kwargs=None):
+    """What a subclass sets as `__torch_function__` to be treated as a plain tensor."""
+    previous = fk_tls_keys()
+    return func(*args, **(kwargs or {}))
+
+
+cdef object raise_memory(int64_t nbytes):
+    stats = memory_stats()
+    raise OutOfMemoryError(
+        "[allocator] %s of memory was required: got none\nhint: %s are in use and %s were cached and given back first; "
+        "use smaller batches, free references, or raise facula.core.set_memory_limit()"
+        % (_bytes_text(nbytes), _bytes_text(stats["allocated"]), _bytes_text(stats["cached"])))
+
+
+class OutOfMemoryError(RuntimeError):
+    """Memory could not be had; says how much was asked, held and cached."""
+
+
+def _bytes_text(n):
+    n = float(n)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if n < 1024 or unit == "TiB":
+            return ("%d %s" if unit == "B" else "%.2f %s") % (n, unit)
+        n /= 1024
+
+
+cdef inline int64_t shape_numel(int nd, const int64_t *sh) except -2:
+    cdef int64_t n = 1
+    cdef int i
+    cdef bint zero = False, overflow = False
+    for i in range(nd):
+        if sh[i] == 0:
+            zero = True
+        elif sh[i] < 0:
+            raise RuntimeError("[empty] non-negative sizes were required: got a negative dimension %d in the shape %s"
+                               % (sh[i], [sh[j] for j in range(nd)]))
+        elif n > 0x7fffffffffffff // sh[i]:
+            overflow = True
+        else:
+            n *= sh[i]
+    if zero:
+        return 0
+    if overflow:
+        raise RuntimeError("[empty] a number of elements that fits memory was required: got the shape %s (Storage size "
+                           "calculation overflowed)" % [sh[j] for j in range(nd)])
+    return n
+
+
+@cython.freelist(1024)
+cdef class Tensor:
+    """A multi-dimensional array of one dtype on one device, with an optional gradient history."""
+    cdef object __weakref__
+    cdef PyObject *dict_
+    cdef fk_storage *st
+    cdef char *data_
+    cdef uint32_t keys
+    cdef unsigned char dt, nd
+    cdef unsigned short dev
+    cdef int32_t out_nr
+    cdef uint32_t view_version
+    cdef int64_t numel_
+    cdef PyObject *acc                 # borrowed: the AccumulateGrad node of a leaf
+    cdef Node fn_
+    cdef Tensor grad_
+    cdef Tensor base
+    cdef object hooks                  # gradient hooks by id, or None
+    cdef object post_hooks             # post-accumulate hooks by id, or None
+    cdef int64_t sh[16]
+    cdef int64_t sd[16]
+
+    def __cinit__(self, *args, **kwargs):
+        if <PyObject *>Py_TYPE(self) != <PyObject *>Tensor:
+            self.keys = subclass_keys(type(self))
+
+    def __init__(self, *args, **kwargs):
+        if self.st == NULL:
+            legacy_constructor(self, args, kwargs)
+
+    def __dealloc__(self):
+        if self.st != NULL:
+            fk_storage_decref(self.st)
+        if self.dict_ != NULL:
+            Py_DECREF(<object>self.dict_)
+            self.dict_ = NULL
+
+    # ---- metadata
+    @property
+    def shape(self):
+        """The sizes, as `Size`."""
+        if self.keys & K_OVERRIDE:
+            return override_property(self, "shape")
+        return make_size(self.nd, self.sh)
+
+    def size(self, dim=None):
+        """The shape, or the size of one dimension."""
+        cdef int64_t d
+        if self.keys & K_OVERRIDE:
+            return override_method(self, "size", (self,) if dim is None else (self, dim))
+        if dim is None:
+            return make_size(self.nd, self.sh)
+        d = wrap_dim(dim, self.nd, "size")
+        return self.sh[d]
+
+    def stride(self, dim=None):
+        """The strides in elements, or that of one dimension."""
+        if dim is None:
+            return tuple([self.sd[i] for i in range(self.nd)])
+        return self.sd[wrap_dim(dim, self.nd, "stride")]
+
+    def storage_offset(self):
+        """The position of the first element in the storage, in elements."""
+        if self.st == NULL or self.st.data == NULL:
+            return (<int64_t>self.data_) // ITEMSIZE[self.dt]
+        return (self.data_ - self.st.data) // ITEMSIZE[self.dt]
+
+    def dim(self):
+        """The number of dimensions."""
+        return self.nd
+
+    def ndimension(self):
+        """The number of dimensions."""
+        return self.nd
+
+    @property
+    def ndim(self):
+        """The number of dimensions."""
+        return self.nd
+
+    def numel(self):
+        """The number of elements."""
+        return self.numel_
+
+    def nelement(self):
+        """The number of elements."""
+        return self.numel_
+
+    def element_size(self):
+        """Bytes per element."""
+        return ITEMSIZE[self.dt]
+
+    @property
+    def itemsize(self):
+        """Bytes per element."""
+        return ITEMSIZE[self.dt]
+
+    @property
+    def nbytes(self):
+        """Bytes of all elements."""
+        return self.numel_ * ITEMSIZE[self.dt]
+
+    @property
+    def dtype(self):
+        """The type of the elements."""
+        return <object>DTYPES[self.dt]
+
+    @property
+    def device(self):
+        """Where the elements are."""
+        return <object>DEVICES[self.dev]
+
+    @property
+    def layout(self):
+        """Always `strided` here."""
+        return strided
+
+    @property
+    def names(self):
+        """Dimension names, which facula does not have: all None."""
+        return (None,) * self.nd
+
+    def has_names(self):
+        """Always False."""
+        return False
+
+    def data_ptr(self):
+        """The address of the first element; 0 for an empty tensor."""
+        if self.keys & (K_META | K_FOREIGN) or self.numel_ == 0:
+            return 0
+        return <uintptr_t>self.data_
+
+    @property
+    def is_cuda(self):
+        return (<device>DEVICES[self.dev]).type == "cuda"
+
+    @property
+    def is_cpu(self):
+        return self.dev == 0
+
+    @property
+    def is_meta(self):
+        return self.dev == 1
+
+    @property
+    def is_mps(self):
+        return (<device>DEVICES[self.dev]).type == "mps"
+
+    is_xpu = is_xla = is_hpu = is_ipu = is_vulkan = is_mtia = is_maia = property(lambda self: False)
+    is_sparse = is_sparse_csr = is_quantized = is_mkldnn = is_nested = property(lambda self: False)
+
+    def get_device(self):
+        """The device index, -1 for the CPU."""
+        index = (<device>DEVICES[self.dev]).index
+        return -1 if self.dev == 0 else (index or 0)
+
+    def is_contiguous(self, *, memory_format=contiguous_format):
+        """Whether the elements lie in memory in the order of the dimensions (or of `memory_format`)."""
+        if memory_format is contiguous_format or memory_format is None:
+            return not (self.keys & K_STRIDED)
+        if memory_format is channels_last:
+            return self.nd == 4 and channels_last_strides(self)
+        if memory_format is channels_last_3d:
+            return self.nd == 5 and channels_last_strides(self)
+        raise RuntimeError("[is_contiguous] a memory format other than preserve_format was required: got " + repr(memory_format))
+
+    def is_floating_point(self):
+        return KIND[self.dt] == KIND_FLOAT
+
+    def is_complex(self):
+        return KIND[self.dt] == KIND_COMPLEX
+
+    def is_signed(self):
+        return (<dtype>DTYPES[self.dt]).is_signed
+
+    def is_conj(self):
+        return False
+
+    def is_neg(self):
+        return False
+
+    def is_inference(self):
+        return (self.keys & K_INFERENCE) != 0
+
+    def is_pinned(self, device=None):
+        return False
+
+    def is_shared(self):
+        return self.st != NULL and (self.st.flags & FK_SHARED) != 0
+
+    def __len__(self):
+        if self.nd == 0:
+            raise TypeError("[len] a tensor with dimensions was required: got a 0-d tensor\nhint: use .item() or .numel()")
+        return self.sh[0]
+
+    def __hash__(self):
+        return <uintptr_t><PyObject *>self >> 4
+
+    def __bool__(self):
+        if self.numel_ != 1:
+            if self.numel_ == 0:
+                raise RuntimeError("[bool] one element was required: got an empty tensor (Boolean value of Tensor with "
+                                   "no values is ambiguous)")
+            raise RuntimeError("[bool] one element was required: got the shape %s (Boolean value of Tensor with more than "
+                               "one value is ambiguous)\nhint: use .any() or .all()" % (list(self.shape),))
+        return bool(self.item())
+
+    def __int__(self):
+        return int(scalar_of(self, "int"))
+
+    def __float__(self):
+        return float(scalar_of(self, "float"))
+
+    def __complex__(self):
+        return complex(scalar_of(self, "complex"))
+
+    def __index__(self):
+        if KIND[self.dt] > KIND_INT or self.numel_ != 1:
+            raise TypeError("[index] only integer tensors of a single element can be converted to an index: got "
+                            + DTYPES[self.dt].name + str(list(self.shape)))
+        return int(scalar_of(self, "index"))
+
+    def __contains__(self, element):
+        if isinstance(element, (Tensor, int, float, complex, bool)):
+            return bool((self == element).any())
+        raise RuntimeError("[contains] a number or a tensor was required: got " + type(element).__name__)
+
+    def __iter__(self):
+        if self.nd == 0:
+            raise TypeError("[iter] a tensor with dimensions was required: got a 0-d tensor (iteration over a 0-d tensor)")
+        return iter(self.unbind(0))
+
+    def __dir__(self):
+        return sorted(set(object.__dir__(self)))
+
+
+    # ---- the operators of Python
+    def __add__(self, other): return binary(OP_ADD, self, other)
+    def __radd__(self, other): return binary(OP_ADD, other, self)
+    def __sub__(self, other): return binary(OP_SUB, self, other)
+    def __rsub__(self, other): return binary(OP_SUB, other, self)
+    def __mul__(self, other): return binary(OP_MUL, self, other)
+    def __rmul__(self, other): return binary(OP_MUL, other, self)
+    def __truediv__(self, other): return binary(OP_DIV, self, other)
+    def __rtruediv__(self, other): return binary(OP_DIV, other, self)
+    def __floordiv__(self, other): return binary(OP_FLOOR_DIVIDE, self, other)
+    def __rfloordiv__(self, other): return binary(OP_FLOOR_DIVIDE, other, self)
+    def __mod__(self, other): return binary(OP_REMAINDER, self, other)
+    def __rmod__(self, other): return binary(OP_REMAINDER, other, self)
+    def __divmod__(self, other): return binary(OP_FLOOR_DIVIDE, self, other), binary(OP_REMAINDER, self, other)
+    def __pow__(self, other, modulo): return binary(OP_POW, self, other)
+    def __rpow__(self, other, modulo): return binary(OP_POW, other, self)
+    def __and__(self, other): return binary(OP_AND, self, other)
+    def __rand__(self, other): return binary(OP_AND, other, self)
+    def __or__(self, other): return binary(OP_OR, self, other)
+    def __ror__(self, other): return binary(OP_OR, other, self)
+    def __xor__(self, other): return binary(OP_XOR, self, other)
+    def __rxor__(self, other): return binary(OP_XOR, other, self)
+    def __lshift__(self, other): return binary(OP_LSHIFT, self, other)
+    def __rlshift__(self, other): return binary(OP_LSHIFT, other, self)
+    def __rshift__(self, other): return binary(OP_RSHIFT, self, other)
+    def __rrshift__(self, other): return binary(OP_RSHIFT, other, self)
+    def __iadd__(self, other): return inplace_binary(OP_ADD, self, other)
+    def __isub__(self, other): return inplace_binary(OP_SUB, self, other)
+    def __imul__(self, other): return inplace_binary(OP_MUL, self, other)
+    def __itruediv__(self, other): return inplace_binary(OP_DIV, self, other)
+    def __ifloordiv__(self, other): return inplace_binary(OP_FLOOR_DIVIDE, self, other)
+    def __imod__(self, other): return inplace_binary(OP_REMAINDER, self, other)
+    def __ipow__(self, other): return inplace_binary(OP_POW, self, other)
+    def __iand__(self, other): return inplace_binary(OP_AND, self, other)
+    def __ior__(self, other): return inplace_binary(OP_OR, self, other)
+    def __ixor__(self, other): return inplace_binary(OP_XOR, self, other)
+    def __ilshift__(self, other): return inplace_binary(OP_LSHIFT, self, other)
+    def __irshift__(self, other): return inplace_binary(OP_RSHIFT, self, other)
+    def __eq__(self, other): return binary(OP_EQ, self, other)
+    def __ne__(self, other): return binary(OP_NE, self, other)
+    def __lt__(self, other): return binary(OP_LT, self, other)
+    def __le__(self, other): return binary(OP_LE, self, other)
+    def __gt__(self, other): return binary(OP_GT, self, other)
+    def __ge__(self, other): return binary(OP_GE, self, other)
+    def __neg__(self): return OP_NEG(self)
+    def __pos__(self): return self
+    def __abs__(self): return OP_ABS(self)
+    def __invert__(self): return OP_NOT(self)
+    def __matmul__(self, other): return OP_MATMUL(self, other) if isinstance(other, Tensor) else NotImplemented
+    def __rmatmul__(self, other): return OP_MATMUL(other, self) if isinstance(other, Tensor) else NotImplemented
+    def __getitem__(self, index): return get_item(self, index)
+    def __setitem__(self, index, value): set_item(self, index, value)
+    def __repr__(self): return PRINTER[0](self)
+    def __format__(self, spec):
+        if self.nd == 0 and not self.is_meta:
+            return format(item(self), spec)
+        return object.__format__(self, spec)
+
+    # ---- history
+    @property
+    def requires_grad(self):
+        """Whether operations on this tensor are recorded for differentiation."""
+        return (self.keys & K_GRAD) != 0
+
+    @requires_grad.setter
+    def requires_grad(self, bint value):
+        set_requires_grad(self, value)
+
+    def requires_grad_(self, bint requires_grad=True):
+        """Set `requires_grad` in place and return the tensor."""
+        set_requires_grad(self, requires_grad)
+        return self
+
+    @property
+    def is_leaf(self):
+        """Whether the tensor was made by the user and not by a recorded operation."""
+        return not (self.keys & K_GRAD) or grad_fn_of(self) is None
+
+    @property
+    def grad_fn(self):
+        """The node that computes this tensor's gradient contribution, None for a leaf."""
+        return grad_fn_of(self)
+
+    @property
+    def grad(self):
+        """The accumulated gradient, or None."""
+        return self.grad_
+
+    @grad.setter
+    def grad(self, value):
+        if value is not None:
+            check_grad_assignment(self, value)
+        self.grad_ = value
+
+    @grad.deleter
+    def grad(self):
+        self.grad_ = None
+
+    @property
+    def _grad(self):
+        return self.grad_
+
+    @_grad.setter
+    def _grad(self, value):
+        self.grad_ = value
+
+    @property
+    def output_nr(self):
+        return self.out_nr
+
+    @property
+    def _version(self):
+        if self.keys & K_INFERENCE:
+            raise RuntimeError("[version] a tensor with a version counter was required: got an inference tensor "
+                               "(Inference tensors do not track version counter.)")
+        return self.st.version
+
+    @property
+    def _base(self):
+        return self.base
+
+    def _is_view(self):
+        return self.base is not None
+
+    @property
+    def data(self):
+        """The same elements without history."""
+        return detach_(self)
+
+    @data.setter
+    def data(self, Tensor other):
+        set_data(self, other)
+
+    @property
+    def retains_grad(self):
+        return getattr(self, "_retains_grad", False)
+
+    def _backward_hooks_(self):
+        return self.hooks
+
+
+cdef inline void compute_keys(Tensor t):
+    """Refresh K_STRIDED from shape and strides."""
+    cdef int i
+    cdef int64_t expected = 1
+    t.keys &= ~<uint32_t>K_STRIDED
+    if t.numel_ == 0:
+        return
+    for i in range(t.nd - 1, -1, -1):
+        if t.sh[i] != 1:
+            if t.sd[i] != expected:
+                t.keys |= K_STRIDED
+                return
+            expected *= t.sh[i]
+
+
+cdef bint channels_last_strides(Tensor t):
+    """Whether the strides are those of N, spatial..., C."""
+    cdef int64_t expected = 1
+    cdef int i, d
+    for i in range(t.nd):
+        d = 1 if i == 0 else (t.nd - i if i < t.nd - 1 else 0)
+        if t.sh[d] != 1:
+            if t.sd[d] != expected:
+                return False
+            expected *= t.sh[d]
+    return True
+
+
+cdef inline bint dense(Tensor t):
+    """Whether the strides are a permutation of contiguous ones (no gaps, no overlap)."""
+    cdef int order[16]
+    cdef int i, j, n = 0, x
+    cdef int64_t expected = 1
+    if not (t.keys & K_STRIDED):
+        return True
+    for i in range(t.nd):
+        if t.sh[i] != 1:
+            j = n
+            while j > 0 and t.sd[order[j - 1]] > t.sd[i]:
+                order[j] = order[j - 1]
+                j -= 1
+            order[j] = i
+            n += 1
+    for i in range(n):
+        x = order[i]
+        if t.sd[x] != expected:
+            return False
+        expected *= t.sh[x]
+    return True
+
+
+cdef fk_storage *new_storage(int64_t nbytes, int dev) except NULL:
+    cdef fk_storage *s
+    if dev == 0:
+        s = fk_storage_new(nbytes)
+    elif dev == 1:
+        s = fk_storage_meta(nbytes)
+    else:
+        s = foreign_storage(nbytes, dev)
+    if s == NULL:
+        raise_memory(nbytes)
+    return s
+
+
+cdef inline Tensor new_tensor(int nd, const int64_t *sh, int dt, int dev):
+    """A contiguous tensor of unset elements."""
+    cdef Tensor t = Tensor.__new__(Tensor)
+    cdef int i
+    cdef int64_t s = 1
+    cdef int64_t numel = shape_numel(nd, sh)
+    t.st = new_storage(numel * ITEMSIZE[dt], dev)
+    t.data_ = t.st.data
+    t.dt = dt; t.nd = nd; t.numel_ = numel; t.dev = dev
+    if dev:
+        t.keys |= K_META if dev == 1 else K_FOREIGN
+    for i in range(nd - 1, -1, -1):
+        t.sh[i] = sh[i]; t.sd[i] = s
+        if sh[i] > 1: s *= sh[i]
+    return t
+
+
+cdef inline Tensor new_like(Tensor a, int dt):
+    """Unset elements in the shape of `a`, and in its memory order when that has no gaps."""
+    cdef Tensor t = Tensor.__new__(Tensor)
+    cdef int i
+    cdef int64_t s = 1
+    t.st = new_storage(a.numel_ * ITEMSIZE[dt], a.dev)
+    t.data_ = t.st.data
+    t.dt = dt; t.nd = a.nd; t.numel_ = a.numel_; t.dev = a.dev
+    t.keys |= a.keys & (K_META | K_FOREIGN)
+    if a.keys & K_STRIDED:
+        if dense(a):
+            for i in range(a.nd):
+                t.sh[i] = a.sh[i]; t.sd[i] = a.sd[i]
+            t.keys |= K_STRIDED
+            return t
+    for i in range(a.nd - 1, -1, -1):
+        t.sh[i] = a.sh[i]; t.sd[i] = s
+        if a.sh[i] > 1: s *= a.sh[i]
+    return t
+
+
+cdef inline Tensor share(Tensor a):
+    """A new tensor on the storage of `a`; the caller sets the geometry."""
+    cdef Tensor t = Tensor.__new__(Tensor)
+    t.st = a.st
+    a.st.refs += 1
+    t.data_ = a.data_
+    t.dt = a.dt; t.dev = a.dev
+    t.keys |= a.keys & (K_META | K_FOREIGN | K_INFERENCE)
+    return t
+
+
+cdef inline Tensor alias(Tensor a):
+    """The same elements in a tensor of its own, without history."""
+    cdef Tensor t = share(a)
+    t.nd = a.nd; t.numel_ = a.numel_
+    memcpy(t.sh, a.sh, a.nd * 8)
+    memcpy(t.sd, a.sd, a.nd * 8)
+    t.keys |= a.keys & K_STRIDED
+    return t
+
+
+cdef Tensor detach_(Tensor a):
+    cdef Tensor t = alias(a)
+    t.keys |= a.keys & K_WRAPPED & 0
+    return t
+
+
+cdef inline bint same_shape(Tensor a, Tensor b):
+    return a.nd == b.nd and memcmp(a.sh, b.sh, a.nd * 8) == 0
+
+
+cdef inline int wrap_dim(object dim, int nd, str op) except -1:
+    """A dimension in [0, nd) from one in [-nd, nd)."""
+    cdef int64_t d = PyLong_AsLongLong(dim) if PyLong_CheckExact(dim) else PyLong_AsLongLong(dim.__index__())
+    cdef int n = nd if nd else 1
+    if d < -n or d >= n:
+        raise IndexError("[%s] a dimension in [%d, %d] was required: got %d (Dimension out of range)" % (op, -n, n - 1, d))
+    return <int>(d + n if d < 0 else d)
+
+
+cdef int parse_shape(object shape, int64_t *out) except -1:
+    """Read a shape from ints or one list of ints; gives the number of dimensions."""
+    cdef int n = 0
+    if type(shape) is int:
+        out[0] = shape
+        return 1
+    if isinstance(shape, Tensor) and (<Tensor>shape).nd == 1:
+        shape = shape.tolist()
+    if not isinstance(shape, (tuple, list)):
+        if hasattr(shape, "__index__"):
+            out[0] = shape.__index__()
+            return 1
+        raise TypeError("[shape] a list of integers was required: got " + type(shape).__name__)
+    if len(shape) == 1 and isinstance(shape[0], (tuple, list)):
+        shape = shape[0]
+    if len(shape) > MAX_DIMS:
+        raise RuntimeError("[shape] at most %d dimensions were required: got %d" % (MAX_DIMS, len(shape)))
+    for v in shape:
+        if type(v) is int:
+            out[n] = v
+        elif isinstance(v, float) or not hasattr(v, "__index__"):
+            raise TypeError("[shape] integers were required: got %s at position %d" % (type(v).__name__, n))
+        else:
+            out[n] = v.__index__()
+        n += 1
+    return n
+
+
+# ------------------------------------------------------------------ making tensors from Python
+
+def empty(shape, *, dtype=None, device=None, requires_grad=False):
+    """Unset elements, contiguous. shape: ints; dtype: default float; device: default cpu."""
+    cdef int64_t sh[16]
+    cdef int nd = parse_shape(shape, sh)
+    cdef Tensor t = new_tensor(nd, sh, DEFAULT_DTYPE if dtype is None else as_dtype(dtype).index, device_number(device))
+    if requires_grad:
+        set_requires_grad(t, True)
+    if fk_tls_keys() & K_INFERENCE: t.keys |= K_INFERENCE
+    return t
+
+
+def empty_strided(shape, stride, *, dtype=None, device=None, requires_grad=False):
+    """Unset elements with given strides (in elements)."""
+    cdef int64_t sh[16]
+    cdef int64_t sd[16]
+    cdef int nd = parse_shape(shape, sh), i
+    cdef int ns = parse_shape(stride, sd)
+    cdef int dt = DEFAULT_DTYPE if dtype is None else as_dtype(dtype).index
+    cdef int dev = device_number(device)
+    cdef int64_t extent = 1, numel
+    cdef Tensor t
+    if ns != nd:
+        raise RuntimeError("[empty_strided] as many strides as sizes were required: got %d and %d" % (ns, nd))
+    numel = shape_numel(nd, sh)
+    for i in range(nd):
+        if sd[i] < 0:
+            raise RuntimeError("[empty_strided] non-negative strides were required: got %s" % (list(stride),))
+        extent += (sh[i] - 1) * sd[i]
+    t = Tensor.__new__(Tensor)
+    t.st = new_storage((extent if numel else 0) * ITEMSIZE[dt], dev)
+    t.data_ = t.st.data
+    t.dt = dt; t.nd = nd; t.numel_ = numel; t.dev = dev
+    t.keys |= K_META if dev == 1 else (K_FOREIGN if dev else 0)
+    for i in range(nd):
+        t.sh[i] = sh[i]; t.sd[i] = sd[i]
+    compute_keys(t)
+    if requires_grad:
+        set_requires_grad(t, True)
+    return t
+
+
+def empty_like(Tensor like, *, dtype=None, device=None):
+    """Unset elements in the shape and memory order of `like`."""
+    cdef int dt = like.dt if dtype is None else as_dtype(dtype).index
+    cdef int dev = like.dev if device is None else device_number(device)
+    if dev == like.dev:
+        return new_like(like, dt)
+    return new_tensor(like.nd, like.sh, dt, dev)
+
+
+cdef class TensorMeta:
+    """What a gradient formula may know of an argument without keeping its elements."""
+    cdef readonly object shape, dtype, device, strides
+    cdef readonly bint requires_grad
+
+    def __init__(self, Tensor t):
+        self.shape = make_size(t.nd, t.sh)
+        self.dtype = <object>DTYPES[t.dt]
+        self.device = <object>DEVICES[t.dev]
+        self.strides = tuple([t.sd[i] for i in range(t.nd)])
+        self.requires_grad = (t.keys & K_GRAD) != 0
+
+    @property
+    def ndim(self):
+        return len(self.shape)
+
+    def dim(self):
+        return len(self.shape)
+
+    def size(self, dim=None):
+        return self.shape if dim is None else self.shape[dim]
+
+    def stride(self):
+        return self.strides
+
+    def numel(self):
+        return self.shape.numel()
+
+
+cdef object scalar_of(Tensor t, str op):
+    if t.numel_ != 1:
+        raise RuntimeError("[%s] a tensor with one element was required: got the shape %s (a Tensor with %d elements cannot "
+                           "be converted to Scalar)\nhint: use .tolist() or reduce first"
+                           % (op, list(make_size(t.nd, t.sh)), t.numel_))
+    return t.item()
+
+cdef Op OP_ADD = None, OP_SUB = None, OP_MUL = None, OP_DIV = None, OP_FLOOR_DIVIDE = None, OP_REMAINDER = None, OP_POW = None
+cdef Op OP_AND = None, OP_OR = None, OP_XOR = None, OP_LSHIFT = None, OP_RSHIFT = None
+cdef Op OP_EQ = None, OP_NE = None, OP_LT = None, OP_LE = None, OP_GT = None, OP_GE = None
+cdef Op OP_NEG = None, OP_ABS = None, OP_NOT = None
+cdef object OP_MATMUL = None
+#: slot: tensor -> its text
+PRINTER = [object.__repr__]
+
+
+def bind_operators(table):
+    """Give Python's operators their operators, by name from the table."""
+    global OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_FLOOR_DIVIDE, OP_REMAINDER, OP_POW, OP_AND, OP_OR, OP_XOR, OP_LSHIFT, OP_RSHIFT
+    global OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE, OP_NEG, OP_ABS, OP_NOT, OP_MATMUL
+    OP_ADD = table["add"]; OP_SUB = table["sub"]; OP_MUL = table["mul"]; OP_DIV = table["div"]
+    OP_FLOOR_DIVIDE = table["floor_divide"]; OP_REMAINDER = table["remainder"]; OP_POW = table["pow"]
+    OP_AND = table["bitwise_and"]; OP_OR = table["bitwise_or"]; OP_XOR = table["bitwise_xor"]
+    OP_LSHIFT = table["bitwise_left_shift"]; OP_RSHIFT = table["bitwise_right_shift"]
+    OP_EQ = table["eq"]; OP_NE = table["ne"]; OP_LT = table["lt"]; OP_LE = table["le"]; OP_GT = table["gt"]; OP_GE = table["ge"]
+    OP_NEG = table["neg"]; OP_ABS = table["abs"]; OP_NOT = table["bitwise_not"]; OP_MATMUL = table["matmul"]

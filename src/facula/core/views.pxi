@@ -1,0 +1,525 @@
+# Views: index arithmetic on shape and strides, and basic indexing.
+#
+# Keeps true: a view shares the storage; its `base` is the root; a view of memory that is written to elsewhere finds its
+# new history through `base` (see formula.pxi).
+
+cdef inline Tensor start_view(Tensor a):
+    """A new tensor on the storage of `a`, remembering the root."""
+    cdef Tensor t = share(a)
+    t.base = a.base if a.base is not None else a
+    return t
+
+
+cdef inline int finish_view(Tensor t) except -1:
+    cdef int i
+    cdef int64_t n = 1
+    for i in range(t.nd):
+        n *= t.sh[i]
+    t.numel_ = n
+    compute_keys(t)
+    return 0
+
+
+cdef Tensor raw_view(Tensor a, shape, strides, int64_t offset):
+    """A view without history: sizes and strides in elements, offset relative to the first element of `a`."""
+    cdef Tensor t = start_view(a)
+    cdef int i
+    t.nd = <int>len(shape)
+    for i in range(t.nd):
+        t.sh[i] = shape[i]; t.sd[i] = strides[i]
+    t.data_ = a.data_ + offset * ITEMSIZE[a.dt]
+    finish_view(t)
+    return t
+
+
+def make_view(Tensor a, shape, strides, int64_t offset=0):
+    """A view of `a`: sizes, strides and an offset from its first element, all in elements; nothing is checked."""
+    if len(shape) > MAX_DIMS:
+        raise RuntimeError("[view] at most %d dimensions were required: got %d" % (MAX_DIMS, len(shape)))
+    return raw_view(a, shape, strides, offset)
+
+
+def view_dtype(Tensor a, dtype target, shape, strides, int64_t offset_bytes=0):
+    """A view of the same memory with elements of another dtype."""
+    cdef Tensor t = start_view(a)
+    cdef int i
+    t.dt = target.index
+    t.nd = <int>len(shape)
+    for i in range(t.nd):
+        t.sh[i] = shape[i]; t.sd[i] = strides[i]
+    t.data_ = a.data_ + offset_bytes
+    finish_view(t)
+    return t
+
+
+# each takes the slots of its operator, checks them, and gives the view
+ctypedef Tensor (*view_function)(Op op, PyObject **slots)
+
+
+cdef int view_strides(Tensor a, int nd, const int64_t *sh, int64_t *sd):
+    """Strides for viewing `a` in another shape; 0 where no view can do it."""
+    cdef int i, j, k
+    cdef int64_t s, chunk, viewed, base_stride
+    if not (a.keys & K_STRIDED) or a.numel_ == 0:
+        s = 1
+        for i in range(nd - 1, -1, -1):
+            sd[i] = s
+            if sh[i] > 1: s *= sh[i]
+        return 1
+    j = nd - 1
+    chunk = 1
+    base_stride = a.sd[a.nd - 1] if a.nd else 1
+    viewed = 1
+    for i in range(a.nd - 1, -1, -1):
+        chunk *= a.sh[i]
+        if i == 0 or (a.sh[i - 1] != 1 and a.sd[i - 1] != chunk * base_stride):
+            while j >= 0 and (viewed < chunk or sh[j] == 1):
+                sd[j] = viewed * base_stride
+                viewed *= sh[j]
+                j -= 1
+            if viewed != chunk:
+                return 0
+            if i > 0:
+                base_stride = a.sd[i - 1]
+                chunk = 1
+                viewed = 1
+    return 1 if j < 0 else 0
+
+
+cdef int infer_shape(Op op, Tensor a, int nd, int64_t *sh) except -1:
+    """Fill in a -1 and check the number of elements."""
+    cdef int i, unknown = -1
+    cdef int64_t p = 1
+    for i in range(nd):
+        if sh[i] == -1:
+            if unknown >= 0:
+                raise RuntimeError("[%s] at most one -1 was required: only one dimension can be inferred" % op.name)
+            unknown = i
+        elif sh[i] < 0:
+            raise RuntimeError("[%s] non-negative sizes were required: got invalid shape dimension %d" % (op.name, sh[i]))
+        else:
+            p *= sh[i]
+    if unknown >= 0:
+        if p == 0:
+            raise RuntimeError("[%s] an inferable shape was required: cannot reshape tensor of 0 elements into shape %s because "
+                               "the unspecified dimension size -1 can be any value and is ambiguous" % (op.name, [sh[i] for i in range(nd)]))
+        if a.numel_ % p:
+            raise RuntimeError("[%s] a shape of %d elements was required: shape '%s' is invalid for input of size %d"
+                               % (op.name, a.numel_, [sh[i] for i in range(nd)], a.numel_))
+        sh[unknown] = a.numel_ // p
+    elif p != a.numel_:
+        raise RuntimeError("[%s] a shape of %d elements was required: shape '%s' is invalid for input of size %d"
+                           % (op.name, a.numel_, [sh[i] for i in range(nd)], a.numel_))
+    return 0
+
+
+cdef Tensor view_view(Op op, PyObject **slots):
+    cdef Tensor a = <Tensor>slots[0]
+    cdef Tensor t
+    cdef int64_t sh[16]
+    cdef int64_t sd[16]
+    cdef int nd
+    if type(<object>slots[1]) is dtype or isinstance(<object>slots[1], type):
+        return VIEW_AS_DTYPE[0](a, as_dtype(<object>slots[1]))
+    nd = parse_shape(<object>slots[1], sh)
+    infer_shape(op, a, nd, sh)
+    if not view_strides(a, nd, sh, sd):
+        raise RuntimeError("[%s] a shape that needs no copy was required: view size is not compatible with input tensor's size "
+                           "and stride (at least one dimension spans across two contiguous subspaces). Got shape %s, strides %s "
+                           "for %s\nhint: use .reshape(...) instead" % (op.name, list(make_size(a.nd, a.sh)), list(a.stride()),
+                                                                        [sh[i] for i in range(nd)]))
+    t = start_view(a)
+    t.nd = nd
+    t.numel_ = a.numel_
+    memcpy(t.sh, sh, nd * 8); memcpy(t.sd, sd, nd * 8)
+    if a.keys & K_STRIDED: compute_keys(t)
+    return t
+
+#: slot: (tensor, dtype) -> view with elements of that dtype
+VIEW_AS_DTYPE = [None]
+
+
+cdef Tensor view_transpose(Op op, PyObject **slots):
+    cdef Tensor a = <Tensor>slots[0]
+    cdef Tensor t
+    cdef int i = wrap_dim(<object>slots[1], a.nd, op.name), j = wrap_dim(<object>slots[2], a.nd, op.name)
+    t = start_view(a)
+    t.nd = a.nd; t.numel_ = a.numel_
+    memcpy(t.sh, a.sh, a.nd * 8); memcpy(t.sd, a.sd, a.nd * 8)
+    if a.nd:
+        t.sh[i], t.sh[j] = t.sh[j], t.sh[i]
+        t.sd[i], t.sd[j] = t.sd[j], t.sd[i]
+    compute_keys(t)
+    return t
+
+
+cdef Tensor view_t(Op op, PyObject **slots):
+    cdef Tensor a = <Tensor>slots[0]
+    cdef Tensor t
+    if a.nd > 2:
+        raise RuntimeError("[t] at most 2 dimensions were required: t() expects a tensor with <= 2 dimensions, but self is %dD\n"
+                           "hint: use .transpose(i, j), .mT or .permute(...)" % a.nd)
+    t = start_view(a)
+    t.nd = a.nd; t.numel_ = a.numel_
+    memcpy(t.sh, a.sh, a.nd * 8); memcpy(t.sd, a.sd, a.nd * 8)
+    if a.nd == 2:
+        t.sh[0], t.sh[1] = a.sh[1], a.sh[0]
+        t.sd[0], t.sd[1] = a.sd[1], a.sd[0]
+    compute_keys(t)
+    return t
+
+
+cdef Tensor view_permute(Op op, PyObject **slots):
+    cdef Tensor a = <Tensor>slots[0]
+    cdef Tensor t
+    cdef int64_t dims[16]
+    cdef int n = parse_shape(<object>slots[1], dims), i, d, seen = 0
+    if n != a.nd:
+        raise RuntimeError("[permute] as many dims as dimensions were required: got input.dim() = %d and len(dims) = %d (number "
+                           "of dimensions in the tensor input does not match the length of the desired ordering of dimensions)"
+                           % (a.nd, n))
+    t = start_view(a)
+    t.nd = n; t.numel_ = a.numel_
+    for i in range(n):
+        d = wrap_dim(dims[i], n, op.name)
+        if seen & (1 << d):
+            raise RuntimeError("[permute] each dimension once was required: duplicate dims are not allowed, got %s" % ([dims[j] for j in range(n)],))
+        seen |= 1 << d
+        t.sh[i] = a.sh[d]; t.sd[i] = a.sd[d]
+    compute_keys(t)
+    return t
+
+
+cdef Tensor view_expand(Op op, PyObject **slots):
+    cdef Tensor a = <Tensor>slots[0]
+    cdef int64_t sh[16]
+    cdef int nd = parse_shape(<object>slots[1], sh)
+    return expand_to(a, nd, sh, op.name)
+
+
+cdef Tensor expand_to(Tensor a, int nd, int64_t *sh, str name):
+    cdef Tensor t
+    cdef int i, shift = nd - a.nd
+    if shift < 0:
+        raise RuntimeError("[%s] at least %d sizes were required: the number of sizes provided (%d) must be greater or equal to "
+                           "the number of dimensions in the tensor (%d)" % (name, a.nd, nd, a.nd))
+    t = start_view(a)
+    t.nd = nd
+    for i in range(nd):
+        if i < shift:
+            if sh[i] < 0:
+                raise RuntimeError("[%s] sizes for new leading dimensions were required: the expanded size of the tensor (%d) "
+                                   "isn't allowed in a leading, non-existing dimension %d" % (name, sh[i], i))
+            t.sh[i] = sh[i]; t.sd[i] = 0
+        else:
+            if sh[i] == -1 or sh[i] == a.sh[i - shift]:
+                t.sh[i] = a.sh[i - shift]; t.sd[i] = a.sd[i - shift]
+            elif a.sh[i - shift] == 1:
+                t.sh[i] = sh[i]; t.sd[i] = 0
+            else:
+                raise RuntimeError("[%s] sizes equal to the existing ones, or existing ones of 1, were required: the expanded size "
+                                   "of the tensor (%d) must match the existing size (%d) at non-singleton dimension %d. Target "
+                                   "sizes: %s. Tensor sizes: %s" % (name, sh[i], a.sh[i - shift], i, [sh[j] for j in range(nd)],
+                                                                    list(make_size(a.nd, a.sh))))
+    finish_view(t)
+    return t
+
+
+cdef Tensor view_select(Op op, PyObject **slots):
+    cdef Tensor a = <Tensor>slots[0]
+    if a.nd == 0:
+        raise IndexError("[select] a tensor with dimensions was required: select() cannot be applied to a 0-dim tensor.")
+    return select_at(a, wrap_dim(<object>slots[1], a.nd, op.name), (<object>slots[2]).__index__())
+
+
+cdef Tensor select_at(Tensor a, int d, int64_t index):
+    cdef Tensor t
+    cdef int i, j = 0
+    cdef int64_t n = 1
+    if index < -a.sh[d] or index >= a.sh[d]:
+        raise IndexError("[index] an index in [%d, %d) was required: index %d is out of bounds for dimension %d with size %d"
+                         % (-a.sh[d], a.sh[d], index, d, a.sh[d]))
+    if index < 0: index += a.sh[d]
+    t = start_view(a)
+    t.nd = a.nd - 1
+    for i in range(a.nd):
+        if i != d:
+            t.sh[j] = a.sh[i]; t.sd[j] = a.sd[i]
+            n *= a.sh[i]
+            j += 1
+    t.numel_ = n
+    t.data_ = a.data_ + index * a.sd[d] * ITEMSIZE[a.dt]
+    if d == 0 and not (a.keys & K_STRIDED):
+        return t
+    compute_keys(t)
+    return t
+
+
+cdef Tensor view_slice(Op op, PyObject **slots):
+    cdef Tensor a = <Tensor>slots[0]
+    cdef Tensor t = start_view(a)
+    cdef int d
+    cdef int64_t start, stop, step
+    t.nd = a.nd
+    memcpy(t.sh, a.sh, a.nd * 8); memcpy(t.sd, a.sd, a.nd * 8)
+    d = wrap_dim(slot_value(op, slots, 1), a.nd, op.name)
+    step = slot_value(op, slots, 4).__index__()
+    if step <= 0:
+        raise RuntimeError("[slice] a positive step was required: got %d" % step)
+    x = slot_value(op, slots, 2)
+    start = 0 if x is None else x.__index__()
+    x = slot_value(op, slots, 3)
+    stop = 0x7fffffffffffffff if x is None else x.__index__()
+    slice_dim(t, d, start, stop, step)
+    finish_view(t)
+    return t
+
+
+cdef inline void slice_dim(Tensor t, int d, int64_t start, int64_t stop, int64_t step):
+    cdef int64_t n = t.sh[d]
+    if start < 0: start += n
+    if stop < 0: stop += n
+    if start < 0: start = 0
+    if start > n: start = n
+    if stop < start: stop = start
+    if stop > n: stop = n
+    t.data_ += start * t.sd[d] * ITEMSIZE[t.dt]
+    t.sh[d] = (stop - start + step - 1) // step
+    t.sd[d] *= step
+
+
+cdef Tensor view_unsqueeze(Op op, PyObject **slots):
+    cdef Tensor a = <Tensor>slots[0]
+    cdef Tensor t = start_view(a)
+    cdef int i, d = wrap_dim(<object>slots[1], a.nd + 1, op.name)
+    if a.nd >= MAX_DIMS:
+        raise RuntimeError("[unsqueeze] at most %d dimensions were required" % MAX_DIMS)
+    t.nd = a.nd + 1
+    t.numel_ = a.numel_
+    for i in range(d):
+        t.sh[i] = a.sh[i]; t.sd[i] = a.sd[i]
+    t.sh[d] = 1
+    t.sd[d] = a.sh[d] * a.sd[d] if d < a.nd else 1
+    for i in range(d, a.nd):
+        t.sh[i + 1] = a.sh[i]; t.sd[i + 1] = a.sd[i]
+    t.keys |= a.keys & K_STRIDED
+    return t
+
+
+cdef Tensor view_squeeze(Op op, PyObject **slots):
+    cdef Tensor a = <Tensor>slots[0]
+    cdef Tensor t = start_view(a)
+    cdef int i, j = 0, mask = -1
+    x = slot_value(op, slots, 1)
+    if x is not None:
+        mask = 0
+        for d in (x if isinstance(x, (tuple, list)) else (x,)):
+            mask |= 1 << wrap_dim(d, a.nd, op.name)
+    for i in range(a.nd):
+        if a.sh[i] == 1 and mask & (1 << i):
+            continue
+        t.sh[j] = a.sh[i]; t.sd[j] = a.sd[i]
+        j += 1
+    t.nd = j
+    t.numel_ = a.numel_
+    t.keys |= a.keys & K_STRIDED
+    return t
+
+
+cdef Tensor view_as_strided(Op op, PyObject **slots):
+    cdef Tensor a = <Tensor>slots[0]
+    cdef Tensor t = start_view(a)
+    cdef int64_t sh[16]
+    cdef int64_t sd[16]
+    cdef int nd = parse_shape(<object>slots[1], sh), ns = parse_shape(<object>slots[2], sd), i
+    cdef int64_t last = 0, offset
+    cdef bint empty_ = False
+    x = slot_value(op, slots, 3)
+    offset = a.storage_offset() if x is None else x.__index__()
+    if nd != ns:
+        raise RuntimeError("[as_strided] as many strides as sizes were required: mismatch in length of strides and shape (%d, %d)" % (ns, nd))
+    t.nd = nd
+    for i in range(nd):
+        if sd[i] < 0:
+            raise RuntimeError("[as_strided] non-negative strides were required: as_strided: Negative strides are not supported at the moment, got strides: %s" % ([sd[j] for j in range(nd)],))
+        if sh[i] < 0:
+            raise RuntimeError("[as_strided] non-negative sizes were required: got %s" % ([sh[j] for j in range(nd)],))
+        t.sh[i] = sh[i]; t.sd[i] = sd[i]
+        if sh[i] == 0: empty_ = True
+        last += (sh[i] - 1) * sd[i]
+    if offset < 0:
+        raise RuntimeError("[as_strided] a non-negative storage offset was required: got %d" % offset)
+    if not empty_ and (offset + last + 1) * ITEMSIZE[a.dt] > a.st.nbytes:
+        raise RuntimeError("[as_strided] a geometry inside the storage was required: setStorage: sizes %s, strides %s, storage "
+                           "offset %d, and itemsize %d requiring a storage size of %d are out of bounds for storage of size %d"
+                           % ([sh[j] for j in range(nd)], [sd[j] for j in range(nd)], offset, ITEMSIZE[a.dt],
+                              (offset + last + 1) * ITEMSIZE[a.dt], a.st.nbytes))
+    t.data_ = a.st.data + offset * ITEMSIZE[a.dt]
+    finish_view(t)
+    return t
+
+
+cdef dict _VIEW_NUMBERS = {"view": 1, "transpose": 2, "t": 3, "permute": 4, "expand": 5, "select": 6, "slice": 7,
+                           "unsqueeze": 8, "squeeze": 9, "as_strided": 10}
+
+
+cdef Tensor run_view(int number, Op op, PyObject **slots):
+    if number == 1: return view_view(op, slots)
+    if number == 2: return view_transpose(op, slots)
+    if number == 3: return view_t(op, slots)
+    if number == 4: return view_permute(op, slots)
+    if number == 5: return view_expand(op, slots)
+    if number == 6: return view_select(op, slots)
+    if number == 7: return view_slice(op, slots)
+    if number == 8: return view_unsqueeze(op, slots)
+    if number == 9: return view_squeeze(op, slots)
+    return view_as_strided(op, slots)
+
+
+cdef object view_call(Op op, PyObject **slots, uint32_t k):
+    """A view operator whose geometry stands here; recorded by its formula."""
+    cdef Tensor a, r
+    cdef int i
+    if not isinstance(<object>slots[0], Tensor):
+        raise wrong_type(op, 0, <object>slots[0], "Tensor")
+    a = <Tensor>slots[0]
+    r = run_view(op.view_number, op, slots)
+    if k & K_GRAD and not (k & K_NOGRAD) and KIND[r.dt] >= KIND_FLOAT:
+        args = [a]
+        for i in range(1, op.nargs):
+            args.append(normalise(op, i, slot_value(op, slots, i)) if not (op.view_number == 1 and i == 1 and isinstance(slot_value(op, slots, i), (dtype, type))) else slot_value(op, slots, i))
+        n = formula_node(op, tuple(args), r)
+        formula_saved_result(n, r)
+        attach(r, n, 0)
+    return r
+
+
+# ------------------------------------------------------------------ basic indexing
+
+#: slots: the operators behind `x[...]`: basic(x, index), advanced(x, index), set(x, index, value)
+INDEXING = [None, None, None]
+
+
+cdef Tensor basic_view(Tensor a, object index, bint *serves):
+    """The view of an index of ints, slices, None and Ellipsis; `serves` is False for anything else."""
+    cdef Tensor t
+    cdef int d = 0, out = 0, given = 0, i
+    cdef int64_t n
+    cdef tuple items = <tuple>index if type(index) is tuple else (index,)
+    cdef bint ellipsis = False
+    serves[0] = False
+    for x in items:
+        if PyLong_CheckExact(x) or type(x) is slice:
+            given += 1
+        elif x is Ellipsis:
+            if ellipsis:
+                raise IndexError("[index] at most one ellipsis was required: an index can only have a single ellipsis ('...')")
+            ellipsis = True
+        elif x is None:
+            pass
+        elif x is True or x is False or isinstance(x, (list, tuple, Tensor)):
+            return None
+        elif hasattr(x, "__index__") and not hasattr(x, "shape"):
+            given += 1
+        elif hasattr(x, "__index__") and getattr(x, "shape", None) == () and not (hasattr(x, "dtype") and "bool" in str(x.dtype)):
+            given += 1
+        else:
+            return None
+    if given > a.nd:
+        raise IndexError("[index] at most %d indices were required: too many indices for tensor of dimension %d" % (a.nd, a.nd))
+    serves[0] = True
+    t = start_view(a)
+    for x in items:
+        if x is Ellipsis:
+            for i in range(a.nd - given):
+                t.sh[out] = a.sh[d]; t.sd[out] = a.sd[d]
+                out += 1; d += 1
+        elif x is None:
+            if out >= MAX_DIMS: raise RuntimeError("[index] at most %d dimensions were required" % MAX_DIMS)
+            t.sh[out] = 1; t.sd[out] = a.sh[d] * a.sd[d] if d < a.nd else 1
+            out += 1
+        elif type(x) is slice:
+            t.sh[out] = a.sh[d]; t.sd[out] = a.sd[d]
+            read_slice(t, out, <object>x)
+            out += 1; d += 1
+        else:
+            n = x if PyLong_CheckExact(x) else x.__index__()
+            if n < -a.sh[d] or n >= a.sh[d]:
+                raise IndexError("[index] an index in [%d, %d) was required: index %d is out of bounds for dimension %d with "
+                                 "size %d" % (-a.sh[d], a.sh[d], n, d, a.sh[d]))
+            if n < 0: n += a.sh[d]
+            t.data_ += n * a.sd[d] * ITEMSIZE[a.dt]
+            d += 1
+    while d < a.nd:
+        t.sh[out] = a.sh[d]; t.sd[out] = a.sd[d]
+        out += 1; d += 1
+    t.nd = out
+    finish_view(t)
+    return t
+
+
+cdef int read_slice(Tensor t, int d, object s) except -1:
+    cdef int64_t start, stop, step
+    step = 1 if s.step is None else s.step.__index__()
+    if step <= 0:
+        raise ValueError("[index] a positive slice step was required: step must be greater than zero, got %d\nhint: use .flip(dims) "
+                         "to reverse" % step)
+    start = 0 if s.start is None else s.start.__index__()
+    stop = 0x7fffffffffffffff if s.stop is None else s.stop.__index__()
+    slice_dim(t, d, start, stop, step)
+    return 0
+
+
+cdef object get_item(Tensor a, object index):
+    cdef uint32_t k = a.keys | fk_tls_keys()
+    cdef Tensor t
+    cdef bint serves
+    if k & K_SLOW:
+        return INDEXING[0](a, index) if not needs_advanced(index) else INDEXING[1](a, index)
+    if PyLong_CheckExact(index) and a.nd and not (k & K_GRAD and not (k & K_NOGRAD)):
+        return select_at(a, 0, index)
+    t = basic_view(a, index, &serves)
+    if not serves:
+        return INDEXING[1](a, index)
+    if k & K_GRAD and not (k & K_NOGRAD) and KIND[a.dt] >= KIND_FLOAT:
+        return INDEXING[0](a, index)
+    return t
+
+
+cdef bint needs_advanced(object index):
+    for x in (index if type(index) is tuple else (index,)):
+        if x is True or x is False or isinstance(x, (list, Tensor)) or (hasattr(x, "shape") and hasattr(x, "dtype")):
+            return True
+        if isinstance(x, tuple): return True
+    return False
+
+
+def basic_index(Tensor a, index):
+    """The view that an index of ints, slices, None and Ellipsis gives."""
+    cdef bint serves
+    cdef Tensor t = basic_view(a, index, &serves)
+    if not serves:
+        raise IndexError("[index] ints, slices, None and Ellipsis were required: got " + repr(index))
+    return t
+
+
+cdef int set_item(Tensor a, object index, object value) except -1:
+    cdef Tensor t
+    cdef bint serves = False
+    if (a.keys | fk_tls_keys() | keys_of(value)) & K_SLOW:
+        INDEXING[2](a, index, value)
+        return 0
+    if not needs_advanced(index):
+        t = get_item(a, index)
+        if isinstance(value, Tensor):
+            if (<Tensor>value).nd > t.nd:
+                while (<Tensor>value).nd > t.nd and (<Tensor>value).sh[0] == 1:
+                    value = value.squeeze(0) if (<Tensor>value).nd else value
+            t.copy_(value)
+        elif isinstance(value, (float, int, complex)):
+            t.fill_(value)
+        else:
+            t.copy_(as_tensor_like(value, a))
+        return 0
+    INDEXING[2](a, index, value)
+    return 0

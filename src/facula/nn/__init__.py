@@ -1,0 +1,68 @@
+"""Neural network layers, their functions, initial values and utilities.
+
+Takes nothing.  Gives PyTorch's `torch.nn` names.
+Keeps true: one module object per name, so that what patches `facula.nn.init` patches what layers use.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula.nn import functional, init, parameter, utils
+from facula.nn import modules as modules
+from facula.nn.modules import *  # noqa: F403
+from facula.nn.parameter import (
+    Buffer,
+    Parameter,
+    UninitializedBuffer,
+    UninitializedParameter,
+)
+
+__all__ = [
+    *modules.__all__,
+    "Buffer",
+    "Parameter",
+    "UninitializedBuffer",
+    "UninitializedParameter",
+    "factory_kwargs",
+    "functional",
+    "init",
+    "modules",
+    "parameter",
+    "utils",
+]
+
+
+def factory_kwargs(kwargs: dict | None) -> dict:
+    """The arguments among ``kwargs`` that say where and of what dtype a tensor is made."""
+    if kwargs is None:
+        return {}
+    known = {"device", "dtype", "memory_format"}
+    unexpected = kwargs.keys() - known - {"factory_kwargs"}
+    if unexpected:
+        raise TypeError(f"unexpected kwargs {unexpected}")
+    result = dict(kwargs.get("factory_kwargs", {}))
+    for key in known:
+        if key in kwargs:
+            if key in result:
+                raise TypeError(f"{key} specified twice, in **kwargs and in factory_kwargs")
+            result[key] = kwargs[key]
+    return result
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("parallel", "attention", "qat", "quantized", "intrinsic", "grad"):
+        import importlib
+
+        try:
+            module = importlib.import_module(f"facula.nn.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"facula.nn.{name}":
+                raise
+        else:
+            return module
+    if name == "DataParallel":
+        from facula.nn.parallel import DataParallel
+
+        return DataParallel
+    raise AttributeError(f"module 'facula.nn' has no attribute {name!r}")

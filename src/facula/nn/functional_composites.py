@@ -1,0 +1,325 @@
+"""Functions of `nn.functional` that are long compositions of operators: attention of a whole layer, and the loss of a
+linear layer without its logits.
+
+Takes tensors and weights.  Gives what PyTorch's functions of the same names give.
+Keeps true: no operator node of their own; gradients follow from the operators inside.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import facula
+from facula.autograd.checkpoint import checkpoint
+from facula.core.errors import fail
+from facula.nn import functional as F
+
+
+def _as_float_mask(mask: Any, name: str, other_dtype: Any, target_dtype: Any) -> Any:
+    """A boolean mask (True: leave out) as one to be added; a float mask as it is."""
+    if mask is None:
+        return None
+    if mask.dtype == facula.bool:
+        return facula.zeros_like(mask, dtype=target_dtype).masked_fill_(mask, float("-inf"))
+    if not mask.is_floating_point():
+        fail(
+            AssertionError,
+            "multi_head_attention_forward",
+            f"{name} of a bool or float dtype",
+            got=mask.dtype,
+        )
+    return mask
+
+
+def _check_shapes(query: Any, key: Any, value: Any, padding: Any, mask: Any, heads: int) -> bool:
+    """Whether the inputs are batched; raises where dimensions disagree."""
+    op = "multi_head_attention_forward"
+    dims = query.dim()
+    if dims not in (2, 3):
+        fail(AssertionError, op, "an unbatched 2-D or batched 3-D query", got=f"{dims}-D")
+    if key.dim() != dims or value.dim() != dims:
+        fail(
+            AssertionError,
+            op,
+            f"key and value of {dims} dimensions, as the query",
+            got=f"{key.dim()} and {value.dim()}",
+        )
+    if padding is not None and padding.dim() != dims - 1:
+        fail(
+            AssertionError, op, f"key_padding_mask of {dims - 1} dimensions", got=padding.dim()
+        )
+    if mask is not None and mask.dim() not in (2, 3):
+        fail(AssertionError, op, "attn_mask of 2 or 3 dimensions", got=mask.dim())
+    if dims == 2 and mask is not None and mask.dim() == 3:
+        expected = (heads, query.shape[0], key.shape[0])
+        if tuple(mask.shape) != expected:
+            fail(AssertionError, op, f"attn_mask of shape {expected}", got=tuple(mask.shape))
+    return dims == 3
+
+
+def _project_packed(q: Any, k: Any, v: Any, weight: Any, bias: Any) -> tuple[Any, Any, Any]:
+    """The three projections from one weight ``[3 E, E]``, in as few products as the inputs allow."""
+    embed = q.size(-1)
+    if k is v:
+        if q is k:
+            return F.linear(q, weight, bias).split(embed, -1)
+        w_q, w_kv = weight.split([embed, 2 * embed])
+        b_q, b_kv = (None, None) if bias is None else bias.split([embed, 2 * embed])
+        key, value = F.linear(k, w_kv, b_kv).split(embed, -1)
+        return F.linear(q, w_q, b_q), key, value
+    weights = weight.chunk(3)
+    biases = (None,) * 3 if bias is None else bias.chunk(3)
+    projected = [F.linear(x, w, b) for x, w, b in zip((q, k, v), weights, biases, strict=True)]
+    return projected[0], projected[1], projected[2]
+
+
+def _heads(x: Any, batch: int, heads: int, head_dim: int) -> Any:
+    """``[T, N, E]`` to ``[N, heads, T, head_dim]``."""
+    return x.reshape(x.size(0), batch * heads, head_dim).transpose(0, 1).view(
+        batch, heads, x.size(0), head_dim
+    )
+
+
+def _merge_masks(
+    attn_mask: Any, padding: Any, batch: int, heads: int, source: int, target: int
+) -> Any:
+    """One mask to be added, broadcastable to ``[N, heads, T, S]``."""
+    if attn_mask is not None:
+        expected = (target, source) if attn_mask.dim() == 2 else (batch * heads, target, source)
+        if tuple(attn_mask.shape) != expected:
+            fail(
+                RuntimeError,
+                "multi_head_attention_forward",
+                f"attn_mask of shape {expected}",
+                got=tuple(attn_mask.shape),
+            )
+        if attn_mask.dim() == 2:
+            attn_mask = attn_mask.view(1, 1, target, source)
+        else:
+            attn_mask = attn_mask.view(batch, heads, target, source)
+    if padding is None:
+        return attn_mask
+    if tuple(padding.shape) != (batch, source):
+        fail(
+            AssertionError,
+            "multi_head_attention_forward",
+            f"key_padding_mask of shape {(batch, source)}",
+            got=tuple(padding.shape),
+        )
+    padding = padding.view(batch, 1, 1, source)
+    return padding if attn_mask is None else attn_mask + padding
+
+
+def _extend(x: Any, batch: int, heads: int, extra: Any, zero: bool) -> Any:
+    """Add the learned and the zero position at the end of keys or values ``[N, heads, S, D]``."""
+    parts = [x]
+    if extra is not None:
+        row = extra.view(1, heads, 1, x.size(-1))
+        parts.append(row.expand(batch, heads, 1, x.size(-1)))
+    if zero:
+        parts.append(x.new_zeros(batch, heads, 1, x.size(-1)))
+    return parts[0] if len(parts) == 1 else facula.cat(parts, 2)
+
+
+def multi_head_attention_forward(
+    query: Any,
+    key: Any,
+    value: Any,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Any,
+    in_proj_bias: Any,
+    bias_k: Any,
+    bias_v: Any,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Any,
+    out_proj_bias: Any,
+    training: bool = True,
+    key_padding_mask: Any = None,
+    need_weights: bool = True,
+    attn_mask: Any = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Any = None,
+    k_proj_weight: Any = None,
+    v_proj_weight: Any = None,
+    static_k: Any = None,
+    static_v: Any = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[Any, Any]:
+    """Attention with its projections: ``[T, N, E]`` (or ``[T, E]``) and the weights, averaged over heads, or None.
+
+    ``static_k`` and ``static_v``, ``[N * heads, S, head size]``, take the place of the projected keys and values.
+    [Vaswani et al. 2017]
+    """
+    op = "multi_head_attention_forward"
+    batched = _check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads)
+    if is_causal and attn_mask is None:
+        fail(
+            RuntimeError,
+            op,
+            "attn_mask where is_causal is given: it is a hint about the mask",
+            got="None",
+        )
+    if is_causal and key_padding_mask is None and not need_weights:
+        attn_mask = None
+    else:
+        # merged with other masks, or weights asked for: the mask itself is what counts
+        attn_mask = _as_float_mask(attn_mask, "attn_mask", None, query.dtype)
+        is_causal = False
+    key_padding_mask = _as_float_mask(key_padding_mask, "key_padding_mask", None, query.dtype)
+    if not batched:
+        same = key is value, query is key
+        query = query.unsqueeze(1)
+        key = query if same[1] else key.unsqueeze(1)
+        value = key if same[0] else value.unsqueeze(1)
+        if key_padding_mask is not None:
+            key_padding_mask = key_padding_mask.unsqueeze(0)
+    target, batch, embed = query.shape
+    if embed != embed_dim_to_check:
+        fail(AssertionError, op, f"an embedding dimension of {embed_dim_to_check}", got=embed)
+    head_dim = embed // num_heads
+    if head_dim * num_heads != embed:
+        fail(AssertionError, op, f"embed_dim {embed} divisible by num_heads", got=num_heads)
+    if use_separate_proj_weight:
+        if key.shape[:2] != value.shape[:2]:
+            fail(
+                AssertionError,
+                op,
+                f"the value's length and batch as the key's, {tuple(key.shape[:2])}",
+                got=tuple(value.shape[:2]),
+            )
+        biases = (None,) * 3 if in_proj_bias is None else in_proj_bias.chunk(3)
+        q = F.linear(query, q_proj_weight, biases[0])
+        k = F.linear(key, k_proj_weight, biases[1])
+        v = F.linear(value, v_proj_weight, biases[2])
+    else:
+        if key.shape != value.shape:
+            fail(
+                AssertionError, op, f"a value of the key's shape {key.shape}", got=value.shape
+            )
+        q, k, v = _project_packed(query, key, value, in_proj_weight, in_proj_bias)
+    q = _heads(q, batch, num_heads, head_dim)
+    k = _static_or_heads(static_k, k, batch, num_heads, head_dim)
+    v = _static_or_heads(static_v, v, batch, num_heads, head_dim)
+    k = _extend(k, batch, num_heads, bias_k, add_zero_attn)
+    v = _extend(v, batch, num_heads, bias_v, add_zero_attn)
+    added = (bias_k is not None) + bool(add_zero_attn)
+    if added and attn_mask is not None:
+        attn_mask = F.pad(attn_mask, (0, added))
+    if added and key_padding_mask is not None:
+        key_padding_mask = F.pad(key_padding_mask, (0, added))
+    mask = _merge_masks(attn_mask, key_padding_mask, batch, num_heads, k.size(2), target)
+    dropout = dropout_p if training else 0.0
+    weights = None
+    if need_weights:
+        scores = (q * math.sqrt(1.0 / head_dim)) @ k.transpose(-2, -1)
+        weights = F.softmax(scores if mask is None else scores + mask, dim=-1)
+        if dropout > 0.0:
+            weights = F.dropout(weights, dropout)
+        out = weights @ v
+    else:
+        out = F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal)
+    out = out.permute(2, 0, 1, 3).reshape(target, batch, embed)
+    out = F.linear(out, out_proj_weight, out_proj_bias)
+    if weights is not None and average_attn_weights:
+        weights = weights.mean(dim=1)
+    if batched:
+        return out, weights
+    return out.squeeze(1), None if weights is None else weights.squeeze(0)
+
+
+def _static_or_heads(static: Any, x: Any, batch: int, heads: int, head_dim: int) -> Any:
+    if static is None:
+        return _heads(x, batch, heads, head_dim)
+    if static.size(0) != batch * heads or static.size(2) != head_dim:
+        fail(
+            AssertionError,
+            "multi_head_attention_forward",
+            f"static keys and values of shape ({batch * heads}, S, {head_dim})",
+            got=tuple(static.shape),
+        )
+    return static.view(batch, heads, static.size(1), head_dim)
+
+
+@dataclass
+class LinearCrossEntropyOptions:
+    """How `linear_cross_entropy` works through the batch: ``batch_chunk_size`` rows at a time.
+
+    The other fields are accepted for PyTorch's sake; gradients here are recomputed per chunk, so that a graph may be
+    kept and gone through again whatever ``allow_retain_graph`` says.
+    """
+
+    allow_retain_graph: bool = False
+    batch_chunk_size: int | None = None
+    chunking_method: str = "auto"
+    acc_policy: str = "auto"
+    acc_dtype: Any = None
+
+
+def _logits(input: Any, weight: Any, bias: Any) -> Any:
+    """``[N, C, d_1, ...]`` for a weight ``[C, d_1, ..., features]``."""
+    if weight.dim() == 2:
+        return F.linear(input, weight, bias)
+    flat_bias = None if bias is None else bias.reshape(-1)
+    flat = F.linear(input, weight.reshape(-1, weight.size(-1)), flat_bias)
+    return flat.view(*input.shape[:-1], *weight.shape[:-1])
+
+
+def linear_cross_entropy(
+    input: Any,
+    linear_weight: Any,
+    target: Any,
+    *,
+    linear_bias: Any = None,
+    weight: Any = None,
+    reduction: str = "mean",
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    options: LinearCrossEntropyOptions | None = None,
+) -> Any:
+    """``cross_entropy(linear(input, linear_weight, linear_bias), target)``.
+
+    With ``options`` the logits of one chunk of the batch exist at a time, in the backward pass too.
+    """
+    index_target = not target.is_floating_point()
+    if ignore_index is not None and not index_target:
+        fail(
+            ValueError,
+            "linear_cross_entropy",
+            "ignore_index only with a target of class indices",
+            got="class probabilities",
+        )
+    ignore = -100 if ignore_index is None else ignore_index
+
+    def part(rows: Any, answers: Any, how: str) -> Any:
+        return F.cross_entropy(
+            _logits(rows, linear_weight, linear_bias),
+            answers,
+            weight=weight,
+            reduction=how,
+            ignore_index=ignore,
+            label_smoothing=label_smoothing,
+        )
+
+    if options is None or input.dim() < 2:
+        return part(input, target, reduction)
+    classes = linear_weight.size(0)
+    size = options.batch_chunk_size or max(1, 2 * input.size(0) * input.size(1) // max(classes, 1))
+    how = "none" if reduction == "none" else "sum"
+    losses = [
+        checkpoint(part, rows, answers, how, use_reentrant=False)
+        for rows, answers in zip(input.split(size), target.split(size), strict=True)
+    ]
+    if reduction == "none":
+        return facula.cat(losses)
+    total = facula.stack(losses).sum()
+    if reduction == "sum":
+        return total
+    if not index_target:
+        return total / (target.numel() // classes)
+    kept = target[target != ignore]
+    return total / (kept.numel() if weight is None else weight[kept].sum())

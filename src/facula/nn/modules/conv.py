@@ -1,0 +1,506 @@
+"""Convolutions and transposed convolutions in one, two and three dimensions, and their lazy forms.
+
+Takes ``[N, C, ...]`` or ``[C, ...]``.  Gives the same with ``out_channels`` channels.
+Keeps true: weights are ``[out, in / groups, *kernel]`` (transposed: ``[in, out / groups, *kernel]``); padding modes other
+than zeros pad first and then convolve without padding.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import facula
+from facula.autograd.grad_mode import no_grad
+from facula.core.errors import fail
+from facula.nn import functional as F
+from facula.nn import init
+from facula.nn.modules.lazy import LazyModuleMixin
+from facula.nn.modules.module import Module
+from facula.nn.modules.utils import _pair, _reverse_repeat_tuple, _single, _triple
+from facula.nn.parameter import Parameter, UninitializedParameter
+
+__all__ = """Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d LazyConv1d LazyConv2d LazyConv3d
+LazyConvTranspose1d LazyConvTranspose2d LazyConvTranspose3d""".split()
+
+_PADDING_WORDS = {"same", "valid"}
+_PADDING_MODES = {"zeros", "reflect", "replicate", "circular"}
+
+
+class _ConvNd(Module):
+    __constants__ = [
+        "stride",
+        "padding",
+        "dilation",
+        "groups",
+        "padding_mode",
+        "output_padding",
+        "in_channels",
+        "out_channels",
+        "kernel_size",
+    ]
+    in_channels: int
+    out_channels: int
+    kernel_size: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: str | tuple[int, ...]
+    dilation: tuple[int, ...]
+    transposed: bool
+    output_padding: tuple[int, ...]
+    groups: int
+    padding_mode: str
+    weight: Any
+    bias: Any
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: tuple[int, ...],
+        stride: tuple[int, ...],
+        padding: Any,
+        dilation: tuple[int, ...],
+        transposed: bool,
+        output_padding: tuple[int, ...],
+        groups: int,
+        bias: bool,
+        padding_mode: str,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        _check_arguments(in_channels, out_channels, stride, padding, groups, padding_mode)
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.kernel_size = kernel_size
+        self.stride = stride
+        self.padding = padding
+        self.dilation = dilation
+        self.transposed = transposed
+        self.output_padding = output_padding
+        self.groups = groups
+        self.padding_mode = padding_mode
+        self._reversed_padding_repeated_twice = self._padding_for_pad()
+        outer, inner = (in_channels, out_channels) if transposed else (out_channels, in_channels)
+        shape = (outer, inner // groups, *kernel_size)
+        self.weight = Parameter(facula.empty(shape, device=device, dtype=dtype))
+        if bias:
+            self.bias = Parameter(facula.empty(out_channels, device=device, dtype=dtype))
+        else:
+            self.register_parameter("bias", None)
+        self.reset_parameters()
+
+    def _padding_for_pad(self) -> Any:
+        """The padding in the order and form that ``F.pad`` takes."""
+        if not isinstance(self.padding, str):
+            return _reverse_repeat_tuple(self.padding, 2)
+        pads = [0, 0] * len(self.kernel_size)
+        if self.padding == "same":
+            sizes = zip(self.dilation, self.kernel_size, strict=True)
+            for i, (dilation, kernel) in enumerate(reversed(list(sizes))):
+                total = dilation * (kernel - 1)
+                pads[2 * i] = total // 2
+                pads[2 * i + 1] = total - total // 2
+        return pads
+
+    def reset_parameters(self) -> None:
+        """Draw new weights."""
+        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        if self.bias is not None:
+            fan_in, _ = init._calculate_fan_in_and_fan_out(self.weight)
+            if fan_in != 0:
+                bound = 1 / math.sqrt(fan_in)
+                init.uniform_(self.bias, -bound, bound)
+
+    def extra_repr(self) -> str:
+        """The parameters that differ from their defaults."""
+        parts = [
+            f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
+        ]
+        n = len(self.kernel_size)
+        if self.padding != (0,) * len(self.padding):
+            parts.append(f"padding={self.padding}")
+        if self.dilation != (1,) * n:
+            parts.append(f"dilation={self.dilation}")
+        if self.output_padding != (0,) * n:
+            parts.append(f"output_padding={self.output_padding}")
+        if self.groups != 1:
+            parts.append(f"groups={self.groups}")
+        if self.bias is None:
+            parts.append("bias=False")
+        if self.padding_mode != "zeros":
+            parts.append(f"padding_mode={self.padding_mode}")
+        return ", ".join(parts)
+
+    def __setstate__(self, state: dict) -> None:
+        super().__setstate__(state)
+        if not hasattr(self, "padding_mode"):
+            self.padding_mode = "zeros"
+
+    def _convolve(self, function: Any, zero: tuple, input: Any, weight: Any, bias: Any) -> Any:
+        if self.padding_mode == "zeros":
+            return function(
+                input, weight, bias, self.stride, self.padding, self.dilation, self.groups
+            )
+        padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
+        return function(padded, weight, bias, self.stride, zero, self.dilation, self.groups)
+
+
+def _check_arguments(
+    in_channels: int, out_channels: int, stride: tuple, padding: Any, groups: int, padding_mode: str
+) -> None:
+    if groups <= 0:
+        raise ValueError("groups must be a positive integer")
+    if in_channels % groups != 0:
+        raise ValueError("in_channels must be divisible by groups")
+    if out_channels % groups != 0:
+        raise ValueError("out_channels must be divisible by groups")
+    if isinstance(padding, str):
+        if padding not in _PADDING_WORDS:
+            raise ValueError(
+                f"Invalid padding string {padding!r}, should be one of {_PADDING_WORDS}"
+            )
+        if padding == "same" and any(s != 1 for s in stride):
+            raise ValueError("padding='same' is not supported for strided convolutions")
+    if padding_mode not in _PADDING_MODES:
+        raise ValueError(
+            f"padding_mode must be one of {_PADDING_MODES}, but got padding_mode='{padding_mode}'"
+        )
+
+
+def _plain(expand: Any, function_name: str, dims: int) -> Any:
+    """The shared constructor and forward of the convolutions in ``dims`` dimensions."""
+
+    class _Plain(_ConvNd):
+        def __init__(
+            self,
+            in_channels: int,
+            out_channels: int,
+            kernel_size: Any,
+            stride: Any = 1,
+            padding: Any = 0,
+            dilation: Any = 1,
+            groups: int = 1,
+            bias: bool = True,
+            padding_mode: str = "zeros",
+            device: Any = None,
+            dtype: Any = None,
+        ) -> None:
+            super().__init__(
+                in_channels,
+                out_channels,
+                expand(kernel_size),
+                expand(stride),
+                padding if isinstance(padding, str) else expand(padding),
+                expand(dilation),
+                False,
+                expand(0),
+                groups,
+                bias,
+                padding_mode,
+                device,
+                dtype,
+            )
+
+        def _conv_forward(self, input: Any, weight: Any, bias: Any) -> Any:
+            return self._convolve(getattr(F, function_name), expand(0), input, weight, bias)
+
+        def forward(self, input: Any) -> Any:
+            """``[N, C_in, ...]`` to ``[N, C_out, ...]``."""
+            return self._conv_forward(input, self.weight, self.bias)
+
+    _Plain.__name__ = _Plain.__qualname__ = f"_Plain{dims}d"
+    return _Plain
+
+
+class Conv1d(_plain(_single, "conv1d", 1)):  # type: ignore[misc]
+    """Convolution over ``[N, C, L]``."""
+
+
+class Conv2d(_plain(_pair, "conv2d", 2)):  # type: ignore[misc]
+    """Convolution over ``[N, C, H, W]``."""
+
+
+class Conv3d(_plain(_triple, "conv3d", 3)):  # type: ignore[misc]
+    """Convolution over ``[N, C, D, H, W]``."""
+
+
+class _ConvTransposeNd(_ConvNd):
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: tuple,
+        stride: tuple,
+        padding: tuple,
+        dilation: tuple,
+        transposed: bool,
+        output_padding: tuple,
+        groups: int,
+        bias: bool,
+        padding_mode: str,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        if padding_mode != "zeros":
+            raise ValueError(
+                f'Only "zeros" padding mode is supported for {type(self).__name__}'
+            )
+        super().__init__(
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            transposed,
+            output_padding,
+            groups,
+            bias,
+            padding_mode,
+            device,
+            dtype,
+        )
+
+    def _output_padding(
+        self,
+        input: Any,
+        output_size: Any,
+        stride: Any,
+        padding: Any,
+        kernel_size: Any,
+        num_spatial_dims: int,
+        dilation: Any = None,
+    ) -> Any:
+        """The output padding that makes the result ``output_size``."""
+        if output_size is None:
+            return self.output_padding
+        n = num_spatial_dims
+        op = type(self).__name__
+        output_size = list(output_size)
+        if len(output_size) == input.dim():
+            output_size = output_size[-n:]
+        if len(output_size) != n:
+            fail(
+                ValueError,
+                op,
+                f"output_size of {n} or {input.dim()} elements",
+                got=f"{len(output_size)}",
+            )
+        smallest, extra = [], []
+        for d in range(n):
+            span = 1 if dilation is None else dilation[d]
+            size = (input.size(d + input.dim() - n) - 1) * stride[d]
+            size += span * (kernel_size[d] - 1) + 1 - 2 * padding[d]
+            smallest.append(size)
+            extra.append(output_size[d] - size)
+        if any(not 0 <= e < s for e, s in zip(extra, stride, strict=True)):
+            largest = [m + s - 1 for m, s in zip(smallest, stride, strict=True)]
+            fail(ValueError, op, f"output_size from {smallest} to {largest}", got=output_size)
+        return extra
+
+
+def _transposed(expand: Any, function_name: str, dims: int) -> Any:
+    """The shared constructor and forward of the transposed convolutions in ``dims`` dimensions."""
+
+    class _Transposed(_ConvTransposeNd):
+        def __init__(
+            self,
+            in_channels: int,
+            out_channels: int,
+            kernel_size: Any,
+            stride: Any = 1,
+            padding: Any = 0,
+            output_padding: Any = 0,
+            groups: int = 1,
+            bias: bool = True,
+            dilation: Any = 1,
+            padding_mode: str = "zeros",
+            device: Any = None,
+            dtype: Any = None,
+        ) -> None:
+            super().__init__(
+                in_channels,
+                out_channels,
+                expand(kernel_size),
+                expand(stride),
+                expand(padding),
+                expand(dilation),
+                True,
+                expand(output_padding),
+                groups,
+                bias,
+                padding_mode,
+                device,
+                dtype,
+            )
+
+        def forward(self, input: Any, output_size: Any = None) -> Any:
+            """``[N, C_in, ...]`` to ``[N, C_out, ...]``, of size ``output_size`` where it is given."""
+            output_padding = self._output_padding(
+                input,
+                output_size,
+                self.stride,
+                self.padding,
+                self.kernel_size,
+                dims,
+                self.dilation,
+            )
+            return getattr(F, function_name)(
+                input,
+                self.weight,
+                self.bias,
+                self.stride,
+                self.padding,
+                output_padding,
+                self.groups,
+                self.dilation,
+            )
+
+    _Transposed.__name__ = _Transposed.__qualname__ = f"_Transposed{dims}d"
+    return _Transposed
+
+
+class ConvTranspose1d(_transposed(_single, "conv_transpose1d", 1)):  # type: ignore[misc]
+    """Transposed convolution over ``[N, C, L]``."""
+
+
+class ConvTranspose2d(_transposed(_pair, "conv_transpose2d", 2)):  # type: ignore[misc]
+    """Transposed convolution over ``[N, C, H, W]``."""
+
+
+class ConvTranspose3d(_transposed(_triple, "conv_transpose3d", 3)):  # type: ignore[misc]
+    """Transposed convolution over ``[N, C, D, H, W]``."""
+
+
+class _LazyConvXdMixin(LazyModuleMixin):
+    """Reads ``in_channels`` off the first input."""
+
+    def reset_parameters(self) -> None:
+        """Draw new weights once there are any."""
+        if not self.has_uninitialized_params() and self.in_channels != 0:  # type: ignore[has-type]
+            super().reset_parameters()  # type: ignore[misc]
+
+    def initialize_parameters(self, input: Any, *args: Any, **kwargs: Any) -> None:
+        """Make the weights for ``input``."""
+        if not self.has_uninitialized_params():
+            return
+        module: Any = self
+        with no_grad():
+            module.in_channels = self._get_in_channels(input)
+            if module.in_channels % module.groups != 0:
+                raise ValueError("in_channels must be divisible by groups")
+            outer, inner = module.out_channels, module.in_channels
+            if module.transposed:
+                outer, inner = inner, outer
+            module.weight.materialize((outer, inner // module.groups, *module.kernel_size))
+            if module.bias is not None:
+                module.bias.materialize((module.out_channels,))
+            module.reset_parameters()
+
+    def _get_in_channels(self, input: Any) -> int:
+        unbatched = self._get_num_spatial_dims() + 1
+        if input.dim() not in (unbatched, unbatched + 1):
+            raise RuntimeError(
+                f"Expected {unbatched}D (unbatched) or {unbatched + 1}D (batched) input to "
+                f"{type(self).__name__}, but got input of size: {input.shape}"
+            )
+        return input.shape[1] if input.dim() == unbatched + 1 else input.shape[0]
+
+    def _get_num_spatial_dims(self) -> int:
+        return len(self.kernel_size)  # type: ignore[attr-defined]
+
+    def _forget_weights(self, out_channels: int, bias: bool, device: Any, dtype: Any) -> None:
+        module: Any = self
+        module.weight = UninitializedParameter(device=device, dtype=dtype)
+        module.out_channels = out_channels
+        if bias:
+            module.bias = UninitializedParameter(device=device, dtype=dtype)
+
+
+class _LazyPlain(_LazyConvXdMixin):
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode, device, dtype
+        )
+        self._forget_weights(out_channels, bias, device, dtype)
+
+
+class _LazyTransposed(_LazyConvXdMixin):
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Any = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            0,
+            0,
+            kernel_size,
+            stride,
+            padding,
+            output_padding,
+            groups,
+            False,
+            dilation,
+            padding_mode,
+            device,
+            dtype,
+        )
+        self._forget_weights(out_channels, bias, device, dtype)
+
+
+class LazyConv1d(_LazyPlain, Conv1d):
+    """`Conv1d` that reads ``in_channels`` off its first input."""
+
+    cls_to_become = Conv1d
+
+
+class LazyConv2d(_LazyPlain, Conv2d):
+    """`Conv2d` that reads ``in_channels`` off its first input."""
+
+    cls_to_become = Conv2d
+
+
+class LazyConv3d(_LazyPlain, Conv3d):
+    """`Conv3d` that reads ``in_channels`` off its first input."""
+
+    cls_to_become = Conv3d
+
+
+class LazyConvTranspose1d(_LazyTransposed, ConvTranspose1d):
+    """`ConvTranspose1d` that reads ``in_channels`` off its first input."""
+
+    cls_to_become = ConvTranspose1d
+
+
+class LazyConvTranspose2d(_LazyTransposed, ConvTranspose2d):
+    """`ConvTranspose2d` that reads ``in_channels`` off its first input."""
+
+    cls_to_become = ConvTranspose2d
+
+
+class LazyConvTranspose3d(_LazyTransposed, ConvTranspose3d):
+    """`ConvTranspose3d` that reads ``in_channels`` off its first input."""
+
+    cls_to_become = ConvTranspose3d

@@ -1,0 +1,159 @@
+"""Instance normalization.
+
+Takes ``[N, C, ...]`` or ``[C, ...]``.  Gives it normalised over the positions of every channel of every instance.
+Keeps true: an input without a batch gives an output without one; running statistics are optional and off by default.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from facula.nn import functional as F
+from facula.nn.modules.batchnorm import _LazyNormBase, _NormBase
+
+__all__ = [
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "InstanceNorm3d",
+    "LazyInstanceNorm1d",
+    "LazyInstanceNorm2d",
+    "LazyInstanceNorm3d",
+]
+
+
+class _InstanceNorm(_NormBase):
+    _no_batch_dim = 0
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias
+        )
+
+    def _get_no_batch_dim(self) -> int:
+        return self._no_batch_dim
+
+    def _check_input_dim(self, input: Any) -> None:
+        unbatched = self._get_no_batch_dim()
+        if input.dim() not in (unbatched, unbatched + 1):
+            raise ValueError(
+                f"expected {unbatched}D or {unbatched + 1}D input (got {input.dim()}D input)"
+            )
+
+    def _apply_instance_norm(self, input: Any) -> Any:
+        return F.instance_norm(
+            input,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            self.training or not self.track_running_stats,
+            self.momentum if self.momentum is not None else 0.0,
+            self.eps,
+        )
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Any,
+        prefix: str,
+        local_metadata: dict,
+        strict: bool,
+        missing_keys: list,
+        unexpected_keys: list,
+        error_msgs: list,
+    ) -> None:
+        version = local_metadata.get("version", None)
+        # version 1 kept running statistics whether or not they were asked for
+        if version is None and not self.track_running_stats:
+            stale = [prefix + n for n in ("running_mean", "running_var") if prefix + n in state_dict]
+            if stale:
+                error_msgs.append(
+                    f"Unexpected running stats buffer(s) {' and '.join(map(repr, stale))} for "
+                    f"{type(self).__name__} with track_running_stats=False. If state_dict is a checkpoint saved "
+                    "before 0.4.0, this may be expected: set track_running_stats=True or delete the keys."
+                )
+                for key in stale:
+                    state_dict.pop(key)
+        super()._load_from_state_dict(
+            state_dict,
+            prefix,
+            local_metadata,
+            strict,
+            missing_keys,
+            unexpected_keys,
+            error_msgs,
+        )
+
+    def forward(self, input: Any) -> Any:
+        """The same shape."""
+        self._check_input_dim(input)
+        channels = input.dim() - self._get_no_batch_dim()
+        if input.size(channels) != self.num_features:
+            message = (
+                f"input's size at dim={channels} does not match num_features: expected {self.num_features}, got "
+                f"{input.size(channels)}"
+            )
+            if self.affine:
+                raise ValueError(message)
+            warnings.warn(f"{message}; it is not used as affine=False", stacklevel=2)
+        if input.dim() == self._get_no_batch_dim():
+            return self._apply_instance_norm(input.unsqueeze(0)).squeeze(0)
+        return self._apply_instance_norm(input)
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Instance normalization of ``[N, C, L]`` or ``[C, L]``."""
+
+    _no_batch_dim = 2
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Instance normalization of ``[N, C, H, W]`` or ``[C, H, W]``."""
+
+    _no_batch_dim = 3
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """Instance normalization of ``[N, C, D, H, W]`` or ``[C, D, H, W]``."""
+
+    _no_batch_dim = 4
+
+
+class _LazyInstanceNorm(_LazyNormBase, _InstanceNorm):
+    def initialize_parameters(self, input: Any) -> None:
+        """Make weights and statistics for ``input``, whose channels lie before the positions."""
+        if self.has_uninitialized_params():
+            batched = input.dim() != self._get_no_batch_dim()
+            super().initialize_parameters(input if batched else input.unsqueeze(0))
+
+
+class LazyInstanceNorm1d(_LazyInstanceNorm):
+    """`InstanceNorm1d` that reads ``num_features`` off its first input."""
+
+    cls_to_become = InstanceNorm1d
+    _no_batch_dim = 2
+
+
+class LazyInstanceNorm2d(_LazyInstanceNorm):
+    """`InstanceNorm2d` that reads ``num_features`` off its first input."""
+
+    cls_to_become = InstanceNorm2d
+    _no_batch_dim = 3
+
+
+class LazyInstanceNorm3d(_LazyInstanceNorm):
+    """`InstanceNorm3d` that reads ``num_features`` off its first input."""
+
+    cls_to_become = InstanceNorm3d
+    _no_batch_dim = 4

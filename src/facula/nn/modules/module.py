@@ -1,0 +1,666 @@
+"""`Module`: a tree of parameters, buffers and submodules with a `forward`.
+
+Takes attributes by assignment: parameters, buffers and modules are registered under their names.  Gives the tree's
+members by dotted name, moves and casts them, and runs functions over them.
+Keeps true: attribute names, registration rules, iteration order and error types are PyTorch's; a tensor stored twice is
+one tensor, and `named_*` give it once unless told otherwise.
+"""
+
+from __future__ import annotations
+
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import facula
+from facula import core
+from facula.autograd.grad_mode import no_grad
+from facula.autograd.hooks import RemovableHandle  # noqa: F401
+from facula.core.errors import fail
+from facula.nn.modules import module_hooks as _hooks
+from facula.nn.modules.module_base import ModuleBase
+from facula.nn.modules.module_hooks import (
+    HookMixin,
+    _global_backward_hooks,  # noqa: F401 - part of this module's names
+    _global_backward_pre_hooks,  # noqa: F401
+    _global_buffer_registration_hooks,
+    _global_forward_hooks,  # noqa: F401
+    _global_forward_hooks_always_called,  # noqa: F401
+    _global_forward_hooks_with_kwargs,  # noqa: F401
+    _global_forward_pre_hooks,  # noqa: F401
+    _global_module_registration_hooks,
+    _global_parameter_registration_hooks,
+    _has_any_global_hook,  # noqa: F401
+    register_module_backward_hook,
+    register_module_buffer_registration_hook,
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+    register_module_full_backward_hook,
+    register_module_full_backward_pre_hook,
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
+)
+from facula.nn.modules.module_state import (
+    _EXTRA_STATE_KEY_SUFFIX,  # noqa: F401
+    StateMixin,
+    _IncompatibleKeys,  # noqa: F401
+)
+from facula.nn.parameter import Buffer, Parameter, is_lazy
+
+__all__ = [
+    "Module",
+    "register_module_backward_hook",
+    "register_module_buffer_registration_hook",
+    "register_module_forward_hook",
+    "register_module_forward_pre_hook",
+    "register_module_full_backward_hook",
+    "register_module_full_backward_pre_hook",
+    "register_module_module_registration_hook",
+    "register_module_parameter_registration_hook",
+]
+
+Tensor = core.Tensor
+
+
+def __getattr__(name: str) -> Any:
+    if name == "_global_is_full_backward_hook":
+        return _hooks._global_is_full_backward_hook
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _addindent(text: str, spaces: int) -> str:
+    """Indent every line but the first."""
+    first, *rest = text.split("\n")
+    return "\n".join([first, *[" " * spaces + line for line in rest]])
+
+
+def _forward_unimplemented(self: Any, *input: Any) -> None:
+    """What a call runs; every subclass defines it."""
+    raise NotImplementedError(
+        f'Module [{type(self).__name__}] is missing the required "forward" function'
+    )
+
+
+class Module(HookMixin, StateMixin, ModuleBase):
+    """Base class of all neural network modules.
+
+    A subclass calls ``super().__init__()``, assigns parameters, buffers and modules as attributes, and defines
+    ``forward``.
+    """
+
+    dump_patches = False
+    training: bool
+    call_super_init = False
+    _compiled_call_impl = None
+    forward: Callable[..., Any] = _forward_unimplemented
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if not self.call_super_init and (args or kwargs):
+            word = "keyword" if kwargs else "positional"
+            given = next(iter(kwargs)) if kwargs else f"{len(args) + 1} were given"
+            if kwargs:
+                raise TypeError(
+                    f"{type(self).__name__}.__init__() got an unexpected keyword argument '{given}'"
+                )
+            raise TypeError(
+                f"{type(self).__name__}.__init__() takes 1 {word} argument but {given}"
+            )
+        # straight into the instance dictionary: __setattr__ looks into these
+        self.__dict__.update(
+            training=True,
+            _parameters={},
+            _buffers={},
+            _non_persistent_buffers_set=set(),
+            _backward_pre_hooks=OrderedDict(),
+            _backward_hooks=OrderedDict(),
+            _is_full_backward_hook=None,
+            _forward_hooks=OrderedDict(),
+            _forward_hooks_with_kwargs=OrderedDict(),
+            _forward_hooks_always_called=OrderedDict(),
+            _forward_pre_hooks=OrderedDict(),
+            _forward_pre_hooks_with_kwargs=OrderedDict(),
+            _state_dict_hooks=OrderedDict(),
+            _state_dict_pre_hooks=OrderedDict(),
+            _load_state_dict_pre_hooks=OrderedDict(),
+            _load_state_dict_post_hooks=OrderedDict(),
+            _modules={},
+        )
+        if self.call_super_init:
+            super().__init__(*args, **kwargs)
+
+    # registration -----------------------------------------------------------------------------------------------------
+
+    def _check_new_name(self, op: str, name: Any, kind: str) -> None:
+        if not isinstance(name, str):
+            fail(TypeError, op, f"a str as the {kind} name", got=type(name).__name__)
+        if "." in name:
+            fail(KeyError, op, f'a {kind} name without "."', got=repr(name))
+        if name == "":
+            fail(KeyError, op, f"a {kind} name that is not empty", got="''")
+        if hasattr(self, name) and name not in self.__dict__[f"_{kind}s"]:
+            fail(KeyError, op, "a name that is free", got=f"attribute '{name}' already exists")
+
+    def register_buffer(self, name: str, tensor: Any, persistent: bool = True) -> None:
+        """Add a tensor that is no parameter; ``persistent`` ones are part of the state dictionary."""
+        if "_buffers" not in self.__dict__:
+            raise AttributeError("cannot assign buffer before Module.__init__() call")
+        self._check_new_name("Module.register_buffer", name, "buffer")
+        if tensor is not None and not isinstance(tensor, Tensor):
+            fail(
+                TypeError,
+                "Module.register_buffer",
+                f"a Tensor or None for buffer '{name}'",
+                got=type(tensor).__name__,
+            )
+        for hook in _global_buffer_registration_hooks.values():
+            result = hook(self, name, tensor)
+            tensor = tensor if result is None else result
+        self._buffers[name] = tensor
+        if persistent:
+            self._non_persistent_buffers_set.discard(name)
+        else:
+            self._non_persistent_buffers_set.add(name)
+
+    def register_parameter(self, name: str, param: Any) -> None:
+        """Add a parameter, or None for one that is switched off."""
+        if "_parameters" not in self.__dict__:
+            raise AttributeError("cannot assign parameter before Module.__init__() call")
+        op = "Module.register_parameter"
+        self._check_new_name(op, name, "parameter")
+        if param is not None:
+            if not isinstance(param, Parameter):
+                fail(
+                    TypeError,
+                    op,
+                    f"a Parameter or None for parameter '{name}'",
+                    got=type(param).__name__,
+                )
+            if param.grad_fn:
+                fail(
+                    ValueError,
+                    op,
+                    f"a leaf tensor for parameter '{name}'",
+                    got="a tensor computed from others",
+                    hint="compute it from a parameter in forward() instead",
+                )
+            for hook in _global_parameter_registration_hooks.values():
+                result = hook(self, name, param)
+                param = param if result is None else result
+        self._parameters[name] = param
+
+    def add_module(self, name: str, module: Any) -> None:
+        """Add a submodule, or None for one that is switched off."""
+        op = "Module.add_module"
+        if not isinstance(module, Module) and module is not None:
+            fail(TypeError, op, "a Module subclass", got=type(module).__name__)
+        if not isinstance(name, str):
+            fail(TypeError, op, "a str as the module name", got=type(name).__name__)
+        self._check_new_name(op, name, "module")
+        self._set_module(name, module)
+
+    def _set_module(self, name: str, module: Any) -> None:
+        for hook in _global_module_registration_hooks.values():
+            result = hook(self, name, module)
+            module = module if result is None else result
+        self._modules[name] = module
+
+    def register_module(self, name: str, module: Any) -> None:
+        """Alias of `add_module`."""
+        self.add_module(name, module)
+
+    # attributes -------------------------------------------------------------------------------------------------------
+
+    def _drop_elsewhere(self, name: str, *places: Any) -> None:
+        for place in places:
+            if name in place:
+                if isinstance(place, dict):
+                    del place[name]
+                else:
+                    place.discard(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        state = self.__dict__
+        parameters = state.get("_parameters")
+        if isinstance(value, Parameter):
+            if parameters is None:
+                raise AttributeError("cannot assign parameters before Module.__init__() call")
+            self._drop_elsewhere(
+                name, state, self._buffers, self._modules, self._non_persistent_buffers_set
+            )
+            self.register_parameter(name, value)
+            return
+        if parameters is not None and name in parameters:
+            if value is not None:
+                raise TypeError(
+                    f"cannot assign '{facula.typename(value)}' as parameter '{name}' (Parameter or None expected)"
+                )
+            self.register_parameter(name, value)
+            return
+        modules = state.get("_modules")
+        if isinstance(value, Module):
+            if modules is None:
+                raise AttributeError("cannot assign module before Module.__init__() call")
+            self._drop_elsewhere(
+                name, state, parameters, self._buffers, self._non_persistent_buffers_set
+            )
+            self._set_module(name, value)
+            return
+        if modules is not None and name in modules:
+            if value is not None:
+                raise TypeError(
+                    f"cannot assign '{facula.typename(value)}' as child module '{name}' (Module or None expected)"
+                )
+            self._set_module(name, value)
+            return
+        if isinstance(value, Tensor) or value is None:
+            self._set_tensor(name, value)
+        else:
+            self._set_plain(name, value)
+
+    def _set_plain(self, name: str, value: Any) -> None:
+        buffers = self.__dict__.get("_buffers")
+        if buffers is not None and name in buffers:
+            raise TypeError(
+                f"cannot assign '{facula.typename(value)}' as buffer '{name}' (Buffer, Tensor or None expected)"
+            )
+        object.__setattr__(self, name, value)
+
+    def _set_tensor(self, name: str, value: Any) -> None:
+        state = self.__dict__
+        buffers = state.get("_buffers")
+        if not isinstance(value, Buffer) and (buffers is None or name not in buffers):
+            object.__setattr__(self, name, value)
+            return
+        if buffers is None:
+            raise AttributeError("cannot assign buffer before Module.__init__() call")
+        if name in buffers:
+            persistent = name not in self._non_persistent_buffers_set
+        else:
+            persistent = True
+            self._drop_elsewhere(name, state, self._parameters, self._modules)
+        if isinstance(value, Buffer):
+            persistent = getattr(value, "persistent", persistent)
+        if name in buffers and not isinstance(value, Buffer):
+            for hook in _global_buffer_registration_hooks.values():
+                result = hook(self, name, value)
+                value = value if result is None else result
+            buffers[name] = value
+        else:
+            self.register_buffer(name, value, persistent)
+
+    def __delattr__(self, name: str) -> None:
+        if name in self._parameters:
+            del self._parameters[name]
+        elif name in self._buffers:
+            del self._buffers[name]
+            self._non_persistent_buffers_set.discard(name)
+        elif name in self._modules:
+            del self._modules[name]
+        else:
+            object.__delattr__(self, name)
+
+    def __dir__(self) -> list[str]:
+        names = {*dir(type(self)), *self.__dict__, *self._parameters, *self._modules, *self._buffers}
+        return sorted(name for name in names if name and not name[0].isdigit())
+
+    # look-up by path --------------------------------------------------------------------------------------------------
+
+    def get_submodule(self, target: str) -> Module:
+        """The submodule at the dotted path ``target`` ("" is this module)."""
+        if target == "":
+            return self
+        module: Any = self
+        for item in target.split("."):
+            if not hasattr(module, item):
+                raise AttributeError(f"{module._get_name()} has no attribute `{item}`")
+            module = getattr(module, item)
+            if not isinstance(module, Module):
+                raise AttributeError(f"`{item}` is not an nn.Module")
+        return module
+
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+        """Put ``module`` at the dotted path ``target``; ``strict`` asks that something is there already."""
+        op = "Module.set_submodule"
+        if target == "":
+            fail(ValueError, op, "a target that is not empty", got="''")
+        if not isinstance(module, Module):
+            fail(ValueError, op, "an nn.Module", got=type(module).__name__)
+        path, _, name = target.rpartition(".")
+        parent = self.get_submodule(path)
+        if strict and not hasattr(parent, name):
+            raise AttributeError(f"{parent._get_name()} has no attribute `{name}`")
+        if hasattr(parent, name) and not isinstance(getattr(parent, name), Module):
+            raise AttributeError(f"`{name}` is not an nn.Module")
+        setattr(parent, name, module)
+
+    def get_parameter(self, target: str) -> Parameter:
+        """The parameter at the dotted path ``target``."""
+        path, _, name = target.rpartition(".")
+        module = self.get_submodule(path)
+        if not hasattr(module, name):
+            raise AttributeError(f"{module._get_name()} has no attribute `{name}`")
+        parameter = getattr(module, name)
+        if not isinstance(parameter, Parameter):
+            raise AttributeError(f"`{name}` is not an nn.Parameter")
+        return parameter
+
+    def get_buffer(self, target: str) -> Any:
+        """The buffer at the dotted path ``target``."""
+        path, _, name = target.rpartition(".")
+        module = self.get_submodule(path)
+        if not hasattr(module, name):
+            raise AttributeError(f"{module._get_name()} has no attribute `{name}`")
+        if name not in module._buffers:
+            raise AttributeError(f"`{name}` is not a buffer")
+        return getattr(module, name)
+
+    # iteration --------------------------------------------------------------------------------------------------------
+
+    def _named_members(
+        self,
+        get_members_fn: Callable,
+        prefix: str = "",
+        recurse: bool = True,
+        remove_duplicate: bool = True,
+    ) -> Iterator[tuple[str, Any]]:
+        seen = set()
+        modules = (
+            self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate)
+            if recurse
+            else [(prefix, self)]
+        )
+        for module_prefix, module in modules:
+            for name, value in get_members_fn(module):
+                if value is None or value in seen:
+                    continue
+                if remove_duplicate:
+                    seen.add(value)
+                yield (f"{module_prefix}.{name}" if module_prefix else name), value
+
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
+        """The parameters, each once."""
+        for _, parameter in self.named_parameters(recurse=recurse):
+            yield parameter
+
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
+        """(dotted name, parameter)."""
+        yield from self._named_members(
+            lambda module: module._parameters.items(),
+            prefix=prefix,
+            recurse=recurse,
+            remove_duplicate=remove_duplicate,
+        )
+
+    def buffers(self, recurse: bool = True) -> Iterator[Any]:
+        """The buffers, each once."""
+        for _, buffer in self.named_buffers(recurse=recurse):
+            yield buffer
+
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Any]]:
+        """(dotted name, buffer)."""
+        yield from self._named_members(
+            lambda module: module._buffers.items(),
+            prefix=prefix,
+            recurse=recurse,
+            remove_duplicate=remove_duplicate,
+        )
+
+    def children(self) -> Iterator[Module]:
+        """The immediate submodules, each once."""
+        for _, module in self.named_children():
+            yield module
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """(name, immediate submodule)."""
+        seen = set()
+        for name, module in self._modules.items():
+            if module is not None and module not in seen:
+                seen.add(module)
+                yield name, module
+
+    def modules(self) -> Iterator[Module]:
+        """This module and all below it, each once."""
+        for _, module in self.named_modules():
+            yield module
+
+    def named_modules(
+        self, memo: set | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Module]]:
+        """(dotted name, module), this one first."""
+        memo = set() if memo is None else memo
+        if self in memo:
+            return
+        if remove_duplicate:
+            memo.add(self)
+        yield prefix, self
+        for name, module in self._modules.items():
+            if module is not None:
+                below = f"{prefix}.{name}" if prefix else name
+                yield from module.named_modules(memo, below, remove_duplicate)
+
+    # over the tree ----------------------------------------------------------------------------------------------------
+
+    def apply(self, fn: Callable[[Module], None]) -> Any:
+        """Run ``fn`` on every submodule and then on this module."""
+        for module in self.children():
+            module.apply(fn)
+        fn(self)
+        return self
+
+    def _apply(self, fn: Callable, recurse: bool = True) -> Any:
+        """Replace every parameter's, gradient's and buffer's data by ``fn`` of it."""
+        if recurse:
+            for module in self.children():
+                module._apply(fn)
+        for name, parameter in self._parameters.items():
+            if parameter is None:
+                continue
+            with no_grad():
+                self._apply_to_parameter(fn, name, parameter)
+        for name, buffer in self._buffers.items():
+            if buffer is not None:
+                self._buffers[name] = fn(buffer)
+        return self
+
+    def _apply_to_parameter(self, fn: Callable, name: str, parameter: Any) -> None:
+        grad = parameter.grad
+        new = fn(parameter)
+        if type(parameter) is Parameter or is_lazy(parameter):
+            parameter.grad = None  # a gradient of the old dtype or device does not fit the new data
+            parameter.data = new
+        else:
+            parameter = Parameter(new, parameter.requires_grad)
+            self._parameters[name] = parameter
+        if grad is not None:
+            parameter.grad = fn(grad).requires_grad_(grad.requires_grad)
+
+    def to(self, *args: Any, **kwargs: Any) -> Any:
+        """Move and cast in place: ``to(device)``, ``to(dtype)``, ``to(tensor)``, ``to(memory_format=...)``.
+
+        Only floating point and complex tensors are cast; the others move.
+        """
+        device, dtype, non_blocking, memory_format = parse_to(args, kwargs)
+        if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
+            fail(
+                TypeError,
+                "Module.to",
+                "a floating point or complex dtype",
+                got=dtype,
+                hint="cast integer buffers one by one",
+            )
+
+        def convert(tensor: Any) -> Any:
+            castable = tensor.is_floating_point() or tensor.is_complex()
+            target = dtype if castable else None
+            if not is_lazy(tensor) and memory_format is not None and tensor.dim() in (4, 5):
+                return tensor.to(device, target, non_blocking, memory_format=memory_format)
+            return tensor.to(device, target, non_blocking)
+
+        return self._apply(convert)
+
+    def to_empty(self, *, device: Any, recurse: bool = True) -> Any:
+        """Move to ``device`` without copying: contents are undefined afterwards."""
+        return self._apply(
+            lambda t: facula.empty_like(t, device=device), recurse=recurse
+        )
+
+    def type(self, dst_type: Any) -> Any:
+        """Cast all parameters and buffers to ``dst_type``."""
+        return self._apply(lambda t: t.type(dst_type))
+
+    def _cast_floating(self, dtype: Any) -> Any:
+        return self._apply(lambda t: t.to(dtype) if t.is_floating_point() else t)
+
+    def float(self) -> Any:
+        """Cast floating point tensors to float32."""
+        return self._cast_floating(core.float32)
+
+    def double(self) -> Any:
+        """Cast floating point tensors to float64."""
+        return self._cast_floating(core.float64)
+
+    def half(self) -> Any:
+        """Cast floating point tensors to float16."""
+        return self._cast_floating(core.float16)
+
+    def bfloat16(self) -> Any:
+        """Cast floating point tensors to bfloat16."""
+        return self._cast_floating(core.bfloat16)
+
+    def cpu(self) -> Any:
+        """Move everything to the CPU."""
+        return self._apply(lambda t: t.cpu())
+
+    def _move(self, kind: str, device: Any) -> Any:
+        where = kind if device is None else facula.device(kind, device) if isinstance(device, int) else device
+        return self._apply(lambda t: t.to(where))
+
+    def cuda(self, device: Any = None) -> Any:
+        """Move everything to a CUDA device."""
+        return self._move("cuda", device)
+
+    def xpu(self, device: Any = None) -> Any:
+        """Move everything to an XPU device."""
+        return self._move("xpu", device)
+
+    def ipu(self, device: Any = None) -> Any:
+        """Move everything to an IPU device."""
+        return self._move("ipu", device)
+
+    def mtia(self, device: Any = None) -> Any:
+        """Move everything to an MTIA device."""
+        return self._move("mtia", device)
+
+    def share_memory(self) -> Any:
+        """Move all tensors to memory that other processes can map."""
+        return self._apply(lambda t: t.share_memory_())
+
+    def train(self, mode: bool = True) -> Any:
+        """Set training mode (or evaluation mode) on the whole tree."""
+        if not isinstance(mode, bool):
+            fail(ValueError, "Module.train", "mode to be a bool", got=repr(mode))
+        self.training = mode
+        for module in self.children():
+            module.train(mode)
+        return self
+
+    def eval(self) -> Any:
+        """Set evaluation mode on the whole tree."""
+        return self.train(False)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Any:
+        """Switch gradients on or off for every parameter."""
+        for parameter in self.parameters():
+            parameter.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop the gradients of all parameters, or fill them with zeros."""
+        for parameter in self.parameters():
+            if parameter.grad is None:
+                continue
+            if set_to_none:
+                parameter.grad = None
+            else:
+                if parameter.grad.grad_fn is not None:
+                    parameter.grad.detach_()
+                else:
+                    parameter.grad.requires_grad_(False)
+                parameter.grad.zero_()
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Compile this module's call in place; arguments are those of `facula.compile`."""
+        self._compiled_call_impl = facula.compile(self._call_impl, *args, **kwargs)
+
+    def _replicate_for_data_parallel(self) -> Any:
+        replica = self.__new__(type(self))
+        replica.__dict__ = self.__dict__.copy()
+        replica._parameters = {}
+        replica._buffers = replica._buffers.copy()
+        replica._modules = replica._modules.copy()
+        replica._is_replica = True
+        return replica
+
+    def __getstate__(self) -> dict:
+        state = self.__dict__.copy()
+        state.pop("_compiled_call_impl", None)
+        return state
+
+    # printing ---------------------------------------------------------------------------------------------------------
+
+    def _get_name(self) -> str:
+        return type(self).__name__
+
+    def extra_repr(self) -> str:
+        """What stands between the parentheses of `repr` beside the submodules."""
+        return ""
+
+    def __repr__(self) -> str:
+        extra = self.extra_repr()
+        lines = extra.split("\n") if extra else []
+        children = [
+            f"({name}): {_addindent(repr(module), 2)}" for name, module in self._modules.items()
+        ]
+        if not lines and not children:
+            return self._get_name() + "()"
+        if len(lines) == 1 and not children:
+            return f"{self._get_name()}({lines[0]})"
+        return f"{self._get_name()}(\n  " + "\n  ".join(lines + children) + "\n)"
+
+
+def parse_to(args: tuple, kwargs: dict) -> tuple[Any, Any, bool, Any]:
+    """(device, dtype, non_blocking, memory_format) from the arguments of a ``to`` call."""
+    kwargs = dict(kwargs)
+    device, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
+    non_blocking, memory_format = (
+        kwargs.pop("non_blocking", False),
+        kwargs.pop("memory_format", None),
+    )
+    other = kwargs.pop("tensor", None)
+    kwargs.pop("copy", None)
+    flags = []
+    for value in args:
+        if isinstance(value, core.dtype):
+            dtype = value
+        elif isinstance(value, Tensor):
+            other = value
+        elif isinstance(value, bool):
+            flags.append(value)
+        elif value is not None:
+            device = value
+    if other is not None:
+        device, dtype = other.device, other.dtype
+    if flags:
+        non_blocking = flags[0]
+    if kwargs:
+        fail(TypeError, "Module.to", "known keyword arguments", got=", ".join(kwargs))
+    if device is not None and not isinstance(device, core.device):
+        device = facula.device(device)
+    return device, dtype, non_blocking, memory_format
+
+

@@ -1,0 +1,527 @@
+"""Recurrent layers and cells.
+
+Takes ``[T, N, features]`` (``[N, T, features]`` with ``batch_first``), the same without a batch, or packed sequences.
+Gives outputs of all steps and final states.
+Keeps true: weights are named ``weight_ih_l{k}{_reverse}`` and so on, in PyTorch's order; a packed input gives a packed
+output, and states are in the caller's order of sequences.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import warnings
+from typing import Any
+
+import facula
+from facula.nn import init, recurrent
+from facula.nn.modules.module import Module
+from facula.nn.parameter import Parameter
+from facula.nn.utils.rnn import PackedSequence
+
+__all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNBase", "RNNCell", "RNNCellBase"]
+
+_GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
+
+
+def apply_permutation(tensor: Any, permutation: Any, dim: int = 1) -> Any:
+    """``tensor.index_select(dim, permutation)`` (deprecated in PyTorch)."""
+    warnings.warn(
+        "apply_permutation is deprecated, please use tensor.index_select(dim, permutation) instead",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return _permute(tensor, permutation, dim)
+
+
+def _permute(tensor: Any, permutation: Any, dim: int = 1) -> Any:
+    return tensor.index_select(dim, permutation)
+
+
+class RNNBase(Module):
+    """What the recurrent layers share."""
+
+    __constants__ = [
+        "mode",
+        "input_size",
+        "hidden_size",
+        "num_layers",
+        "bias",
+        "batch_first",
+        "dropout",
+        "bidirectional",
+        "proj_size",
+    ]
+    __jit_unused_properties__ = ["all_weights"]
+
+    def __init__(
+        self,
+        mode: str,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.mode = mode
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.num_layers = num_layers
+        self.bias = bias
+        self.batch_first = batch_first
+        self.dropout = float(dropout)
+        self.bidirectional = bidirectional
+        self.proj_size = proj_size
+        self._check_arguments(dropout)
+        self._flat_weights_names: list[str] = []
+        self._all_weights: list[list[str]] = []
+        for layer in range(num_layers):
+            for direction in range(2 if bidirectional else 1):
+                self._make_weights(layer, direction, device, dtype)
+        self.reset_parameters()
+
+    def _check_arguments(self, dropout: Any) -> None:
+        if (
+            not isinstance(dropout, numbers.Number)
+            or not 0 <= dropout <= 1  # type: ignore[operator]
+            or isinstance(dropout, bool)
+        ):
+            raise ValueError(
+                "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
+            )
+        if self.dropout > 0 and self.num_layers == 1:
+            warnings.warn(
+                "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects "
+                f"num_layers greater than 1, but got dropout={self.dropout} and num_layers={self.num_layers}",
+                stacklevel=4,
+            )
+        if not isinstance(self.hidden_size, int):
+            raise TypeError(
+                f"hidden_size should be of type int, got: {type(self.hidden_size).__name__}"
+            )
+        if self.hidden_size <= 0:
+            raise ValueError("hidden_size must be greater than zero")
+        if self.num_layers <= 0:
+            raise ValueError("num_layers must be greater than zero")
+        if self.proj_size < 0:
+            raise ValueError(
+                "proj_size should be a positive integer or zero to disable projections"
+            )
+        if self.proj_size >= self.hidden_size:
+            raise ValueError("proj_size has to be smaller than hidden_size")
+        if self.mode not in _GATES:
+            raise ValueError("Unrecognized RNN mode: " + self.mode)
+
+    def _make_weights(self, layer: int, direction: int, device: Any, dtype: Any) -> None:
+        directions = 2 if self.bidirectional else 1
+        state_size = self.proj_size if self.proj_size > 0 else self.hidden_size
+        inputs = self.input_size if layer == 0 else state_size * directions
+        gates = _GATES[self.mode] * self.hidden_size
+        shapes = {"weight_ih": (gates, inputs), "weight_hh": (gates, state_size)}
+        if self.bias:
+            shapes |= {"bias_ih": (gates,), "bias_hh": (gates,)}  # type: ignore[dict-item]
+        if self.proj_size > 0:
+            shapes["weight_hr"] = (self.proj_size, self.hidden_size)
+        suffix = f"_l{layer}{'_reverse' if direction else ''}"
+        names = [name + suffix for name in shapes]
+        for name, shape in zip(names, shapes.values(), strict=True):
+            setattr(self, name, Parameter(facula.empty(shape, device=device, dtype=dtype)))
+        self._flat_weights_names.extend(names)
+        self._all_weights.append(names)
+
+    @property
+    def _flat_weights(self) -> list[Any]:
+        return [getattr(self, name, None) for name in self._flat_weights_names]
+
+    @property
+    def all_weights(self) -> list[list[Any]]:
+        """The weights by layer and direction."""
+        return [[getattr(self, name) for name in names] for names in self._all_weights]
+
+    def flatten_parameters(self) -> None:
+        """Nothing to do: weights need not lie in one block here."""
+
+    def reset_parameters(self) -> None:
+        """Draw new weights."""
+        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
+        for weight in self.parameters():
+            init.uniform_(weight, -bound, bound)
+
+    def check_input(self, input: Any, batch_sizes: Any) -> None:
+        """Raises unless the input has the right number of dimensions and features."""
+        if not facula.is_autocast_enabled() and input.dtype != self.weight_ih_l0.dtype:
+            raise ValueError(
+                f"RNN input dtype ({input.dtype}) does not match weight dtype ({self.weight_ih_l0.dtype}). "
+                f"Convert input: input.to({self.weight_ih_l0.dtype}), or convert model: "
+                f"model.to({input.dtype})"
+            )
+        expected = 2 if batch_sizes is not None else 3
+        if input.dim() != expected:
+            raise RuntimeError(f"input must have {expected} dimensions, got {input.dim()}")
+        if self.input_size != input.size(-1):
+            raise RuntimeError(
+                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.size(-1)}"
+            )
+
+    def get_expected_hidden_size(self, input: Any, batch_sizes: Any) -> tuple[int, int, int]:
+        """(layers * directions, batch, state size)."""
+        if batch_sizes is not None:
+            batch = int(batch_sizes[0])
+        else:
+            batch = input.size(0) if self.batch_first else input.size(1)
+        directions = 2 if self.bidirectional else 1
+        state_size = self.proj_size if self.proj_size > 0 else self.hidden_size
+        return self.num_layers * directions, batch, state_size
+
+    def check_hidden_size(
+        self,
+        hx: Any,
+        expected_hidden_size: tuple[int, int, int],
+        msg: str = "Expected hidden size {}, got {}",
+    ) -> None:
+        """Raises unless a state has the expected shape."""
+        if tuple(hx.size()) != tuple(expected_hidden_size):
+            raise RuntimeError(msg.format(expected_hidden_size, list(hx.size())))
+
+    def check_forward_args(self, input: Any, hidden: Any, batch_sizes: Any) -> None:
+        """Raises unless input and state fit the layer."""
+        self.check_input(input, batch_sizes)
+        self.check_hidden_size(hidden, self.get_expected_hidden_size(input, batch_sizes))
+
+    def permute_hidden(self, hx: Any, permutation: Any) -> Any:
+        """The states in another order of sequences."""
+        return hx if permutation is None else _permute(hx, permutation)
+
+    def extra_repr(self) -> str:
+        """The parameters that differ from their defaults."""
+        parts = [f"{self.input_size}, {self.hidden_size}"]
+        if self.proj_size != 0:
+            parts.append(f"proj_size={self.proj_size}")
+        if self.num_layers != 1:
+            parts.append(f"num_layers={self.num_layers}")
+        if self.bias is not True:
+            parts.append(f"bias={self.bias}")
+        if self.batch_first is not False:
+            parts.append(f"batch_first={self.batch_first}")
+        if self.dropout != 0:
+            parts.append(f"dropout={self.dropout}")
+        if self.bidirectional is not False:
+            parts.append(f"bidirectional={self.bidirectional}")
+        return ", ".join(parts)
+
+    def __setstate__(self, state: dict) -> None:
+        super().__setstate__(state)
+        self.__dict__.setdefault("proj_size", 0)
+        if "all_weights" in state:  # older pickles keep the names under this key
+            self._all_weights = self.__dict__.pop("all_weights")
+        if self._all_weights and not isinstance(self._all_weights[0][0], str):
+            self._all_weights = [[f"{n}" for n in names] for names in self._all_weights]
+        self.__dict__.pop("_flat_weights", None)
+        self.__dict__.pop("_flat_weight_refs", None)
+        self._flat_weights_names = [name for names in self._all_weights for name in names]
+
+    def _initial_states(self, input: Any, sizes: Any) -> tuple:
+        layers, batch, state_size = self.get_expected_hidden_size(input, sizes)
+        states = [facula.zeros(layers, batch, state_size, dtype=input.dtype, device=input.device)]
+        if self.mode == "LSTM":
+            shape = (layers, batch, self.hidden_size)
+            states.append(facula.zeros(shape, dtype=input.dtype, device=input.device))
+        return tuple(states)
+
+    def _run(self, input: Any, batch_sizes: Any, states: tuple) -> tuple[Any, tuple]:
+        transpose = self.batch_first and batch_sizes is None
+        out, finals = recurrent.run(
+            self.mode,
+            input.transpose(0, 1) if transpose else input,
+            None if batch_sizes is None else batch_sizes.tolist(),
+            states,
+            self._flat_weights,
+            self.bias,
+            self.num_layers,
+            self.dropout,
+            self.training,
+            self.bidirectional,
+        )
+        return out.transpose(0, 1) if transpose else out, finals
+
+    def _check_states(self, input: Any, states: tuple, batch_sizes: Any) -> None:
+        self.check_forward_args(
+            input, states if self.mode == "LSTM" else states[0], batch_sizes
+        )
+
+    def _state_dims(self, states: tuple, expected: int) -> None:
+        for state in states:
+            if state.dim() != expected:
+                kind = "batched 3-D" if expected == 3 else "unbatched 2-D"
+                raise RuntimeError(
+                    f"For {kind} input, hx should also be {expected}-D but got {state.dim()}-D tensor"
+                )
+
+    def _forward_packed(self, packed: PackedSequence, states: tuple | None) -> tuple[Any, tuple]:
+        data, sizes, sorted_indices, unsorted_indices = packed
+        if states is None:
+            states = self._initial_states(data, sizes)
+        else:
+            states = tuple(self.permute_hidden(s, sorted_indices) for s in states)
+        self._check_states(data, states, sizes)
+        out, finals = self._run(data, sizes, states)
+        result = PackedSequence(out, sizes, sorted_indices, unsorted_indices)
+        return result, tuple(self.permute_hidden(s, unsorted_indices) for s in finals)
+
+    def _forward_dense(self, input: Any, states: tuple | None) -> tuple[Any, tuple]:
+        if input.dim() not in (2, 3):
+            raise ValueError(
+                f"{type(self).__name__}: Expected input to be 2D or 3D, got {input.dim()}D instead"
+            )
+        batched = input.dim() == 3
+        if states is not None:
+            self._state_dims(states, 3 if batched else 2)
+        if not batched:
+            input = input.unsqueeze(0 if self.batch_first else 1)
+            states = None if states is None else tuple(s.unsqueeze(1) for s in states)
+        if states is None:
+            states = self._initial_states(input, None)
+        self._check_states(input, states, None)
+        out, finals = self._run(input, None, states)
+        if not batched:
+            out = out.squeeze(0 if self.batch_first else 1)
+            finals = tuple(s.squeeze(1) for s in finals)
+        return out, finals
+
+    def forward(self, input: Any, hx: Any = None) -> Any:
+        """Outputs of all steps, and the final state."""
+        states = None if hx is None else (hx,)
+        run = self._forward_packed if isinstance(input, PackedSequence) else self._forward_dense
+        output, finals = run(input, states)
+        return output, finals[0]
+
+
+class RNN(RNNBase):
+    """Elman network: ``h' = tanh(W_ih x + b_ih + W_hh h + b_hh)``, or relu."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if "proj_size" in kwargs:
+            raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
+        if len(args) > 3:
+            nonlinearity = args[3]
+            args = args[:3] + args[4:]
+        else:
+            nonlinearity = kwargs.pop("nonlinearity", "tanh")
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
+        self.nonlinearity = nonlinearity
+        super().__init__(f"RNN_{nonlinearity.upper()}", *args, **kwargs)
+
+
+class GRU(RNNBase):
+    """Gated recurrent unit; the reset gate applies after the hidden product. [Cho et al. 2014]"""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if "proj_size" in kwargs:
+            raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
+        super().__init__("GRU", *args, **kwargs)
+
+
+class LSTM(RNNBase):
+    """Long short-term memory, with an optional projection of the state. [Hochreiter & Schmidhuber 1997]"""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__("LSTM", *args, **kwargs)
+
+    def get_expected_cell_size(self, input: Any, batch_sizes: Any) -> tuple[int, int, int]:
+        """(layers * directions, batch, hidden size)."""
+        layers, batch, _ = self.get_expected_hidden_size(input, batch_sizes)
+        return layers, batch, self.hidden_size
+
+    def check_forward_args(self, input: Any, hidden: Any, batch_sizes: Any) -> None:
+        """Raises unless input and states fit the layer."""
+        self.check_input(input, batch_sizes)
+        self.check_hidden_size(
+            hidden[0],
+            self.get_expected_hidden_size(input, batch_sizes),
+            "Expected hidden[0] size {}, got {}",
+        )
+        self.check_hidden_size(
+            hidden[1],
+            self.get_expected_cell_size(input, batch_sizes),
+            "Expected hidden[1] size {}, got {}",
+        )
+
+    def permute_hidden(self, hx: Any, permutation: Any) -> Any:
+        """The states (one, or the pair) in another order of sequences."""
+        if permutation is None:
+            return hx
+        if isinstance(hx, tuple):
+            return tuple(_permute(h, permutation) for h in hx)
+        return _permute(hx, permutation)
+
+    def _state_dims(self, states: tuple, expected: int) -> None:
+        if len(states) != 2 or any(s.dim() != expected for s in states):
+            kind = "batched 3-D" if expected == 3 else "unbatched 2-D"
+            got = ", ".join(f"{s.dim()}-D" for s in states)
+            raise RuntimeError(
+                f"For {kind} input, hx and cx should also be {expected}-D but got ({got}) tensors"
+            )
+
+    def forward(self, input: Any, hx: Any = None) -> Any:
+        """Outputs of all steps, and the final hidden and cell states."""
+        states = None if hx is None else tuple(hx)
+        run = self._forward_packed if isinstance(input, PackedSequence) else self._forward_dense
+        output, finals = run(input, states)
+        return output, finals
+
+
+class RNNCellBase(Module):
+    """What the cells share."""
+
+    __constants__ = ["input_size", "hidden_size", "bias"]
+    weight_ih: Any
+    weight_hh: Any
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool,
+        num_chunks: int,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.bias = bias
+        gates = num_chunks * hidden_size
+        shapes = {"weight_ih": (gates, input_size), "weight_hh": (gates, hidden_size)}
+        for name, shape in shapes.items():
+            setattr(self, name, Parameter(facula.empty(shape, device=device, dtype=dtype)))
+        for name in ("bias_ih", "bias_hh"):
+            value = facula.empty(gates, device=device, dtype=dtype) if bias else None
+            self.register_parameter(name, Parameter(value) if bias else None)
+        self.reset_parameters()
+
+    def extra_repr(self) -> str:
+        """The parameters that differ from their defaults."""
+        text = f"{self.input_size}, {self.hidden_size}"
+        if self.bias is not True:
+            text += f", bias={self.bias}"
+        if getattr(self, "nonlinearity", "tanh") != "tanh":
+            text += f", nonlinearity={self.nonlinearity}"
+        return text
+
+    def reset_parameters(self) -> None:
+        """Draw new weights."""
+        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
+        for weight in self.parameters():
+            init.uniform_(weight, -bound, bound)
+
+    def _step(self, function: Any, input: Any, states: tuple | None, count: int) -> tuple:
+        """Run one step with a batch dimension added where there is none."""
+        name = type(self).__name__
+        if input.dim() not in (1, 2):
+            raise ValueError(f"{name}: Expected input to be 1D or 2D, got {input.dim()}D instead")
+        for i, state in enumerate(states or ()):
+            if state.dim() not in (1, 2):
+                raise ValueError(
+                    f"{name}: Expected hidden{f'[{i}]' if count > 1 else ''} to be 1D or 2D, got {state.dim()}D instead"
+                )
+        batched = input.dim() == 2
+        if not batched:
+            input = input.unsqueeze(0)
+        if input.size(1) != self.input_size:
+            raise RuntimeError(
+                f"input has inconsistent input_size: got {input.size(1)} expected {self.input_size}"
+            )
+        if states is None:
+            zeros = facula.zeros(
+                input.size(0), self.hidden_size, dtype=input.dtype, device=input.device
+            )
+            states = (zeros,) * count
+        elif not batched:
+            states = tuple(s.unsqueeze(0) for s in states)
+        for i, state in enumerate(states):
+            if state.size(0) != input.size(0) or state.size(1) != self.hidden_size:
+                raise RuntimeError(
+                    f"hidden{i} has shape {list(state.shape)}, expected {[input.size(0), self.hidden_size]}"
+                )
+        result = function(
+            input,
+            states if count > 1 else states[0],
+            self.weight_ih,
+            self.weight_hh,
+            self.bias_ih,
+            self.bias_hh,
+        )
+        result = result if count > 1 else (result,)
+        return result if batched else tuple(r.squeeze(0) for r in result)
+
+
+class RNNCell(RNNCellBase):
+    """One step of an Elman network."""
+
+    __constants__ = ["input_size", "hidden_size", "bias", "nonlinearity"]
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        nonlinearity: str = "tanh",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, 1, device, dtype)
+        self.nonlinearity = nonlinearity
+
+    def forward(self, input: Any, hx: Any = None) -> Any:
+        """``[N, input_size]`` and ``[N, hidden_size]`` to the next state."""
+        functions = {"tanh": recurrent.rnn_tanh_cell, "relu": recurrent.rnn_relu_cell}
+        if self.nonlinearity not in functions:
+            raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
+        states = None if hx is None else (hx,)
+        return self._step(functions[self.nonlinearity], input, states, 1)[0]
+
+
+class LSTMCell(RNNCellBase):
+    """One step of a long short-term memory."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, 4, device, dtype)
+
+    def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
+        """``[N, input_size]`` and the pair of states to the next pair."""
+        states = None if hx is None else tuple(hx)
+        h, c = self._step(recurrent.lstm_cell, input, states, 2)
+        return h, c
+
+
+class GRUCell(RNNCellBase):
+    """One step of a gated recurrent unit."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, 3, device, dtype)
+
+    def forward(self, input: Any, hx: Any = None) -> Any:
+        """``[N, input_size]`` and ``[N, hidden_size]`` to the next state."""
+        states = None if hx is None else (hx,)
+        return self._step(recurrent.gru_cell, input, states, 1)[0]

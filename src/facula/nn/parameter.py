@@ -1,0 +1,226 @@
+"""Tensors that a module registers by being assigned: `Parameter`, `Buffer`, and their forms without a shape yet.
+
+Takes a tensor.  Gives a tensor of the same storage that `Module.__setattr__` recognises.
+Keeps true: a `Parameter` is a leaf; `isinstance(x, Parameter)` also holds for tensor subclasses that carry
+`_is_param`, and `isinstance(x, Buffer)` for any tensor that carries `_is_buffer`.
+"""
+
+from __future__ import annotations
+
+import copyreg
+from collections import OrderedDict
+from typing import Any
+
+import facula
+from facula import core
+from facula.core.errors import fail
+
+_TensorMeta: type = type(core.Tensor)
+
+
+class _ParameterMeta(_TensorMeta):  # type: ignore[misc, valid-type]
+    """Lets tensor subclasses that were wrapped by `Parameter` count as parameters."""
+
+    def __instancecheck__(self, instance: Any) -> bool:
+        if self is Parameter and isinstance(instance, core.Tensor):
+            if getattr(instance, "_is_param", False):
+                return True
+        return super().__instancecheck__(instance)
+
+
+class Parameter(core.Tensor, metaclass=_ParameterMeta):
+    """A tensor that is a parameter of the module it is assigned to.
+
+    ``data`` is the value (empty when None); ``requires_grad`` says whether gradients are accumulated into it.
+    """
+
+    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
+        if data is None:
+            data = facula.empty(0)
+        if type(data) is core.Tensor or type(data) is Parameter:
+            return core.Tensor._make_subclass(cls, data, requires_grad)
+        tensor = data.detach().requires_grad_(requires_grad)
+        if type(tensor) is not type(data):
+            fail(
+                RuntimeError,
+                "Parameter",
+                "detach() of a custom tensor gives the same type",
+                got=f"{type(tensor).__name__} from {type(data).__name__}",
+                hint="implement detach() in the subclass",
+            )
+        tensor._is_param = True
+        return tensor
+
+    def __deepcopy__(self, memo: dict) -> Any:
+        if id(self) in memo:
+            return memo[id(self)]
+        copied = type(self)(
+            self.data.clone(memory_format=facula.preserve_format), self.requires_grad
+        )
+        memo[id(self)] = copied
+        return copied
+
+    def __repr__(self) -> str:
+        return "Parameter containing:\n" + super().__repr__()
+
+    def __reduce_ex__(self, protocol: int) -> Any:
+        # the attribute dictionary goes along only where there is something in it
+        state = _public_state(self)
+        hooks: OrderedDict = OrderedDict()
+        if not state:
+            return rebuild_parameter, (self.data, self.requires_grad, hooks)
+        return rebuild_parameter_with_state, (self.data, self.requires_grad, hooks, state)
+
+
+def _public_state(tensor: Any) -> dict:
+    state = dict(getattr(tensor, "__dict__", None) or {})
+    for slot in copyreg._slotnames(type(tensor)):  # type: ignore[attr-defined]
+        if hasattr(tensor, slot):
+            state[slot] = getattr(tensor, slot)
+    return state
+
+
+def rebuild_parameter(data: Any, requires_grad: bool, backward_hooks: Any) -> Parameter:
+    """Make a parameter from a pickle's parts."""
+    return Parameter(data, requires_grad)
+
+
+def rebuild_parameter_with_state(
+    data: Any, requires_grad: bool, backward_hooks: Any, state: dict
+) -> Parameter:
+    """Make a parameter with attributes from a pickle's parts."""
+    parameter = Parameter(data, requires_grad)
+    for name, value in state.items():
+        setattr(parameter, name, value)
+    return parameter
+
+
+class _BufferMeta(_TensorMeta):  # type: ignore[misc, valid-type]
+    """Any tensor that `Buffer` marked counts as a buffer."""
+
+    def __instancecheck__(self, instance: Any) -> bool:
+        if self is Buffer:
+            return isinstance(instance, core.Tensor) and getattr(instance, "_is_buffer", False)
+        return super().__instancecheck__(instance)
+
+
+class Buffer(core.Tensor, metaclass=_BufferMeta):
+    """A tensor that becomes a buffer of the module it is assigned to.
+
+    ``persistent`` says whether the module's ``state_dict`` holds it.
+    """
+
+    def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
+        if data is None:
+            data = facula.empty(0)
+        tensor = data.detach().requires_grad_(data.requires_grad)
+        tensor.persistent = persistent
+        tensor._is_buffer = True
+        return tensor
+
+
+class UninitializedTensorMixin:
+    """A tensor whose shape comes with the first call of its lazy module."""
+
+    _allowed_methods = frozenset(
+        """__hash__ size dtype device layout is_leaf requires_grad requires_grad_ grad is_complex
+        is_floating_point copy_ cpu cuda half float double char short int long bfloat16 to share_memory_
+        is_shared is_meta _is_param _is_buffer persistent detach register_hook is_sparse is_quantized""".split()
+    )
+
+    def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
+        """Give the tensor its ``shape`` (contents undefined), and its class that of an ordinary one."""
+        data = self.data  # type: ignore[attr-defined]
+        self.data = facula.empty(
+            shape,
+            device=data.device if device is None else device,
+            dtype=data.dtype if dtype is None else dtype,
+        )
+        self.__class__ = self.cls_to_become  # type: ignore[attr-defined]
+
+    @property
+    def shape(self) -> Any:
+        """Raises: there is no shape yet."""
+        return fail(
+            RuntimeError,
+            type(self).__name__,
+            "a shape, which the first call of the module sets",
+            got="an uninitialized tensor",
+            hint="run a dry run of the module first",
+        )
+
+    def share_memory_(self) -> Any:
+        """Raises: there is no memory yet."""
+        return fail(
+            RuntimeError,
+            f"{type(self).__name__}.share_memory_",
+            "an initialized tensor",
+            got="an uninitialized one",
+            hint="call forward once before sharing the module among processes",
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __reduce_ex__(self, protocol: int) -> Any:
+        return self.__class__, (self.requires_grad,)  # type: ignore[attr-defined]
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
+    ) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in cls._allowed_methods or name in ("__get__", "__set__", "__delete__"):
+            return super().__torch_function__(func, types, args, kwargs or {})  # type: ignore[misc]
+        return fail(
+            ValueError,
+            name or str(func),
+            "initialized tensors",
+            got=f"an {cls.__name__}",
+            hint="call forward once, or load a state_dict, before using the parameters of a lazy module",
+        )
+
+
+def is_lazy(tensor: Any) -> bool:
+    """Whether ``tensor`` is a parameter or buffer without a shape yet."""
+    return isinstance(tensor, UninitializedTensorMixin)
+
+
+class UninitializedParameter(UninitializedTensorMixin, Parameter):
+    """A parameter without a shape yet."""
+
+    cls_to_become = Parameter
+
+    def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> Any:
+        data = facula.empty(0, device=device, dtype=dtype)
+        return core.Tensor._make_subclass(cls, data, requires_grad)
+
+    def __deepcopy__(self, memo: dict) -> Any:
+        if id(self) in memo:
+            return memo[id(self)]
+        copied = type(self)(self.requires_grad, self.data.device, self.data.dtype)
+        memo[id(self)] = copied
+        return copied
+
+
+class _MaterializedBuffer(core.Tensor):
+    """What an `UninitializedBuffer` turns into; behaves as a plain tensor."""
+
+
+class UninitializedBuffer(UninitializedTensorMixin, core.Tensor):
+    """A buffer without a shape yet."""
+
+    cls_to_become = _MaterializedBuffer
+
+    def __new__(
+        cls,
+        requires_grad: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        persistent: bool = True,
+    ) -> Any:
+        data = facula.empty(0, device=device, dtype=dtype)
+        tensor = core.Tensor._make_subclass(cls, data, requires_grad)
+        tensor.persistent = persistent
+        tensor._is_buffer = True
+        return tensor

@@ -1,0 +1,133 @@
+"""Limiting gradients by norm or by value.
+
+Takes parameters (or one).  Gives their gradients changed in place, and the total norm.
+Keeps true: parameters without a gradient are left out; the norm is that of all gradients as one vector.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import facula
+from facula import core
+from facula.autograd.grad_mode import no_grad
+from facula.core.errors import fail
+
+__all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_"]
+
+
+def _as_list(parameters: Any, op: str) -> list[Any]:
+    if isinstance(parameters, core.Tensor):
+        return [parameters]
+    if hasattr(parameters, "__next__"):
+        parameters = list(parameters)
+        if not parameters:
+            warnings.warn(
+                f"`parameters` is an empty generator, no gradient clipping will occur in {op}.",
+                stacklevel=3,
+            )
+    return list(parameters)
+
+
+def _dense_ordinary(tensors: list[Any]) -> bool:
+    """Whether one kernel may take all tensors together."""
+    first = tensors[0]
+    return all(
+        t.layout == facula.strided and t.dtype == first.dtype and t.device == first.device
+        for t in tensors
+    )
+
+
+def get_total_norm(
+    tensors: Any,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Any:
+    """The norm of all tensors as one vector."""
+    tensors = [tensors] if isinstance(tensors, core.Tensor) else list(tensors)
+    norm_type = float(norm_type)
+    if not tensors:
+        return facula.tensor(0.0)
+    with no_grad() if not any(t.requires_grad for t in tensors) else _nothing():
+        device = tensors[0].device
+        if foreach is not False and _dense_ordinary(tensors):
+            norms = facula._foreach_norm(tensors, norm_type)
+        else:
+            norms = [facula.linalg.vector_norm(t, norm_type) for t in tensors]
+        total = facula.linalg.vector_norm(facula.stack([n.to(device) for n in norms]), norm_type)
+    if error_if_nonfinite and bool(facula.logical_or(total.isnan(), total.isinf())):
+        fail(
+            RuntimeError,
+            "clip_grad_norm_",
+            f"a finite total norm of order {norm_type} for the gradients",
+            got="a non-finite one, so it cannot be clipped",
+            hint="set error_if_nonfinite=False to scale the gradients by the non-finite norm anyway",
+        )
+    return total
+
+
+class _nothing:
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *exc_info: Any) -> None:
+        return None
+
+
+def clip_grads_with_norm_(
+    parameters: Any, max_norm: float, total_norm: Any, foreach: bool | None = None
+) -> None:
+    """Scale gradients by ``max_norm / total_norm`` where that is less than one."""
+    parameters = _as_list(parameters, "clip_grads_with_norm_")
+    grads = [p.grad for p in parameters if p.grad is not None]
+    if not grads:
+        return
+    with no_grad():
+        # multiplied always, so that nothing waits for the value
+        factor = facula.clamp(float(max_norm) / (total_norm + 1e-6), max=1.0)
+        if foreach is not False and _dense_ordinary(grads) and factor.device == grads[0].device:
+            facula._foreach_mul_(grads, factor)
+        else:
+            for grad in grads:
+                grad.mul_(factor.to(grad.device))
+
+
+def clip_grad_norm_(
+    parameters: Any,
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Any:
+    """Scale all gradients so that their total norm is at most ``max_norm``; gives the norm before."""
+    parameters = _as_list(parameters, "clip_grad_norm_")
+    grads = [p.grad for p in parameters if p.grad is not None]
+    total = get_total_norm(grads, norm_type, error_if_nonfinite, foreach)
+    clip_grads_with_norm_(parameters, max_norm, total, foreach)
+    return total
+
+
+def clip_grad_norm(
+    parameters: Iterable[Any],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Any:
+    """`clip_grad_norm_` under its older name."""
+    warnings.warn(
+        "`clip_grad_norm` is deprecated: use `clip_grad_norm_`", FutureWarning, stacklevel=2
+    )
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
+
+
+def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = None) -> None:
+    """Clamp every gradient element to ``[-clip_value, clip_value]``."""
+    limit = float(clip_value)
+    with no_grad():
+        for parameter in _as_list(parameters, "clip_grad_value_"):
+            if parameter.grad is not None:
+                parameter.grad.clamp_(min=-limit, max=limit)

@@ -1,0 +1,48 @@
+"""Parameters as one vector and back.
+
+Takes an iterable of parameters.  Gives their elements in one vector, or sets them from one.
+Keeps true: all parameters are on one device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import facula
+from facula import core
+from facula.core.errors import fail
+
+__all__ = ["parameters_to_vector", "vector_to_parameters"]
+
+
+def _same_device(parameter: Any, device: Any) -> Any:
+    if device is not None and parameter.device != device:
+        fail(
+            TypeError,
+            "parameters_to_vector",
+            f"all parameters on one device, {device}",
+            got=parameter.device,
+        )
+    return parameter.device
+
+
+def parameters_to_vector(parameters: Iterable[Any]) -> Any:
+    """All elements of all parameters, one after the other."""
+    device, parts = None, []
+    for parameter in parameters:
+        device = _same_device(parameter, device)
+        parts.append(parameter.view(-1))
+    return facula.cat(parts)
+
+
+def vector_to_parameters(vec: Any, parameters: Iterable[Any]) -> None:
+    """Make the parameters' data slices of ``vec``."""
+    if not isinstance(vec, core.Tensor):
+        fail(TypeError, "vector_to_parameters", "a Tensor", got=facula.typename(vec))
+    device, start = None, 0
+    for parameter in parameters:
+        device = _same_device(parameter, device)
+        count = parameter.numel()
+        parameter.data = vec[start : start + count].view_as(parameter).data
+        start += count

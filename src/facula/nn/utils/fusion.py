@@ -1,0 +1,111 @@
+"""Folding batch normalization into the layer before it.
+
+Takes layers in evaluation mode.  Gives one layer with the same output.
+Keeps true: the given layers are not changed.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import facula
+from facula.core.errors import fail
+from facula.nn.parameter import Parameter
+
+__all__ = [
+    "fuse_conv_bn_eval",
+    "fuse_conv_bn_weights",
+    "fuse_linear_bn_eval",
+    "fuse_linear_bn_weights",
+]
+
+
+def _require_eval(op: str, layer: Any, bn: Any) -> None:
+    if layer.training or bn.training:
+        fail(AssertionError, op, "both layers in evaluation mode", got="training mode")
+    if bn.running_mean is None or bn.running_var is None:
+        fail(AssertionError, op, "a norm with running statistics", got="none")
+
+
+def _fused(
+    weight: Any, bias: Any, mean: Any, var: Any, eps: float, scale: Any, shift: Any, dim: int
+) -> tuple[Parameter, Parameter]:
+    """Weight and bias that include the norm; ``dim`` is the weight's output dimension."""
+    dtype, bias_dtype = weight.dtype, weight.dtype if bias is None else bias.dtype
+    bias = facula.zeros_like(mean) if bias is None else bias
+    factor = facula.rsqrt(var + eps)
+    if scale is not None:
+        factor = factor * scale
+    shape = [1] * weight.dim()
+    shape[dim] = -1
+    new_bias = (bias - mean) * factor
+    if shift is not None:
+        new_bias = new_bias + shift
+    new_weight = (weight * factor.reshape(shape)).to(dtype)
+    return (
+        Parameter(new_weight, weight.requires_grad),
+        Parameter(new_bias.to(bias_dtype), bias.requires_grad),
+    )
+
+
+def fuse_conv_bn_weights(
+    conv_w: Any,
+    conv_b: Any,
+    bn_rm: Any,
+    bn_rv: Any,
+    bn_eps: float,
+    bn_w: Any,
+    bn_b: Any,
+    transpose: bool = False,
+) -> tuple[Parameter, Parameter]:
+    """A convolution's weight and bias with the norm folded in."""
+    return _fused(conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, 1 if transpose else 0)
+
+
+def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
+    """A convolution that does what ``conv`` and then ``bn`` do."""
+    _require_eval("fuse_conv_bn_eval", conv, bn)
+    fused = copy.deepcopy(conv)
+    fused.weight, fused.bias = fuse_conv_bn_weights(
+        fused.weight,
+        fused.bias,
+        bn.running_mean,
+        bn.running_var,
+        bn.eps,
+        bn.weight,
+        bn.bias,
+        transpose,
+    )
+    return fused
+
+
+def fuse_linear_bn_weights(
+    linear_w: Any, linear_b: Any, bn_rm: Any, bn_rv: Any, bn_eps: float, bn_w: Any, bn_b: Any
+) -> tuple[Parameter, Parameter]:
+    """A linear layer's weight and bias with the norm folded in."""
+    return _fused(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, 0)
+
+
+def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
+    """A linear layer that does what ``linear`` and then ``bn`` do."""
+    op = "fuse_linear_bn_eval"
+    _require_eval(op, linear, bn)
+    if linear.out_features != bn.num_features and bn.num_features != 1:
+        fail(
+            AssertionError,
+            op,
+            f"a norm over {linear.out_features} features, or 1",
+            got=bn.num_features,
+        )
+    fused = copy.deepcopy(linear)
+    fused.weight, fused.bias = fuse_linear_bn_weights(
+        fused.weight,
+        fused.bias,
+        bn.running_mean,
+        bn.running_var,
+        bn.eps,
+        bn.weight,
+        bn.bias,
+    )
+    return fused

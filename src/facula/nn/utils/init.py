@@ -1,0 +1,23 @@
+"""Making a module without drawing its initial values.
+
+Takes a module class and its arguments.  Gives the module with uninitialised parameters.
+Keeps true: the class takes ``device``, for it is made on the meta device first.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from facula.core.errors import fail
+from facula.nn.modules.module import Module
+
+
+def skip_init(module_cls: type, *args: Any, **kwargs: Any) -> Module:
+    """``module_cls(*args, **kwargs)`` without initialisation of its parameters and buffers."""
+    if not (isinstance(module_cls, type) and issubclass(module_cls, Module)):
+        fail(RuntimeError, "skip_init", "a Module class", got=module_cls)
+    if "device" not in inspect.signature(module_cls).parameters:
+        fail(RuntimeError, "skip_init", "a module that takes a 'device' argument", got=module_cls)
+    device = kwargs.pop("device", "cpu")
+    return module_cls(*args, device="meta", **kwargs).to_empty(device=device)

@@ -1,0 +1,28 @@
+"""The memory format of convolution weights in a tree of modules.
+
+Takes a module and a memory format.  Gives the module with its convolutions' weights in that format.
+Keeps true: values are unchanged; transposed convolutions count too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula.nn.modules.conv import Conv2d, Conv3d, ConvTranspose2d, ConvTranspose3d
+
+
+def _convert(module: Any, kinds: tuple, memory_format: Any) -> Any:
+    for part in module.modules():
+        if isinstance(part, kinds):
+            part.weight.data = part.weight.detach().clone(memory_format=memory_format)
+    return module
+
+
+def convert_conv2d_weight_memory_format(module: Any, memory_format: Any) -> Any:
+    """Put the weights of 2-d convolutions into ``memory_format``."""
+    return _convert(module, (Conv2d, ConvTranspose2d), memory_format)
+
+
+def convert_conv3d_weight_memory_format(module: Any, memory_format: Any) -> Any:
+    """Put the weights of 3-d convolutions into ``memory_format``."""
+    return _convert(module, (Conv3d, ConvTranspose3d), memory_format)

@@ -1,0 +1,261 @@
+"""Ready-made parametrizations: orthogonal, weight norm, spectral norm.
+
+Takes a module and the name of one of its tensors.  Gives the module with the tensor parametrized.
+Keeps true: assigning to the tensor sets the originals so that it takes the assigned value, where that can be.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Any
+
+import facula
+from facula.autograd.grad_mode import no_grad
+from facula.nn import functional as F
+from facula.nn.modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from facula.nn.modules.module import Module
+from facula.nn.utils import parametrize
+
+__all__ = ["orthogonal", "spectral_norm", "weight_norm"]
+
+
+def _is_orthogonal(q: Any, eps: float | None = None) -> bool:
+    n, k = q.size(-2), q.size(-1)
+    identity = facula.eye(k, dtype=q.dtype, device=q.device)
+    bound = (10.0 * n * facula.finfo(q.dtype).eps) if eps is None else eps
+    return bool(facula.allclose(q.mH @ q, identity, atol=bound))
+
+
+def _make_orthogonal(a: Any) -> Any:
+    """The orthogonal factor whose triangular factor has a positive diagonal."""
+    q, r = facula.linalg.qr(a)
+    return q * facula.sgn(facula.diagonal(r, dim1=-2, dim2=-1)).unsqueeze(-2)
+
+
+class _OrthMaps(Enum):
+    matrix_exp = auto()
+    cayley = auto()
+    householder = auto()
+
+
+class _Orthogonal(Module):
+    base: Any
+
+    def __init__(
+        self, weight: Any, orthogonal_map: _OrthMaps, *, use_trivialization: bool = True
+    ) -> None:
+        super().__init__()
+        if weight.is_complex() and orthogonal_map == _OrthMaps.householder:
+            raise ValueError(
+                "The householder parametrization does not support complex tensors."
+            )
+        self.shape = weight.shape
+        self.orthogonal_map = orthogonal_map
+        if use_trivialization:
+            self.register_buffer("base", None)
+
+    def _skew_to_orthogonal(self, x: Any, n: int, k: int) -> Any:
+        a = x.tril()
+        if n != k:
+            padding = x.new_zeros(n, n - k).expand(*x.shape[:-2], -1, -1)
+            a = facula.cat([a, padding], dim=-1)
+        a = a - a.mH
+        if self.orthogonal_map == _OrthMaps.matrix_exp:
+            q = facula.matrix_exp(a)
+        else:
+            identity = facula.eye(n, dtype=a.dtype, device=a.device)
+            q = facula.linalg.solve(identity - a * 0.5, identity + a * 0.5)
+        return q[..., :k] if n != k else q
+
+    def forward(self, x: Any) -> Any:
+        """The orthogonal matrix that ``x`` stands for."""
+        n, k = x.size(-2), x.size(-1)
+        transposed = n < k
+        if transposed:
+            x = x.mT
+            n, k = k, n
+        if self.orthogonal_map == _OrthMaps.householder:
+            below = x.tril(diagonal=-1)
+            tau = 2.0 / (1.0 + (below * below).sum(dim=-2))
+            q = facula.linalg.householder_product(below, tau)
+            # the reflections' signs stand on the diagonal
+            q = q * x.diagonal(dim1=-2, dim2=-1).int().unsqueeze(-2)
+        else:
+            q = self._skew_to_orthogonal(x, n, k)
+        if hasattr(self, "base") and self.base is not None:
+            q = self.base @ q
+        return q.mT if transposed else q
+
+    def right_inverse(self, q: Any) -> Any:
+        """What gives ``q``; with a base, the base is set to it."""
+        with no_grad():
+            if q.shape != self.shape:
+                raise ValueError(
+                    f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of shape {q.shape}."
+                )
+            n, k = q.size(-2), q.size(-1)
+            transposed = n < k
+            if transposed:
+                q = q.mT
+                n, k = k, n
+            if not hasattr(self, "base"):
+                return self._inverse_without_base(q, transposed)
+            if n == k:
+                q = q.clone() if _is_orthogonal(q) else _make_orthogonal(q)
+            else:
+                rest = facula.randn(*(q.size()[:-2] + (n, n - k)), dtype=q.dtype, device=q.device)
+                q = _make_orthogonal(facula.cat([q, rest], dim=-1))
+            self.base = q
+            zero = facula.zeros_like(q[..., :k])
+            zero.diagonal(dim1=-2, dim2=-1).fill_(1.0 if self._diagonal_ones() else 0.0)
+            return zero.mT if transposed else zero
+
+    def _diagonal_ones(self) -> bool:
+        return self.orthogonal_map == _OrthMaps.householder
+
+    def _inverse_without_base(self, q: Any, transposed: bool) -> Any:
+        if self.orthogonal_map in (_OrthMaps.cayley, _OrthMaps.matrix_exp):
+            raise NotImplementedError(
+                "It is not possible to assign to the matrix exponential or the Cayley parametrizations when "
+                "use_trivialization=False."
+            )
+        a, tau = facula.geqrf(q)
+        # a diagonal of signs, which forward reads
+        a.diagonal(dim1=-2, dim2=-1).sign_()
+        a.diagonal(dim1=-2, dim2=-1)[tau == 0.0] *= -1
+        return a.mT if transposed else a
+
+
+def orthogonal(
+    module: Module,
+    name: str = "weight",
+    orthogonal_map: str | None = None,
+    *,
+    use_trivialization: bool = True,
+) -> Module:
+    """Make a matrix (or batch of them) orthogonal or unitary, by "matrix_exp", "cayley" or "householder"."""
+    weight = getattr(module, name, None)
+    if not isinstance(weight, facula.Tensor):
+        raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
+    if weight.ndim < 2:
+        raise ValueError(f"Expected a matrix or batch of matrices. Got a tensor of {weight.ndim} dimensions.")
+    if orthogonal_map is None:
+        square = weight.size(-2) == weight.size(-1) or weight.is_complex()
+        orthogonal_map = "matrix_exp" if square else "householder"
+    choice = getattr(_OrthMaps, orthogonal_map, None)
+    if choice is None:
+        raise ValueError(
+            f'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". Got: {orthogonal_map}'
+        )
+    parametrization = _Orthogonal(weight, choice, use_trivialization=use_trivialization)
+    parametrize.register_parametrization(module, name, parametrization, unsafe=True)
+    return module
+
+
+class _WeightNorm(Module):
+    def __init__(self, dim: int | None = 0) -> None:
+        super().__init__()
+        self.dim = -1 if dim is None else dim
+
+    def forward(self, weight_g: Any, weight_v: Any) -> Any:
+        """``g * v / |v|``."""
+        return weight_v * (weight_g / facula.norm_except_dim(weight_v, 2, self.dim))
+
+    def right_inverse(self, weight: Any) -> tuple[Any, Any]:
+        """Magnitude and direction."""
+        return facula.norm_except_dim(weight, 2, self.dim), weight
+
+
+def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
+    """Compute the weight from its magnitude and direction. [Salimans & Kingma 2016]"""
+    parametrize.register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
+
+    def rename_older_keys(
+        state_dict: dict,
+        prefix: str,
+        local_metadata: dict,
+        strict: bool,
+        missing_keys: list,
+        unexpected_keys: list,
+        error_msgs: list,
+    ) -> None:
+        g, v = f"{prefix}{name}_g", f"{prefix}{name}_v"
+        if g in state_dict and v in state_dict:
+            state_dict[f"{prefix}parametrizations.{name}.original0"] = state_dict.pop(g)
+            state_dict[f"{prefix}parametrizations.{name}.original1"] = state_dict.pop(v)
+
+    module._register_load_state_dict_pre_hook(rename_older_keys)
+    return module
+
+
+class _SpectralNorm(Module):
+    def __init__(
+        self, weight: Any, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12
+    ) -> None:
+        super().__init__()
+        dims = weight.ndim
+        if not -dims <= dim < dims:
+            raise IndexError(
+                f"Dimension out of range (expected to be in range of [-{dims}, {dims - 1}] but got {dim})"
+            )
+        if n_power_iterations <= 0:
+            raise ValueError(
+                f"Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}"
+            )
+        self.dim = dim if dim >= 0 else dim + dims
+        self.eps = eps
+        if dims > 1:
+            self.n_power_iterations = n_power_iterations
+            matrix = self._reshape_weight_to_matrix(weight)
+            height, width = matrix.size()
+            u = matrix.new_empty(height).normal_(0, 1)
+            v = matrix.new_empty(width).normal_(0, 1)
+            self.register_buffer("_u", F.normalize(u, dim=0, eps=self.eps))
+            self.register_buffer("_v", F.normalize(v, dim=0, eps=self.eps))
+            self._power_method(matrix, 15)  # a good start
+
+    def _reshape_weight_to_matrix(self, weight: Any) -> Any:
+        if self.dim != 0:
+            rest = (d for d in range(weight.dim()) if d != self.dim)
+            weight = weight.permute(self.dim, *rest)
+        return weight.flatten(1)
+
+    def _power_method(self, matrix: Any, n_power_iterations: int) -> None:
+        with no_grad():
+            for _ in range(n_power_iterations):
+                self._u.copy_(F.normalize(facula.mv(matrix, self._v), dim=0, eps=self.eps))
+                self._v.copy_(F.normalize(facula.mv(matrix.H, self._u), dim=0, eps=self.eps))
+
+    def forward(self, weight: Any) -> Any:
+        """The weight divided by its largest singular value (a vector by its length)."""
+        if weight.ndim == 1:
+            return F.normalize(weight, dim=0, eps=self.eps)
+        matrix = self._reshape_weight_to_matrix(weight)
+        if self.training:
+            self._power_method(matrix, self.n_power_iterations)
+        # later iterations change the buffers in place: the graph needs the present values
+        u, v = self._u.clone(), self._v.clone()
+        return weight / facula.vdot(u, facula.mv(matrix, v))
+
+    def right_inverse(self, value: Any) -> Any:
+        """The value: its norm cannot be known."""
+        return value
+
+
+def spectral_norm(
+    module: Module,
+    name: str = "weight",
+    n_power_iterations: int = 1,
+    eps: float = 1e-12,
+    dim: int | None = None,
+) -> Module:
+    """Divide the weight by its largest singular value, found by power iteration. [Miyato et al. 2018]"""
+    weight = getattr(module, name, None)
+    if not isinstance(weight, facula.Tensor):
+        raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
+    if dim is None:
+        transposed = isinstance(module, (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d))
+        dim = 1 if transposed else 0
+    parametrization = _SpectralNorm(weight, n_power_iterations, dim, eps)
+    parametrize.register_parametrization(module, name, parametrization)
+    return module

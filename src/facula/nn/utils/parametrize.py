@@ -1,0 +1,375 @@
+"""Parameters and buffers computed from others: parametrizations.
+
+Takes a module, the name of one of its tensors and a module that computes it.  Gives the module with the tensor as a
+property, computed at every access from `parametrizations.<name>.original`.
+Keeps true: the module's class is replaced by a subclass of its own, which holds the properties; the original class comes
+back when the last parametrization goes.
+"""
+
+from __future__ import annotations
+
+import collections
+import copyreg
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from typing import Any
+
+from facula import core
+from facula.autograd.grad_mode import no_grad
+from facula.nn.modules.container import Module, ModuleDict, ModuleList
+from facula.nn.parameter import Parameter
+
+__all__ = """cached ParametrizationList register_parametrization is_parametrized remove_parametrizations
+type_before_parametrizations transfer_parametrizations_and_params""".split()
+
+_cache_enabled = 0
+_cache: dict[tuple[int, str], Any] = {}
+
+
+@contextmanager
+def cached() -> Iterator[None]:
+    """Compute every parametrized tensor once while the context lasts."""
+    global _cache, _cache_enabled
+    _cache_enabled += 1
+    try:
+        yield
+    finally:
+        _cache_enabled -= 1
+        if not _cache_enabled:
+            _cache = {}
+
+
+def _set(module: Module, name: str, tensor: Any) -> None:
+    if isinstance(tensor, Parameter):
+        module.register_parameter(name, tensor)
+    else:
+        module.register_buffer(name, tensor)
+
+
+def _maybe_set(tensor: Any, value: Any) -> None:
+    """Set data, unless that is what is there already."""
+    if tensor is not value and not (
+        tensor.shape == value.shape
+        and tensor.dtype == value.dtype
+        and tensor.device == value.device
+        and tensor.untyped_storage().data_ptr() == value.untyped_storage().data_ptr()
+        and tensor.stride() == value.stride()
+        and tensor.storage_offset() == value.storage_offset()
+    ):
+        tensor.data = value
+
+
+class ParametrizationList(ModuleList):
+    """The parametrizations of one tensor, and the tensor (or tensors) that they start from."""
+
+    original: Any
+    unsafe: bool
+
+    def __init__(self, modules: Sequence[Module], original: Any, unsafe: bool = False) -> None:
+        if len(modules) == 0:
+            raise ValueError("ParametrizationList requires one or more modules.")
+        super().__init__(modules)
+        self.unsafe = unsafe
+        original_shape, original_dtype = original.shape, original.dtype
+        with no_grad():
+            new = original
+            for module in reversed(self):
+                if not hasattr(module, "right_inverse"):
+                    continue
+                try:
+                    new = module.right_inverse(new)
+                except NotImplementedError:
+                    pass
+        if not isinstance(new, core.Tensor) and not isinstance(new, collections.abc.Sequence):
+            raise ValueError(
+                f"'right_inverse' must return a Tensor or a Sequence of tensors. Got {type(new).__name__}"
+            )
+        self.is_tensor = isinstance(new, core.Tensor)
+        self.ntensors = 1 if self.is_tensor else len(new)
+        if self.is_tensor:
+            self._keep_single(original, new)
+        else:
+            self._keep_several(original, new)
+        if not unsafe:
+            self._check_round_trip(original, original_shape, original_dtype)
+
+    def _keep_single(self, original: Any, new: Any) -> None:
+        if original.dtype != new.dtype:
+            raise ValueError(
+                "When `right_inverse` outputs one tensor, it may not change the dtype.\n"
+                f"original.dtype: {original.dtype}\nright_inverse(original).dtype: {new.dtype}"
+            )
+        if original.device != new.device:
+            raise ValueError(
+                "When `right_inverse` outputs one tensor, it may not change the device.\n"
+                f"original.device: {original.device}\nright_inverse(original).device: {new.device}"
+            )
+        with no_grad():
+            _maybe_set(original, new)
+        _set(self, "original", original)
+
+    def _keep_several(self, original: Any, new: Sequence) -> None:
+        for i, tensor in enumerate(new):
+            if not isinstance(tensor, core.Tensor):
+                raise ValueError(
+                    f"'right_inverse' must return a Tensor or a Sequence of tensors. Got element {i} of the sequence "
+                    f"with type {type(tensor).__name__}."
+                )
+            if isinstance(original, Parameter):
+                tensor = Parameter(tensor, original.requires_grad)
+            tensor.requires_grad_(original.requires_grad)
+            _set(self, f"original{i}", tensor)
+
+    def _check_round_trip(self, original: Any, shape: Any, dtype: Any) -> None:
+        z = self()
+        if not isinstance(z, core.Tensor):
+            raise ValueError(f"A parametrization must return a tensor. Got {type(z).__name__}.")
+        if z.dtype != dtype:
+            raise ValueError(
+                "Registering a parametrization may not change the dtype of the tensor, unless `unsafe` flag is "
+                f"enabled.\nunparametrized dtype: {dtype}\nparametrized dtype: {z.dtype}"
+            )
+        if z.shape != shape:
+            raise ValueError(
+                "Registering a parametrization may not change the shape of the tensor, unless `unsafe` flag is "
+                f"enabled.\nunparametrized shape: {shape}\nparametrized shape: {z.shape}"
+            )
+
+    def _originals(self) -> list[Any]:
+        if self.is_tensor:
+            return [self.original]
+        return [getattr(self, f"original{i}") for i in range(self.ntensors)]
+
+    def right_inverse(self, value: Any) -> None:
+        """Set the originals so that the parametrized tensor becomes ``value``."""
+        with no_grad():
+            for module in reversed(self):
+                if not hasattr(module, "right_inverse"):
+                    raise RuntimeError(
+                        f"parametrization {type(module).__name__} does not implement right_inverse."
+                    )
+                value = module.right_inverse(value)
+            if self.is_tensor:
+                if not isinstance(value, core.Tensor):
+                    raise ValueError(
+                        f"`right_inverse` should return a tensor. Got {type(value).__name__}"
+                    )
+                if value.dtype != self.original.dtype:
+                    raise ValueError(
+                        f"The tensor returned by `right_inverse` has dtype {value.dtype} while `original` has dtype "
+                        f"{self.original.dtype}"
+                    )
+                _maybe_set(self.original, value)
+                return
+            self._set_several(value)
+
+    def _set_several(self, value: Any) -> None:
+        if not isinstance(value, collections.abc.Sequence):
+            raise ValueError(
+                f"'right_inverse' must return a sequence of tensors. Got {type(value).__name__}."
+            )
+        if len(value) != self.ntensors:
+            raise ValueError(
+                f"'right_inverse' must return a sequence of tensors of length {self.ntensors}. Got a sequence of "
+                f"length {len(value)}."
+            )
+        for i, tensor in enumerate(value):
+            original = getattr(self, f"original{i}")
+            if not isinstance(tensor, core.Tensor):
+                raise ValueError(
+                    f"`right_inverse` must return a sequence of tensors. Got element {i} of type "
+                    f"{type(tensor).__name__}"
+                )
+            if original.dtype != tensor.dtype:
+                raise ValueError(
+                    f"Tensor {i} returned by `right_inverse` has dtype {tensor.dtype} while `original{i}` has dtype "
+                    f"{original.dtype}"
+                )
+            _maybe_set(original, tensor)
+
+    def forward(self) -> Any:
+        """The parametrized tensor."""
+        modules = iter(self)
+        x = next(modules)(*self._originals())
+        for module in modules:
+            x = module(x)
+        return x
+
+
+def _inject_new_class(module: Module) -> None:
+    """Give the module a class of its own, to hold properties."""
+    cls = module.__class__
+
+    def default_deepcopy(self: Any, memo: dict) -> Any:
+        existing = memo.get(id(self))
+        if existing is not None:
+            return existing
+        replica = self.__new__(self.__class__)
+        memo[id(self)] = replica
+        replica.__dict__ = deepcopy(self.__dict__, memo)
+        for slot in copyreg._slotnames(self.__class__):  # type: ignore[attr-defined]
+            if hasattr(self, slot):
+                setattr(replica, slot, deepcopy(getattr(self, slot), memo))
+        return replica
+
+    def getstate(self: Any) -> Any:
+        raise RuntimeError(
+            "Serialization of parametrized modules is only supported through state_dict()."
+        )
+
+    members: dict[str, Any] = {"__getstate__": getstate}
+    if not hasattr(cls, "__deepcopy__"):
+        members["__deepcopy__"] = default_deepcopy
+    module.__class__ = type(f"Parametrized{cls.__name__}", (cls,), members)
+
+
+def _inject_property(module: Module, tensor_name: str) -> None:
+    """Make the tensor a property of the module's own class."""
+    if hasattr(module, tensor_name):
+        raise AssertionError(f"{tensor_name} is still an attribute of the module")
+
+    def get(self: Any) -> Any:
+        parametrization = self.parametrizations[tensor_name]
+        if not _cache_enabled:
+            return parametrization()
+        key = (id(self), tensor_name)
+        if key not in _cache:
+            _cache[key] = parametrization()
+        return _cache[key]
+
+    def set_original(self: Any, value: Any) -> None:
+        _cache.pop((id(self), tensor_name), None)
+        self.parametrizations[tensor_name].right_inverse(value)
+
+    setattr(module.__class__, tensor_name, property(get, set_original))
+
+
+def register_parametrization(
+    module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False
+) -> Module:
+    """Compute the tensor ``tensor_name`` of ``module`` by ``parametrization`` (after those it has).
+
+    ``right_inverse`` of the parametrization, where it has one, sets the original from the present value.  ``unsafe``
+    allows a change of dtype or shape.
+    """
+    parametrization.train(module.training)
+    if is_parametrized(module, tensor_name):
+        _append_parametrization(module, tensor_name, parametrization, unsafe)
+    elif tensor_name in module._buffers or tensor_name in module._parameters:
+        original = getattr(module, tensor_name)
+        parametrizations = ParametrizationList([parametrization], original, unsafe=unsafe)
+        delattr(module, tensor_name)
+        if not is_parametrized(module):
+            _inject_new_class(module)
+            module.parametrizations = ModuleDict()
+        _inject_property(module, tensor_name)
+        module.parametrizations[tensor_name] = parametrizations
+    else:
+        raise ValueError(
+            f"Module '{module}' does not have a parameter, a buffer, or a parametrized element with name "
+            f"'{tensor_name}'"
+        )
+    return module
+
+
+def _append_parametrization(module: Any, name: str, new: Module, unsafe: bool) -> None:
+    existing = module.parametrizations[name]
+    if not unsafe:
+        y = getattr(module, name)
+        x = new(y)
+        for attribute in ("dtype", "shape"):
+            if getattr(x, attribute) != getattr(y, attribute):
+                raise ValueError(
+                    f"Registering a parametrization may not change the {attribute} of the tensor, unless the `unsafe` "
+                    f"flag is enabled.\nmodule.{name}.{attribute}: {getattr(y, attribute)}\n"
+                    f"parametrization(module.{name}).{attribute}: {getattr(x, attribute)}"
+                )
+        if hasattr(new, "right_inverse"):
+            try:
+                z = new.right_inverse(x)
+            except NotImplementedError:
+                z = None
+            if z is not None:
+                for attribute in ("dtype", "shape"):
+                    if not isinstance(z, core.Tensor) or getattr(z, attribute) != getattr(
+                        y, attribute
+                    ):
+                        raise ValueError(
+                            f"parametrization.right_inverse must return a tensor of the same {attribute}, unless the "
+                            f"`unsafe` flag is enabled.\nmodule.{name}.{attribute}: {getattr(y, attribute)}"
+                        )
+    existing.append(new)
+    existing.unsafe |= unsafe
+
+
+def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
+    """Whether the module has parametrizations (of ``tensor_name``, where given)."""
+    parametrizations = getattr(module, "parametrizations", None)
+    if parametrizations is None or not isinstance(parametrizations, ModuleDict):
+        return False
+    if tensor_name is None:
+        return len(parametrizations) > 0
+    return tensor_name in parametrizations
+
+
+def remove_parametrizations(
+    module: Module, tensor_name: str, leave_parametrized: bool = True
+) -> Module:
+    """Make ``tensor_name`` an ordinary tensor: its present value, or (where there is one) its original."""
+    if not is_parametrized(module, tensor_name):
+        raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
+    held: Any = module.parametrizations[tensor_name]  # type: ignore[index]
+    if held.is_tensor:
+        original = held.original
+        if leave_parametrized:
+            with no_grad():
+                value = getattr(module, tensor_name)
+                if type(original) in (core.Tensor, Parameter):
+                    original.data = value
+                else:
+                    original.set_(value)
+    else:
+        if not leave_parametrized:
+            raise ValueError(
+                "Cannot leave unparametrized (`leave_parametrized=False`) a tensor that is parametrized in terms of a "
+                "sequence of tensors."
+            )
+        value = getattr(module, tensor_name)
+        grads = any(t.requires_grad for t in held._originals())
+        original = Parameter(value.detach(), grads) if grads else value.detach()
+    delattr(module.__class__, tensor_name)
+    del module.parametrizations[tensor_name]  # type: ignore[operator]
+    _set(module, tensor_name, original)
+    if not is_parametrized(module):
+        delattr(module, "parametrizations")
+        module.__class__ = module.__class__.__bases__[0]
+    return module
+
+
+def type_before_parametrizations(module: Module) -> type:
+    """The module's class without the one that parametrizations put in."""
+    return module.__class__.__bases__[0] if is_parametrized(module) else type(module)
+
+
+def transfer_parametrizations_and_params(
+    from_module: Module, to_module: Module, tensor_name: str | None = None
+) -> Module:
+    """Give ``to_module`` the parametrizations of ``from_module`` and the values of their originals."""
+    if not is_parametrized(from_module):
+        return to_module
+    source: Any = from_module.parametrizations
+    names = [tensor_name] if tensor_name is not None else list(source)
+    for name in names:
+        held = source[name]
+        if not hasattr(to_module, name):
+            setattr(to_module, name, Parameter(getattr(from_module, name).detach().clone()))
+        for parametrization in held:
+            register_parametrization(to_module, name, parametrization, unsafe=held.unsafe)
+        target: Any = to_module.parametrizations[name]  # type: ignore[index]
+        for old, new in zip(held._originals(), target._originals(), strict=True):
+            if type(old) is type(new):
+                new.data = old.data
+    return to_module
+
+

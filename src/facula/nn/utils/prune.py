@@ -1,0 +1,420 @@
+"""Pruning: masks on parameters.
+
+Takes a module, a parameter's name and an amount (a number of units, or a fraction).  Gives the module with the parameter
+computed as `name_orig * name_mask` before every forward.
+Keeps true: masks add up over repeated pruning; `remove` makes the pruned value permanent.
+"""
+
+from __future__ import annotations
+
+import numbers
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any
+
+import facula
+
+
+class BasePruningMethod(ABC):
+    """A rule that makes masks; an instance is the forward pre-hook of the modules it was applied to."""
+
+    _tensor_name: str
+    PRUNING_TYPE: str
+
+    def __call__(self, module: Any, inputs: Any) -> None:
+        setattr(module, self._tensor_name, self.apply_mask(module))
+
+    @abstractmethod
+    def compute_mask(self, t: Any, default_mask: Any) -> Any:
+        """The mask for ``t`` (1 keeps, 0 prunes), on top of ``default_mask``."""
+
+    def apply_mask(self, module: Any) -> Any:
+        """The original parameter times its mask."""
+        if self._tensor_name is None:
+            raise AssertionError(f"Module {module} has to be pruned")
+        mask = getattr(module, self._tensor_name + "_mask")
+        original = getattr(module, self._tensor_name + "_orig")
+        return mask.to(dtype=original.dtype) * original
+
+    @classmethod
+    def _existing(cls, module: Any, name: str) -> tuple[Any, Any]:
+        """(key, hook) of the pruning that ``name`` has already."""
+        found = [
+            (key, hook)
+            for key, hook in module._forward_pre_hooks.items()
+            if isinstance(hook, BasePruningMethod) and hook._tensor_name == name
+        ]
+        if len(found) > 1:
+            raise AssertionError(
+                f"Avoid adding multiple pruning hooks to the same tensor {name} of module {module}. Use a "
+                "PruningContainer."
+            )
+        return found[0] if found else (None, None)
+
+    @classmethod
+    def apply(
+        cls, module: Any, name: str, *args: Any, importance_scores: Any = None, **kwargs: Any
+    ) -> Any:
+        """Make a method from ``args``, and prune ``name`` by it; gives the hook."""
+        key, existing = cls._existing(module, name)
+        if existing is not None:
+            del module._forward_pre_hooks[key]
+        method: Any = cls(*args, **kwargs)
+        method._tensor_name = name
+        original = getattr(module, name)
+        if importance_scores is None:
+            importance_scores = original
+        elif importance_scores.shape != original.shape:
+            raise AssertionError(
+                f"importance_scores should have the same shape as parameter {name} of {module}"
+            )
+        if existing is not None:
+            container = existing
+            if not isinstance(container, PruningContainer):
+                container = PruningContainer(existing)
+            container.add_pruning_method(method)
+            method = container
+        if existing is None:
+            default_mask = facula.ones_like(original)
+        else:
+            default_mask = getattr(module, name + "_mask").detach().clone(
+                memory_format=facula.contiguous_format
+            )
+        try:
+            mask = method.compute_mask(importance_scores, default_mask=default_mask)
+            if existing is None:
+                module.register_parameter(name + "_orig", original)
+                del module._parameters[name]
+            module.register_buffer(name + "_mask", mask)
+            setattr(module, name, method.apply_mask(module))
+            module.register_forward_pre_hook(method)
+        except Exception:
+            if existing is None and name + "_orig" in module._parameters:
+                restored = module._parameters.pop(name + "_orig")
+                module.register_parameter(name, restored)
+            raise
+        return method
+
+    def prune(self, t: Any, default_mask: Any = None, importance_scores: Any = None) -> Any:
+        """``t`` times the mask that the rule makes for it."""
+        if importance_scores is None:
+            importance_scores = t
+        elif importance_scores.shape != t.shape:
+            raise AssertionError("importance_scores should have the same shape as tensor t")
+        default_mask = facula.ones_like(t) if default_mask is None else default_mask
+        return t * self.compute_mask(importance_scores, default_mask=default_mask)
+
+    def remove(self, module: Any) -> None:
+        """Make the pruned value permanent."""
+        name = self._tensor_name
+        if name is None:
+            raise AssertionError(f"Module {module} has to be pruned before pruning can be removed")
+        weight = self.apply_mask(module)
+        if hasattr(module, name):
+            delattr(module, name)
+        original = module._parameters.pop(name + "_orig")
+        original.data = weight.data
+        del module._buffers[name + "_mask"]
+        setattr(module, name, original)
+
+
+class PruningContainer(BasePruningMethod):
+    """Several pruning methods on one parameter, one after the other."""
+
+    def __init__(self, *args: Any) -> None:
+        self._pruning_methods: tuple = ()
+        single = len(args) == 1 and isinstance(args[0], Iterable)
+        for method in args[0] if single else args:
+            if not self._pruning_methods:
+                self._tensor_name = method._tensor_name
+            self.add_pruning_method(method)
+
+    def add_pruning_method(self, method: Any) -> None:
+        """Add a method for the same tensor."""
+        if not isinstance(method, BasePruningMethod) and method is not None:
+            raise TypeError(f"{type(method)} is not a BasePruningMethod subclass")
+        if method is not None and self._tensor_name != method._tensor_name:
+            raise ValueError(
+                "Can only add pruning methods acting on the parameter named "
+                f"'{self._tensor_name}' to PruningContainer {self}. Found '{method._tensor_name}'"
+            )
+        self._pruning_methods += (method,)
+
+    def __len__(self) -> int:
+        return len(self._pruning_methods)
+
+    def __iter__(self) -> Any:
+        return iter(self._pruning_methods)
+
+    def __getitem__(self, idx: Any) -> Any:
+        return self._pruning_methods[idx]
+
+    def compute_mask(self, t: Any, default_mask: Any) -> Any:
+        """The last method's mask, on top of ``default_mask``, over what is not pruned yet."""
+        method = self._pruning_methods[-1]
+        mask = default_mask.to(dtype=t.dtype)
+        kind = method.PRUNING_TYPE
+        if kind == "unstructured":
+            kept: Any = mask == 1
+        elif kind == "structured":
+            if not hasattr(method, "dim"):
+                raise AttributeError(
+                    "Pruning methods of PRUNING_TYPE 'structured' need to have the attribute `dim` defined."
+                )
+            dim = method.dim % t.dim()
+            whole = mask.sum(dim=[d for d in range(t.dim()) if d != dim]) != 0
+            kept = [slice(None)] * t.dim()
+            kept[dim] = whole
+            kept = tuple(kept)
+        elif kind == "global":
+            kept = (slice(None),) * t.dim()
+        else:
+            raise ValueError(f"Unrecognized PRUNING_TYPE {kind}")
+        mask[kept] = method.compute_mask(t[kept], default_mask=mask[kept]).to(mask.dtype)
+        return mask
+
+
+def _check_amount(amount: Any) -> None:
+    if not isinstance(amount, numbers.Real):
+        raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
+    whole = isinstance(amount, numbers.Integral)
+    if (whole and amount < 0) or (not whole and not 0.0 <= float(amount) <= 1.0):
+        raise ValueError(
+            f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer"
+        )
+
+
+def _units(amount: Any, size: int) -> int:
+    """How many of ``size`` units to prune."""
+    if isinstance(amount, numbers.Integral):
+        if amount > size:
+            raise ValueError(
+                f"amount={amount} should be smaller than the number of parameters to prune={size}"
+            )
+        return int(amount)
+    return round(amount * size)
+
+
+class Identity(BasePruningMethod):
+    """Prunes nothing."""
+
+    PRUNING_TYPE = "unstructured"
+
+    def compute_mask(self, t: Any, default_mask: Any) -> Any:
+        """The default mask."""
+        return default_mask
+
+
+class RandomUnstructured(BasePruningMethod):
+    """Prunes elements at random."""
+
+    PRUNING_TYPE = "unstructured"
+
+    def __init__(self, amount: Any) -> None:
+        _check_amount(amount)
+        self.amount = amount
+
+    def compute_mask(self, t: Any, default_mask: Any) -> Any:
+        """The mask."""
+        count = _units(self.amount, t.nelement())
+        mask = default_mask.clone(memory_format=facula.contiguous_format)
+        if count:
+            chosen = facula.topk(facula.rand_like(t).view(-1), k=count).indices
+            mask.view(-1)[chosen] = 0
+        return mask
+
+
+class L1Unstructured(BasePruningMethod):
+    """Prunes the elements of least magnitude."""
+
+    PRUNING_TYPE = "unstructured"
+
+    def __init__(self, amount: Any) -> None:
+        _check_amount(amount)
+        self.amount = amount
+
+    def compute_mask(self, t: Any, default_mask: Any) -> Any:
+        """The mask."""
+        count = _units(self.amount, t.nelement())
+        mask = default_mask.clone(memory_format=facula.contiguous_format)
+        if count:
+            chosen = facula.topk(facula.abs(t).view(-1), k=count, largest=False).indices
+            mask.view(-1)[chosen] = 0
+        return mask
+
+
+def _channel_mask(t: Any, kept: Any, dim: int) -> Any:
+    mask = facula.zeros_like(t)
+    where: list = [slice(None)] * t.dim()
+    where[dim] = kept
+    mask[tuple(where)] = 1
+    return mask
+
+
+def _check_structured(t: Any, dim: int) -> None:
+    if t.dim() <= 1:
+        raise ValueError(
+            "Structured pruning can only be applied to multidimensional tensors. Found tensor of shape "
+            f"{t.shape} with {t.dim()} dims"
+        )
+    if not -t.dim() <= dim < t.dim():
+        raise IndexError(f"Invalid index {dim} for tensor of size {t.shape}")
+
+
+class RandomStructured(BasePruningMethod):
+    """Prunes channels along ``dim`` at random."""
+
+    PRUNING_TYPE = "structured"
+
+    def __init__(self, amount: Any, dim: int = -1) -> None:
+        _check_amount(amount)
+        self.amount = amount
+        self.dim = dim
+
+    def compute_mask(self, t: Any, default_mask: Any) -> Any:
+        """The mask."""
+        _check_structured(t, self.dim)
+        size = t.shape[self.dim]
+        count = _units(self.amount, size)
+        if count == 0:
+            return default_mask
+        kept = facula.topk(facula.rand(size), k=size - count).indices
+        return _channel_mask(t, kept, self.dim) * default_mask.to(dtype=t.dtype)
+
+
+class LnStructured(BasePruningMethod):
+    """Prunes the channels along ``dim`` with the least n-norm."""
+
+    PRUNING_TYPE = "structured"
+
+    def __init__(self, amount: Any, n: Any, dim: int = -1) -> None:
+        _check_amount(amount)
+        self.amount = amount
+        self.n = n
+        self.dim = dim
+
+    def compute_mask(self, t: Any, default_mask: Any) -> Any:
+        """The mask."""
+        _check_structured(t, self.dim)
+        size = t.shape[self.dim]
+        count = _units(self.amount, size)
+        if count == 0:
+            return default_mask
+        norms = _compute_norm(t, self.n, self.dim)
+        kept = facula.topk(norms, k=size - count, largest=True).indices
+        return _channel_mask(t, kept, self.dim) * default_mask.to(dtype=t.dtype)
+
+
+class CustomFromMask(BasePruningMethod):
+    """Prunes by a given mask."""
+
+    PRUNING_TYPE = "global"
+
+    def __init__(self, mask: Any) -> None:
+        self.mask = mask
+
+    def compute_mask(self, t: Any, default_mask: Any) -> Any:
+        """Both masks together."""
+        if default_mask.shape != self.mask.shape:
+            raise AssertionError("mask shape mismatch")
+        return default_mask * self.mask.to(dtype=default_mask.dtype)
+
+
+def _compute_norm(t: Any, n: Any, dim: int) -> Any:
+    dims = [d for d in range(t.dim()) if d != dim % t.dim()]
+    return facula.norm(t, p=n, dim=dims)
+
+
+def identity(module: Any, name: str) -> Any:
+    """Put a mask of ones on a parameter."""
+    Identity.apply(module, name)
+    return module
+
+
+def random_unstructured(module: Any, name: str, amount: Any) -> Any:
+    """Prune elements at random."""
+    RandomUnstructured.apply(module, name, amount)
+    return module
+
+
+def l1_unstructured(module: Any, name: str, amount: Any, importance_scores: Any = None) -> Any:
+    """Prune the elements of least magnitude, or least score."""
+    L1Unstructured.apply(module, name, amount=amount, importance_scores=importance_scores)
+    return module
+
+
+def random_structured(module: Any, name: str, amount: Any, dim: int) -> Any:
+    """Prune channels along ``dim`` at random."""
+    RandomStructured.apply(module, name, amount, dim)
+    return module
+
+
+def ln_structured(
+    module: Any, name: str, amount: Any, n: Any, dim: int, importance_scores: Any = None
+) -> Any:
+    """Prune the channels along ``dim`` with the least n-norm, of the weights or of scores."""
+    LnStructured.apply(module, name, amount, n, dim, importance_scores=importance_scores)
+    return module
+
+
+def custom_from_mask(module: Any, name: str, mask: Any) -> Any:
+    """Prune by a given mask."""
+    CustomFromMask.apply(module, name, mask)
+    return module
+
+
+def global_unstructured(
+    parameters: Any, pruning_method: Any, importance_scores: Any = None, **kwargs: Any
+) -> None:
+    """Prune elements of several parameters together, as if they were one vector.
+
+    ``parameters`` are (module, name) pairs.
+    """
+    if not isinstance(parameters, Iterable):
+        raise TypeError("global_unstructured(): parameters is not an Iterable")
+    pairs = list(parameters)
+    scores = {} if importance_scores is None else importance_scores
+    if not isinstance(scores, dict):
+        raise TypeError("global_unstructured(): importance_scores must be of type dict")
+    flat = facula.cat([scores.get((m, n), getattr(m, n)).reshape(-1) for m, n in pairs])
+    masks = facula.cat(
+        [getattr(m, n + "_mask", facula.ones_like(getattr(m, n))).reshape(-1) for m, n in pairs]
+    )
+    container = PruningContainer()
+    container._tensor_name = "temp"
+    method = pruning_method(**kwargs)
+    method._tensor_name = "temp"
+    if method.PRUNING_TYPE != "unstructured":
+        raise TypeError(
+            "Only 'unstructured' PRUNING_TYPE supported for the `pruning_method`. Found method "
+            f"{pruning_method} of type {method.PRUNING_TYPE}"
+        )
+    container.add_pruning_method(method)
+    final = container.compute_mask(flat, masks)
+    start = 0
+    for module, name in pairs:
+        parameter = getattr(module, name)
+        count = parameter.numel()
+        custom_from_mask(module, name, mask=final[start : start + count].view_as(parameter))
+        start += count
+
+
+def remove(module: Any, name: str) -> Any:
+    """Make the pruned value of a parameter permanent."""
+    for key, hook in module._forward_pre_hooks.items():
+        if isinstance(hook, BasePruningMethod) and hook._tensor_name == name:
+            hook.remove(module)
+            del module._forward_pre_hooks[key]
+            return module
+    raise ValueError(
+        f"Parameter '{name}' of module {module} has to be pruned before pruning can be removed"
+    )
+
+
+def is_pruned(module: Any) -> bool:
+    """Whether any parameter in the tree is pruned."""
+    return any(
+        isinstance(hook, BasePruningMethod)
+        for part in module.modules()
+        for hook in part._forward_pre_hooks.values()
+    )

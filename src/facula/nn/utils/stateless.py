@@ -1,0 +1,182 @@
+"""Calling a module with other tensors in place of its own.
+
+Takes a module, tensors by dotted name, and the arguments of a call.  Gives the call's result.
+Keeps true: the module's own tensors are back afterwards, whatever happened; what the call stored under the given names
+(running statistics, say) goes to the given dictionary.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from facula.core.errors import fail
+
+__all__ = ["functional_call"]
+
+
+def _tied_groups(module: Any) -> list[set[str]]:
+    """Sets of names that stand for one and the same tensor."""
+    groups: dict[int, set[str]] = {}
+    for named in (module.named_parameters, module.named_buffers):
+        for name, tensor in named(remove_duplicate=False):
+            groups.setdefault(id(tensor), set()).add(name)
+    return [names for names in groups.values() if len(names) > 1]
+
+
+def _untie(module: Any, given: dict[str, Any]) -> dict[str, Any]:
+    """``given`` with every name that is tied to a given one."""
+    full = dict(given)
+    for names in _tied_groups(module):
+        values = [given[name] for name in sorted(names) if name in given]
+        if any(v is not values[0] for v in values):
+            fail(
+                ValueError,
+                "functional_call",
+                f"one value for the tied tensors {sorted(names)}",
+                got="several",
+            )
+        for name in names if values else ():
+            full.setdefault(name, values[0])
+    return full
+
+
+def _place(module: Any, name: str, cache: dict[str, Any]) -> tuple[dict, str] | None:
+    """The dictionary that holds a dotted name, and the key in it."""
+    path, _, leaf = name.rpartition(".")
+    if path not in cache:
+        try:
+            cache[path] = module.get_submodule(path)
+        except AttributeError:
+            cache[path] = None
+    owner = cache[path]
+    if owner is None:
+        return None
+    for entries in (owner._parameters, owner._buffers):
+        if leaf in entries:
+            return entries, leaf
+    return None
+
+
+@contextlib.contextmanager
+def _swapped(
+    module: Any, given: dict[str, Any], tie_weights: bool, strict: bool
+) -> Iterator[None]:
+    full = _untie(module, given) if tie_weights else dict(given)
+    cache: dict[str, Any] = {"": module}
+    places = {name: _place(module, name, cache) for name in full}
+    unexpected = [name for name, place in places.items() if place is None]
+    if unexpected:
+        fail(
+            RuntimeError if strict else KeyError,
+            "functional_call",
+            "names of the module's parameters and buffers",
+            got=f"unexpected key(s) {', '.join(unexpected)}",
+        )
+    if strict:
+        everything = {
+            *dict(module.named_parameters(remove_duplicate=False)),
+            *dict(module.named_buffers(remove_duplicate=False)),
+        }
+        missing = sorted(everything - full.keys())
+        if missing:
+            fail(
+                RuntimeError,
+                "functional_call",
+                "a value for every parameter and buffer",
+                got=f"missing key(s) {', '.join(missing)}",
+            )
+    saved = {}
+    try:
+        for name, value in full.items():
+            entries, leaf = places[name]  # type: ignore[misc]
+            saved[name] = entries[leaf]
+            entries[leaf] = value
+        yield
+    finally:
+        for name, old in saved.items():
+            entries, leaf = places[name]  # type: ignore[misc]
+            if name in given and entries.get(leaf) is not given[name]:
+                given[name] = entries[leaf]  # replaced by the call: the caller's dictionary gets it
+            entries[leaf] = old
+
+
+def call_with(
+    module: Any,
+    tensors: dict[str, Any],
+    args: Any,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """Call ``module`` with ``tensors`` in place of its own."""
+    if kwargs is None:
+        kwargs = {}
+    elif not isinstance(kwargs, dict):
+        fail(TypeError, "functional_call", "kwargs to be a dict", got=type(kwargs).__name__)
+    if args is None:
+        args = ()
+    elif not isinstance(args, tuple):
+        args = (args,)
+    with _swapped(module, tensors, tie_weights, strict):
+        return module(*args, **kwargs)
+
+
+def functional_call(
+    module: Any,
+    parameters_and_buffers: dict[str, Any],
+    args: Any = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """Call ``module`` with the given tensors in place of its own (deprecated name of ``func.functional_call``).
+
+    ``tie_weights`` gives tied names the value of the one that is given; ``strict`` asks for every name.
+    """
+    warnings.warn(
+        "nn.utils.stateless.functional_call is deprecated: use func.functional_call",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return call_with(
+        module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict
+    )
+
+
+def func_functional_call(
+    module: Any,
+    parameter_and_buffer_dicts: Any,
+    args: Any = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """``func.functional_call``: also takes several dictionaries with different keys."""
+    if isinstance(parameter_and_buffer_dicts, dict):
+        tensors = parameter_and_buffer_dicts
+    else:
+        if not all(isinstance(d, dict) for d in parameter_and_buffer_dicts):
+            fail(
+                ValueError,
+                "functional_call",
+                "dictionaries of tensors",
+                got=type(parameter_and_buffer_dicts).__name__,
+            )
+        tensors = {}
+        for part in parameter_and_buffer_dicts:
+            repeated = tensors.keys() & part.keys()
+            if repeated:
+                fail(
+                    ValueError,
+                    "functional_call",
+                    "dictionaries without common keys",
+                    got=f"{sorted(repeated)} repeated",
+                )
+            tensors.update(part)
+    return call_with(module, tensors, args, kwargs, tie_weights=tie_weights, strict=strict)

@@ -1,0 +1,83 @@
+"""Weight normalization by a hook: `weight = g * v / |v|`. [Salimans & Kingma 2016]
+
+Takes a module.  Gives it with `name` replaced by the parameters `name_g` and `name_v`.
+Keeps true: the weight is computed before every forward.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import facula
+from facula.nn.parameter import Parameter, is_lazy
+
+__all__ = ["WeightNorm", "remove_weight_norm", "weight_norm"]
+
+
+class WeightNorm:
+    """The hook that computes the weight."""
+
+    def __init__(self, name: str, dim: int | None) -> None:
+        self.name = name
+        self.dim = -1 if dim is None else dim
+
+    def compute_weight(self, module: Any) -> Any:
+        """The weight from its magnitude and direction."""
+        g, v = getattr(module, self.name + "_g"), getattr(module, self.name + "_v")
+        return v * (g / facula.norm_except_dim(v, 2, self.dim))
+
+    @staticmethod
+    def apply(module: Any, name: str, dim: int | None) -> WeightNorm:
+        """Put weight normalization on a parameter."""
+        for hook in module._forward_pre_hooks.values():
+            if isinstance(hook, WeightNorm) and hook.name == name:
+                raise RuntimeError(
+                    f"Cannot register two weight_norm hooks on the same parameter {name}"
+                )
+        function = WeightNorm(name, dim)
+        weight = getattr(module, name)
+        if is_lazy(weight):
+            raise ValueError(
+                "The module passed to `WeightNorm` can't have uninitialized parameters. Make sure to run the dummy "
+                "forward before applying weight normalization"
+            )
+        del module._parameters[name]
+        norm = facula.norm_except_dim(weight, 2, function.dim)
+        module.register_parameter(name + "_g", Parameter(norm.data))
+        module.register_parameter(name + "_v", Parameter(weight.data))
+        setattr(module, name, function.compute_weight(module))
+        module.register_forward_pre_hook(function)
+        return function
+
+    def remove(self, module: Any) -> None:
+        """Make the present weight an ordinary parameter."""
+        weight = self.compute_weight(module)
+        delattr(module, self.name)
+        del module._parameters[self.name + "_g"]
+        del module._parameters[self.name + "_v"]
+        setattr(module, self.name, Parameter(weight.data))
+
+    def __call__(self, module: Any, inputs: Any) -> None:
+        setattr(module, self.name, self.compute_weight(module))
+
+
+def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
+    """Normalise the parameter ``name`` over every dimension but ``dim`` (None: over all)."""
+    warnings.warn(
+        "`weight_norm` is deprecated in favor of `parametrizations.weight_norm`",
+        FutureWarning,
+        stacklevel=2,
+    )
+    WeightNorm.apply(module, name, dim)
+    return module
+
+
+def remove_weight_norm(module: Any, name: str = "weight") -> Any:
+    """Take weight normalization off."""
+    for key, hook in module._forward_pre_hooks.items():
+        if isinstance(hook, WeightNorm) and hook.name == name:
+            hook.remove(module)
+            del module._forward_pre_hooks[key]
+            return module
+    raise ValueError(f"weight_norm of '{name}' not found in {module}")

@@ -1,0 +1,353 @@
+"""Operators: indexing by tensors, `take` and `put`.
+
+Takes tensors of int64 (or int32) indices, or boolean masks; gives the elements they address, or copies of a tensor with
+those elements set or added to. Keeps true: all indices are checked before memory is touched; negative ones count from
+the end; where one place is written twice the later value stays, and sums are taken in index order.
+
+`x[...]` with tensors in it arrives here as `index` and `index_put`, whose `indices` holds one entry a dimension, None for
+a full slice.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.ops import index_launch as launch
+from facula.ops.registry import F, composite, operator
+
+
+def expand_masks(op: str, self: Any, indices: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Replace each boolean mask by the coordinates of its true values; check dtypes and the number of dimensions."""
+    result: list[Any] = []
+    for index in indices:
+        if index is None:
+            result.append(None)
+        elif index.dtype is core.bool_ or index.dtype is core.uint8:
+            first = len(result)
+            for d in range(index.dim()):
+                if first + d >= self.dim() or index.shape[d] != self.shape[first + d]:
+                    fail(
+                        IndexError,
+                        op,
+                        f"The shape of the mask {list(index.shape)} at index {d} does not match the shape of the indexed "
+                        f"tensor {list(self.shape)} at index {first + d}",
+                    )
+            places = F.nonzero(index)
+            result += [places.select(1, d) for d in range(index.dim())] if index.dim() else [places.sum(1)]
+        elif index.dtype is core.int64 or index.dtype is core.int32:
+            result.append(index)
+        else:
+            fail(IndexError, op, "tensors used as indices must be long, int, byte or bool tensors", index.dtype)
+    if len(result) > self.dim():
+        fail(IndexError, op, f"too many indices for tensor of dimension {self.dim()}", len(result))
+    return tuple(result)
+
+
+class Addressing:
+    """Where advanced indices point: the result's shape, and the geometry of the gather or scatter that does it."""
+
+    def __init__(self, op: str, shape: tuple[int, ...], indices: tuple[Any, ...]) -> None:
+        self.op, self.self_shape = op, tuple(shape)
+        indices = tuple(indices) + (None,) * (len(shape) - len(indices))
+        self.dims = [d for d, index in enumerate(indices) if index is not None]
+        self.indices = [indices[d] for d in self.dims]
+        self.block = self._broadcast()
+        together = not self.dims or self.dims[-1] - self.dims[0] + 1 == len(self.dims)
+        first = self.dims[0] if self.dims and together else 0
+        kept = [d for d in range(len(shape)) if indices[d] is None]
+        self.before, self.after = kept[:first], kept[first:]
+        self.shape = (
+            *(shape[d] for d in self.before),
+            *self.block,
+            *(shape[d] for d in self.after),
+        )
+
+    def _broadcast(self) -> tuple[int, ...]:
+        shapes = [tuple(index.shape) for index in self.indices]
+        ndim = max((len(s) for s in shapes), default=0)
+        block = [1] * ndim
+        for s in shapes:
+            for d, size in enumerate(s, ndim - len(s)):
+                if size != 1 and block[d] not in (1, size):
+                    fail(
+                        IndexError,
+                        self.op,
+                        "shape mismatch: indexing tensors could not be broadcast together with shapes "
+                        + ", ".join(str(list(s)) for s in shapes),
+                    )
+                block[d] = size if size != 1 else block[d]
+        return tuple(block)
+
+    def linear(self, strides: tuple[int, ...]) -> tuple[Any, int, int]:
+        """Check the indices and join them: the index tensor, its step in elements, and its extent."""
+        count = launch.product(self.block)
+        for d, index in zip(self.dims, self.indices, strict=True):
+            if count and self.self_shape[d] == 0:
+                fail(IndexError, self.op, f"index is out of bounds for dimension {d} with size 0")
+            launch.check_bounds(self.op, launch.index64(self.op, index), self.self_shape[d], d)
+        flat = [launch.index64(self.op, i).expand(self.block).contiguous() for i in self.indices]
+        if len(flat) == 1:
+            return flat[0], strides[self.dims[0]], self.self_shape[self.dims[0]]
+        joined = core.empty((count,), dtype=core.int64)
+        plan: list[int] = [len(flat)]
+        for d in self.dims:
+            plan += [self.self_shape[d], strides[d], 1]
+        core.kernel("index.linear")((joined, *flat), tuple(plan), (), total=count, grain=launch.SERIAL)
+        extent = 1 + sum((self.self_shape[d] - 1) * strides[d] for d in self.dims)
+        return joined, 1, extent
+
+    def geometry(
+        self, strides: tuple[int, ...], other: tuple[int, ...]
+    ) -> tuple[Any, int, tuple[Any, ...], int]:
+        """Index tensor, dimension, (shape, index strides, addressed strides, other strides), extent.
+
+        `other` are the strides of a tensor of the result's shape; the index block counts as one dimension of it, so its
+        strides there must join (`block_joins`)."""
+        index, step, extent = self.linear(strides)
+        first, ndim = len(self.before), len(self.block)
+        sizes = [self.self_shape[d] for d in self.before]
+        sizes += [launch.product(self.block)] + [self.self_shape[d] for d in self.after]
+        addressed = [strides[d] for d in self.before] + [step] + [strides[d] for d in self.after]
+        inner = next((other[first + d] for d in reversed(range(ndim)) if self.block[d] != 1), 0)
+        others = [*other[:first], inner, *other[first + ndim :]]
+        return index, first, (sizes, launch.axis_strides(first, len(sizes), 1), addressed, others), extent
+
+    def block_joins(self, other: tuple[int, ...]) -> bool:
+        """Whether the index block of a tensor with these strides can be walked as one dimension."""
+        first, expected = len(self.before), None
+        for d in reversed(range(len(self.block))):
+            if self.block[d] == 1:
+                continue
+            if expected is not None and other[first + d] != expected:
+                return False
+            expected = other[first + d] * self.block[d]
+        return True
+
+
+@composite("index(Tensor self, Tensor?[] indices) -> Tensor", names=())
+def index(self: Any, indices: tuple[Any, ...]) -> Any:
+    """The elements that broadcast index tensors and masks address, one entry a dimension, None for a full slice.
+
+    Indexed dimensions that stand together are replaced in place by the shape of the indices; otherwise that shape comes
+    first."""
+    if len(indices) == 1 and indices[0] is not None and indices[0].dtype is core.bool_:
+        if indices[0].shape == self.shape:
+            return F.masked_select(self, indices[0])
+    return F._index(self, expand_masks("index", self, indices))
+
+
+@operator("_index(Tensor self, Tensor?[] indices) -> Tensor", names=(), out=False)
+class _index:
+    """Advanced indexing by integer tensors."""
+
+    def meta(self, indices):
+        place = Addressing("index", self.shape, indices)
+        return core.empty(place.shape, dtype=self.dtype, device=self.device)
+
+    def cpu(out, self, indices):
+        place = Addressing("index", self.shape, indices)
+        source, dim, geometry, extent = place.geometry(self.stride(), out.stride())
+        launch.gather(out, self, source, dim, *geometry, extent)
+
+    def backward(grad, self_meta, indices):
+        zero = F.zeros(self_meta.shape, dtype=grad.dtype, device=grad.device)
+        return F._index_put(zero, indices, grad, True), None
+
+    def samples(S):
+        yield (S(4, 5), (S.index(4, (3,)),)), {}
+        yield (S(4, 5, 3), (None, S.index(5, (2, 2)), S.index(3, (2,)))), {}
+        yield (S(4, 5, 3), (S.index(4, (2,)), None, S.index(3, (2,)))), {}
+
+    def errors(S):
+        yield (S(3), (S.full((1,), 7),)), {}, IndexError, "index 7 is out of bounds for dimension 0 with size 3"
+
+
+def put(op: str, out: Any, indices: tuple[Any, ...], values: Any, accumulate: bool) -> None:
+    """Write or add `values` into `out` (any strides) at the places that `indices` address."""
+    place = Addressing(op, out.shape, indices)
+    values = values.expand(place.shape)
+    if not place.block_joins(values.stride()):
+        values = values.contiguous()
+    if not place.dims:
+        out.copy_(out + values if accumulate else values)
+        return
+    source, dim, geometry, extent = place.geometry(out.stride(), values.stride())
+    launch.scatter("add" if accumulate else "set", out, values, source, dim, *geometry, extent)
+
+
+@composite(
+    "index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
+    names=("index_put", "Tensor.index_put"),
+    inplace=True,
+)
+def index_put(self: Any, indices: tuple[Any, ...], values: Any, accumulate: bool) -> Any:
+    """A copy of `self` with `values` (broadcast) written, or added when `accumulate`, at the places of `indices`."""
+    if len(indices) == 1 and indices[0] is not None and indices[0].dtype is core.bool_:
+        if indices[0].shape == self.shape and values.numel() == 1 and not accumulate:
+            return F.where(indices[0], values.to(self.dtype).reshape(()), self)
+    return F._index_put(self, expand_masks("index_put", self, indices), values, accumulate)
+
+
+@operator(
+    "_index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
+    names=(),
+    inplace=True,
+    out=False,
+)
+class _index_put:
+    """Advanced assignment by integer tensors."""
+
+    def meta(self, indices, values, accumulate):
+        if values.dtype is not self.dtype:
+            fail(
+                RuntimeError,
+                "index_put",
+                "Index put requires the source and destination dtypes match",
+                f"{self.dtype} for the destination and {values.dtype} for the source",
+            )
+        place = Addressing("index_put", self.shape, indices)
+        extra = len(values.shape) - len(place.shape)
+        sizes = tuple(values.shape)[max(extra, 0) :]
+        if any(n != 1 for n in tuple(values.shape)[: max(extra, 0)]) or any(
+            n not in (1, m) for n, m in zip(sizes[::-1], place.shape[::-1], strict=False)
+        ):
+            fail(
+                RuntimeError,
+                "index_put",
+                f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result of "
+                f"shape {list(place.shape)}",
+            )
+        return core.empty(self.shape, dtype=self.dtype, device=self.device)
+
+    def cpu(out, self, indices, values, accumulate):
+        work = launch.accumulation_dtype(self.dtype) if accumulate else self.dtype
+        target = out if work is self.dtype else core.empty(self.shape, dtype=work)
+        target.copy_(self)
+        put("index_put", target, indices, _trim(values.to(work), target, indices), accumulate)
+        if target is not out:
+            out.copy_(target)
+
+    def cpu_inplace(self, indices, values, accumulate):
+        if accumulate and launch.accumulation_dtype(self.dtype) is not self.dtype:
+            return False
+        if launch.overlap(self, values):
+            values = values.clone()
+        put("index_put", self, indices, _trim(values, self, indices), accumulate)
+        return True
+
+    def backward(grad, indices, values_meta, accumulate, needs):
+        grad_self = grad_values = None
+        if needs[0]:
+            zero = F.zeros((), dtype=grad.dtype, device=grad.device)
+            grad_self = grad if accumulate else F._index_put(grad, indices, zero)
+        if needs[-1]:
+            grad_values = F.sum_to_size(F._index(grad, indices), values_meta.shape)
+        return grad_self, None, grad_values
+
+    def samples(S):
+        yield (S(4, 5), (S.index(4, (3,)),), S(3, 5)), {"accumulate": True}
+        yield (S(4, 5), (None, S.index(5, (2,), unique=True)), S(2)), {}
+
+
+def _trim(values: Any, target: Any, indices: tuple[Any, ...]) -> Any:
+    """Drop leading dimensions of size 1 that the indexed result does not have."""
+    ndim = len(Addressing("index_put", target.shape, indices).shape)
+    return values.reshape(tuple(values.shape)[-ndim:] if ndim else ()) if values.dim() > ndim else values
+
+
+@operator("take(Tensor self, Tensor index) -> Tensor")
+class take:
+    """The elements of the flattened tensor at `index`; the result has the shape of `index`."""
+
+    def meta(self, index):
+        if index.dtype is not core.int64:
+            fail(RuntimeError, "take", "Expected a long tensor for index", index.dtype)
+        return core.empty(index.shape, dtype=self.dtype, device=self.device)
+
+    def cpu(out, self, index):
+        _check_flat("take", self.numel(), index)
+        if out.numel():
+            n, flat = out.numel(), index.contiguous()
+            launch.gather(out, self.contiguous(), flat, 0, (n,), (1,), (1,), (1,), self.numel())
+
+    def backward(grad, self_meta, index):
+        zero = F.zeros(self_meta.shape, dtype=grad.dtype, device=grad.device)
+        return F.put(zero, index, grad, True), None
+
+    def samples(S):
+        yield (S(3, 4), S.index(12, (2, 3))), {}
+
+    def errors(S):
+        yield (S(3), S.full((1,), 5)), {}, IndexError, "index 5 is out of bounds"
+
+
+def _check_flat(op: str, size: int, index: Any) -> None:
+    if size == 0 and index.numel():
+        fail(IndexError, op, "tried to take from an empty tensor")
+    launch.check_bounds(op, index, size, 0)
+
+
+@operator(
+    "put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor", inplace=True, out=False
+)
+class put_flat:
+    """A copy of `self` with `source` written, or added, at the places `index` of the flattened tensor."""
+
+    def meta(self, index, source, accumulate):
+        if index.dtype is not core.int64:
+            fail(RuntimeError, "put", "put_(): Expected a long tensor for index", index.dtype)
+        if source.dtype is not self.dtype:
+            fail(RuntimeError, "put", "put_(): self and source expected to have the same dtype", source.dtype)
+        if source.numel() != index.numel():
+            fail(
+                RuntimeError,
+                "put",
+                "put_(): Expected source and index to have the same number of elements",
+                f"{source.numel()} and {index.numel()}",
+            )
+        return core.empty(self.shape, dtype=self.dtype, device=self.device)
+
+    def cpu(out, self, index, source, accumulate):
+        _check_flat("put", self.numel(), index)
+        work = launch.accumulation_dtype(self.dtype) if accumulate else self.dtype
+        target = out if work is self.dtype else core.empty(self.shape, dtype=work)
+        target.copy_(self)
+        n, kind = index.numel(), "add" if accumulate else "set"
+        flat, values = index.contiguous(), source.to(work).contiguous()
+        launch.scatter(kind, target, values, flat, 0, (n,), (1,), (1,), (1,), self.numel())
+        if target is not out:
+            out.copy_(target)
+
+    def backward(grad, index, source_meta, accumulate):
+        zero = F.zeros(source_meta.shape, dtype=grad.dtype, device=grad.device)
+        grad_self = grad if accumulate else F.put(grad, index, zero)
+        return grad_self, None, F.take(grad, index).reshape(source_meta.shape)
+
+    def samples(S):
+        yield (S(3, 4), S.index(12, (2, 2)), S(2, 2)), {"accumulate": True}
+
+
+@composite("take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor")
+def take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
+    """The elements at `indices` along `dim`, both broadcast in the other dimensions; flattened when `dim` is None."""
+    launch.check_index_dtype("take_along_dim", indices)
+    if dim is None:
+        return F.gather(self.reshape(-1), 0, indices.reshape(-1))
+    if self.dim() != indices.dim():
+        fail(
+            RuntimeError,
+            "take_along_dim",
+            "torch.take_along_dim(): input and indices should have the same number of dimensions",
+            f"{self.dim()} and {indices.dim()}",
+        )
+    dim = launch.dim_of("take_along_dim", dim, self.dim())
+    shape = launch.broadcast_shapes(
+        "take_along_dim",
+        [1 if d == dim else n for d, n in enumerate(self.shape)],
+        [1 if d == dim else n for d, n in enumerate(indices.shape)],
+    )
+    own, other = list(shape), list(shape)
+    own[dim], other[dim] = self.shape[dim], indices.shape[dim]
+    return F.gather(self.expand(own), dim, indices.expand(other))

@@ -1,0 +1,192 @@
+"""Operators over boolean masks: `nonzero`, `masked_select`, `masked_scatter`, `masked_fill`.
+
+Takes masks that broadcast with `self`; gives coordinates, the selected values, or a copy with values put in. Keeps true:
+order is that of the elements, row by row.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.ops import index_launch as launch
+from facula.ops.registry import F, composite, operator
+
+BLOCK = 4096
+
+
+def block_starts(mask: Any) -> tuple[Any, int, int]:
+    """Count a contiguous mask block by block: first place of each block, number of blocks, number of true values."""
+    count = mask.numel()
+    blocks = max(1, -(-count // BLOCK))
+    counts = core.empty((blocks,), dtype=core.int64)
+    starts = core.empty((blocks + 1,), dtype=core.int64)
+    core.kernel("mask.count")((counts, mask), (count, BLOCK), (), total=blocks, grain=8)
+    core.kernel("mask.start")((starts, counts), (blocks,), ())
+    return starts, blocks, starts[blocks].item()
+
+
+def positions(mask: Any) -> Any:
+    """Coordinates of the true values of a contiguous mask, int64 [count, ndim]."""
+    starts, blocks, total = block_starts(mask)
+    result = core.empty((total, mask.dim()), dtype=core.int64)
+    if mask.dim() and total:
+        core.kernel("mask.positions")(
+            (result, mask, starts),
+            (mask.numel(), BLOCK, mask.dim(), *mask.shape),
+            (),
+            total=blocks,
+            grain=8,
+        )
+    return result
+
+
+def _as_mask(self: Any) -> Any:
+    return (self if self.dtype is core.bool_ else self != 0).contiguous()
+
+
+def _check_mask(op: str, mask: Any) -> None:
+    if mask.dtype is not core.bool_:
+        fail(RuntimeError, op, f"{op}: expected BoolTensor for mask", mask.dtype, "compare, or use .bool()")
+
+
+@operator("_nonzero(Tensor self) -> Tensor", names=(), out=False)
+class _nonzero:
+    """Coordinates of the elements that are not zero."""
+
+    dynamic = True
+
+    def meta(self):
+        fail(
+            NotImplementedError,
+            "nonzero",
+            "a tensor with values was required, since the result's shape depends on them",
+            f"device {self.device}",
+        )
+
+    def cpu(self):
+        return positions(_as_mask(self))
+
+
+@composite("nonzero(Tensor self, *, bool as_tuple=False) -> Tensor")
+def nonzero(self: Any, as_tuple: bool) -> Any:
+    """Coordinates of the elements that are not zero, int64 [count, ndim]; `as_tuple` gives one vector a dimension."""
+    if as_tuple:
+        self = self.reshape((1,)) if self.dim() == 0 else self
+        return F._nonzero(self).unbind(1)
+    return F._nonzero(self)
+
+
+@composite("argwhere(Tensor self) -> Tensor", out=False)
+def argwhere(self: Any) -> Any:
+    """Coordinates of the elements that are not zero, int64 [count, ndim]."""
+    return F._nonzero(self)
+
+
+@operator("masked_select(Tensor self, Tensor mask) -> Tensor")
+class masked_select:
+    """The elements where `mask` is true, as a vector; both broadcast."""
+
+    dynamic = True
+
+    def meta(self, mask):
+        _check_mask("masked_select", mask)
+        fail(
+            NotImplementedError,
+            "masked_select",
+            "a tensor with values was required, since the result's shape depends on them",
+            f"device {self.device}",
+        )
+
+    def cpu(self, mask):
+        _check_mask("masked_select", mask)
+        shape = launch.broadcast_shapes("masked_select", self.shape, mask.shape)
+        self, mask = self.expand(shape).contiguous(), mask.expand(shape).contiguous()
+        starts, blocks, total = block_starts(mask)
+        result = core.empty((total,), dtype=self.dtype)
+        if total:
+            core.kernel("mask.select:" + launch.size_code(self.dtype))(
+                (result, self, mask, starts), (mask.numel(), BLOCK), (), total=blocks, grain=8
+            )
+        return result
+
+    def backward(grad, self_meta, mask):
+        shape = launch.broadcast_shapes("masked_select", self_meta.shape, mask.shape)
+        zero = F.zeros(shape, dtype=grad.dtype, device=grad.device)
+        return F.sum_to_size(F.masked_scatter(zero, mask, grad), self_meta.shape), None
+
+    def samples(S):
+        yield (S(4, 5), S.mask(4, 5)), {}
+        yield (S(4, 5), S.mask(5)), {}
+
+    def errors(S):
+        yield (S(3), S(3)), {}, RuntimeError, "expected BoolTensor for mask"
+
+
+@operator("masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor", inplace=True)
+class masked_scatter:
+    """A copy of `self` with the elements where `mask` is true taken, in order, from `source`."""
+
+    def meta(self, mask, source):
+        if mask.dtype is not core.bool_:
+            fail(RuntimeError, "masked_scatter", "masked_scatter_ only supports boolean masks", mask.dtype)
+        if self.dtype is not source.dtype:
+            fail(
+                RuntimeError,
+                "masked_scatter",
+                "masked_scatter: expected self and source to have same dtypes",
+                f"{self.dtype} and {source.dtype}",
+            )
+        shape = launch.broadcast_shapes("masked_scatter", self.shape, mask.shape)
+        return core.empty(shape, dtype=self.dtype, device=self.device)
+
+    def cpu(out, self, mask, source):
+        if out.numel() == 0:
+            return
+        self, mask = self.expand(out.shape).contiguous(), mask.expand(out.shape).contiguous()
+        starts, blocks, total = block_starts(mask)
+        if total > source.numel():
+            fail(
+                RuntimeError,
+                "masked_scatter",
+                "Number of elements of source < number of ones in mask",
+                f"{source.numel()} < {total}",
+            )
+        core.kernel("mask.scatter:" + launch.size_code(self.dtype))(
+            (out, self, mask, starts, source.contiguous()), (mask.numel(), BLOCK), (), total=blocks, grain=8
+        )
+
+    def backward(grad, self_meta, mask, source_meta, needs):
+        grad_self = grad_source = None
+        if needs[0]:
+            grad_self = F.sum_to_size(grad.masked_fill(mask, 0), self_meta.shape)
+        if needs[-1]:
+            chosen = F.masked_select(grad, mask)
+            missing = source_meta.numel() - chosen.numel()
+            grad_source = F.constant_pad_nd(chosen, [0, missing]).reshape(source_meta.shape)
+        return grad_self, None, grad_source
+
+    def samples(S):
+        yield (S(4, 5), S.mask(4, 5), S(20)), {}
+
+
+@composite("masked_fill(Tensor self, Tensor mask, Operand value) -> Tensor", inplace=True, out=False)
+def masked_fill(self: Any, mask: Any, value: Any) -> Any:
+    """A copy of `self` with `value` (a number or a 0-d tensor) where `mask` is true."""
+    if mask.dtype is not core.bool_:
+        fail(RuntimeError, "masked_fill", "masked_fill_ only supports boolean masks", mask.dtype)
+    if isinstance(value, core.Tensor):
+        if value.dim():
+            fail(
+                RuntimeError,
+                "masked_fill",
+                "masked_fill_ only supports a 0-dimensional value tensor",
+                f"{value.dim()} dimension(s)",
+            )
+        return F.where(mask, value.to(self.dtype), self)
+    if isinstance(value, complex) and not self.dtype.is_complex:
+        fail(RuntimeError, "masked_fill", "value cannot be converted to the type of self without overflow", value)
+    filler = core.empty((), dtype=self.dtype, device=self.device)
+    filler.fill_(value)
+    return F.where(mask, filler, self)

@@ -1,0 +1,315 @@
+"""Operators: `gather` and the scatter family, whose index has one entry an element.
+
+Takes an int64 or int32 index that is no larger than `self` (and `src`) except along `dim`; gives the elements found, or
+a copy of `self` with elements written or combined. Keeps true: `gather` is the adjoint of `scatter_add`; an index that is
+expanded over the last dimension moves whole rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.ops import index_launch as launch
+from facula.ops.index_axis import REDUCE_KINDS, identity_of
+from facula.ops.registry import F, operator
+
+
+def _check(op: str, self: Any, dim: int, index: Any, src: Any = None) -> int:
+    """Check dtypes and shapes; give `dim` in [0, ndim)."""
+    dim = launch.dim_of(op, dim, self.dim())
+    if index.dtype is not core.int64 and index.dtype is not core.int32:
+        fail(RuntimeError, op, f"{op}(): Expected dtype int32/int64 for index", index.dtype)
+    if index.numel() == 0:
+        return dim
+    tensors = [("input", self, op == "gather")] if src is None else [("self", self, False), ("src", src, True)]
+    if op != "gather" and src is None:
+        tensors = [("self", self, False)]
+    for name, tensor, _ in tensors:
+        if max(tensor.dim(), 1) != max(index.dim(), 1):
+            fail(
+                RuntimeError,
+                op,
+                f"Index tensor must have the same number of dimensions as {name} tensor",
+                f"{index.dim()} and {tensor.dim()}",
+            )
+    for d, size in enumerate(index.shape):
+        if d != dim and self.dim() and size > self.shape[d]:
+            fail(
+                RuntimeError,
+                op,
+                f"Size does not match at dimension {d}: expected index {list(index.shape)} to be no larger than self "
+                f"{list(self.shape)} apart from dimension {dim}",
+            )
+        if src is not None and src.dim() and size > src.shape[d]:
+            fail(
+                RuntimeError,
+                op,
+                f"Expected index {list(index.shape)} to be no larger than src {list(src.shape)}",
+            )
+    return dim
+
+
+def _vector(x: Any) -> Any:
+    return x.reshape((1,)) if x.dim() == 0 else x
+
+
+def _run_scatter(op: str, kind: str, out: Any, dim: int, index: Any, src: Any) -> None:
+    """Combine `src` into `out` (any strides) at `index`."""
+    if index.numel() == 0:
+        return
+    out, index, src = _vector(out), _vector(index), _vector(src)
+    dim = launch.dim_of(op, dim, out.dim())
+    launch.check_bounds(op, index, out.shape[dim], dim, RuntimeError, negative=False)
+    index = index.to(core.int64)
+    extent = out.shape[dim]
+    launch.scatter(
+        kind, out, src, index, dim, index.shape, index.stride(), out.stride(), src.stride(), extent
+    )
+
+
+def _fit(grad: Any, shape: Any) -> Any:
+    """Zero-pad a gradient of the index's shape to the shape of a larger source."""
+    if tuple(grad.shape) == tuple(shape):
+        return grad
+    padding: list[int] = []
+    for have, want in zip(reversed(grad.shape), reversed(shape), strict=True):
+        padding += [0, want - have]
+    return F.constant_pad_nd(grad, padding)
+
+
+@operator("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor")
+class gather:
+    """result[i][j][k] = self[index[i][j][k]][j][k] for dim 0, and so on; the result has the shape of `index`."""
+
+    def meta(self, dim, index, sparse_grad):
+        _check("gather", self, dim, index)
+        return core.empty(index.shape, dtype=self.dtype, device=self.device)
+
+    def cpu(out, self, dim, index, sparse_grad):
+        if index.numel() == 0:
+            return
+        result, self, index = _vector(out), _vector(self), _vector(index)
+        dim = launch.dim_of("gather", dim, self.dim())
+        launch.check_bounds("gather", index, self.shape[dim], dim, RuntimeError, negative=False)
+        index = index.to(core.int64)
+        extent = self.shape[dim]
+        launch.gather(
+            result, self, index, dim, index.shape, index.stride(), self.stride(), result.stride(), extent
+        )
+
+    def backward(grad, self_meta, dim, index):
+        zero = F.zeros(self_meta.shape, dtype=grad.dtype, device=grad.device)
+        return F.scatter_add(zero, dim, index, grad), None
+
+    def samples(S):
+        yield (S(4, 5), 1, S.index(5, (4, 7))), {}
+        yield (S(4, 5), 0, S.index(4, (2, 3))), {}
+
+    def errors(S):
+        yield (S(3), 0, S.full((1,), 3)), {}, RuntimeError, "index 3 is out of bounds for dimension 0 with size 3"
+
+
+@operator("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", inplace=True)
+class scatter_add:
+    """A copy of `self` with self[index[i][j]][j] += src[i][j] for dim 0, and so on."""
+
+    def meta(self, dim, index, src):
+        _check("scatter_add", self, dim, index, src)
+        if self.dtype is not src.dtype:
+            fail(RuntimeError, "scatter", "scatter(): Expected self.dtype to be equal to src.dtype", src.dtype)
+        return core.empty(self.shape, dtype=self.dtype, device=self.device)
+
+    def cpu(out, self, dim, index, src):
+        work = launch.accumulation_dtype(self.dtype)
+        target = out if work is self.dtype else core.empty(self.shape, dtype=work)
+        target.copy_(self)
+        _run_scatter("scatter_add", "add", target, dim, index, src.to(work))
+        if target is not out:
+            out.copy_(target)
+
+    def cpu_inplace(self, dim, index, src):
+        if launch.accumulation_dtype(self.dtype) is not self.dtype:
+            return False
+        _run_scatter("scatter_add", "add", self, dim, index, src.clone() if launch.overlap(self, src) else src)
+        return True
+
+    def backward(grad, dim, index, src_meta, needs):
+        return grad, None, _fit(F.gather(grad, dim, index), src_meta.shape) if needs[-1] else None
+
+    def samples(S):
+        yield (S(4, 5), 0, S.index(4, (3, 5)), S(3, 5)), {}
+
+
+@operator(
+    "scatter(Tensor self, int dim, Tensor index, Operand? src=None, *, Operand? value=None, str? reduce=None) -> Tensor",
+    inplace=True,
+)
+class scatter:
+    """A copy of `self` with self[index[i][j]][j] = src[i][j] for dim 0; `value` writes one number everywhere.
+
+    `reduce` "add" or "multiply" combines instead (prefer `scatter_reduce`, which is differentiable)."""
+
+    def meta(self, dim, index, src, value, reduce):
+        if (src is None) == (value is None):
+            fail(TypeError, "scatter", "one of src and value was required", "both" if value is not None else "none")
+        tensor = src if isinstance(src, core.Tensor) else None
+        _check("scatter", self, dim, index, tensor)
+        if tensor is not None and self.dtype is not tensor.dtype:
+            fail(RuntimeError, "scatter", "scatter(): Expected self.dtype to be equal to src.dtype", tensor.dtype)
+        if reduce not in (None, "add", "multiply"):
+            fail(RuntimeError, "scatter", "reduce argument must be either add or multiply.", reduce)
+        return core.empty(self.shape, dtype=self.dtype, device=self.device)
+
+    def cpu(out, self, dim, index, src, value, reduce):
+        work = launch.accumulation_dtype(self.dtype) if reduce else self.dtype
+        target = out if work is self.dtype else core.empty(self.shape, dtype=work)
+        target.copy_(self)
+        kind = {None: "set", "add": "add", "multiply": "mul"}[reduce]
+        _run_scatter("scatter", kind, target, dim, index, _source(src, value, index, work))
+        if target is not out:
+            out.copy_(target)
+
+    def cpu_inplace(self, dim, index, src, value, reduce):
+        if reduce:
+            return False
+        source = _source(src, value, index, self.dtype)
+        _run_scatter("scatter", "set", self, dim, index, source.clone() if launch.overlap(self, source) else source)
+        return True
+
+    def backward(grad, dim, index, src, reduce, needs):
+        if reduce is not None:
+            fail(
+                NotImplementedError,
+                "scatter",
+                "a scatter without reduce was required for a gradient",
+                reduce,
+                "scatter_reduce has one",
+            )
+        grad_src = None
+        if isinstance(src, core.Tensor):
+            grad_src = _fit(F.gather(grad, dim, index), src.shape)
+        return F.scatter(grad, dim, index, 0), None, grad_src, None
+
+    def samples(S):
+        yield (S(4, 5), 0, S.index(4, (3, 5), unique=True), S(3, 5)), {}
+        yield (S(4, 5), 1, S.index(5, (4, 2))), {"value": 1.5}
+
+
+def _source(src: Any, value: Any, index: Any, dtype: Any) -> Any:
+    """The source tensor; a number is one element that every place reads."""
+    if isinstance(src, core.Tensor):
+        return src.to(dtype)
+    one = core.empty((1,) * max(index.dim(), 1), dtype=dtype)
+    one.fill_(value if src is None else src)
+    return one.expand(index.shape if index.dim() else (1,))
+
+
+@operator(
+    "scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor",
+    inplace=True,
+)
+class scatter_reduce:
+    """A copy of `self` into which `src` is reduced at `index` along `dim`: sum, prod, mean, amax or amin.
+
+    Without `include_self`, places that receive something forget their old value."""
+
+    def meta(self, dim, index, src, reduce, include_self):
+        if reduce not in REDUCE_KINDS:
+            fail(
+                RuntimeError,
+                "scatter_reduce",
+                "reduce argument must be either sum, prod, mean, amax or amin",
+                reduce,
+            )
+        _check("scatter_reduce", self, dim, index, src)
+        if self.dtype is not src.dtype:
+            fail(RuntimeError, "scatter", "scatter(): Expected self.dtype to be equal to src.dtype", src.dtype)
+        return core.empty(self.shape, dtype=self.dtype, device=self.device)
+
+    def cpu(out, self, dim, index, src, reduce, include_self):
+        work = launch.accumulation_dtype(self.dtype)
+        target = out if work is self.dtype else core.empty(self.shape, dtype=work)
+        target.copy_(self)
+        if not include_self:
+            start = _source(None, identity_of(reduce, work), index, work)
+            _run_scatter("scatter_reduce", "set", target, dim, index, start)
+        _run_scatter("scatter_reduce", REDUCE_KINDS[reduce], target, dim, index, src.to(work))
+        if reduce == "mean":
+            counts = scatter_counts(target, dim, index, include_self)
+            if work.is_floating_point or work.is_complex:
+                target = target / counts.to(work)
+            else:
+                target = F.div(target, counts.to(work), rounding_mode="floor")
+        if target is not out:
+            out.copy_(target)
+
+    def backward(grad, self, dim, index, src, reduce, include_self, result):
+        if reduce == "sum":
+            grad_self, grad_src = grad, F.gather(grad, dim, index)
+        elif reduce == "mean":
+            share = grad / scatter_counts(self, dim, index, include_self).to(grad.dtype)
+            grad_self, grad_src = share, F.gather(share, dim, index)
+        elif reduce == "prod":
+            grad_self, grad_src = _product_gradient(grad, self, dim, index, src, include_self, result)
+        else:
+            grad_self, grad_src = _extreme_gradient(grad, self, dim, index, src, result)
+        if not include_self:
+            grad_self = F.scatter(grad_self, dim, index, 0)
+        return grad_self, None, _fit(grad_src, src.shape)
+
+    def samples(S):
+        for reduce in REDUCE_KINDS:
+            yield (S(4, 5), 0, S.index(4, (3, 5)), S(3, 5), reduce), {"include_self": reduce != "mean"}
+
+
+def scatter_counts(self: Any, dim: int, index: Any, include_self: bool) -> Any:
+    """How many values meet at each place of `self`, at least 1 (int64).
+
+    Where the index repeats along a dimension (stride 0), so do the counts: they are taken once and expanded."""
+    dim = launch.dim_of("scatter_reduce", dim, self.dim())
+    shape = list(_vector(self).shape)
+    index = _vector(index)
+    expanded = list(shape)
+    for d, step in enumerate(index.stride()):
+        if d != dim and step == 0 and index.shape[d] == shape[d]:
+            index, shape[d] = index.narrow(d, 0, min(1, shape[d])), min(1, shape[d])
+    counts = core.empty(shape, dtype=core.int64)
+    counts.fill_(int(include_self))
+    _run_scatter("scatter_reduce", "add", counts, dim, index, _source(None, 1, index, core.int64))
+    if not include_self:
+        counts = counts.clamp(min=1)
+    return counts.expand(expanded) if self.dim() else counts.reshape(())
+
+
+def _narrowed(src: Any, index: Any) -> Any:
+    """The part of the source that the index reads."""
+    for d, size in enumerate(index.shape):
+        if src.shape[d] != size:
+            src = src.narrow(d, 0, size)
+    return src
+
+
+def _extreme_gradient(grad: Any, self: Any, dim: int, index: Any, src: Any, result: Any) -> tuple[Any, Any]:
+    """d amax, d amin: shared evenly among all that equal the result."""
+    own = (self == result).to(grad.dtype)
+    theirs = (_narrowed(src, index) == F.gather(result, dim, index)).to(grad.dtype)
+    share = grad / F.scatter_add(own, dim, index, theirs)
+    return own * share, theirs * F.gather(share, dim, index)
+
+
+def _product_gradient(
+    grad: Any, self: Any, dim: int, index: Any, src: Any, include_self: bool, result: Any
+) -> tuple[Any, Any]:
+    """d prod: the product of the others, which needs care where a factor is zero."""
+    src = _narrowed(src, index)
+    own = self.masked_fill(self == 0, 1)
+    grad_self = grad * F.scatter_reduce(own, dim, index, src, "prod", include_self=include_self) / own
+    zero = src == 0
+    zeros = F.gather(F.scatter_add(F.zeros_like(self), dim, index, zero.to(self.dtype)), dim, index)
+    single = zero & (zeros == 1)
+    filled = src.masked_fill(single, 1)
+    without = F.scatter_reduce(self, dim, index, filled, "prod", include_self=include_self)
+    plain = F.gather(grad * result, dim, index) / src.masked_fill(zero, 1)
+    return grad_self, F.where(single, F.gather(grad * without, dim, index), plain)

@@ -1,0 +1,305 @@
+"""Operators that search and count: `searchsorted`, `bucketize`, `bincount`, histograms, `one_hot`, `isin`.
+
+Takes values and sorted boundaries, or class numbers; gives places and counts. Keeps true: results are int64 unless
+`out_int32`, counts of weights have the weights' dtype; nothing here has a gradient.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.ops import index_launch as launch
+from facula.ops.registry import F, composite, operator
+
+SEARCHED = {"f32": "f32", "f64": "f64", "i64": "i64", "i32": "i32", "i16": "i32", "i8": "i32", "u8": "i32"}
+SEARCHED |= {"b8": "i32", "f16": "f32", "bf16": "f32"}
+
+
+def searchable(op: str, x: Any) -> Any:
+    """The tensor, contiguous, in a dtype that search kernels know."""
+    code = SEARCHED.get(x.dtype.code)
+    if code is None:
+        fail(RuntimeError, op, "a real dtype was required", x.dtype)
+    wanted = {"f32": core.float32, "f64": core.float64, "i64": core.int64, "i32": core.int32}[code]
+    return x.to(wanted).contiguous()
+
+
+@operator(
+    "searchsorted(Tensor sorted_sequence, Operand self, *, bool out_int32=False, bool right=False, str? side=None, "
+    "Tensor? sorter=None) -> Tensor",
+    names=("searchsorted",),
+)
+class searchsorted:
+    """Where values would go into sorted rows: the first place whose element is >= the value, or > it when `right`."""
+
+    def meta(sorted_sequence, self, out_int32, right, side, sorter):
+        if side not in (None, "left", "right"):
+            fail(RuntimeError, "searchsorted", "side can only be 'left' or 'right'", side)
+        if side == "left" and right:
+            fail(RuntimeError, "searchsorted", "side and right can't be set to opposites", f"side={side}, right={right}")
+        if sorter is not None and (sorter.shape != sorted_sequence.shape or sorter.dtype is not core.int64):
+            fail(
+                RuntimeError,
+                "searchsorted",
+                "sorter must be int64 in the shape of the boundaries",
+                f"{sorter.dtype} of shape {list(sorter.shape)}",
+            )
+        shape = self.shape if isinstance(self, core.Tensor) else ()
+        if sorted_sequence.dim() == 0 and len(shape):
+            fail(RuntimeError, "searchsorted", "boundaries should have positive dimension", "0 dimensions")
+        if sorted_sequence.dim() != 1 and tuple(sorted_sequence.shape[:-1]) != tuple(shape[:-1]):
+            fail(
+                RuntimeError,
+                "searchsorted",
+                "boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and input value "
+                "tensor must match",
+                f"boundaries {list(sorted_sequence.shape)} and values {list(shape)}",
+            )
+        dtype = core.int32 if out_int32 else core.int64
+        return core.empty(shape, dtype=dtype, device=sorted_sequence.device)
+
+    def cpu(out, sorted_sequence, self, out_int32, right, side, sorter):
+        if not isinstance(self, core.Tensor):
+            self = F.scalar_tensor(self)
+        common = core.promote_types(sorted_sequence.dtype, self.dtype)
+        boundaries = searchable("searchsorted", sorted_sequence.to(common))
+        values = searchable("searchsorted", self.to(common))
+        result = out if not out_int32 else core.empty(out.shape, dtype=core.int64)
+        per_row = boundaries.shape[-1] if boundaries.dim() else 1
+        one_row = int(boundaries.dim() <= 1)
+        if sorter is not None:
+            launch.check_bounds("searchsorted", sorter, per_row, sorter.dim() - 1, RuntimeError, negative=False)
+            sorter = sorter.contiguous()
+        if out.numel():
+            core.kernel("searchsorted:" + boundaries.dtype.code)(
+                (result, boundaries, values, sorter),
+                (per_row, values.shape[-1] if values.dim() else 1, one_row, int(right or side == "right")),
+                (),
+                total=values.numel(),
+                grain=4096,
+            )
+        if result is not out:
+            out.copy_(result)
+
+    def samples(S):
+        yield (S.sorted(6), S(3, 4)), {"right": True}
+
+
+@composite("bucketize(Operand self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor", names=("bucketize",))
+def bucketize(self: Any, boundaries: Any, out_int32: bool, right: bool) -> Any:
+    """The bucket of each value among one row of sorted boundaries, as `searchsorted` gives it."""
+    if boundaries.dim() != 1:
+        fail(RuntimeError, "bucketize", "boundaries tensor must be 1 dimension", f"dim({boundaries.dim()})")
+    return F.searchsorted(boundaries, self, out_int32=out_int32, right=right)
+
+
+@operator("bincount(Tensor self, Tensor? weights=None, int minlength=0) -> Tensor", out=False)
+class bincount:
+    """How often each value of a vector of non-negative integers occurs, or the sum of its weights."""
+
+    dynamic = True
+
+    def meta(self, weights, minlength):
+        fail(
+            NotImplementedError,
+            "bincount",
+            "a tensor with values was required, since the result's shape depends on them",
+            f"device {self.device}",
+        )
+
+    def cpu(self, weights, minlength):
+        if self.dtype.is_floating_point or self.dtype.is_complex or self.dtype is core.bool_:
+            fail(NotImplementedError, "bincount", "an integer dtype was required", self.dtype)
+        if minlength < 0:
+            fail(RuntimeError, "bincount", "minlength should be >= 0", minlength)
+        count = self.numel()
+        if self.dim() != 1 or (count and self.min().item() < 0):
+            fail(RuntimeError, "bincount", "bincount only supports 1-d non-negative integral inputs", f"{self.dim()}-d")
+        if weights is not None and (weights.dim() != 1 or weights.numel() != count):
+            fail(RuntimeError, "bincount", "weights should be 1-d and have the same length as input", list(weights.shape))
+        bins = max(minlength, int(self.max().item()) + 1 if count else 0)
+        if weights is None:
+            source = core.empty((1,), dtype=core.int64)
+            source.fill_(1)
+            source = source.expand((count,))
+        else:
+            source = weights if weights.dtype is core.float32 else weights.to(core.float64)
+        result = core.empty((bins,), dtype=source.dtype)
+        result.zero_()
+        index = self.to(core.int64)
+        launch.scatter(
+            "add", result, source, index, 0, (count,), index.stride(), (1,), source.stride(), bins
+        )
+        return result
+
+
+def _edges(op: str, self: Any, low: float, high: float) -> tuple[float, float]:
+    """The range of a histogram; the data's own when both ends are 0."""
+    if low == high == 0 and self.numel():
+        low, high = float(self.min().item()), float(self.max().item())
+    if low == high:
+        low, high = low - 0.5 if op == "histogram" else low - 1, high + 0.5 if op == "histogram" else high + 1
+    if not (abs(low) < float("inf") and abs(high) < float("inf")):
+        fail(RuntimeError, op, f"range of [{low}, {high}] is not finite")
+    if low > high:
+        fail(RuntimeError, op, "max must be larger than min", f"[{low}, {high}]")
+    return low, high
+
+
+def _count(self: Any, bins: int, edges: Any, weight: Any, low: float, high: float) -> Any:
+    counts = core.empty((bins,), dtype=self.dtype)
+    counts.zero_()
+    if weight is not None:
+        weight = weight.reshape(-1).to(self.dtype).contiguous()
+    core.kernel("histogram:" + self.dtype.code)(
+        (counts, self.reshape(-1).contiguous(), edges, weight), (self.numel(), bins), (float(low), float(high))
+    )
+    return counts
+
+
+def _check_float(op: str, self: Any) -> Any:
+    if self.dtype is not core.float32 and self.dtype is not core.float64:
+        if not self.dtype.is_floating_point or self.dtype.code not in ("f16", "bf16") or op != "histc":
+            fail(NotImplementedError, op, "float32 or float64 was required", self.dtype)
+    return self
+
+
+@operator("histc(Tensor self, int bins=100, Number min=0, Number max=0) -> Tensor")
+class histc:
+    """Counts of values in `bins` equal bins from `min` to `max` (the data's range when both are 0)."""
+
+    def meta(self, bins, min, max):
+        _check_float("histc", self)
+        if bins <= 0:
+            fail(RuntimeError, "histc", "bins must be > 0", bins)
+        if min > max:
+            fail(RuntimeError, "histc", "max must be larger than min", f"[{min}, {max}]")
+        return core.empty((bins,), dtype=self.dtype, device=self.device)
+
+    def cpu(out, self, bins, min, max):
+        work = self if self.dtype.code in ("f32", "f64") else self.to(core.float32)
+        low, high = _edges("histc", work, float(min), float(max))
+        out.copy_(_count(work, bins, None, None, low, high))
+
+    def samples(S):
+        yield (S(30), 5, -1.0, 1.0), {}
+
+
+@composite(
+    "histogram(Tensor self, any bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)"
+)
+def histogram(self: Any, bins: Any, range: Any, weight: Any, density: bool) -> Any:
+    """Counts (or summed weights) per bin, and the edges; `bins` is a number of equal bins or a vector of edges."""
+    _check_float("histogram", self)
+    if weight is not None and weight.shape != self.shape:
+        fail(RuntimeError, "histogram", "weight must have the shape of self", list(weight.shape))
+    if isinstance(bins, core.Tensor):
+        if bins.dim() != 1 or bins.numel() < 2:
+            fail(RuntimeError, "histogram", "bin edges must be a vector of 2 or more", list(bins.shape))
+        edges = bins.to(self.dtype)
+    else:
+        if bins <= 0:
+            fail(RuntimeError, "histogram", "bins must be > 0", bins)
+        low, high = _edges("histogram", self, *(range or (0.0, 0.0)))
+        edges = F.linspace(low, high, bins + 1, dtype=self.dtype)
+    hist = _count(self.detach(), edges.numel() - 1, edges.contiguous(), weight, 0, 0)
+    if density:
+        hist = hist / hist.sum() / (edges[1:] - edges[:-1])
+    return core.return_type("histogram", ("hist", "bin_edges"))((hist, edges))
+
+
+@composite(
+    "histogramdd(Tensor self, any bins, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor[] bin_edges)",
+    names=("histogramdd", "Tensor.histogramdd"),
+    out=False,
+)
+def histogramdd(self: Any, bins: Any, range: Any, weight: Any, density: bool) -> Any:
+    """A histogram over the last dimension's D coordinates: counts of shape [bins...] and one vector of edges each."""
+    _check_float("histogramdd", self)
+    if self.dim() < 2:
+        fail(RuntimeError, "histogramdd", "a tensor of 2 or more dimensions was required", list(self.shape))
+    ndim = self.shape[-1]
+    points = self.detach().reshape((-1, ndim)).contiguous()
+    if isinstance(bins, int):
+        bins = (bins,) * ndim
+    if len(bins) != ndim:
+        fail(RuntimeError, "histogramdd", f"{ndim} bin counts or edges were required", len(bins))
+    edges = []
+    for d, count in enumerate(bins):
+        if isinstance(count, core.Tensor):
+            edges.append(count.to(self.dtype).contiguous())
+            continue
+        given = tuple(range[2 * d : 2 * d + 2]) if range else (0.0, 0.0)
+        low, high = _edges("histogram", points.select(1, d), *given)
+        edges.append(F.linspace(low, high, count + 1, dtype=self.dtype))
+    hist = _count_nd(points, edges, weight)
+    if density:
+        hist = hist / hist.sum()
+        for d, edge in enumerate(edges):
+            shape = [-1 if k == d else 1 for k, _ in enumerate(edges)]
+            hist = hist / (edge[1:] - edge[:-1]).reshape(shape)
+    return core.return_type("histogramdd", ("hist", "bin_edges"))((hist, tuple(edges)))
+
+
+def _count_nd(points: Any, edges: list[Any], weight: Any) -> Any:
+    """Add up the points (or weights) that lie in all ranges, by their joined bin numbers."""
+    shape = [edge.numel() - 1 for edge in edges]
+    place, inside = None, None
+    for d, edge in enumerate(edges):
+        x = points.select(1, d).contiguous()
+        found = (F.searchsorted(edge, x, right=True) - 1).clamp(max=shape[d] - 1)
+        within = (x >= edge[0]) & (x <= edge[-1])
+        place = found if place is None else place * shape[d] + found
+        inside = within if inside is None else inside & within
+    if weight is None:
+        weight = F.ones((points.shape[0],), dtype=points.dtype)
+    weight = weight.reshape(-1).to(points.dtype).masked_fill(~inside, 0)
+    total = F.zeros((launch.product(shape),), dtype=points.dtype)
+    return F.index_add(total, 0, place.masked_fill(~inside, 0), weight).reshape(shape)
+
+
+@composite("one_hot(Tensor self, int num_classes=-1) -> Tensor", names=("nn.functional.one_hot",), out=False)
+def one_hot(self: Any, num_classes: int) -> Any:
+    """int64 of shape [*, num_classes]: 1 at each class number, 0 elsewhere; -1 takes the largest class + 1."""
+    if self.dtype is not core.int64:
+        fail(RuntimeError, "one_hot", "one_hot is only applicable to index tensor of type LongTensor", self.dtype)
+    if self.numel() == 0:
+        if num_classes <= 0:
+            fail(RuntimeError, "one_hot", "Can not infer total number of classes from empty tensor", num_classes)
+        return F.zeros((*self.shape, num_classes), dtype=core.int64, device=self.device)
+    if self.device.type != "meta":
+        if self.min().item() < 0:
+            fail(RuntimeError, "one_hot", "Class values must be non-negative.", self.min().item())
+        largest = self.max().item()
+        if num_classes == -1:
+            num_classes = largest + 1
+        elif num_classes < 1:
+            fail(RuntimeError, "one_hot", "num_classes should be positive", num_classes)
+        elif largest >= num_classes:
+            fail(RuntimeError, "one_hot", "Class values must be smaller than num_classes.", largest)
+    zero = F.zeros((*self.shape, num_classes), dtype=core.int64, device=self.device)
+    return F.scatter(zero, -1, self.unsqueeze(-1), value=1)
+
+
+@composite("isin(Operand elements, Operand test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor", names=("isin",))
+def isin(elements: Any, test_elements: Any, assume_unique: bool, invert: bool) -> Any:
+    """Whether each element equals any of the test elements."""
+    if not isinstance(elements, core.Tensor):
+        elements = F.scalar_tensor(elements, dtype=None if isinstance(elements, float) else core.int64)
+    if not isinstance(test_elements, core.Tensor):
+        found = elements == test_elements
+        return ~found if invert else found
+    tests = test_elements.detach().reshape(-1)
+    if tests.numel() == 0:
+        return F.full(elements.shape, invert, dtype=core.bool_, device=elements.device)
+    if tests.numel() <= 8 or elements.device.type == "meta":
+        found = (elements.unsqueeze(-1) == tests).any(-1)
+        return ~found if invert else found
+    common = core.promote_types(elements.dtype, tests.dtype)
+    ordered = F.sort(tests.to(common))[0]
+    values = elements.to(common)
+    place = F.searchsorted(ordered, values).clamp(max=tests.numel() - 1)
+    found = F.take(ordered, place) == values
+    return ~found if invert else found

@@ -1,0 +1,299 @@
+"""Operators that join tensors: cat and stack, their relatives, block_diag, meshgrid and products of sets.
+
+Takes lists of tensors; gives one contiguous tensor of their common dtype. Keeps true: inputs are copied straight into
+their place; the gradient of an input is its slice of the result's gradient.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.ops import index_launch as launch
+from facula.ops.registry import F, composite, operator
+
+#: how many inputs one launch takes
+GROUP = 56
+
+
+def _common_dtype(tensors: tuple[Any, ...]) -> Any:
+    dtype = core.result_type(*tensors[:2]) if len(tensors) > 1 else tensors[0].dtype
+    for tensor in tensors[2:]:
+        dtype = core.promote_types(dtype, tensor.dtype)
+    return dtype
+
+
+def _fill_joined(out: Any, tensors: list[Any], outer: int, row: int) -> None:
+    """Copy contiguous parts (in the result's dtype) next to each other in each of `outer` rows of `row` bytes."""
+    place = 0
+    for first in range(0, len(tensors), GROUP):
+        group = tensors[first : first + GROUP]
+        sizes = [x.numel() * x.dtype.itemsize // outer for x in group]
+        core.kernel("cat")((out, *group), (len(group), outer, row, place, *sizes), ())
+        place += sum(sizes)
+
+
+def _ready(tensor: Any, dtype: Any) -> Any:
+    return tensor.to(dtype).contiguous()
+
+
+def _like_input(grad: Any, meta: Any) -> Any:
+    """A slice of the gradient in the dtype of its input."""
+    if grad.dtype is meta.dtype:
+        return grad
+    if grad.dtype.is_complex and not meta.dtype.is_complex:
+        grad = F.real(grad)
+    return grad.to(meta.dtype)
+
+
+def _skipped(shape: Any) -> bool:
+    """An empty vector joins anything; the rule is as old as NumPy's concatenate."""
+    return len(shape) == 1 and shape[0] == 0
+
+
+@operator(
+    "cat(Tensor[] tensors, int dim=0) -> Tensor", names=("cat", "concat", "concatenate"), keyword_aliases={"axis": "dim"}
+)
+class cat:
+    """The tensors one after the other along `dim`; all other sizes are equal, dtypes are promoted."""
+
+    def meta(tensors, dim):
+        if not tensors:
+            fail(ValueError, "cat", "expected a non-empty list of Tensors", "an empty one")
+        for position, tensor in enumerate(tensors):
+            if tensor.dim() == 0:
+                fail(
+                    RuntimeError,
+                    "cat",
+                    f"zero-dimensional tensor (at position {position}) cannot be concatenated",
+                    None,
+                    "stack joins 0-d tensors",
+                )
+        kept = [t for t in tensors if not _skipped(t.shape)]
+        if not kept:
+            launch.dim_of("cat", dim, 1)
+            return core.empty((0,), dtype=_common_dtype(tensors), device=tensors[0].device)
+        first = kept[0]
+        dim = launch.dim_of("cat", dim, first.dim())
+        shape = list(first.shape)
+        shape[dim] = 0
+        for position, tensor in enumerate(kept):
+            _check_fits(first, tensor, dim, position)
+            shape[dim] += tensor.shape[dim]
+        return core.empty(shape, dtype=_common_dtype(tensors), device=first.device)
+
+    def cpu(out, tensors, dim):
+        if out.numel() == 0:
+            return
+        dim = launch.dim_of("cat", dim, out.dim())
+        parts = [_ready(t, out.dtype) for t in tensors if t.numel()]
+        outer = launch.product(out.shape[:dim])
+        _fill_joined(out, parts, outer, out.numel() // outer * out.dtype.itemsize)
+
+    def backward(grad, tensors_meta, dim, needs):
+        dim = launch.dim_of("cat", dim, grad.dim())
+        start, grads = 0, []
+        for meta, wanted in zip(tensors_meta, needs, strict=True):
+            if _skipped(meta.shape):
+                grads.append(F.zeros(meta.shape, dtype=meta.dtype, device=grad.device) if wanted else None)
+                continue
+            size = meta.shape[dim]
+            grads.append(_like_input(grad.narrow(dim, start, size), meta) if wanted else None)
+            start += size
+        return (grads,)
+
+    def samples(S):
+        yield ([S(2, 3), S(4, 3), S(1, 3)],), {}
+        yield ([S(2, 3, 2), S(2, 1, 2)], -2), {}
+
+    def errors(S):
+        yield ([S(2, 3), S(2, 2)],), {}, RuntimeError, "Sizes of tensors must match except in dimension 0"
+
+
+def _check_fits(first: Any, tensor: Any, dim: int, position: int) -> None:
+    if tensor.dim() != first.dim():
+        fail(
+            RuntimeError,
+            "cat",
+            "Tensors must have same number of dimensions",
+            f"{first.dim()} and {tensor.dim()}",
+        )
+    if tensor.device != first.device:
+        fail(
+            RuntimeError,
+            "cat",
+            "Expected all tensors to be on the same device",
+            f"{first.device} and {tensor.device}",
+        )
+    for d, size in enumerate(tensor.shape):
+        if d != dim and size != first.shape[d]:
+            fail(
+                RuntimeError,
+                "cat",
+                f"Sizes of tensors must match except in dimension {dim}. Expected size {first.shape[d]} but got size "
+                f"{size} for tensor number {position} in the list",
+            )
+
+
+@operator("stack(Tensor[] tensors, int dim=0) -> Tensor", names=("stack",))
+class stack:
+    """The tensors, all of one shape, along a new dimension `dim`."""
+
+    def meta(tensors, dim):
+        if not tensors:
+            fail(RuntimeError, "stack", "stack expects a non-empty TensorList", "an empty one")
+        first = tensors[0]
+        for position, tensor in enumerate(tensors):
+            if tuple(tensor.shape) != tuple(first.shape):
+                fail(
+                    RuntimeError,
+                    "stack",
+                    "stack expects each tensor to be equal size",
+                    f"{list(first.shape)} at entry 0 and {list(tensor.shape)} at entry {position}",
+                )
+        shape = list(first.shape)
+        shape.insert(launch.dim_of("stack", dim, first.dim() + 1), len(tensors))
+        return core.empty(shape, dtype=_common_dtype(tensors), device=first.device)
+
+    def cpu(out, tensors, dim):
+        if out.numel() == 0:
+            return
+        dim = launch.dim_of("stack", dim, out.dim())
+        outer = launch.product(out.shape[:dim])
+        parts = [_ready(t, out.dtype) for t in tensors]
+        _fill_joined(out, parts, outer, out.numel() // outer * out.dtype.itemsize)
+
+    def backward(grad, tensors_meta, dim, needs):
+        dim = launch.dim_of("stack", dim, grad.dim())
+        return (
+            [
+                _like_input(grad.select(dim, k), meta) if wanted else None
+                for k, (meta, wanted) in enumerate(zip(tensors_meta, needs, strict=True))
+            ],
+        )
+
+    def samples(S):
+        yield ([S(2, 3), S(2, 3)],), {}
+        yield ([S(2, 3), S(2, 3), S(2, 3)], -1), {}
+
+    def errors(S):
+        yield ([S(2), S(3)],), {}, RuntimeError, "stack expects each tensor to be equal size"
+
+
+def _nonempty(op: str, tensors: tuple[Any, ...]) -> None:
+    if not tensors:
+        fail(RuntimeError, op, f"{op} expects a non-empty TensorList", "an empty one")
+
+
+@composite("hstack(Tensor[] tensors) -> Tensor", names=("hstack",))
+def hstack(tensors: tuple[Any, ...]) -> Any:
+    """Join along columns: dimension 1, or 0 for vectors."""
+    _nonempty("hstack", tensors)
+    tensors = F.atleast_1d(tensors)
+    return F.cat(tensors, 0 if tensors[0].dim() == 1 else 1)
+
+
+@composite("vstack(Tensor[] tensors) -> Tensor", names=("vstack", "row_stack"))
+def vstack(tensors: tuple[Any, ...]) -> Any:
+    """Join along rows; vectors count as one row."""
+    _nonempty("vstack", tensors)
+    return F.cat(F.atleast_2d(tensors), 0)
+
+
+@composite("dstack(Tensor[] tensors) -> Tensor", names=("dstack",))
+def dstack(tensors: tuple[Any, ...]) -> Any:
+    """Join along the third dimension."""
+    _nonempty("dstack", tensors)
+    return F.cat(F.atleast_3d(tensors), 2)
+
+
+@composite("column_stack(Tensor[] tensors) -> Tensor", names=("column_stack",))
+def column_stack(tensors: tuple[Any, ...]) -> Any:
+    """Join along columns; vectors and numbers count as one column."""
+    _nonempty("column_stack", tensors)
+    return F.hstack([t.reshape((t.numel(), 1)) if t.dim() <= 1 else t for t in tensors])
+
+
+@composite("block_diag(Tensor[]... tensors) -> Tensor", names=("block_diag",), out=False)
+def block_diag(tensors: tuple[Any, ...]) -> Any:
+    """A matrix with the given matrices (vectors are rows, numbers 1 by 1) along its diagonal, zero elsewhere."""
+    if not tensors:
+        return core.empty((1, 0))
+    blocks = []
+    for position, tensor in enumerate(tensors):
+        if tensor.dim() > 2:
+            fail(
+                RuntimeError,
+                "block_diag",
+                "Input tensors must have 2 or fewer dimensions",
+                f"{tensor.dim()} dimensions at position {position}",
+            )
+        blocks.append(F.atleast_2d((tensor,))[0])
+    width, left, rows = sum(b.shape[1] for b in blocks), 0, []
+    for block in blocks:
+        rows.append(F.constant_pad_nd(block, [left, width - left - block.shape[1]]))
+        left += block.shape[1]
+    return F.cat(rows, 0)
+
+
+@composite("meshgrid(Tensor[]... tensors, *, str? indexing=None) -> Tensor[]", names=("meshgrid",), out=False)
+def meshgrid(tensors: tuple[Any, ...], indexing: str | None) -> Any:
+    """Coordinate grids of vectors: matrix order ("ij", the default) or first two dimensions swapped ("xy")."""
+    if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
+        tensors = tuple(tensors[0])
+    if not tensors:
+        fail(RuntimeError, "meshgrid", "meshgrid expects a non-empty TensorList", "an empty one")
+    if indexing not in (None, "ij", "xy"):
+        fail(RuntimeError, "meshgrid", 'indexing must be one of "xy" or "ij"', indexing)
+    for tensor in tensors:
+        if tensor.dim() > 1:
+            fail(
+                RuntimeError,
+                "meshgrid",
+                "Expected 0D or 1D tensor in the tensor list",
+                f"{tensor.dim()} dimensions",
+            )
+        if tensor.dtype is not tensors[0].dtype:
+            fail(RuntimeError, "meshgrid", "meshgrid expects all tensors to have the same dtype", tensor.dtype)
+    swap = indexing == "xy" and len(tensors) > 1
+    if swap:
+        tensors = (tensors[1], tensors[0], *tensors[2:])
+    shape = [t.numel() for t in tensors]
+    grids = []
+    for d, tensor in enumerate(tensors):
+        grids.append(tensor.reshape([-1 if k == d else 1 for k in range(len(shape))]).expand(shape))
+    if swap:
+        grids = [grids[1].swapaxes(0, 1), grids[0].swapaxes(0, 1), *(g.swapaxes(0, 1) for g in grids[2:])]
+    return tuple(grids)
+
+
+@composite("cartesian_prod(Tensor[]... tensors) -> Tensor", names=("cartesian_prod",), out=False)
+def cartesian_prod(tensors: tuple[Any, ...]) -> Any:
+    """All tuples with one element of each vector, as rows."""
+    if not tensors:
+        fail(RuntimeError, "cartesian_prod", "a non-empty list of vectors was required", "an empty one")
+    for tensor in tensors:
+        if tensor.dim() != 1:
+            fail(RuntimeError, "cartesian_prod", "Expect a 1D vector", f"shape {list(tensor.shape)}")
+    if len(tensors) == 1:
+        return tensors[0]
+    return F.stack([g.reshape(-1) for g in F.meshgrid(list(tensors), indexing="ij")], 1)
+
+
+@composite("combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor", names=("combinations",), out=False)
+def combinations(self: Any, r: int, with_replacement: bool) -> Any:
+    """All `r`-element subsets of a vector in lexicographic order of position, as rows."""
+    if self.dim() != 1:
+        fail(RuntimeError, "combinations", "Expect a 1D vector", f"shape {list(self.shape)}")
+    if r < 0:
+        fail(RuntimeError, "combinations", "Expect a non-negative number", r)
+    if r == 0:
+        return core.empty((0,), dtype=self.dtype, device=self.device)
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    places = list(choose(range(self.numel()), r))
+    if not places:
+        return self.new_empty((0, r))
+    index = core.tensor(places, dtype=core.int64, device=self.device)
+    return F.index_select(self, 0, index.reshape(-1)).reshape((len(places), r))

@@ -1,0 +1,261 @@
+"""Scalar expressions: what the body of a pointwise operator builds, and what is done with it.
+
+Takes: a body (a Python function over scalars), the dtypes of its tensor arguments, its attributes.
+Gives: `trace`, `gradient`, `tangent`, `evaluate`, and the scalar functions that bodies call.
+Keeps true: a trace holds real arithmetic only (complex values are pairs); kernel pointers follow `Traced.inputs`;
+parameters stand in the order of the attributes, the same in the forward and in every gradient.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from facula.ops import scalar_complex, scalar_node, scalar_primitives
+from facula.ops.scalar_complex import angle, conj, sgn, sigmoid
+from facula.ops.scalar_derivative import derivative, scale
+from facula.ops.scalar_node import (
+    COMPLEX_PARTS,
+    FLOATS,
+    Complex,
+    Scalar,
+    Value,
+    apply,
+    cast,
+    constant,
+    flatten,
+    grad,
+    input,
+    lift,
+    node,
+    parameter,
+    parts,
+    power,
+    result,
+    substitute,
+    tangent_input,
+    topological_order,
+    unify,
+)
+from facula.ops.scalar_primitives import PRIMITIVES, clamp, ldexp, where
+
+#: results that are cheaper to compute again than to read from memory
+_CHEAP = frozenset("add sub mul neg abs where cast maximum minimum constant parameter sign".split())
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """An attribute that is known only when the kernel runs; `dtype` is `f64` or `i64`."""
+
+    dtype: str = "f64"
+
+
+@dataclass(frozen=True)
+class Traced:
+    """An expression with its place in a kernel: pointers are outputs, then `inputs`; attributes are `parameters`."""
+
+    outputs: tuple[Any, ...]
+    inputs: tuple[Scalar, ...]
+    parameters: tuple[Scalar, ...]
+    values: tuple[Any, ...] = ()
+    names: tuple[str, ...] = ()
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def uses(self) -> tuple[Any, ...]:
+        """What each input pointer is: an argument number, `"grad"`, `"result"`, or these with a number from 1."""
+        return tuple(_use(leaf) for leaf in self.inputs)
+
+    @property
+    def output_dtypes(self) -> tuple[str, ...]:
+        """The dtype of each output."""
+        return tuple(output.dtype for output in self.outputs)
+
+    @property
+    def input_dtypes(self) -> tuple[str, ...]:
+        """The dtype of each input."""
+        return tuple(leaf.dtype for leaf in self.inputs)
+
+
+def _use(leaf: Scalar) -> Any:
+    if leaf.op == "input":
+        return leaf.value
+    return leaf.op if leaf.value == 0 and leaf.op != "tangent" else f"{leaf.op}{leaf.value}"
+
+
+def trace(
+    body: Callable[..., Any], dtypes: Sequence[str | None], attributes: dict[str, Any] | None = None
+) -> Traced:
+    """Run a body on symbols.
+
+    Args:
+        body: takes one scalar a tensor argument, then the attributes by keyword; returns a scalar or a tuple.
+        dtypes: compute dtype of each tensor argument, None where an optional one is absent.
+        attributes: values, or `Runtime` for those that are known only at run time.
+    """
+    resolved, parameters = {}, []
+    for name, value in (attributes or {}).items():
+        if isinstance(value, Runtime):
+            value = parameter(name, value.dtype)
+            parameters.append(value)
+        resolved[name] = value
+    values = tuple(None if d is None else input(i, d) for i, d in enumerate(dtypes))
+    returned = body(*values, **resolved)
+    returned = returned if isinstance(returned, tuple) else (returned,)
+    strong = next((d for d in dtypes if d is not None), "f32")
+    outputs = tuple(_settle(output, strong) for output in returned)
+    inputs = tuple(node("input", (), d, i) for i, d in enumerate(dtypes) if d is not None)
+    names = tuple(inspect.signature(body).parameters)[: len(dtypes)]
+    return Traced(outputs, inputs, tuple(parameters), values, names, resolved)
+
+
+def _settle(output: Value, dtype: str) -> Any:
+    """Give an output that is made of numbers only the dtype of the kernel."""
+    output = lift(output)
+    if not output.weak:
+        return output
+    if isinstance(output, Complex) and dtype in FLOATS:
+        return Complex(cast(output.re, dtype), cast(output.im, dtype))
+    return cast(output, dtype)
+
+
+def _leaves(outputs: Sequence[Any]) -> tuple[Scalar, ...]:
+    """The tensor leaves in pointer order: gradients, results, tangents, then arguments by number."""
+    kinds = ("grad", "result", "tangent", "input")
+    found = [leaf for leaf in topological_order(outputs) if leaf.op in kinds]
+    return tuple(sorted(found, key=lambda leaf: (kinds.index(leaf.op), leaf.value)))
+
+
+def _incoming(traced: Traced) -> list[Any]:
+    return [grad(i, out.dtype) for i, out in enumerate(traced.outputs)]
+
+
+def gradient(
+    traced: Traced, wrt: int, backward: Callable[..., Any] | None = None
+) -> Traced | None:
+    """The vector-Jacobian product with respect to tensor argument `wrt`; None where that is no floating-point argument.
+
+    Complex gradients are PyTorch's: `dL/dre + i dL/dim`.
+
+    Raises:
+        NotImplementedError: the derivative with respect to this argument is not known.
+    """
+    leaf = traced.values[wrt]
+    if leaf is None or not (leaf.is_float or leaf.is_complex):
+        return None
+    if backward is not None:
+        return _explicit(traced, wrt, backward)
+    incoming = _incoming(traced)
+    sums = tuple(_reverse(traced.outputs, incoming, part) for part in flatten((leaf,)))
+    output = Complex(*sums) if isinstance(leaf, Complex) else sums[0]
+    return _with_results(traced, output)
+
+
+def _reverse(outputs: tuple[Any, ...], incoming: list[Any], leaf: Scalar) -> Scalar:
+    """Sum over outputs of gradient times derivative with respect to one real leaf."""
+    total: Any = None
+    seeds = {id(leaf): constant(1.0, leaf.dtype)}
+    for output, gradient_of in zip(flatten(outputs), flatten(incoming), strict=True):
+        slope = derivative(output, seeds) if output.dtype in FLOATS else None
+        if slope is not None:
+            term = scale(slope, cast(gradient_of, slope.dtype))
+            total = term if total is None else total + term
+    return constant(0.0, leaf.dtype) if total is None else cast(total, leaf.dtype)
+
+
+def _with_results(traced: Traced, output: Any) -> Traced:
+    """Read forward results from memory instead of computing them again, where that is worth it."""
+    replacement = {}
+    for i, out in enumerate(traced.outputs):
+        for forward, saved in zip(flatten((out,)), flatten((result(i, out.dtype),)), strict=True):
+            if forward.op not in _CHEAP and forward.args and forward.op not in ("real", "imag"):
+                replacement[id(forward)] = saved
+    (output,) = substitute((output,), replacement)
+    inputs = _leaves((output,)) or tuple(
+        node("grad", (), out.dtype, i) for i, out in enumerate(traced.outputs[:1])
+    )
+    return Traced((output,), inputs, traced.parameters)
+
+
+def _explicit(traced: Traced, wrt: int, backward: Callable[..., Any]) -> Traced:
+    known: dict[str, Any] = dict(zip(traced.names, traced.values, strict=True))
+    known |= traced.attributes
+    incoming = _incoming(traced)
+    results = [result(i, out.dtype) for i, out in enumerate(traced.outputs)]
+    known |= {"grad": incoming[0], "result": results[0], "grads": incoming, "results": results}
+    returned = backward(**{name: known[name] for name in inspect.signature(backward).parameters})
+    returned = returned if isinstance(returned, tuple) else (returned,)
+    if len(returned) != len(traced.values):
+        raise TypeError(
+            f"[backward] one gradient for each of {len(traced.values)} tensor arguments was required: got {len(returned)}"
+        )
+    leaf, output = traced.values[wrt], returned[wrt]
+    output = constant(0.0, flatten((leaf,))[0].dtype) if output is None else output
+    output = cast(output, leaf.dtype) if not _is_zero(output) or leaf.is_complex else output
+    inputs = _leaves((output,)) or (node("grad", (), traced.outputs[0].dtype, 0),)
+    return Traced((output,), inputs, traced.parameters)
+
+
+def _is_zero(output: Any) -> bool:
+    return isinstance(output, Scalar) and output.op == "constant" and output.value == 0
+
+
+def tangent(traced: Traced) -> Traced:
+    """The Jacobian-vector product: outputs are tangents, inputs `tangent<i>` for each floating-point argument."""
+    seeds = {}
+    for i, leaf in enumerate(traced.values):
+        if leaf is not None and (leaf.is_float or leaf.is_complex):
+            moving = flatten((tangent_input(i, leaf.dtype),))
+            seeds |= {id(part): new for part, new in zip(flatten((leaf,)), moving, strict=True)}
+    outputs = []
+    for output in traced.outputs:
+        moved = [_or_zero(derivative(part, seeds), part.dtype) for part in flatten((output,))]
+        outputs.append(Complex(*moved) if isinstance(output, Complex) else moved[0])
+    return Traced(tuple(outputs), _leaves(outputs), traced.parameters)
+
+
+def _or_zero(value: Scalar | None, dtype: str) -> Scalar:
+    return constant(0.0, dtype) if value is None else value
+
+
+def evaluate(
+    traced: Traced, inputs: Sequence[Any], parameters: Sequence[Any], namespace: Any
+) -> tuple[Any, ...]:
+    """Run the expression on anything for which `namespace` has functions named like the scalar operations.
+
+    Besides the primitives, `namespace` has `where(c, a, b)`, `cast(x, dtype)`, `real(x)`, `imag(x)`, `complex(re, im)`.
+    `inputs` follow `traced.inputs`, `parameters` follow `traced.parameters`; constants are passed as Python numbers.
+    """
+    known: dict[int, Any] = {}
+    for leaf, value in zip(traced.inputs + traced.parameters, (*inputs, *parameters), strict=True):
+        known[id(leaf)] = value
+    for current in topological_order(traced.outputs):
+        if id(current) in known:
+            continue
+        if current.op == "constant":
+            known[id(current)] = current.value
+        elif current.op == "cast":
+            known[id(current)] = _evaluate_cast(current, known, namespace)
+        else:
+            args = [known[id(arg)] for arg in current.args]
+            known[id(current)] = getattr(namespace, current.op)(*args)
+    return tuple(
+        namespace.complex(known[id(out.re)], known[id(out.im)]) if isinstance(out, Complex) else known[id(out)]
+        for out in traced.outputs
+    )
+
+
+def _evaluate_cast(current: Scalar, known: dict[int, Any], namespace: Any) -> Any:
+    value = known[id(current.args[0])]
+    if isinstance(value, (bool, int, float)):
+        return float(value) if current.dtype in FLOATS else value
+    return namespace.cast(value, current.dtype)
+
+
+def __getattr__(name: str) -> Any:
+    """The function of a primitive, by the primitive's name."""
+    if name in PRIMITIVES or hasattr(scalar_primitives, name):
+        return getattr(scalar_primitives, name)
+    raise AttributeError(f"[scalar] a scalar function was required: got {name!r}")

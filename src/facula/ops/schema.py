@@ -1,0 +1,137 @@
+"""Operator schemas: the one line that says what an operator takes and gives.
+
+Takes: text such as ``"sort(Tensor self, int dim=-1, *, bool? stable=None) -> (Tensor values, Tensor indices)"``.
+Gives: `Schema`, with one `Parameter` an argument and the names of the results.
+Keeps true: argument names and defaults are PyTorch's; a type stands in `TYPES`; parsing needs no evaluation of code.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import Any
+
+#: every admissible base type; `?` (may be None) and `[]` (a list) combine with them
+TYPES = frozenset(
+    "Tensor Operand int float bool Number str dtype device layout memory_format generator any".split()
+)
+
+REQUIRED = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One argument: its name, type, default, and how it may be passed."""
+
+    name: str
+    type: str
+    default: Any = REQUIRED
+    optional: bool = False
+    is_list: bool = False
+    length: int = 0
+    variadic: bool = False
+    keyword_only: bool = False
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether tensors (one, or a list) may stand here."""
+        return self.type in ("Tensor", "Operand")
+
+    @property
+    def has_default(self) -> bool:
+        """Whether the argument may be left out."""
+        return self.default is not REQUIRED
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A parsed schema."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    results: tuple[str, ...]
+    text: str
+
+    @property
+    def tensor_parameters(self) -> tuple[Parameter, ...]:
+        """The arguments that take tensors, in order."""
+        return tuple(p for p in self.parameters if p.is_tensor)
+
+    @property
+    def attributes(self) -> tuple[Parameter, ...]:
+        """The arguments that do not take tensors, in order."""
+        return tuple(p for p in self.parameters if not p.is_tensor)
+
+
+def _split(text: str) -> list[str]:
+    """Split at the commas outside of brackets and quotes."""
+    parts, depth, start, quote = [], 0, 0, ""
+    for position, character in enumerate(text):
+        if quote:
+            if character == quote:
+                quote = ""
+        elif character in "'\"":
+            quote = character
+        elif character in "([":
+            depth += 1
+        elif character in ")]":
+            depth -= 1
+        elif character == "," and not depth:
+            parts.append(text[start:position])
+            start = position + 1
+    parts.append(text[start:])
+    return [part.strip() for part in parts if part.strip()]
+
+
+_LITERALS = {"None": None, "True": True, "False": False, "0": 0, "1": 1, "-1": -1, "'mean'": "mean"}
+
+
+def _literal(text: str) -> Any:
+    if text in _LITERALS:
+        return _LITERALS[text]
+    if text in ("inf", "-inf"):
+        return float(text)
+    return ast.literal_eval(text)
+
+
+def _parameter(text: str, keyword_only: bool) -> Parameter:
+    declaration, equals, default = text.partition("=")
+    type_name, _, name = declaration.strip().rpartition(" ")
+    variadic = type_name.endswith("...")
+    if variadic:
+        type_name = type_name[:-3]
+    optional = type_name.endswith("?")
+    if optional:
+        type_name = type_name[:-1]
+    is_list, length = False, 0
+    if type_name.endswith("]"):
+        type_name, _, size = type_name[:-1].partition("[")
+        is_list, length = True, int(size or 0)
+    if type_name.endswith("?"):  # Tensor?[]: a list of optional tensors
+        type_name = type_name[:-1]
+    if type_name not in TYPES or not name.isidentifier():
+        raise ValueError(f"[schema] an argument reads 'type name[=default]': got {text!r}")
+    value = _literal(default.strip()) if equals else REQUIRED
+    return Parameter(name, type_name, value, optional, is_list, length, variadic, keyword_only)
+
+
+def parse(text: str) -> Schema:
+    """Parse one schema.
+
+    Raises:
+        ValueError: the text is not of the form ``name(arguments) -> results``.
+    """
+    head, arrow, tail = text.rpartition("->")
+    name, paren, arguments = head.strip().partition("(")
+    if not arrow or not paren or not arguments.endswith(")"):
+        raise ValueError(f"[schema] 'name(arguments) -> results' was required: got {text!r}")
+    parameters, keyword_only = [], False
+    for part in _split(arguments[:-1]):
+        if part == "*":
+            keyword_only = True
+        else:
+            parameters.append(_parameter(part, keyword_only))
+    tail = tail.strip()
+    listed = _split(tail[1:-1]) if tail.startswith("(") else [tail]
+    results = tuple(part.rpartition(" ")[2] if " " in part else "" for part in listed)
+    return Schema(name.strip(), tuple(parameters), results, text)

@@ -1,0 +1,407 @@
+"""Operators of order: sort, argsort, topk, kthvalue, medians, mode, quantiles.
+
+Takes tensors of any real dtype; gives values and int64 positions along one dimension. Keeps true: NaN is the largest
+value; sorting is stable in both directions (equal values stay in order); gradients go back to the positions chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.ops import index_launch as launch
+from facula.ops.registry import F, composite, operator
+
+# Unsigned integers without kernels of their own: the sign bit is flipped, so that the signed order is theirs.
+UNSIGNED = {"u16": core.int16, "u32": core.int32, "u64": core.int64}
+
+
+def check_ordered(op: str, self: Any) -> None:
+    """Raise for complex tensors, which have no order."""
+    if self.dtype.is_complex:
+        fail(RuntimeError, op, f"{op} does not support complex dtypes on CPU", self.dtype)
+
+
+def sortable(self: Any) -> tuple[str, Any]:
+    """Give the kernel's dtype code and a tensor in which the kernel sees the order of `self`."""
+    code = self.dtype.code
+    if code in UNSIGNED:
+        signed = UNSIGNED[code]
+        return signed_code(signed), self.view(signed) ^ core.iinfo(signed).min
+    if code.startswith("f8"):
+        return "f32", self.to(core.float32)
+    return code, self
+
+
+def signed_code(dtype: Any) -> str:
+    """The dtype's name in kernels."""
+    return dtype.code
+
+
+def along_rows(
+    self: Any, dim: int, length: int, outs: tuple[Any, Any], run: Callable[[str, Any, Any, Any, int], None]
+) -> None:
+    """Call `run(code, rows, values, positions, count)` on [count, n] rows along `dim`; store into the results.
+
+    `length` is the results' size along `dim`."""
+    code, source = sortable(self)
+    if source.dim() == 0:
+        source = source.reshape((1,))
+    moved = source.movedim(dim, -1) if dim != source.dim() - 1 else source
+    moved = moved.contiguous()
+    count = moved.numel() // moved.shape[-1] if moved.shape[-1] else 0
+    shape = (*moved.shape[:-1], length)
+    direct = moved.dim() - 1 == dim and source is self
+    values = outs[0] if direct else core.empty(shape, dtype=moved.dtype)
+    positions = outs[1] if direct else core.empty(shape, dtype=core.int64)
+    if count and length:
+        run(code, moved, values, positions, count)
+    if direct:
+        return
+    if self.dtype.code in UNSIGNED:
+        values = (values ^ core.iinfo(values.dtype).min).view(self.dtype)
+    outs[0].copy_(values.movedim(-1, dim).reshape(outs[0].shape))
+    outs[1].copy_(positions.movedim(-1, dim).reshape(outs[1].shape))
+
+
+def _select_gradient(grad: Any, self_meta: Any, dim: int, positions: Any, keepdim: bool = True) -> Any:
+    """Send gradients back to the positions that were chosen along `dim`."""
+    if not self_meta.dim():
+        return grad.reshape(())
+    if not keepdim:
+        grad, positions = grad.unsqueeze(dim), positions.unsqueeze(dim)
+    zero = F.zeros(self_meta.shape, dtype=grad.dtype, device=grad.device)
+    return F.scatter(zero, dim, positions, grad)
+
+
+def _pair(shape: Any, self: Any) -> tuple[Any, Any]:
+    return (
+        core.empty(shape, dtype=self.dtype, device=self.device),
+        core.empty(shape, dtype=core.int64, device=self.device),
+    )
+
+
+@operator(
+    "sort(Tensor self, int dim=-1, bool descending=False, *, bool? stable=None) -> (Tensor values, Tensor indices)"
+)
+class sort:
+    """Values in order along `dim`, and where they stood. The order is always stable."""
+
+    def meta(self, dim, descending, stable):
+        check_ordered("sort", self)
+        launch.dim_of("sort", dim, self.dim())
+        return _pair(self.shape, self)
+
+    def cpu(out, self, dim, descending, stable):
+        dim = launch.dim_of("sort", dim, self.dim())
+
+        def run(code, rows, values, positions, count):
+            core.kernel(f"sort:{code}")(
+                (values, positions, rows), (count, rows.shape[-1], int(descending)), ()
+            )
+
+        along_rows(self, dim, self.shape[dim] if self.dim() else 1, out, run)
+
+    def backward(grads, self_meta, dim, results):
+        return _select_gradient(grads[0], self_meta, dim, results[1])
+
+    def samples(S):
+        yield (S(4, 5),), {}
+        yield (S(4, 5), 0, True), {}
+
+    def errors(S):
+        yield (S(3), 2), {}, IndexError, "Dimension out of range"
+
+
+@composite("argsort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False) -> Tensor")
+def argsort(self: Any, dim: int, descending: bool, stable: bool) -> Any:
+    """The positions that sort the tensor along `dim`."""
+    return F.sort(self.detach(), dim, descending, stable=stable)[1]
+
+
+@composite("msort(Tensor self) -> Tensor")
+def msort(self: Any) -> Any:
+    """The tensor sorted along its first dimension."""
+    return F.sort(self, 0)[0]
+
+
+@operator(
+    "topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)"
+)
+class topk:
+    """The `k` largest (or smallest) elements along `dim`, best first; among equals the earlier one."""
+
+    def meta(self, k, dim, largest, sorted):
+        if self.dtype.is_complex or self.dtype is core.bool_:
+            fail(RuntimeError, "topk", f"topk does not support {self.dtype} dtypes on CPU", self.dtype)
+        dim = launch.dim_of("topk", dim, self.dim())
+        size = self.shape[dim] if self.dim() else 1
+        if not 0 <= k <= size:
+            fail(RuntimeError, "topk", "selected index k out of range", f"k={k} for a dimension of size {size}")
+        shape = list(self.shape)
+        if shape:
+            shape[dim] = k
+        elif k == 0:
+            fail(RuntimeError, "topk", "k = 1 was required of a 0-d tensor", k)
+        return _pair(shape, self)
+
+    def cpu(out, self, k, dim, largest, sorted):
+        dim = launch.dim_of("topk", dim, self.dim())
+
+        def run(code, rows, values, positions, count):
+            core.kernel(f"topk:{code}")((values, positions, rows), (count, rows.shape[-1], k, int(largest)), ())
+
+        along_rows(self, dim, k, out, run)
+
+    def backward(grads, self_meta, dim, results):
+        return _select_gradient(grads[0], self_meta, dim, results[1])
+
+    def samples(S):
+        yield (S(4, 5), 2), {}
+        yield (S(4, 5), 3, 0, False), {}
+
+    def errors(S):
+        yield (S(3), 4), {}, RuntimeError, "selected index k out of range"
+
+
+def _reduced(self: Any, dim: int, keepdim: bool) -> list[int]:
+    shape = list(self.shape)
+    if not shape:
+        return shape
+    if keepdim:
+        shape[dim] = 1
+    else:
+        del shape[dim]
+    return shape
+
+
+def _check_nonempty(op: str, self: Any, dim: int) -> None:
+    if self.dim() and self.shape[dim] == 0:
+        fail(
+            IndexError,
+            op,
+            f"{op}(): Expected reduction dim {dim} to have non-zero size",
+            list(self.shape),
+        )
+
+
+def _place(self: Any, dim: int, keepdim: bool, k: int, mode: int, out: tuple[Any, Any]) -> None:
+    """Run the kernel that finds the element at place k: `mode` 0 k, 1 median, 2 median without NaN."""
+    shape = _reduced(self, dim, True)
+    outs = tuple(o.reshape(shape or (1,)) for o in out)
+
+    def run(code, rows, values, positions, count):
+        core.kernel(f"kth:{code}")((values, positions, rows), (count, rows.shape[-1], k, mode), ())
+
+    along_rows(self, dim, 1, outs, run)
+
+
+def _not_bool(op: str, self: Any) -> None:
+    check_ordered(op, self)
+    if self.dtype is core.bool_:
+        fail(NotImplementedError, op, "a number dtype was required", self.dtype)
+
+
+@operator("kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)")
+class kthvalue:
+    """The k-th smallest element (from 1) along `dim`, and its position."""
+
+    def meta(self, k, dim, keepdim):
+        _not_bool("kthvalue", self)
+        dim = launch.dim_of("kthvalue", dim, self.dim())
+        _check_nonempty("kthvalue", self, dim)
+        size = self.shape[dim] if self.dim() else 1
+        if not 1 <= k <= size:
+            fail(RuntimeError, "kthvalue", f"selected number k out of range for dimension {dim}", k)
+        return _pair(_reduced(self, dim, keepdim), self)
+
+    def cpu(out, self, k, dim, keepdim):
+        _place(self, launch.dim_of("kthvalue", dim, self.dim()), keepdim, k - 1, 0, out)
+
+    def backward(grads, self_meta, dim, keepdim, results):
+        return _select_gradient(grads[0], self_meta, dim, results[1], keepdim)
+
+    def samples(S):
+        yield (S(4, 5), 2), {}
+        yield (S(4, 5), 3, 0, True), {}
+
+    def errors(S):
+        yield (S(3), 5), {}, RuntimeError, "selected number k out of range"
+
+
+def _define_median(name: str, mode: int, text: str) -> None:
+    @operator(f"_{name}_dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", names=())
+    class along:
+        def meta(self, dim, keepdim):
+            _not_bool(name, self)
+            dim = launch.dim_of(name, dim, self.dim())
+            _check_nonempty(name, self, dim)
+            return _pair(_reduced(self, dim, keepdim), self)
+
+        def cpu(out, self, dim, keepdim):
+            dim = launch.dim_of(name, dim, self.dim())
+            size = self.shape[dim] if self.dim() else 1
+            _place(self, dim, keepdim, (size - 1) // 2, mode, out)
+
+        def backward(grads, self_meta, dim, keepdim, results):
+            return _select_gradient(grads[0], self_meta, dim, results[1], keepdim)
+
+    @operator(f"_{name}_all(Tensor self) -> Tensor", names=())
+    class whole:
+        def meta(self):
+            _not_bool(name, self)
+            return core.empty((), dtype=self.dtype, device=self.device)
+
+        def cpu(out, self):
+            if self.numel() == 0:
+                out.fill_(float("nan") if self.dtype.is_floating_point else core.iinfo(self.dtype).min)
+                return
+            position = core.empty((), dtype=core.int64)
+            _place(self.reshape(-1), 0, False, (self.numel() - 1) // 2, mode, (out, position))
+
+        def backward(grad, self, result):
+            hit = (self == result) | ((self != self) & (result != result))
+            return hit.to(grad.dtype) * (grad / hit.sum().to(grad.dtype))
+
+    @composite(f"{name}(Tensor self, int? dim=None, bool keepdim=False) -> (Tensor values, Tensor indices)")
+    def either(self: Any, dim: int | None, keepdim: bool) -> Any:
+        if dim is None:
+            return getattr(F, f"_{name}_all")(self)
+        values, positions = getattr(F, f"_{name}_dim")(self, dim, keepdim)
+        return core.return_type(name, ("values", "indices"))((values, positions))
+
+    either.definition.doc = text
+
+
+_define_median(
+    "median", 1, "The lower median along `dim` with its position, or of all elements; NaN where there is any."
+)
+_define_median("nanmedian", 2, "The lower median, NaN left out, along `dim` with its position, or of all elements.")
+
+
+@operator("mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)")
+class mode:
+    """The value that occurs most often along `dim` (the smallest of several), and its last position."""
+
+    def meta(self, dim, keepdim):
+        check_ordered("mode", self)
+        dim = launch.dim_of("mode", dim, self.dim())
+        _check_nonempty("mode", self, dim)
+        return _pair(_reduced(self, dim, keepdim), self)
+
+    def cpu(out, self, dim, keepdim):
+        dim = launch.dim_of("mode", dim, self.dim())
+        outs = tuple(o.reshape(_reduced(self, dim, True) or (1,)) for o in out)
+
+        def run(code, rows, values, positions, count):
+            length = rows.shape[-1]
+            ordered, places = core.empty_like(rows), core.empty(rows.shape, dtype=core.int64)
+            core.kernel(f"sort:{code}")((ordered, places, rows), (count, length, 0), ())
+            core.kernel(f"mode:{code}")(
+                (values, positions, ordered, places), (length,), (), total=count, grain=max(1, 8192 // length)
+            )
+
+        along_rows(self, dim, 1, outs, run)
+
+    def backward(grads, self_meta, dim, keepdim, results):
+        return _select_gradient(grads[0], self_meta, dim, results[1], keepdim)
+
+    def samples(S):
+        yield (S(4, 5).round(),), {}
+
+
+INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+def _quantile(op: str, self: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str) -> Any:
+    """Sort, then interpolate between the two elements around place q * (n - 1)."""
+    q = _check_quantile(op, self, q, interpolation)
+    shape = [1] * self.dim() if dim is None else list(self.shape)
+    if dim is None:
+        rows = self.reshape(-1)
+    else:
+        dim = launch.dim_of(op, dim, self.dim())
+        if shape:
+            shape[dim] = 1
+        rows = self.movedim(dim, -1) if self.dim() else self.reshape((1,))
+    ordered = F.sort(rows, -1)[0]
+    missing = ordered.isnan()
+    length = rows.shape[-1]
+    if op == "quantile":
+        last = (length - 1) * F.ones((*rows.shape[:-1], 1), dtype=self.dtype, device=self.device)
+        place = q * last
+        place = F.where(missing.any(-1, keepdim=True), last, place)
+    else:
+        place = (q * (length - missing.sum(-1, keepdim=True) - 1).to(self.dtype)).clamp(min=0)
+    result = _interpolate(ordered, place, interpolation)
+    if not keepdim:
+        shape = list(rows.shape[:-1])
+    elif dim is not None and self.dim():
+        return _place_q(result, q, dim, self.dim())
+    if q.dim() == 0:
+        return result.reshape(shape)
+    return result.movedim(-1, 0).reshape((q.numel(), *shape))
+
+
+def _place_q(result: Any, q: Any, dim: int, ndim: int) -> Any:
+    """From [..., q] to [q, ..., 1 at dim, ...]."""
+    result = result.movedim(-1, 0)
+    result = result.unsqueeze(dim + 1)
+    return result.squeeze(0) if q.dim() == 0 else result
+
+
+def _interpolate(ordered: Any, place: Any, interpolation: str) -> Any:
+    if interpolation == "lower":
+        place = place.floor()
+    elif interpolation == "higher":
+        place = place.ceil()
+    elif interpolation == "nearest":
+        place = place.round()
+    below = place.to(core.int64)
+    low = F.gather(ordered, -1, below)
+    if interpolation not in ("linear", "midpoint"):
+        return low
+    weight = place - below.to(place.dtype)
+    if interpolation == "midpoint":
+        weight = F.where(weight > 0, F.full_like(weight, 0.5), weight)
+    high = F.gather(ordered, -1, place.ceil().to(core.int64))
+    return F.lerp(low, high, weight)
+
+
+def _check_quantile(op: str, self: Any, q: Any, interpolation: str) -> Any:
+    """Check everything and give q as a tensor of the dtype of `self`."""
+    if interpolation not in INTERPOLATIONS:
+        fail(RuntimeError, op, f"interpolation must be one of {', '.join(INTERPOLATIONS)}", interpolation)
+    if self.numel() == 0:
+        fail(RuntimeError, op, f"{op}() input tensor must be non-empty", list(self.shape))
+    if self.dtype is not core.float32 and self.dtype is not core.float64:
+        fail(RuntimeError, op, f"{op}() input tensor must be either float or double dtype", self.dtype)
+    if not isinstance(q, core.Tensor):
+        if not 0 <= q <= 1:
+            fail(RuntimeError, op, f"{op}() q must be in the range [0, 1]", q)
+        return F.full((), q, dtype=self.dtype, device=self.device)
+    if q.dim() > 1:
+        fail(RuntimeError, op, f"{op}() q must be a scalar or 1D tensor", f"{q.dim()} dimensions")
+    if q.dtype is not self.dtype:
+        fail(RuntimeError, op, f"{op}() q tensor must be same dtype as the input tensor", q.dtype)
+    if q.device.type == "cpu" and q.numel() and not ((q >= 0) & (q <= 1)).all().item():
+        fail(RuntimeError, op, f"{op}() q values must be in the range [0, 1]")
+    return q
+
+
+@composite(
+    "quantile(Tensor self, Operand q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor"
+)
+def quantile(self: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str) -> Any:
+    """The q-quantiles along `dim` (of all elements when None); NaN where there is any. q: number or vector."""
+    return _quantile("quantile", self, q, dim, keepdim, interpolation)
+
+
+@composite(
+    "nanquantile(Tensor self, Operand q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor"
+)
+def nanquantile(self: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str) -> Any:
+    """The q-quantiles along `dim`, NaN left out."""
+    return _quantile("nanquantile", self, q, dim, keepdim, interpolation)

@@ -1,0 +1,114 @@
+"""Operators that find distinct values: `unique`, `unique_consecutive`.
+
+Takes any real tensor; gives the distinct values (or slices along `dim`), where each input went, and how many there are.
+Keeps true: `unique` is always sorted; results have data-dependent shapes and no gradient.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.ops import index_launch as launch
+from facula.ops.index_mask import positions
+from facula.ops.index_search import searchable
+from facula.ops.registry import F, composite
+from facula.ops.sort import check_ordered, sortable
+
+
+def _starts(rows: Any) -> Any:
+    """Mark where a row [rows, length] differs from the one before; the first one always does."""
+    count = rows.shape[0]
+    mark = core.empty((count,), dtype=core.bool_)
+    if count:
+        mark.narrow(0, 0, 1).fill_(True)
+    if count > 1:
+        if rows.numel() == 0:
+            mark.narrow(0, 1, count - 1).fill_(False)
+        else:
+            rows = searchable("unique", rows)
+            core.kernel("runs:" + rows.dtype.code)(
+                (mark, rows), (rows.numel() // count,), (), total=count - 1, grain=8192
+            )
+    return mark
+
+
+def _groups(rows: Any) -> tuple[Any, Any, Any]:
+    """First row of each run, the run number of each row, the length of each run."""
+    mark = _starts(rows)
+    first = positions(mark).reshape(-1)
+    number = mark.cumsum(0) - 1
+    end = core.empty((1,), dtype=core.int64)
+    end.fill_(rows.shape[0])
+    counts = F.cat((first.narrow(0, 1, first.numel() - 1), end)) - first if first.numel() else first
+    return first, number, counts
+
+
+def _rows(op: str, self: Any, dim: int | None) -> tuple[Any, Any]:
+    """What is compared: one value a row, or one flattened slice a row; and the slices in their own shape."""
+    if dim is None:
+        flat = self.reshape(-1)
+        return flat.reshape((-1, 1)), flat
+    moved = self.movedim(launch.dim_of(op, dim, self.dim()), 0).contiguous()
+    length = launch.product(moved.shape[1:])
+    if length == 0 and moved.shape[0]:
+        fail(
+            RuntimeError,
+            op,
+            "there are sizes of 0 besides the chosen dimension, so unique cannot be applied",
+            list(self.shape),
+        )
+    return moved.reshape((moved.shape[0], length)), moved
+
+
+def _order(rows: Any) -> Any:
+    """Positions that sort the rows lexicographically."""
+    if rows.shape[-1] == 1:
+        return F.sort(rows.reshape(-1))[1]
+    code, source = sortable(rows)
+    order = core.empty((rows.shape[0],), dtype=core.int64)
+    core.kernel(f"lexsort:{code}")((order, source.contiguous()), (rows.shape[0], rows.shape[1]), ())
+    return order
+
+
+def _distinct(op: str, self: Any, dim: int | None, ordered: bool) -> tuple[Any, Any, Any]:
+    check_ordered(op, self)
+    if self.device.type == "meta":
+        fail(NotImplementedError, op, "a tensor with values was required: the result's shape depends on them")
+    self = self.detach()
+    rows, slices = _rows(op, self, dim)
+    if not ordered:
+        first, number, counts = _groups(rows)
+        values, inverse = F.index_select(slices, 0, first), number
+    else:
+        order = _order(rows)
+        first, number, counts = _groups(F.index_select(rows, 0, order))
+        values = F.index_select(slices, 0, F.index_select(order, 0, first))
+        inverse = F.scatter(core.empty_like(number), 0, order, number)
+    if dim is None:
+        return values, inverse.reshape(self.shape), counts
+    return values.movedim(0, launch.dim_of(op, dim, self.dim())), inverse, counts
+
+
+def _chosen(results: tuple[Any, Any, Any], inverse: bool, counts: bool) -> Any:
+    picked = [results[0]] + [results[1]] * inverse + [results[2]] * counts
+    return picked[0] if len(picked) == 1 else tuple(picked)
+
+
+@composite(
+    "unique(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False, int? dim=None) -> any",
+    out=False,
+)
+def unique(self: Any, sorted: bool, return_inverse: bool, return_counts: bool, dim: int | None) -> Any:
+    """The distinct values in order (slices along `dim`), on request with the number of each input and the counts."""
+    return _chosen(_distinct("unique", self, dim, True), return_inverse, return_counts)
+
+
+@composite(
+    "unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> any",
+    out=False,
+)
+def unique_consecutive(self: Any, return_inverse: bool, return_counts: bool, dim: int | None) -> Any:
+    """The values with consecutive repeats dropped, on request with the run of each input and the run lengths."""
+    return _chosen(_distinct("unique_consecutive", self, dim, False), return_inverse, return_counts)

@@ -1,0 +1,157 @@
+"""From C text to a shared library, once.
+
+Takes C text that includes `facula_abi.h` and nothing but the standard headers; gives the path of a
+shared library. Keeps true: the same text, flags and compiler give the same file from the disk
+cache, compiled at most once per machine however many processes ask; a failure names the command,
+the compiler's first complaint and the file to look at.
+"""
+
+import functools
+import hashlib
+import importlib.util
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from facula.core.errors import fail, message
+from facula.runtime import cache, cpu_features
+
+__all__ = [
+    "CompileError",
+    "compile_library",
+    "compiler_command",
+    "default_flags",
+    "find_compiler",
+    "include_folder",
+]
+
+# no -ffast-math and no -fassociative-math: they remove the rounding steps that kernels rely on
+OPTIMIZATION = (
+    "-O3",
+    "-fPIC",
+    "-fopenmp-simd",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-std=gnu11",
+    "-w",
+)
+
+
+class CompileError(RuntimeError):
+    """The C compiler is missing or rejected a kernel."""
+
+
+def include_folder() -> Path:
+    """The folder that holds `facula_abi.h`."""
+    return Path(__file__).resolve().parent.parent / "core" / "include"
+
+
+def find_compiler() -> list[str] | None:
+    """The command of a C compiler: `CC`, else gcc, cc, clang, else the `ziglang` package; None
+    where there is none.
+    """
+    named = os.environ.get("CC")
+    if named:
+        return shlex.split(named)
+    for name in ("gcc", "cc", "clang"):
+        path = shutil.which(name)
+        if path:
+            return [path]
+    if importlib.util.find_spec("ziglang") is not None:
+        return [sys.executable, "-m", "ziglang", "cc"]
+    return None
+
+
+def compiler_command() -> list[str]:
+    """Like `find_compiler`, and says what to do where there is none."""
+    command = find_compiler()
+    if command is None:
+        fail(
+            CompileError,
+            "compile",
+            "a C compiler must be on PATH (gcc, cc or clang), or named by CC",
+            got="none",
+            hint="pip install ziglang",
+        )
+    return command
+
+
+@functools.lru_cache(maxsize=8)
+def _identity(command: tuple[str, ...]) -> str:
+    """What tells one compiler from another without running it: its file, size and time."""
+    if command[1:3] == ("-m", "ziglang"):
+        from importlib.metadata import version
+
+        return f"ziglang {version('ziglang')}"
+    path = shutil.which(command[0])
+    if path is None:
+        fail(
+            CompileError,
+            "compile",
+            "CC must name a program that exists",
+            got=command[0],
+            hint="unset CC, or set it to gcc or clang",
+        )
+    status = os.stat(path)
+    return f"{os.path.realpath(path)} {status.st_size} {status.st_mtime_ns} {' '.join(command[1:])}"
+
+
+@functools.lru_cache(maxsize=1)
+def _header() -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(include_folder().glob("*.h")))
+
+
+def default_flags(variant: str | None = None) -> tuple[str, ...]:
+    """The flags for a kernel library of one variant (default: this machine's)."""
+    return (*OPTIMIZATION, *cpu_features.march_flags(variant or cpu_features.detected()))
+
+
+def compile_library(c_text: str, *, flags: Sequence[str] | None = None) -> Path:
+    """Compiles C text to a shared library, or finds it in the cache.
+
+    `flags` replaces the default flags (`default_flags()`), which suit this machine's variant.
+    Raises `CompileError` with the command, the first error and the file to look at.
+    """
+    command = compiler_command()
+    chosen = tuple(default_flags() if flags is None else flags)
+    digest = hashlib.sha256()
+    for part in (_identity(tuple(command)), "\0".join(chosen), c_text):
+        digest.update(part.encode())
+        digest.update(b"\0")
+    digest.update(_header())
+
+    def make(path: Path) -> None:
+        _compile([*command, *chosen], c_text, path)
+
+    return cache.cached_file("kernels", digest.hexdigest()[:40], ".so", make)
+
+
+def _compile(command: list[str], c_text: str, output: Path) -> None:
+    """Runs the compiler on text given as standard input, into `output`."""
+    full = [*command, "-shared", f"-I{include_folder()}", "-x", "c", "-", "-o", str(output), "-lm"]
+    result = subprocess.run(full, input=c_text, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        source = (
+            cache.directory() / "failed" / f"{hashlib.sha256(c_text.encode()).hexdigest()[:16]}.c"
+        )
+        with cache.write_atomically(source) as temporary:
+            temporary.write_text(c_text)
+        _report(full, result, source)
+
+
+def _report(full: list[str], result: subprocess.CompletedProcess[str], source: Path) -> None:
+    lines = [line for line in result.stderr.splitlines() if line.strip()]
+    first = next((line for line in lines if "error" in line), lines[0] if lines else "no output")
+    shown = shlex.join([str(source) if part == "-" else part for part in full])
+    raise CompileError(
+        message(
+            "compile",
+            "the C compiler must accept the kernel",
+            got=f"exit status {result.returncode}, {first.strip()}",
+            hint=f"look at {source}, compiled with: {shown}",
+        )
+    )

@@ -1,0 +1,166 @@
+"""Which instruction sets this machine can run, and which kernel variant that means.
+
+Takes the processor's feature flags as the operating system reports them (a flag that the kernel has
+not enabled is not there) and `FACULA_ISA`; gives the variant's name.  Keeps true: a variant is
+chosen only if every feature that its code may use is present, and a variant forced by `FACULA_ISA`
+that the machine cannot run is an error, not a crash later.
+"""
+
+import functools
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable
+
+from facula.core.errors import fail
+
+__all__ = ["choose", "detected", "features", "march_flags", "requirements", "variants"]
+
+_V2 = ("cx16", "popcnt", "sse4_1", "sse4_2", "ssse3")
+_V3 = (*_V2, "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe")
+_V4 = (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
+_V4X = (*_V4, "avx512_bf16", "avx512_vnni")
+
+# compilers prefer 256-bit vectors, from days when wider ones cost clock rate
+_WIDE = "-mprefer-vector-width=512"
+
+# variant: (features it needs, compiler flags that enable exactly those), plain to rich
+_X86 = {
+    "v2": (_V2, ("-march=x86-64-v2",)),
+    "v3": (_V3, ("-march=x86-64-v3",)),
+    "v4": (_V4, ("-march=x86-64-v4", _WIDE)),
+    "v4x": (_V4X, ("-march=x86-64-v4", "-mavx512bf16", "-mavx512vnni", _WIDE)),
+}
+_ARM = {"neon": ((), ("-march=armv8-a",))}
+_TABLES = {"x86_64": _X86, "AMD64": _X86, "aarch64": _ARM, "arm64": _ARM}
+
+
+def _table() -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
+    machine = platform.machine()
+    if machine not in _TABLES:
+        fail(
+            RuntimeError,
+            "cpu_features",
+            f"the processor must be one of {', '.join(sorted(_TABLES))}",
+            got=machine,
+        )
+    return _TABLES[machine]
+
+
+def _linux_flags() -> set[str]:
+    """The first processor's flags; only the head of the file is read, for it grows with the core
+    count.
+    """
+    with open("/proc/cpuinfo") as lines:
+        for line in lines:
+            key, _, value = line.partition(":")
+            if key.strip() in ("flags", "Features"):
+                return set(value.split())
+    return set()
+
+
+_MACOS_NAMES = {"avx1.0": "avx", "lzcnt": "abm"}
+
+
+def _macos_flags() -> set[str]:
+    keys = ["machdep.cpu.features", "machdep.cpu.leaf7_features", "machdep.cpu.extfeatures"]
+    found = subprocess.run(["sysctl", "-n", *keys], capture_output=True, text=True, check=False)
+    words = found.stdout.lower().split()
+    return {_MACOS_NAMES.get(word, word.replace(".", "_")) for word in words}
+
+
+@functools.cache
+def features() -> frozenset[str]:
+    """The processor's features, by their Linux names."""
+    if sys.platform == "linux":
+        return frozenset(_linux_flags())
+    if sys.platform == "darwin":
+        return frozenset(_macos_flags())
+    fail(RuntimeError, "cpu_features", "the platform must be linux or darwin", got=sys.platform)
+
+
+def variants() -> tuple[str, ...]:
+    """Every variant of this machine's architecture, from the plainest to the richest."""
+    return tuple(_table())
+
+
+def requirements(variant: str) -> tuple[str, ...]:
+    """The processor features that a variant's code may use."""
+    return _table()[variant][0]
+
+
+def march_flags(variant: str) -> tuple[str, ...]:
+    """The compiler flags that allow exactly the features of a variant."""
+    return _table()[variant][1]
+
+
+def _missing(variant: str) -> list[str]:
+    return [feature for feature in requirements(variant) if feature not in features()]
+
+
+@functools.cache
+def detected() -> str:
+    """The richest variant that this machine can run, or the one that `FACULA_ISA` names."""
+    forced = os.environ.get("FACULA_ISA")
+    if forced:
+        return _checked(forced)
+    for variant in reversed(variants()):
+        if not _missing(variant):
+            return variant
+    plainest = variants()[0]
+    fail(
+        RuntimeError,
+        "cpu_features",
+        f"the processor must have the features of the variant {plainest}",
+        got=f"no {', '.join(_missing(plainest))}",
+    )
+
+
+def _checked(forced: str) -> str:
+    if forced not in variants():
+        fail(
+            ValueError,
+            "cpu_features",
+            f"FACULA_ISA must be one of {', '.join(variants())}",
+            got=forced,
+        )
+    if _missing(forced):
+        fail(
+            RuntimeError,
+            "cpu_features",
+            f"FACULA_ISA={forced} needs features that this processor or its operating system has",
+            got=f"no {', '.join(_missing(forced))}",
+            hint="unset FACULA_ISA to have the variant chosen",
+        )
+    return forced
+
+
+def choose(available: Iterable[str]) -> str:
+    """The richest of the `available` variants that this machine can run.
+
+    `FACULA_ISA` is taken by the letter: a forced variant must be available.
+    """
+    offered = set(available)
+    best = detected()
+    if os.environ.get("FACULA_ISA"):
+        if best not in offered:
+            fail(
+                RuntimeError,
+                "cpu_features",
+                f"FACULA_ISA={best} must name a variant that this installation holds",
+                got=", ".join(sorted(offered)) or "none",
+                hint=f"build it with FACULA_BUILD_ISA={best}",
+            )
+        return best
+    order = variants()
+    for variant in reversed(order[: order.index(best) + 1]):
+        if variant in offered:
+            return variant
+    fail(
+        RuntimeError,
+        "cpu_features",
+        f"the installation must hold kernels that a {best} processor can run",
+        got=", ".join(sorted(offered)) or "no kernel library",
+        hint="reinstall facula, or build in place with `pip install -e .`",
+    )

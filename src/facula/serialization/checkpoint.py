@@ -1,0 +1,260 @@
+"""`save` and `load`: PyTorch's checkpoint files.
+
+Takes any nesting of tensors, parameters, optimizer states and plain Python values, and a path or a
+binary stream. Keeps true: PyTorch reads what `save` writes and `load` reads what PyTorch writes;
+storages shared before are shared after; loading makes data and never runs code; a file at a path is
+whole or the old one.
+"""
+
+import io
+import mmap as memory_map
+import os
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+from facula import core
+from facula.core.errors import fail
+from facula.serialization import storages
+from facula.serialization.archive import ArchiveReader, ArchiveWriter
+from facula.serialization.files import (
+    is_path,
+    map_file,
+    opened_for_reading,
+    written_atomically,
+)
+from facula.serialization.legacy import read_legacy
+from facula.serialization.pickle_writer import CheckpointPickler
+from facula.serialization.rebuild import StorageType, Stored, find
+from facula.serialization.unpickle import DataUnpickler
+
+__all__ = ["MapLocation", "load", "save"]
+
+MapLocation = str | Any | dict[str, str] | Callable[[Any, str], Any] | None
+
+_KNOWN_HEADS = (
+    (
+        b"version https://git-lfs",
+        "a Git LFS pointer",
+        "run `git lfs pull` to fetch the file itself",
+    ),
+    (b"<", "an HTML or XML page", "the download gave a page instead of the file"),
+    (b"\x89HDF", "an HDF5 file", "convert it with the library that wrote it"),
+    (b"\x93NUMPY", "a NumPy array", "read it with numpy.load"),
+    (b"\x1f\x8b", "a gzip file", "unpack it first"),
+)
+
+
+def save(
+    obj: Any,
+    f: Any,
+    pickle_module: Any = None,
+    pickle_protocol: int = 2,
+    _use_new_zipfile_serialization: bool = True,
+    _disable_byteorder_record: bool = False,
+) -> None:
+    """Saves an object to a path or a binary stream, in the format of `torch.save`.
+
+    The pickle is made before anything is written; at a path, the file appears under its name only
+    when it is whole. Only the present format is written.  Raises RuntimeError for a missing folder,
+    and what pickling raises for values that cannot be pickled.
+    """
+    if not _use_new_zipfile_serialization:
+        fail(RuntimeError, "save", "the format is the one since PyTorch 1.6", got="the older one")
+    if not is_path(f) and not hasattr(f, "write"):
+        fail(
+            AttributeError,
+            "save",
+            "a path or a binary file object is required",
+            got=type(f).__name__,
+        )
+    body = io.BytesIO()
+    pickler = CheckpointPickler(body, pickle_protocol)
+    pickler.dump(obj)
+    if is_path(f):
+        name = os.path.splitext(os.path.basename(os.fspath(f)))[0] or "archive"
+        with written_atomically(f) as stream:
+            _write(stream, name, body.getbuffer(), pickler.storages, not _disable_byteorder_record)
+    else:
+        _write(f, "archive", body.getbuffer(), pickler.storages, not _disable_byteorder_record)
+
+
+def _write(stream: BinaryIO, prefix: str, body: Any, found: dict[str, Any], order: bool) -> None:
+    archive = ArchiveWriter(stream, prefix)
+    archive.add("data.pkl", body)
+    archive.add(".format_version", b"1")
+    archive.add(".storage_alignment", b"64")
+    if order:
+        archive.add("byteorder", b"little")
+    for key, storage in found.items():
+        archive.add(f"data/{key}", storages.contents(storage))
+    archive.add("version", b"3\n")
+    archive.close()
+
+
+def load(
+    f: Any,
+    map_location: MapLocation = None,
+    pickle_module: Any = None,
+    *,
+    weights_only: bool | None = None,
+    mmap: bool | None = None,
+    **pickle_load_args: Any,
+) -> Any:
+    """Loads an object that `save` or `torch.save` wrote.
+
+    `map_location` says where storages go: a device, a dict from the saved device to another, or a
+    function of a storage on the CPU and its saved location that gives the storage to use (None: the
+    CPU one).  `mmap=True` maps the file instead of reading it: pages come when they are used, and
+    checksums are not looked at.  `weights_only` may be given, and changes nothing: loading never
+    runs code, see `add_safe_globals` for classes of your own.
+
+    Raises `pickle.UnpicklingError` for a pickle that is damaged or asks for more than data,
+    RuntimeError for a damaged archive or a device that is not there, EOFError for an empty file.
+    """
+    encoding = pickle_load_args.pop("encoding", "utf-8")
+    if pickle_load_args:
+        fail(
+            TypeError,
+            "load",
+            "encoding is the only pickle argument",
+            got=", ".join(pickle_load_args),
+        )
+    if mmap and not is_path(f):
+        fail(ValueError, "load", "mmap=True needs a path", got=type(f).__name__)
+    place = _placer(map_location)
+    with opened_for_reading(f, "load") as stream:
+        start = stream.tell()
+        head = stream.read(32)
+        stream.seek(start)
+        if head[:4] == b"PK\x03\x04":
+            mapping = map_file(stream) if mmap else None
+            return _read_archive(_from_here(stream, start), mapping, place, encoding)
+        if mmap:
+            fail(
+                RuntimeError, "load", "mmap=True needs the format since PyTorch 1.6", got="another"
+            )
+        _check_head(head)
+        return read_legacy(stream, place, encoding)
+
+
+def _from_here(stream: BinaryIO, start: int) -> BinaryIO:
+    """An archive inside a larger stream becomes a stream of its own."""
+    return stream if start == 0 else io.BytesIO(stream.read())
+
+
+def _check_head(head: bytes) -> None:
+    for known, what, hint in _KNOWN_HEADS:
+        if head.startswith(known):
+            fail(RuntimeError, "load", "a checkpoint was required", got=what, hint=hint)
+    if len(head) > 9 and head[8:9] == b"{" and int.from_bytes(head[:8], "little") < 1 << 32:
+        fail(
+            RuntimeError,
+            "load",
+            "a checkpoint was required",
+            got="a safetensors file",
+            hint="read it with facula.serialization.safetensors.load_file",
+        )
+
+
+class _ArchiveUnpickler:
+    """Reads the object of an archive, and each storage the first time that it is named."""
+
+    def __init__(
+        self, archive: ArchiveReader, place: Callable[[Any, str], Any], swapped: bool
+    ) -> None:
+        self.archive, self.place, self.swapped = archive, place, swapped
+        self.found: dict[str, Any] = {}
+
+    def persistent(self, identity: Any) -> Stored:
+        if not isinstance(identity, tuple) or len(identity) < 5 or identity[0] != "storage":
+            raise ValueError("a persistent id names a storage")
+        _, kind, key, location, count = identity[:5]
+        if not isinstance(kind, StorageType) or type(count) is not int or not isinstance(key, str):
+            raise TypeError("a storage is named by its type, key, location and count")
+        if key not in self.found:
+            self.found[key] = self._fetch(kind, key, str(location), count * kind.itemsize)
+        return Stored(self.found[key], kind)
+
+    def _fetch(self, kind: StorageType, key: str, location: str, nbytes: int) -> Any:
+        name = f"data/{key}"
+        size = self.archive.place(name)[1]
+        if size != nbytes:
+            raise ValueError(f"the storage {key} has {size} bytes in the file, not {nbytes}")
+        if self.archive.mapping is not None and not self.swapped:
+            return self.place(storages.from_buffer(self.archive.mapped(name)), location)
+        made = storages.allocate(nbytes)
+        self.archive.read_into(name, storages.contents(made))
+        if self.swapped:
+            _swap_bytes(storages.contents(made), kind)
+        return self.place(made, location)
+
+
+def _swap_bytes(data: memoryview, kind: StorageType) -> None:
+    """Turns the bytes of a big-endian file around, in place."""
+    import numpy
+
+    width = (
+        kind.itemsize // 2 if kind.dtype is not None and kind.dtype.is_complex else kind.itemsize
+    )
+    numpy.frombuffer(data, f"u{width}").byteswap(inplace=True)
+
+
+def _read_archive(
+    stream: BinaryIO,
+    mapping: memory_map.mmap | None,
+    place: Callable[[Any, str], Any],
+    encoding: str,
+) -> Any:
+    archive = ArchiveReader(stream, mapping)
+    order = bytes(archive.read("byteorder")) if "byteorder" in archive else b"little"
+    if order not in (b"little", b"big"):
+        fail(RuntimeError, "load", "the byte order must be little or big", got=repr(order))
+    reader = _ArchiveUnpickler(archive, place, order == b"big")
+    value = DataUnpickler(archive.read("data.pkl"), find, reader.persistent, encoding=encoding)
+    return _without_references(value.load())
+
+
+def _without_references(value: Any) -> Any:
+    """A file that is one bare storage gives the storage."""
+    return value.storage if isinstance(value, Stored) else value
+
+
+# ------------------------------------------------------------------ devices
+
+
+def _placer(map_location: MapLocation) -> Callable[[Any, str], Any]:
+    """A function that puts a CPU storage where `map_location` wants it."""
+    if map_location is None:
+        return _as_saved
+    if isinstance(map_location, dict):
+        return lambda storage, location: _as_saved(storage, map_location.get(location, location))
+    if isinstance(map_location, (str, core.device)):
+        wanted = str(map_location)
+        return lambda storage, location: _as_saved(storage, wanted)
+    if callable(map_location):
+        return lambda storage, location: _first(map_location(storage, location), storage, location)
+    fail(
+        TypeError,
+        "load",
+        "map_location must be a device, a dict or a function",
+        got=type(map_location).__name__,
+    )
+
+
+def _first(chosen: Any, storage: Any, location: str) -> Any:
+    return chosen if chosen is not None else _as_saved(storage, location)
+
+
+def _as_saved(storage: Any, location: str) -> Any:
+    if location == "cpu":
+        return storage
+    try:
+        return storages.moved(storage, core.device(location))
+    except (RuntimeError, NotImplementedError) as error:
+        fail(
+            RuntimeError,
+            "load",
+            "the device that the file names must be there",
+            got=f"{location} ({str(error).splitlines()[0]})",
+            hint="pass map_location='cpu'",
+        )

@@ -1,0 +1,109 @@
+"""Files that are written whole or not at all, and files that are opened with a clear word about
+what they are.
+
+Takes paths and open streams; gives binary streams.  Keeps true: a file at a path holds either the
+old content or the whole new one, also after a crash or a full disk; what a caller opened is never
+closed here.
+"""
+
+import contextlib
+import io
+import mmap
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+from facula.core.errors import fail
+
+__all__ = ["map_file", "opened_for_reading", "written_atomically"]
+
+
+def is_path(file: Any) -> bool:
+    return isinstance(file, (str, os.PathLike))
+
+
+def _synchronise(folder: str) -> None:
+    """Makes a rename in a folder last; some file systems do not know how."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _mode_for(path: str) -> int:
+    """The permissions of the file that is replaced, or those of any new file."""
+    try:
+        return stat.S_IMODE(os.stat(path).st_mode)
+    except FileNotFoundError:
+        mask = os.umask(0)
+        os.umask(mask)
+        return 0o666 & ~mask
+
+
+@contextlib.contextmanager
+def written_atomically(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A stream whose content stands at `path` when the block ends well, and nowhere when it does
+    not.
+
+    A path that is not a regular file (a pipe, a device) is written directly.  Raises RuntimeError
+    where the folder is missing, and OSError as the system gives it.
+    """
+    target = os.path.realpath(path)
+    folder, name = os.path.split(target)
+    if not os.path.isdir(folder):
+        fail(RuntimeError, "save", "the parent folder must exist", got=f"{folder} does not exist")
+    if os.path.isdir(target):
+        fail(IsADirectoryError, "save", "the path must name a file", got=f"the folder {target}")
+    if os.path.exists(target) and not os.path.isfile(target):
+        with open(target, "wb") as stream:
+            yield stream
+        return
+    mode = _mode_for(target)
+    handle, temporary = tempfile.mkstemp(prefix=f".{name[:64]}.", suffix=".tmp", dir=folder)
+    try:
+        with open(handle, "wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(temporary, mode)
+        os.replace(temporary, target)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+    _synchronise(folder)
+
+
+@contextlib.contextmanager
+def opened_for_reading(file: Any, operation: str) -> Iterator[BinaryIO]:
+    """A stream that can seek, from a path or from a stream, which stays open."""
+    if is_path(file):
+        with open(file, "rb") as stream:
+            yield stream
+        return
+    if not hasattr(file, "read"):
+        fail(
+            AttributeError,
+            operation,
+            "a path or a binary file object is required",
+            got=type(file).__name__,
+        )
+    if hasattr(file, "readinto") and hasattr(file, "seek") and _seekable(file):
+        yield file
+    else:
+        yield io.BytesIO(file.read())
+
+
+def _seekable(file: Any) -> bool:
+    seekable = getattr(file, "seekable", None)
+    return bool(seekable()) if seekable is not None else True
+
+
+def map_file(stream: BinaryIO, *, shared: bool = False) -> mmap.mmap:
+    """The whole file as memory; writing to it changes the file only if `shared`."""
+    access = mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY
+    return mmap.mmap(stream.fileno(), 0, access=access)

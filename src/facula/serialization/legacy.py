@@ -1,0 +1,120 @@
+"""Checkpoints from before PyTorch 1.6: pickles in a row, then the bytes of each storage.
+
+Takes a stream; gives the object.  Keeps true: the pickles go through the same reader and table as
+every other file; storages are filled only from bytes that are there.
+"""
+
+import struct
+from typing import Any, BinaryIO
+
+from facula.core.errors import fail
+from facula.serialization import storages
+from facula.serialization.rebuild import StorageType, Stored, find
+from facula.serialization.unpickle import DataUnpickler
+
+__all__ = ["MAGIC", "read_legacy"]
+
+#: the number that opens such a file
+MAGIC = 0x1950A86A20F9469CFC6C
+_PROTOCOL = 1001
+_COUNT = struct.Struct("<q")
+
+
+def _damaged(got: str) -> None:
+    fail(
+        RuntimeError,
+        "load",
+        "a complete checkpoint in the format before PyTorch 1.6 was required",
+        got=got,
+        hint="the file is truncated, damaged, or no checkpoint",
+    )
+
+
+class _LegacyReader:
+    """Makes storages when the pickle names them, and fills them when the pickle has been read."""
+
+    def __init__(self, data: memoryview, encoding: str) -> None:
+        self.data, self.encoding = data, encoding
+        self.found: dict[str, Stored] = {}
+        self.counts: dict[str, int] = {}
+        self.locations: dict[str, str] = {}
+
+    def unpickle(self, position: int) -> tuple[Any, int]:
+        reader = DataUnpickler(
+            self.data, find, self.persistent, encoding=self.encoding, position=position
+        )
+        return reader.load(), reader.position
+
+    def persistent(self, identity: Any) -> Stored:
+        if not isinstance(identity, tuple) or len(identity) != 6 or identity[0] != "storage":
+            raise ValueError(f"a storage was required: got {type(identity).__name__}")
+        _, kind, key, location, count, view = identity
+        if not isinstance(kind, StorageType) or type(count) is not int or not isinstance(key, str):
+            raise TypeError("a storage is named by its type, key, location and count")
+        if not 0 <= count * kind.itemsize <= len(self.data):
+            raise ValueError(f"a storage of {count} elements is not in a file of this size")
+        if view is not None:
+            return self._view(kind, key, location, count, view)
+        return self._whole(kind, key, location, count)
+
+    def _whole(self, kind: StorageType, key: str, location: str, count: int) -> Stored:
+        if key not in self.found:
+            made = storages.allocate(count * kind.itemsize)
+            self.found[key] = Stored(made, kind)
+            self.counts[key], self.locations[key] = count, str(location)
+        return self.found[key]
+
+    def _view(self, kind: StorageType, key: str, location: str, count: int, view: Any) -> Stored:
+        """A storage that was a window of another, as PyTorch had them before 0.4."""
+        _, offset, size = view
+        whole = self._whole(kind, key, location, count)
+        if not 0 <= offset <= offset + size <= count:
+            raise ValueError("a window of a storage must lie inside it")
+        begin = offset * kind.itemsize
+        part = storages.contents(whole.storage)[begin : begin + size * kind.itemsize]
+        return Stored(storages.from_buffer(part), kind)
+
+    def fill(self, keys: Any, position: int) -> None:
+        """Reads the storages, in the order of `keys`."""
+        if not isinstance(keys, list) or set(keys) != set(self.found):
+            _damaged("a list of storages that is not that of the pickle")
+        for key in keys:
+            stored, count = self.found[key], self.counts[key]
+            if position + 8 > len(self.data) or _COUNT.unpack_from(self.data, position)[0] != count:
+                _damaged(f"no {count} elements for the storage {key} at byte {position}")
+            position += 8
+            end = position + count * stored.type.itemsize
+            if end > len(self.data):
+                _damaged(f"the end of the file inside the storage {key}")
+            storages.contents(stored.storage)[:] = self.data[position:end]
+            position = end
+
+
+def read_legacy(stream: BinaryIO, place: Any, encoding: str) -> Any:
+    """The object of a stream-format checkpoint; `place` puts a storage on its device."""
+    data = memoryview(stream.read())
+    if not data:
+        raise EOFError("[load] a checkpoint was required: got an empty file")
+    reader = _LegacyReader(data, encoding)
+    magic, position = reader.unpickle(0)
+    if magic != MAGIC:
+        _damaged("a pickle that does not begin with the format's number")
+    protocol, position = reader.unpickle(position)
+    if protocol != _PROTOCOL:
+        _damaged(f"protocol {protocol}")
+    system, position = reader.unpickle(position)
+    if not isinstance(system, dict) or not system.get("little_endian", True):
+        _damaged("a file from a big-endian machine")
+    objects = position
+    value, position = reader.unpickle(objects)
+    keys, position = reader.unpickle(position)
+    reader.fill(keys, position)
+    moved = False
+    for key, stored in reader.found.items():
+        placed = place(stored.storage, reader.locations[key])
+        moved = moved or placed is not stored.storage
+        reader.found[key] = Stored(placed, stored.type)
+    if moved:
+        # the tensors stand on the CPU storages: make them again, on those that took their place
+        value, _ = reader.unpickle(objects)
+    return value

@@ -1,0 +1,94 @@
+"""NumPy's scalars and arrays in checkpoints.
+
+Takes the names under which NumPy pickles its values; gives makers that build them from bytes.
+Keeps true: arrays of objects are not made, an array has exactly the bytes that its shape and dtype
+need, and no NumPy function is called with anything but checked values.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from facula.serialization.unpickle import Maker, UnpicklingError
+
+__all__ = ["find"]
+
+_KINDS = "biufcSUmMV?"
+
+
+class _Pending:
+    """An array or dtype whose state is still to come."""
+
+    def __init__(self, text: str | None = None) -> None:
+        self.text = text
+
+
+def _checked(dtype: Any) -> np.dtype:
+    if not isinstance(dtype, np.dtype) or dtype.hasobject or dtype.kind not in _KINDS:
+        raise UnpicklingError(f"[load] a NumPy dtype of plain values was required: got {dtype!r}")
+    return dtype
+
+
+def _dtype(text: Any, align: Any = False, copy: Any = True) -> np.dtype:
+    if not isinstance(text, str) or len(text) > 16:
+        raise TypeError("a dtype is named by a short text")
+    return _checked(np.dtype(text))
+
+
+def _dtype_state(dtype: Any, state: Any) -> Any:
+    """Of a dtype's state only the byte order matters for plain values."""
+    order = state[1]
+    if order not in ("<", ">", "=", "|"):
+        raise ValueError(f"a byte order was required: got {order!r}")
+    return dtype if order == "|" else dtype.newbyteorder(order)
+
+
+def _scalar(dtype: Any, data: Any) -> Any:
+    return np.frombuffer(_bytes(data), _checked(dtype), count=1)[0]
+
+
+def _bytes(data: Any) -> bytes:
+    return data if isinstance(data, bytes) else data.encode("latin1")
+
+
+def _pending(kind: Any, shape: Any = None, code: Any = None) -> _Pending:
+    return _Pending()
+
+
+def _array_state(pending: Any, state: Any) -> np.ndarray:
+    _, shape, dtype, fortran, data = state
+    return _array(_bytes(data), _checked(dtype), tuple(shape), "F" if fortran else "C")
+
+
+def _array(data: Any, dtype: Any, shape: Any, order: str) -> np.ndarray:
+    """Protocol 5 gives the parts at once, older protocols as a state."""
+    dtype = _checked(dtype)
+    if math.prod(shape) * dtype.itemsize != len(data):
+        raise ValueError(f"an array of shape {shape} needs other than {len(data)} bytes")
+    return np.frombuffer(data, dtype).reshape(shape, order=order).copy(order)
+
+
+_TABLE = {
+    "dtype": Maker("numpy.dtype", _dtype, _dtype_state, np.dtype),
+    "ndarray": Maker("numpy.ndarray", None, None, np.ndarray),
+    "scalar": Maker("numpy.scalar", _scalar),
+    "_reconstruct": Maker("numpy._reconstruct", _pending, _array_state),
+    "_frombuffer": Maker("numpy._frombuffer", _array),
+}
+_MODULES = {
+    "numpy": ("dtype", "ndarray"),
+    "numpy.core.multiarray": ("scalar", "_reconstruct"),
+    "numpy._core.multiarray": ("scalar", "_reconstruct"),
+    "numpy.core.numeric": ("_frombuffer",),
+    "numpy._core.numeric": ("_frombuffer",),
+}
+
+
+def find(module: str, name: str) -> Maker:
+    """The maker for one of NumPy's names; KeyError where there is none."""
+    if module == "numpy.dtypes" and name.endswith("DType"):
+        return Maker(f"numpy.dtypes.{name}", lambda: _checked(getattr(np.dtypes, name)()))
+    if name not in _MODULES.get(module, ()):
+        raise KeyError(name)
+    return _TABLE[name]

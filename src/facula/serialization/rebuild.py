@@ -1,0 +1,381 @@
+"""What a name in a checkpoint may make: tensors, parameters, sizes, devices and Python's plain
+containers.
+
+Takes a module and a name as they stand in the file; gives a `Maker` or a constant, from `TABLE` or
+from what the user added.  Keeps true: a tensor is made only when its storage is one that this file
+brought and its geometry lies inside it; nothing outside the table is reachable.
+"""
+
+import argparse
+import contextlib
+import datetime
+import importlib
+import types
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Iterator
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.serialization import storages
+from facula.serialization.names import CONSTANTS, STORAGE_DTYPES, layout_named
+from facula.serialization.unpickle import Maker, UnpicklingError, checked_key, set_attributes
+
+__all__ = [
+    "StorageType",
+    "add_safe_globals",
+    "clear_safe_globals",
+    "find",
+    "get_safe_globals",
+    "safe_globals",
+]
+
+
+class StorageType:
+    """The type in a persistent id: the dtype of the elements, None for plain bytes."""
+
+    def __init__(self, dtype: Any) -> None:
+        self.dtype = dtype
+
+    @property
+    def itemsize(self) -> int:
+        return 1 if self.dtype is None else self.dtype.itemsize
+
+
+# ------------------------------------------------------------------ tensors
+
+
+def _sizes(value: Any, what: str) -> tuple[int, ...]:
+    if not isinstance(value, tuple) or not all(type(n) is int and 0 <= n < 1 << 62 for n in value):
+        raise ValueError(f"{what} must be a tuple of ints >= 0")
+    return tuple(value)
+
+
+def _geometry(
+    storage: Any, dtype: Any, offset: Any, size: Any, stride: Any
+) -> tuple[int, tuple, tuple]:
+    """Checks that every element lies inside the storage."""
+    size, stride = _sizes(size, "a size"), _sizes(stride, "a stride")
+    if type(offset) is not int or offset < 0 or len(size) != len(stride):
+        raise ValueError("an offset >= 0 and as many strides as sizes are needed")
+    last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+    end = 0 if 0 in size else (last + 1) * dtype.itemsize
+    if end > storage.nbytes():
+        fail(
+            UnpicklingError,
+            "load",
+            f"the storage must hold the tensor of size {list(size)}, {end} bytes",
+            got=f"{storage.nbytes()} bytes",
+            hint="the file is damaged",
+        )
+    return offset, size, stride
+
+
+def _is_dtype(value: Any) -> bool:
+    return isinstance(value, core.dtype)
+
+
+def tensor(
+    storage: Any,
+    offset: Any,
+    size: Any,
+    stride: Any,
+    requires_grad: Any = False,
+    hooks: Any = None,
+    dtype: Any = None,
+    metadata: Any = None,
+) -> Any:
+    """A tensor on a storage of the file: typed (`Stored` with a dtype) or untyped with `dtype`."""
+    if not isinstance(storage, Stored):
+        raise TypeError("a tensor needs a storage")
+    # the fourth kind of argument: v2 has metadata where v3 has a dtype
+    if not _is_dtype(dtype):
+        dtype, metadata = storage.type.dtype, dtype
+    if dtype is None:
+        raise TypeError("a tensor on an untyped storage needs a dtype")
+    made = storages.tensor_on(
+        storage.storage, dtype, *_geometry(storage.storage, dtype, offset, size, stride)
+    )
+    if metadata:
+        made = _resolved(made, metadata)
+    if requires_grad:
+        made.requires_grad_()
+    return made
+
+
+class Stored:
+    """A storage as the file names it: the memory, and the type under which it was saved."""
+
+    def __init__(self, storage: Any, type_: StorageType) -> None:
+        self.storage, self.type = storage, type_
+
+
+def _resolved(made: Any, metadata: Any) -> Any:
+    """Carries out what PyTorch postponed: conjugation and negation."""
+    if not isinstance(metadata, dict) or set(metadata) - {"conj", "neg"}:
+        raise ValueError("metadata of a tensor may name conj and neg")
+    if metadata.get("conj"):
+        made = made.conj()
+    return -made if metadata.get("neg") else made
+
+
+def _tensor_v3(
+    storage: Any,
+    offset: Any,
+    size: Any,
+    stride: Any,
+    grad: Any,
+    hooks: Any,
+    dtype: Any,
+    meta: Any = None,
+) -> Any:
+    if not _is_dtype(dtype):
+        raise TypeError("a tensor on an untyped storage needs a dtype")
+    return tensor(storage, offset, size, stride, grad, hooks, dtype, meta)
+
+
+def _meta_tensor(dtype: Any, size: Any, stride: Any, requires_grad: Any) -> Any:
+    if not _is_dtype(dtype):
+        raise TypeError("a meta tensor needs a dtype")
+    size, stride = _sizes(size, "a size"), _sizes(stride, "a stride")
+    made = core.empty_strided(size, stride, dtype=dtype, device="meta")
+    return made.requires_grad_() if requires_grad else made
+
+
+def _upper(place: str) -> Any:
+    """Something from a layer above, fetched when a file asks for it:
+    `facula.nn.parameter:Parameter`.
+    """
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def _parameter(data: Any, requires_grad: Any = True, hooks: Any = None) -> Any:
+    if not isinstance(data, core.Tensor):
+        raise TypeError("a parameter needs a tensor")
+    return _upper("facula.nn.parameter:Parameter")(data, bool(requires_grad))
+
+
+def _parameter_with_state(data: Any, requires_grad: Any, hooks: Any, state: Any) -> Any:
+    made = _parameter(data, requires_grad)
+    set_attributes(made, state)
+    return made
+
+
+def _sparse(layout: Any, data: Any) -> Any:
+    name = str(layout).rpartition(".")[2]
+    if name == "sparse_coo":
+        indices, values, size = data[:3]
+        made = _upper("facula:sparse_coo_tensor")(indices, values, tuple(size))
+        return made._coalesced_(bool(data[3])) if len(data) > 3 else made
+    compressed, plain, values, size = data
+    return _upper("facula:sparse_compressed_tensor")(
+        compressed, plain, values, tuple(size), layout=layout
+    )
+
+
+def _from_type(function: Any, kind: Any, arguments: Any, state: Any) -> Any:
+    """A tensor that carried attributes, or one of a subclass that the user allowed."""
+    if not isinstance(function, Maker) or function.name not in _TENSOR_MAKERS:
+        raise TypeError("a tensor is made by a function that makes tensors")
+    made = function.make(*arguments)
+    if kind is not core.Tensor:
+        if not isinstance(kind, type) or not issubclass(kind, core.Tensor):
+            raise TypeError("a tensor's type must be a tensor type")
+        made = made.as_subclass(kind)
+    if hasattr(type(made), "__setstate__") and type(made) is not core.Tensor:
+        made.__setstate__(state)
+    else:
+        set_attributes(made, state)
+    return made
+
+
+_TENSOR_MAKERS = {
+    "torch._utils._rebuild_tensor",
+    "torch._utils._rebuild_tensor_v2",
+    "torch._utils._rebuild_tensor_v3",
+    "torch._utils._rebuild_parameter",
+    "torch._utils._rebuild_sparse_tensor",
+    "torch._utils._rebuild_meta_tensor_no_storage",
+}
+
+
+# ------------------------------------------------------------------ plain values
+
+
+def _encode(text: Any, encoding: Any = "latin1") -> bytes:
+    """Protocol 2 writes bytes as text and the name of an encoding."""
+    if encoding not in ("latin1", "latin-1"):
+        raise ValueError(f"bytes are encoded as latin1, not {encoding!r}")
+    return text.encode("latin1")
+
+
+def _bytearray(data: Any = b"", encoding: Any = "latin1") -> bytearray:
+    """A bytearray from what stands in the file, never one of a size that the file only names."""
+    return bytearray(_encode(data, encoding) if isinstance(data, str) else bytes(memoryview(data)))
+
+
+def _ordered(pairs: Any = ()) -> OrderedDict:
+    items = pairs.items() if isinstance(pairs, dict) else pairs
+    return OrderedDict((checked_key(key), value) for key, value in items)
+
+
+def _size(values: Any = ()) -> Any:
+    return core.Size(_sizes(tuple(values), "a size"))
+
+
+def _default_dict(factory: Any = None, items: Any = ()) -> defaultdict:
+    if factory not in (None, list, dict, set, int, float, str, tuple, bool, OrderedDict):
+        raise TypeError("a defaultdict makes plain values")
+    return defaultdict(factory, items)
+
+
+def _attributes_of(kind: type) -> Maker:
+    """For classes that are nothing but named values."""
+    return Maker(kind.__name__, lambda **items: kind(**items), set_attributes, kind)
+
+
+def _plain(kind: type) -> Maker:
+    return Maker(kind.__name__, kind, None, kind)
+
+
+def _moment(*parts: Any) -> datetime.datetime:
+    return datetime.datetime(*parts)
+
+
+TABLE: dict[tuple[str, str], Any] = {
+    ("_codecs", "encode"): Maker("encode", _encode),
+    ("argparse", "Namespace"): _attributes_of(argparse.Namespace),
+    ("collections", "Counter"): _plain(Counter),
+    ("collections", "OrderedDict"): Maker("OrderedDict", _ordered, set_attributes, OrderedDict),
+    ("collections", "defaultdict"): Maker("defaultdict", _default_dict, None, defaultdict),
+    ("collections", "deque"): _plain(deque),
+    ("datetime", "date"): _plain(datetime.date),
+    ("datetime", "datetime"): Maker("datetime", _moment, None, datetime.datetime),
+    ("datetime", "timedelta"): _plain(datetime.timedelta),
+    ("torch", "Size"): Maker("Size", _size, None, core.Size),
+    ("torch", "Tensor"): Maker("torch.Tensor", None, None, core.Tensor),
+    ("torch", "device"): Maker("device", core.device, None, core.device),
+    ("torch.nn.parameter", "Parameter"): Maker("torch.nn.parameter.Parameter", _parameter),
+    ("torch.serialization", "_get_layout"): Maker("_get_layout", layout_named),
+    ("torch.storage", "UntypedStorage"): StorageType(None),
+    ("torch.torch_version", "TorchVersion"): Maker("TorchVersion", str),
+    ("types", "SimpleNamespace"): _attributes_of(types.SimpleNamespace),
+}
+for _name, _make in {
+    "_rebuild_tensor": lambda storage, offset, size, stride: tensor(storage, offset, size, stride),
+    "_rebuild_tensor_v2": tensor,
+    "_rebuild_tensor_v3": _tensor_v3,
+    "_rebuild_parameter": _parameter,
+    "_rebuild_parameter_with_state": _parameter_with_state,
+    "_rebuild_sparse_tensor": _sparse,
+    "_rebuild_meta_tensor_no_storage": _meta_tensor,
+}.items():
+    TABLE["torch._utils", _name] = Maker(f"torch._utils.{_name}", _make)
+TABLE["torch._tensor", "_rebuild_from_type_v2"] = Maker("_rebuild_from_type_v2", _from_type)
+for _kind, _made in {
+    set: lambda values=(): set(map(checked_key, values)),
+    frozenset: lambda values=(): frozenset(map(checked_key, values)),
+    bytes: lambda: b"",
+    bytearray: _bytearray,
+    complex: complex,
+    slice: slice,
+    range: range,
+    **dict.fromkeys((list, dict, int, float, str, tuple, bool, object)),
+}.items():
+    TABLE["builtins", _kind.__name__] = Maker(_kind.__name__, _made, None, _kind)
+# protocol 2 writes Python 2's names
+TABLE["builtins", "xrange"] = TABLE["builtins", "range"]
+TABLE["builtins", "unicode"] = TABLE["builtins", "str"]
+TABLE["builtins", "long"] = TABLE["builtins", "int"]
+TABLE.update({("torch", name): value for name, value in CONSTANTS.items()})
+TABLE.update({("torch", name): StorageType(dtype) for name, dtype in STORAGE_DTYPES.items()})
+
+_MOVED = {"__builtin__": "builtins", "copy_reg": "copyreg", "numpy.core": "numpy._core"}
+
+# what the user allowed, by module and name
+_allowed: dict[tuple[str, str], Maker] = {}
+
+
+def find(module: str, name: str) -> Any:
+    """What stands for a name in a pickle; KeyError where nothing may."""
+    if module.startswith("numpy"):
+        # numpy's values are the business of a module that imports numpy, and only when a file holds
+        # some
+        return _upper("facula.serialization.numpy_values:find")(module, name)
+    module = _MOVED.get(module, module)
+    if module == "facula" or module.startswith("facula."):
+        module = "torch" + module[len("facula") :]
+    found = TABLE.get((module, name), _allowed.get((module, name)))
+    if found is not None:
+        return found
+    if module.startswith("torch.nn.modules.") or module == "torch.nn.functional":
+        return _of_nn(module, name)
+    raise KeyError(name)
+
+
+def _of_nn(module: str, name: str) -> Any:
+    """Whole models of stock layers: a module is its attributes, a function is only passed on."""
+    nn = _upper("facula:nn")
+    if module == "torch.nn.functional":
+        found = getattr(nn.functional, name, None)
+        if name.startswith("_") or not callable(found):
+            raise KeyError(name)
+        return Maker(name, None, None, found)
+    kind = getattr(nn, name, None)
+    if not isinstance(kind, type) or not issubclass(kind, nn.Module):
+        raise KeyError(name)
+    return Maker(name, lambda: kind.__new__(kind), _restore, kind)
+
+
+# ------------------------------------------------------------------ what the user allows
+
+
+def _restore(value: Any, state: Any) -> None:
+    if hasattr(type(value), "__setstate__"):
+        value.__setstate__(state)
+    else:
+        set_attributes(value, state)
+
+
+def _maker_for(item: Any) -> tuple[tuple[str, str], Maker]:
+    item, place = item if isinstance(item, tuple) else (item, None)
+    place = place or f"{item.__module__}.{item.__qualname__}"
+    module, _, name = place.rpartition(".")
+    if isinstance(item, type):
+        make = lambda *arguments: item.__new__(item, *arguments)  # noqa: E731
+        return (module, name), Maker(place, make, _restore, item)
+    return (module, name), Maker(place, item, _restore, item)
+
+
+def add_safe_globals(items: list[Any]) -> None:
+    """Allows classes and functions to be made from files: each itself, or a pair of it and the full
+    name in the file.
+
+    A class is made with its `__new__` and the arguments in the file, and gets its state by
+    `__setstate__` or as attributes; a function is called with the arguments in the file.  Allow
+    only what is harmless with any arguments.
+    """
+    _allowed.update(map(_maker_for, items))
+
+
+def get_safe_globals() -> list[Any]:
+    """What the user has allowed."""
+    return [maker.target for maker in _allowed.values()]
+
+
+def clear_safe_globals() -> None:
+    """Takes back everything that the user has allowed."""
+    _allowed.clear()
+
+
+@contextlib.contextmanager
+def safe_globals(items: list[Any]) -> Iterator[None]:
+    """Allows classes and functions for the length of a `with` block."""
+    before = dict(_allowed)
+    add_safe_globals(items)
+    try:
+        yield
+    finally:
+        _allowed.clear()
+        _allowed.update(before)

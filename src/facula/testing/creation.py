@@ -1,0 +1,112 @@
+"""`make_tensor`: tensors of random elements for tests.
+
+Takes a shape, a dtype and bounds; gives a tensor whose elements lie in `[low, high)`.  Keeps true:
+every dtype has finite default bounds that it can represent, and bounds that make no sense are
+errors.
+"""
+
+import math
+from typing import Any
+
+import facula
+from facula.core import Tensor
+
+__all__ = ["make_tensor"]
+
+
+def _limits(dtype: Any) -> tuple[float, float]:
+    """The lowest and highest value of a dtype."""
+    if dtype == facula.bool:
+        return 0, 1
+    if dtype.is_floating_point or dtype.is_complex:
+        info = facula.finfo(dtype.to_real() if dtype.is_complex else dtype)
+    else:
+        info = facula.iinfo(dtype)
+    return info.min, info.max
+
+
+def _bounds(
+    low: float | None, high: float | None, dtype: Any, defaults: tuple[float, float]
+) -> tuple[float, float]:
+    lowest, highest = _limits(dtype)
+    low = max(defaults[0], lowest) if low is None else low
+    high = min(defaults[1], highest) if high is None else high
+    if any(isinstance(value, float) and math.isnan(value) for value in (low, high)):
+        raise ValueError(f"`low` and `high` cannot be NaN, but got {low=} and {high=}")
+    if dtype == facula.bool:
+        if not 0 <= low < 2 or not 0 < high <= 2:
+            raise ValueError(f"bounds of a bool tensor lie in [0, 2], but got {low=} and {high=}")
+    elif not dtype.is_floating_point and not dtype.is_complex:
+        low, high = math.floor(max(low, lowest)), math.ceil(min(high, highest + 1))
+    else:
+        low, high = max(low, lowest), min(high, highest)
+    if low >= high:
+        raise ValueError(f"`low` must be less than `high`, but got {low} >= {high}")
+    return low, high
+
+
+def _random(
+    shape: tuple[int, ...], dtype: Any, device: Any, low: float | None, high: float | None
+) -> Tensor:
+    if dtype == facula.bool:
+        first, last = _bounds(low, high, dtype, (0, 2))
+        return facula.randint(int(first), int(last), shape, device=device, dtype=dtype)
+    if dtype.is_complex:
+        real = dtype.to_real()
+        parts = [_random(shape, real, device, low, high) for _ in range(2)]
+        return facula.complex(*(part.to(_computing(real)) for part in parts)).to(dtype)
+    if dtype.is_floating_point:
+        first, last = _bounds(low, high, dtype, (-9, 9))
+        values = facula.empty(shape, device=device, dtype=_computing(dtype))
+        return values.uniform_(first, last).clamp_(first, last).to(dtype)
+    first, last = _bounds(low, high, dtype, (-9, 10))
+    return facula.randint(int(first), int(last), shape, device=device, dtype=dtype)
+
+
+def _computing(dtype: Any) -> Any:
+    """The dtype in which numbers are drawn: 8-bit floats have no arithmetic of their own."""
+    return facula.float32 if dtype.itemsize < 4 else dtype
+
+
+def make_tensor(
+    *shape: Any,
+    dtype: Any,
+    device: Any = "cpu",
+    low: float | None = None,
+    high: float | None = None,
+    requires_grad: bool = False,
+    noncontiguous: bool = False,
+    exclude_zero: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
+    """A tensor of the given shape with random elements in `[low, high)`.
+
+    Without bounds, floats and complex parts lie in `[-9, 9)`, integers in `[-9, 10)` (`[0, 10)` if
+    unsigned). `noncontiguous` leaves gaps along the last dimension; `exclude_zero` puts the
+    smallest positive value (1 for integers) where a zero was drawn.  Raises ValueError for bounds
+    out of order and for `requires_grad` of a dtype without gradients.
+    """
+    if len(shape) == 1 and not isinstance(shape[0], int):
+        (shape,) = shape
+    differentiable = dtype.is_floating_point or dtype.is_complex
+    if requires_grad and not differentiable:
+        raise ValueError(
+            "`requires_grad=True` is not supported for boolean and integral dtypes, "
+            f"but got {dtype=}"
+        )
+    if noncontiguous and memory_format is not None:
+        raise ValueError(
+            "The parameters `noncontiguous` and `memory_format` are mutually exclusive, "
+            f"but got {noncontiguous=} and {memory_format=}"
+        )
+    result = _random(tuple(shape), dtype, device, low, high)
+    if noncontiguous and result.numel() > 1:
+        result = facula.repeat_interleave(result, 2, dim=-1)[..., ::2]
+    elif memory_format is not None:
+        result = result.clone(memory_format=memory_format)
+    if exclude_zero:
+        smallest = 1
+        if differentiable:
+            smallest = facula.finfo(dtype.to_real() if dtype.is_complex else dtype).tiny
+        result[result == 0] = smallest
+    return result.requires_grad_() if requires_grad else result

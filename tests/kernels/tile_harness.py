@@ -1,0 +1,230 @@
+"""Runs drivers of the dense units without the core: compile, load, call by name on NumPy arrays.
+
+Takes a variant; gives `Library`, whose `call(name, arrays, ints, scalars)` runs one driver on a
+small thread pool of its own. Keeps true: the same text and flags are compiled once per folder;
+kernels get exactly the pointers that the arrays name.
+"""
+
+import ctypes
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+SOURCE = Path(__file__).resolve().parents[2] / "src"
+sys.path.insert(0, str(SOURCE))
+
+from facula.codegen.c.isa import ISAS  # noqa: E402
+from facula.codegen.c.templates.tile import units  # noqa: E402
+from facula.runtime.cpu_features import features, march_flags, requirements  # noqa: E402
+
+INCLUDE = SOURCE / "facula" / "core" / "include"
+FLAGS = ["-O3", "-std=gnu11", "-fPIC", "-shared", "-w", "-fno-math-errno", "-fno-trapping-math"]
+
+POOL = r"""
+#define _GNU_SOURCE
+#include "facula_abi.h"
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    int threads, started;
+    fk_body body;
+    char *const *p; const int64_t *n; const fk_scalar *s;
+    atomic_long round, next, total, done;
+} pool = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 1};
+static __thread int inside;
+
+static void take(void)
+{
+    for (long i; (i = atomic_fetch_add(&pool.next, 1)) < atomic_load(&pool.total);) {
+        pool.body(pool.p, pool.n, pool.s, i, i + 1);
+        atomic_fetch_add(&pool.done, 1);
+    }
+}
+
+static void *work(void *unused)
+{
+    inside = 1;
+    for (long seen = 0;;) {
+        for (int spin = 0; spin < 20000 && atomic_load(&pool.round) == seen; spin++)
+            __builtin_ia32_pause();
+        pthread_mutex_lock(&pool.lock);
+        while (atomic_load(&pool.round) == seen) pthread_cond_wait(&pool.wake, &pool.lock);
+        seen = atomic_load(&pool.round);
+        pthread_mutex_unlock(&pool.lock);
+        take();
+    }
+    return unused;
+}
+
+static void parallel(fk_body body, char *const *p, const int64_t *n, const fk_scalar *s,
+                     int64_t total, int64_t grain)
+{
+    if (inside || total <= grain || pool.threads == 1) { body(p, n, s, 0, total); return; }
+    for (; pool.started < pool.threads - 1; pool.started++) {
+        pthread_t thread;
+        pthread_create(&thread, NULL, work, NULL);
+    }
+    pthread_mutex_lock(&pool.lock);
+    pool.body = body, pool.p = p, pool.n = n, pool.s = s;
+    atomic_store(&pool.done, 0), atomic_store(&pool.total, total), atomic_store(&pool.next, 0);
+    atomic_fetch_add(&pool.round, 1);
+    pthread_cond_broadcast(&pool.wake);
+    pthread_mutex_unlock(&pool.lock);
+    inside = 1, take(), inside = 0;
+    while (atomic_load(&pool.done) < total) __builtin_ia32_pause();
+}
+
+static int threads(void) { return pool.threads; }
+
+/* blocks are kept, since a page fault costs more than most kernels */
+static struct { void *memory; int64_t bytes; int used; } kept[64];
+static void *scratch(int64_t bytes)
+{
+    pthread_mutex_lock(&pool.lock);
+    void *memory = NULL;
+    for (int i = 0; i < 64 && !memory; i++) {
+        if (kept[i].used) continue;
+        if (kept[i].memory && kept[i].bytes < bytes) free(kept[i].memory), kept[i].memory = NULL;
+        if (!kept[i].memory)
+            kept[i].memory = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096), kept[i].bytes = bytes;
+        kept[i].used = 1, memory = kept[i].memory;
+    }
+    pthread_mutex_unlock(&pool.lock);
+    return memory;
+}
+static void release(void *memory)
+{
+    for (int i = 0; i < 64; i++)
+        if (kept[i].memory == memory) kept[i].used = 0;
+}
+
+static const fk_runtime runtime = {parallel, threads, scratch, release};
+void set_threads(int count) { pool.threads = count; }
+int call(fk_driver driver, char *const *p, const int64_t *n, const fk_scalar *s)
+{
+    return driver(p, n, s, &runtime);
+}
+/* the least seconds of `count` calls */
+double best(fk_driver driver, char *const *p, const int64_t *n, const fk_scalar *s, int count, int inner)
+{
+    double least = 1e30;
+    for (int i = 0; i < count; i++) {
+        struct timespec a, b;
+        clock_gettime(CLOCK_MONOTONIC, &a);
+        for (int k = 0; k < inner; k++) driver(p, n, s, &runtime);
+        clock_gettime(CLOCK_MONOTONIC, &b);
+        const double seconds = (b.tv_sec - a.tv_sec + 1e-9 * (b.tv_nsec - a.tv_nsec)) / inner;
+        if (seconds < least) least = seconds;
+    }
+    return least;
+}
+"""
+
+
+class Entry(ctypes.Structure):
+    """`fk_entry`."""
+
+    _fields_ = [("name", ctypes.c_char_p), ("kind", ctypes.c_char), ("function", ctypes.c_void_p)]
+
+
+class Scalar(ctypes.Union):
+    """`fk_scalar`."""
+
+    _fields_ = [("f", ctypes.c_double), ("i", ctypes.c_int64)]
+
+
+def folder() -> Path:
+    """Where compiled units are kept."""
+    path = Path(tempfile.gettempdir()) / f"facula-tile-{os.getuid()}"
+    path.mkdir(exist_ok=True)
+    return path
+
+
+def build(text: str, flags: Sequence[str]) -> ctypes.CDLL:
+    """Compiles and loads one unit."""
+    header = (INCLUDE / "facula_abi.h").read_text()
+    digest = hashlib.sha256("\0".join([text, header, *flags]).encode()).hexdigest()[:24]
+    library = folder() / f"{digest}.so"
+    if not library.exists():
+        part = library.with_suffix(f".{os.getpid()}")
+        command = ["gcc", *flags, f"-I{INCLUDE}", "-x", "c", "-", "-o", str(part), "-lm"]
+        subprocess.run([*command, "-lpthread"], input=text.encode(), check=True)
+        part.rename(library)
+    return ctypes.CDLL(str(library))
+
+
+def runnable() -> list[str]:
+    """The variants that this machine can run."""
+    known = [name for name in ISAS if name != "neon"]
+    return [name for name in known if features().issuperset(requirements(name))]
+
+
+class Library:
+    """The dense kernels of one variant."""
+
+    def __init__(self, variant: str) -> None:
+        self.runtime = build(POOL, [*FLAGS, "-march=x86-64-v2"])
+        self.runtime.best.restype = ctypes.c_double
+        self.functions: dict[str, ctypes.c_void_p] = {}
+        self.keep = []
+        for _, text in units(variant):
+            library = build(text, [*FLAGS, *march_flags(variant)])
+            self.keep.append(library)
+            self.read_table(library)
+        self.set_threads(2)
+
+    def read_table(self, library: ctypes.CDLL) -> None:
+        """Adds a unit's kernels."""
+        address = ctypes.addressof(Entry.in_dll(library, "facula_kernels"))
+        while True:
+            entry = Entry.from_address(address)
+            if not entry.name:
+                return
+            self.functions[entry.name.decode()] = ctypes.c_void_p(entry.function)
+            address += ctypes.sizeof(Entry)
+
+    def set_threads(self, count: int) -> None:
+        """How many threads kernels use."""
+        self.runtime.set_threads(count)
+
+    def arguments(
+        self, name: str, arrays: Sequence[np.ndarray | int | None], ints: Sequence[int], scalars: Sequence
+    ) -> tuple:
+        """C arguments of a driver; an array may be given as an address."""
+        addresses = [
+            a.ctypes.data if isinstance(a, np.ndarray) else int(a or 0) for a in arrays
+        ]
+        p = (ctypes.c_void_p * max(1, len(arrays)))(*addresses)
+        n = (ctypes.c_int64 * max(1, len(ints)))(*ints)
+        values = [Scalar(i=v) if isinstance(v, int) else Scalar(f=v) for v in scalars]
+        s = (Scalar * max(1, len(values)))(*values)
+        return self.functions[name], p, n, s
+
+    def call(self, name: str, arrays: Sequence, ints: Sequence[int], scalars: Sequence = ()) -> None:
+        """Runs a driver once."""
+        status = self.runtime.call(*self.arguments(name, arrays, ints, scalars))
+        if status:
+            raise MemoryError(name)
+
+    def best(
+        self,
+        name: str,
+        arrays: Sequence,
+        ints: Sequence[int],
+        scalars: Sequence = (),
+        count: int = 5,
+        inner: int = 1,
+    ) -> float:
+        """The least seconds of `count` timings of `inner` calls."""
+        return self.runtime.best(*self.arguments(name, arrays, ints, scalars), count, inner)

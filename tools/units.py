@@ -1,0 +1,62 @@
+"""The manifest of translation units that make up a kernel library.
+
+Takes an instruction-set variant; gives `UNITS`, a tuple of places that write C.  Each is
+`module:function`; the function takes an `Isa` and gives either the C text of one translation unit
+or an iterable of `(name, text)` pairs, for a family that is too much for one compiler process.
+Keeps true: a unit exports `facula_kernels` and `facula_abi` as `facula_abi.h` says, and everything
+else in it is static.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from facula.codegen.c import multi_tensor, reduction, rowwise
+from facula.codegen.c.isa import Isa
+from facula.ops import (
+    reduction_programs,  # noqa: F401  (fills the table)
+    row_programs,  # noqa: F401  (fills the table)
+    rows,
+    step_programs,
+)
+
+PROGRAMS_PER_UNIT = 6
+
+Parts = Iterator[tuple[str, str]]
+
+
+def _parts(family: str, write: Callable[..., str], names: Iterable[str], isa: Isa) -> Parts:
+    """A family of programs in several units, that they may be compiled side by side."""
+    chosen = list(names)
+    for first in range(0, len(chosen), PROGRAMS_PER_UNIT):
+        part = chosen[first : first + PROGRAMS_PER_UNIT]
+        yield f"{family}_{part[0]}", write(isa, part)
+
+
+def reductions(isa: Isa) -> Parts:
+    """The reductions of the operator table."""
+    return _parts("reduction", reduction.unit, rows.REDUCTION_PROGRAMS, isa)
+
+
+def row_programs_units(isa: Isa) -> Parts:
+    """Normalisation, softmax, losses and their gradients."""
+    return _parts("rowwise", rowwise.unit, rows.ROW_PROGRAMS, isa)
+
+
+def optimizer_steps(isa: Isa) -> Parts:
+    """Optimizer steps over lists of tensors."""
+    return _parts("step", multi_tensor.unit, step_programs.STEP_PROGRAMS, isa)
+
+
+# the slowest to compile first, so that no processor waits at the end
+UNITS: tuple[str, ...] = (
+    "facula.codegen.c.templates.tile:units",
+    "units:reductions",
+    "units:row_programs_units",
+    "units:optimizer_steps",
+    "facula.codegen.c.scan:unit",
+    "facula.codegen.c.templates.attention:unit",
+    "facula.codegen.c.templates.sort:unit",
+    "facula.codegen.c.templates.index:unit",
+    "facula.codegen.c.templates.pool:unit",
+    "facula.codegen.c.templates.arrange:unit",
+    "facula.codegen.c.templates.join:unit",
+)
