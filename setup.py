@@ -24,6 +24,9 @@ ROOT = Path(__file__).resolve().parent
 CORE = Path("src/facula/core")
 BASELINE = ["-march=x86-64-v2"] if platform.machine() in ("x86_64", "AMD64") else []
 
+OPTIONS = ["-O2", "-g0", "-fno-strict-aliasing", "-pthread"]
+OPTIONS += ["-Wno-unused-function", "-Wno-maybe-uninitialized"]  # Cython's own code
+
 
 def core_extension() -> Extension:
     """The one extension module; it depends on everything that its source file includes."""
@@ -32,7 +35,7 @@ def core_extension() -> Extension:
         "facula.core._core",
         [str(CORE / "_core.pyx")],
         include_dirs=[str(CORE / "include"), str(CORE)],
-        extra_compile_args=["-O2", "-g0", "-fno-strict-aliasing", "-pthread", *BASELINE],
+        extra_compile_args=[*OPTIONS, *BASELINE],
         extra_link_args=["-pthread"],
         depends=sorted(depends),
     )

@@ -53,15 +53,15 @@ def collect(variant: str, manifest: Iterable[str] = UNITS) -> Iterator[Unit]:
     for place in manifest:
         module, _, function = place.partition(":")
         written = getattr(importlib.import_module(module), function)(isa(variant))
-        name = identifier(module)
+        name = module.rpartition(".")[2]
         pairs = [(name, written)] if isinstance(written, str) else written
         for part, text in pairs:
             yield Unit(identifier(part), text)
 
 
 def identifier(name: str) -> str:
-    """A module's or unit's name as a C identifier: its last part, with underscores."""
-    return re.sub(r"\W", "_", name.rpartition(".")[2])
+    """A unit's name as a C identifier."""
+    return re.sub(r"\W", "_", name)
 
 
 @dataclass
@@ -186,6 +186,8 @@ def check_library(path: Path, units: list[Unit]) -> None:
 def build_variant(variant: str, arguments: argparse.Namespace, compiler: list[str]) -> None:
     """Writes, compiles and links one variant, and says what it took."""
     begin = time.perf_counter()
+    units = list(collect(variant))
+    check_names(units)
     plainer = PLAINER.get(variant)
     with ThreadPoolExecutor(arguments.jobs) as pool:
         builder = Builder(variant, arguments.work, compiler, pool)
@@ -194,8 +196,6 @@ def build_variant(variant: str, arguments: argparse.Namespace, compiler: list[st
         pending = [(shared if unit in plain else builder).submit(unit) for unit in collect(variant)]
         written = time.perf_counter() - begin
         done = [future.result() for future in pending]
-    units = [unit for unit, _, _ in done]
-    check_names(units)
     output = arguments.output / f"{variant}.so"
     builder.link(units, [path for _, path, _ in done], output)
     kernels = sum(len(unit.kernels()) for unit in units)

@@ -9,13 +9,12 @@ else in it is static.
 
 from collections.abc import Callable, Iterable, Iterator
 
-from facula.codegen.c import multi_tensor, reduction, rowwise
+from facula.codegen.c import reduction, rowwise
 from facula.codegen.c.isa import Isa
 from facula.ops import (
     reduction_programs,  # noqa: F401  (fills the table)
     row_programs,  # noqa: F401  (fills the table)
     rows,
-    step_programs,
 )
 
 PROGRAMS_PER_UNIT = 6
@@ -41,17 +40,12 @@ def row_programs_units(isa: Isa) -> Parts:
     return _parts("rowwise", rowwise.unit, rows.ROW_PROGRAMS, isa)
 
 
-def optimizer_steps(isa: Isa) -> Parts:
-    """Optimizer steps over lists of tensors."""
-    return _parts("step", multi_tensor.unit, step_programs.STEP_PROGRAMS, isa)
-
-
 # the slowest to compile first, so that no processor waits at the end
 UNITS: tuple[str, ...] = (
     "facula.codegen.c.templates.tile:units",
     "units:reductions",
     "units:row_programs_units",
-    "units:optimizer_steps",
+    "facula.codegen.c.multi_tensor:unit",
     "facula.codegen.c.scan:unit",
     "facula.codegen.c.templates.attention:unit",
     "facula.codegen.c.templates.sort:unit",

@@ -1,7 +1,7 @@
 """Runs drivers of the dense units without the core: compile, load, call by name on NumPy arrays.
 
-Takes a variant; gives `Library`, whose `call(name, arrays, ints, scalars)` runs one driver on a
-small thread pool of its own. Keeps true: the same text and flags are compiled once per folder;
+Takes a variant; gives `Library`, whose `call(name, arrays, ints, scalars)` runs one driver on the
+core's thread pool. Keeps true: the same text and flags are compiled once per folder;
 kernels get exactly the pointers that the arrays name.
 """
 
@@ -27,102 +27,24 @@ INCLUDE = SOURCE / "facula" / "core" / "include"
 FLAGS = ["-O3", "-std=gnu11", "-fPIC", "-shared", "-w", "-fno-math-errno", "-fno-trapping-math"]
 
 POOL = r"""
-#define _GNU_SOURCE
-#include "facula_abi.h"
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdlib.h>
+#include "fk_pool.h"
 #include <time.h>
 
-static struct {
-    pthread_mutex_t lock;
-    pthread_cond_t wake;
-    int threads, started;
-    fk_body body;
-    char *const *p; const int64_t *n; const fk_scalar *s;
-    atomic_long round, next, total, done;
-} pool = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 1};
-static __thread int inside;
+void set_threads(int count) { fk_set_num_threads(count); }
 
-static void take(void)
-{
-    for (long i; (i = atomic_fetch_add(&pool.next, 1)) < atomic_load(&pool.total);) {
-        pool.body(pool.p, pool.n, pool.s, i, i + 1);
-        atomic_fetch_add(&pool.done, 1);
-    }
-}
-
-static void *work(void *unused)
-{
-    inside = 1;
-    for (long seen = 0;;) {
-        for (int spin = 0; spin < 20000 && atomic_load(&pool.round) == seen; spin++)
-            __builtin_ia32_pause();
-        pthread_mutex_lock(&pool.lock);
-        while (atomic_load(&pool.round) == seen) pthread_cond_wait(&pool.wake, &pool.lock);
-        seen = atomic_load(&pool.round);
-        pthread_mutex_unlock(&pool.lock);
-        take();
-    }
-    return unused;
-}
-
-static void parallel(fk_body body, char *const *p, const int64_t *n, const fk_scalar *s,
-                     int64_t total, int64_t grain)
-{
-    if (inside || total <= grain || pool.threads == 1) { body(p, n, s, 0, total); return; }
-    for (; pool.started < pool.threads - 1; pool.started++) {
-        pthread_t thread;
-        pthread_create(&thread, NULL, work, NULL);
-    }
-    pthread_mutex_lock(&pool.lock);
-    pool.body = body, pool.p = p, pool.n = n, pool.s = s;
-    atomic_store(&pool.done, 0), atomic_store(&pool.total, total), atomic_store(&pool.next, 0);
-    atomic_fetch_add(&pool.round, 1);
-    pthread_cond_broadcast(&pool.wake);
-    pthread_mutex_unlock(&pool.lock);
-    inside = 1, take(), inside = 0;
-    while (atomic_load(&pool.done) < total) __builtin_ia32_pause();
-}
-
-static int threads(void) { return pool.threads; }
-
-/* blocks are kept, since a page fault costs more than most kernels */
-static struct { void *memory; int64_t bytes; int used; } kept[64];
-static void *scratch(int64_t bytes)
-{
-    pthread_mutex_lock(&pool.lock);
-    void *memory = NULL;
-    for (int i = 0; i < 64 && !memory; i++) {
-        if (kept[i].used) continue;
-        if (kept[i].memory && kept[i].bytes < bytes) free(kept[i].memory), kept[i].memory = NULL;
-        if (!kept[i].memory)
-            kept[i].memory = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096), kept[i].bytes = bytes;
-        kept[i].used = 1, memory = kept[i].memory;
-    }
-    pthread_mutex_unlock(&pool.lock);
-    return memory;
-}
-static void release(void *memory)
-{
-    for (int i = 0; i < 64; i++)
-        if (kept[i].memory == memory) kept[i].used = 0;
-}
-
-static const fk_runtime runtime = {parallel, threads, scratch, release};
-void set_threads(int count) { pool.threads = count; }
 int call(fk_driver driver, char *const *p, const int64_t *n, const fk_scalar *s)
 {
-    return driver(p, n, s, &runtime);
+    return driver(p, n, s, &fk_runtime_table);
 }
-/* the least seconds of `count` calls */
+
+/* the least seconds of one call, over `count` rounds of `inner` calls */
 double best(fk_driver driver, char *const *p, const int64_t *n, const fk_scalar *s, int count, int inner)
 {
     double least = 1e30;
     for (int i = 0; i < count; i++) {
         struct timespec a, b;
         clock_gettime(CLOCK_MONOTONIC, &a);
-        for (int k = 0; k < inner; k++) driver(p, n, s, &runtime);
+        for (int k = 0; k < inner; k++) driver(p, n, s, &fk_runtime_table);
         clock_gettime(CLOCK_MONOTONIC, &b);
         const double seconds = (b.tv_sec - a.tv_sec + 1e-9 * (b.tv_nsec - a.tv_nsec)) / inner;
         if (seconds < least) least = seconds;
@@ -153,7 +75,7 @@ def folder() -> Path:
 
 def build(text: str, flags: Sequence[str]) -> ctypes.CDLL:
     """Compiles and loads one unit."""
-    header = (INCLUDE / "facula_abi.h").read_text()
+    header = "".join(path.read_text() for path in sorted(INCLUDE.glob("*.h")))
     digest = hashlib.sha256("\0".join([text, header, *flags]).encode()).hexdigest()[:24]
     library = folder() / f"{digest}.so"
     if not library.exists():

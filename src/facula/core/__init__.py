@@ -6,6 +6,7 @@ Takes: nothing of facula. Gives: the names below. Keeps true: it is importable w
 from facula.core import errors
 from facula.core._core import *  # noqa: F403
 from facula.core._core import _disabled_torch_function_impl, bool_
+from facula.core.limits import finfo, iinfo
 
 bool = bool_
 

@@ -43,7 +43,9 @@ cdef class Op:
     cdef dict variants
     # others
     cdef object formula          # how to run the backward, see `Formula`
-    cdef int view_number
+    cdef int view_number, fast_number
+    cdef void *drivers[18]
+    cdef unsigned char looked[18]
     cdef str node_text
 
     def __cinit__(self, definition=None):
@@ -66,7 +68,8 @@ cdef class Op:
         if self.kind == KIND_POINTWISE:
             self.setup_pointwise(definition)
         else:
-            self.view_number = _VIEW_NUMBERS.get(self.name, 0) if self.kind == KIND_VIEW else 0
+            self.view_number = _VIEW_NUMBERS.get(definition.geometry, 0) if self.kind == KIND_VIEW else 0
+            self.fast_number = _FAST_NUMBERS.get(getattr(definition, "fast", None), 0)
             prepare = OPERATOR_SETUP.get(definition.kind)
             if prepare is not None:
                 prepare(self, definition)
@@ -371,8 +374,13 @@ cdef object op_call(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject *kw
             return r
     if op.kind == KIND_POINTWISE:
         return pointwise_call(op, slots, form, <object>out if out != NULL else None)
-    if op.view_number and form == FORM_FUNCTIONAL:
-        return view_call(op, slots, k)
+    if form == FORM_FUNCTIONAL and out == NULL:
+        if op.view_number:
+            return view_call(op, slots, k)
+        if op.fast_number and not (k & (K_DISPATCH | K_FOREIGN)):
+            r = run_fast(op.fast_number, op, slots, k)
+            if r is not None:
+                return r
     return general_call(op, slots, form, <object>out if out != NULL else None, k)
 
 
@@ -724,6 +732,8 @@ cdef object store_inplace(Op op, tuple args, uint32_t k):
     cdef Node n
     cdef bint recording = (k & K_GRAD) and not (k & K_NOGRAD)
     cdef uint32_t tls = fk_tls_keys()
+    if op.kind == KIND_VIEW:
+        return reshape_inplace(op, args, k)
     check_inplace(op.name, self, tls)
     if op.kind == KIND_COMPOSITE or (recording and op.formula is None):
         r = op.impl(*args)
@@ -748,6 +758,37 @@ cdef object store_inplace(Op op, tuple args, uint32_t k):
     if n is not None:
         rebase(self, n)
         formula_saved_result(n, self)
+    return self
+
+
+cdef object reshape_inplace(Op op, tuple args, uint32_t k):
+    """`t_`, `squeeze_`, ...: the tensor takes the geometry of its own view."""
+    cdef Tensor self = args[0]
+    cdef Tensor r
+    cdef PyObject *slots[24]
+    cdef Node n = None
+    cdef int i
+    if k & K_GRAD and not (k & K_NOGRAD):
+        if self.fn_ is None and self.keys & K_GRAD:
+            check_inplace(op.name, self, k)
+        n = formula_node(op, args, None)
+    if op.view_number:
+        for i in range(op.nargs):
+            slots[i] = <PyObject *>args[i]
+        r = run_view(op.view_number, op, slots)
+    else:
+        r = op.impl(*args)
+    if n is not None:
+        formula_saved_result(n, r)
+    self.nd = r.nd
+    self.data_ = r.data_
+    self.numel_ = r.numel_
+    memcpy(self.sh, r.sh, r.nd * 8)
+    memcpy(self.sd, r.sd, r.nd * 8)
+    compute_keys(self)
+    if n is not None:
+        self.st.version += 1
+        attach(self, n, 0)
     return self
 
 

@@ -902,3 +902,30 @@ cdef Tensor fit_gradient(Tensor g, object wanted):
 
 #: slot: the real part of a complex tensor
 REAL_PART = [None]
+
+
+def result_type(*operands):
+    """The dtype that an operation of these tensors and numbers computes in."""
+    cdef int dim_dt = NO_DTYPE, zero_dt = NO_DTYPE, wrapped_dt = NO_DTYPE, dt
+    cdef Tensor t
+    for x in operands:
+        if isinstance(x, Tensor):
+            t = x
+            if t.keys & K_WRAPPED:
+                dt = wrapped_dtype(t)
+                wrapped_dt = dt if wrapped_dt == NO_DTYPE else PROMOTE[wrapped_dt][dt]
+            elif t.nd == 0: zero_dt = t.dt if zero_dt == NO_DTYPE else PROMOTE[zero_dt][t.dt]
+            else: dim_dt = t.dt if dim_dt == NO_DTYPE else PROMOTE[dim_dt][t.dt]
+        else:
+            if x is True or x is False: dt = B8
+            elif isinstance(x, int): dt = I64
+            elif isinstance(x, complex): dt = COMPLEX_OF[DEFAULT_DTYPE]
+            elif isinstance(x, float): dt = DEFAULT_DTYPE
+            elif type(x) is DTYPE_TYPE:
+                dt = (<dtype>x).index
+                dim_dt = dt if dim_dt == NO_DTYPE else PROMOTE[dim_dt][dt]
+                continue
+            else:
+                raise TypeError("[result_type] tensors or numbers were required: got " + type(x).__name__)
+            wrapped_dt = dt if wrapped_dt == NO_DTYPE else PROMOTE[wrapped_dt][dt]
+    return DTYPES[combine_categories(dim_dt, combine_categories(zero_dt, wrapped_dt))]

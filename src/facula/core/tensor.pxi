@@ -353,7 +353,7 @@ cdef class Tensor:
     def __pos__(self): return self
     def __abs__(self): return OP_ABS(self)
     def __invert__(self): return OP_NOT(self)
-    def __matmul__(self, other): return OP_MATMUL(self, other) if isinstance(other, Tensor) else NotImplemented
+    def __matmul__(self, other): return OP_MATMUL(self, other) if isinstance(other, Tensor) or hasattr(type(other), "__torch_function__") else NotImplemented
     def __rmatmul__(self, other): return OP_MATMUL(other, self) if isinstance(other, Tensor) else NotImplemented
     def __getitem__(self, index): return get_item(self, index)
     def __setitem__(self, index, value): set_item(self, index, value)
@@ -716,10 +716,10 @@ PRINTER = [object.__repr__]
 def bind_operators(table):
     """Give Python's operators their operators, by name from the table."""
     global OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_FLOOR_DIVIDE, OP_REMAINDER, OP_POW, OP_AND, OP_OR, OP_XOR, OP_LSHIFT, OP_RSHIFT
-    global OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE, OP_NEG, OP_ABS, OP_NOT, OP_MATMUL
+    global OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE, OP_NEG, OP_ABS, OP_NOT, OP_MATMUL, OP_MM
     OP_ADD = table["add"]; OP_SUB = table["sub"]; OP_MUL = table["mul"]; OP_DIV = table["div"]
     OP_FLOOR_DIVIDE = table["floor_divide"]; OP_REMAINDER = table["remainder"]; OP_POW = table["pow"]
     OP_AND = table["bitwise_and"]; OP_OR = table["bitwise_or"]; OP_XOR = table["bitwise_xor"]
     OP_LSHIFT = table["bitwise_left_shift"]; OP_RSHIFT = table["bitwise_right_shift"]
     OP_EQ = table["eq"]; OP_NE = table["ne"]; OP_LT = table["lt"]; OP_LE = table["le"]; OP_GT = table["gt"]; OP_GE = table["ge"]
-    OP_NEG = table["neg"]; OP_ABS = table["abs"]; OP_NOT = table["bitwise_not"]; OP_MATMUL = table["matmul"]
+    OP_NEG = table["neg"]; OP_ABS = table["abs"]; OP_NOT = table["bitwise_not"]; OP_MATMUL = table["matmul"]; OP_MM = table["mm"]

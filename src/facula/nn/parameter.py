@@ -34,6 +34,8 @@ class Parameter(core.Tensor, metaclass=_ParameterMeta):
     ``data`` is the value (empty when None); ``requires_grad`` says whether gradients are accumulated into it.
     """
 
+    __torch_function__ = core._disabled_torch_function_impl
+
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
         if data is None:
             data = facula.empty(0)
@@ -171,7 +173,7 @@ class UninitializedTensorMixin:
     ) -> Any:
         name = getattr(func, "__name__", "")
         if name in cls._allowed_methods or name in ("__get__", "__set__", "__delete__"):
-            return super().__torch_function__(func, types, args, kwargs or {})  # type: ignore[misc]
+            return core.run_without_overrides(func, args, kwargs or {})
         return fail(
             ValueError,
             name or str(func),
@@ -205,6 +207,8 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
 
 class _MaterializedBuffer(core.Tensor):
     """What an `UninitializedBuffer` turns into; behaves as a plain tensor."""
+
+    __torch_function__ = core._disabled_torch_function_impl
 
 
 class UninitializedBuffer(UninitializedTensorMixin, core.Tensor):

@@ -1,0 +1,33 @@
+"""The operator table: importing this package defines every operator.
+
+Takes: the core. Gives: `TABLE`, `F` and `PLACES` filled, Python's operators bound, the methods of Tensor attached.
+Keeps true: a family is one module (or package) of definitions; nothing here names an operator but by deriving it.
+"""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+from facula import core
+from facula.ops import pointwise_rules
+from facula.ops.registry import PLACES, TABLE, F
+
+for _family in sorted(module.name for module in iter_modules(__path__)):
+    import_module(f"facula.ops.{_family}")
+
+core.bind_operators(TABLE)
+core.SUM[0] = TABLE["sum"]
+
+
+def _attach_methods() -> None:
+    """Put the operators that are methods onto Tensor, as properties where they say so."""
+    for name, operator in PLACES.get("Tensor", {}).items():
+        definition = operator.definition
+        if name in getattr(definition, "properties", ()):
+            core.set_type_attribute(core.Tensor, name, property(operator))
+        else:
+            core.set_type_attribute(core.Tensor, name, operator)
+
+
+_attach_methods()
+
+__all__ = ["PLACES", "TABLE", "F", "pointwise_rules"]

@@ -240,8 +240,8 @@ def identity_of(reduce: str, dtype: Any) -> Any:
         return float("-inf") if reduce == "amax" else float("inf")
     if dtype is core.bool_:
         return reduce == "amin"
-    limits = core.iinfo(dtype)
-    return limits.min if reduce == "amax" else limits.max
+    low, high = launch.int_limits(dtype)
+    return low if reduce == "amax" else high
 
 
 @operator(

@@ -249,3 +249,9 @@ def _range(x: Any) -> tuple[int, int]:
     extent = 1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True))
     low = x.data_ptr()
     return low, low + extent * x.dtype.itemsize
+
+
+def int_limits(dtype: Any) -> tuple[int, int]:
+    """The smallest and the largest value of an integer dtype."""
+    bits = 8 * dtype.itemsize
+    return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if dtype.is_signed else (0, (1 << bits) - 1)

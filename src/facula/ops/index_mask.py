@@ -57,14 +57,6 @@ class _nonzero:
 
     dynamic = True
 
-    def meta(self):
-        fail(
-            NotImplementedError,
-            "nonzero",
-            "a tensor with values was required, since the result's shape depends on them",
-            f"device {self.device}",
-        )
-
     def cpu(self):
         return positions(_as_mask(self))
 
@@ -92,15 +84,9 @@ class masked_select:
 
     def meta(self, mask):
         _check_mask("masked_select", mask)
-        fail(
-            NotImplementedError,
-            "masked_select",
-            "a tensor with values was required, since the result's shape depends on them",
-            f"device {self.device}",
-        )
+        launch.broadcast_shapes("masked_select", self.shape, mask.shape)
 
     def cpu(self, mask):
-        _check_mask("masked_select", mask)
         shape = launch.broadcast_shapes("masked_select", self.shape, mask.shape)
         self, mask = self.expand(shape).contiguous(), mask.expand(shape).contiguous()
         starts, blocks, total = block_starts(mask)

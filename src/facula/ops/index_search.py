@@ -11,7 +11,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.ops import index_launch as launch
-from facula.ops.registry import F, composite, operator
+from facula.ops.registry import F, composite, operator, return_type_of
 
 SEARCHED = {"f32": "f32", "f64": "f64", "i64": "i64", "i32": "i32", "i16": "i32", "i8": "i32", "u8": "i32"}
 SEARCHED |= {"b8": "i32", "f16": "f32", "bf16": "f32"}
@@ -100,14 +100,6 @@ class bincount:
     """How often each value of a vector of non-negative integers occurs, or the sum of its weights."""
 
     dynamic = True
-
-    def meta(self, weights, minlength):
-        fail(
-            NotImplementedError,
-            "bincount",
-            "a tensor with values was required, since the result's shape depends on them",
-            f"device {self.device}",
-        )
 
     def cpu(self, weights, minlength):
         if self.dtype.is_floating_point or self.dtype.is_complex or self.dtype is core.bool_:
@@ -207,7 +199,7 @@ def histogram(self: Any, bins: Any, range: Any, weight: Any, density: bool) -> A
     hist = _count(self.detach(), edges.numel() - 1, edges.contiguous(), weight, 0, 0)
     if density:
         hist = hist / hist.sum() / (edges[1:] - edges[:-1])
-    return core.return_type("histogram", ("hist", "bin_edges"))((hist, edges))
+    return return_type_of("histogram", ("hist", "bin_edges"))(hist, edges)
 
 
 @composite(
@@ -240,7 +232,7 @@ def histogramdd(self: Any, bins: Any, range: Any, weight: Any, density: bool) ->
         for d, edge in enumerate(edges):
             shape = [-1 if k == d else 1 for k, _ in enumerate(edges)]
             hist = hist / (edge[1:] - edge[:-1]).reshape(shape)
-    return core.return_type("histogramdd", ("hist", "bin_edges"))((hist, tuple(edges)))
+    return return_type_of("histogramdd", ("hist", "bin_edges"))(hist, tuple(edges))
 
 
 def _count_nd(points: Any, edges: list[Any], weight: Any) -> Any:

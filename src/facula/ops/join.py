@@ -12,17 +12,11 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.ops import index_launch as launch
+from facula.ops.create import common_dtype
 from facula.ops.registry import F, composite, operator
 
 #: how many inputs one launch takes
 GROUP = 56
-
-
-def _common_dtype(tensors: tuple[Any, ...]) -> Any:
-    dtype = core.result_type(*tensors[:2]) if len(tensors) > 1 else tensors[0].dtype
-    for tensor in tensors[2:]:
-        dtype = core.promote_types(dtype, tensor.dtype)
-    return dtype
 
 
 def _fill_joined(out: Any, tensors: list[Any], outer: int, row: int) -> None:
@@ -74,7 +68,7 @@ class cat:
         kept = [t for t in tensors if not _skipped(t.shape)]
         if not kept:
             launch.dim_of("cat", dim, 1)
-            return core.empty((0,), dtype=_common_dtype(tensors), device=tensors[0].device)
+            return core.empty((0,), dtype=common_dtype(tensors), device=tensors[0].device)
         first = kept[0]
         dim = launch.dim_of("cat", dim, first.dim())
         shape = list(first.shape)
@@ -82,7 +76,7 @@ class cat:
         for position, tensor in enumerate(kept):
             _check_fits(first, tensor, dim, position)
             shape[dim] += tensor.shape[dim]
-        return core.empty(shape, dtype=_common_dtype(tensors), device=first.device)
+        return core.empty(shape, dtype=common_dtype(tensors), device=first.device)
 
     def cpu(out, tensors, dim):
         if out.numel() == 0:
@@ -155,7 +149,7 @@ class stack:
                 )
         shape = list(first.shape)
         shape.insert(launch.dim_of("stack", dim, first.dim() + 1), len(tensors))
-        return core.empty(shape, dtype=_common_dtype(tensors), device=first.device)
+        return core.empty(shape, dtype=common_dtype(tensors), device=first.device)
 
     def cpu(out, tensors, dim):
         if out.numel() == 0:

@@ -78,9 +78,9 @@ def addr(self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any) -> Any:
     shape = (vec1.shape[0], vec2.shape[0])
     if launch.broadcast_shapes("addr", self.shape, shape) != shape:
         fail(RuntimeError, "addr", f"self must broadcast to {list(shape)}", list(self.shape))
-    dtype = core.result_type(self, core.result_type(vec1, vec2).to_tensor() if False else vec1)
     product = F.outer(vec1, vec2)
-    whole = not (dtype.is_floating_point or dtype.is_complex or product.dtype.is_floating_point)
+    dtype = core.promote_types(self.dtype, product.dtype)
+    whole = not (dtype.is_floating_point or dtype.is_complex)
     for name, x in (("beta", beta), ("alpha", alpha)):
         if whole and isinstance(x, (float, complex)):
             fail(RuntimeError, "addr", f"For integral input tensors, argument {name} must not be floating point", x)
@@ -88,7 +88,7 @@ def addr(self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any) -> Any:
         product = product & bool(alpha)
         return product if not beta else product | self
     product = product if alpha == 1 else product * alpha
-    return product.to(core.promote_types(product.dtype, self.dtype)) if beta == 0 else self * beta + product
+    return product.to(dtype) if beta == 0 else self * beta + product
 
 
 @composite("inner(Tensor self, Tensor other) -> Tensor")

@@ -13,7 +13,6 @@ from typing import Any
 
 from facula.ops import scalar
 from facula.ops.rows import (
-    FLOAT_STORAGE,
     REAL_STORAGE,
     reduction_program,
     row_first,
@@ -475,4 +474,116 @@ class LogSumExp:
         return log_sum_value(state)
 
 
-_FLOATS = FLOAT_STORAGE
+# --- statistics of batch, group and instance norm
+
+
+class _Statistics:
+    identity = staticmethod(moments_identity)
+    merge = staticmethod(moments_merge)
+
+    @staticmethod
+    def block(x: Scalar, **_: Scalar) -> State:
+        return moments_block(x)
+
+
+def _inverse_deviation(state: State, count: Scalar, eps: Scalar) -> Scalar:
+    return 1.0 / scalar.sqrt(state[2] / count + eps)
+
+
+@reduction_program("norm_statistics", "mean:row:compute, invstd:row:compute", parameters="eps")
+class NormStatistics(_Statistics):
+    @staticmethod
+    def finalize(state: State, count: Scalar, eps: Scalar) -> Any:
+        return state[1], _inverse_deviation(state, count, eps)
+
+
+@reduction_program(
+    "norm_statistics.track",
+    "mean:row:compute, invstd:row:compute, new_mean:row:compute, new_var:row:compute",
+    inputs="x, running_mean:row:compute, running_var:row:compute",
+    parameters="eps momentum",
+)
+class NormStatisticsTracked(_Statistics):
+    @staticmethod
+    def finalize(
+        state: State,
+        count: Scalar,
+        running_mean: Scalar,
+        running_var: Scalar,
+        eps: Scalar,
+        momentum: Scalar,
+    ) -> Any:
+        """Also the new running mean and (unbiased) variance."""
+        unbiased = state[2] / (count - 1.0)
+        old_mean, old_var = cast(running_mean, "f64"), cast(running_var, "f64")
+        return (
+            state[1],
+            _inverse_deviation(state, count, eps),
+            old_mean + momentum * (state[1] - old_mean),
+            old_var + momentum * (unbiased - old_var),
+        )
+
+
+@reduction_program(
+    "norm_backward_sums",
+    "sum_grad:row:compute, sum_product:row:compute",
+    inputs="grad, x, mean:row:compute, invstd:row:compute",
+)
+class NormBackwardSums:
+    """The sums of the gradient and of its product with the standardised x: the gradients of bias and weight."""
+
+    @staticmethod
+    def identity(compute: str) -> State:
+        return constant(0.0, "f64"), constant(0.0, "f64")
+
+    @staticmethod
+    def block(grad: Scalar, x: Scalar, mean: Scalar, invstd: Scalar) -> State:
+        return row_sum(grad), row_sum(grad * ((x - mean) * invstd))
+
+    @staticmethod
+    def merge(a: State, b: State) -> State:
+        return a[0] + b[0], a[1] + b[1]
+
+    @staticmethod
+    def finalize(state: State, count: Scalar, mean: Scalar, invstd: Scalar) -> Any:
+        return state
+
+
+# --- losses that are one number: summed over all elements of two tensors
+
+
+def _loss(name: str, element: Any, parameters: str = "") -> None:
+    def block(x: Scalar, y: Scalar, **settings: Scalar) -> State:
+        return sum_block(element(x, y, **settings))
+
+    def total(state: State, count: Scalar, **_: Scalar) -> Scalar:
+        return sum_value(state)
+
+    def mean(state: State, count: Scalar, **_: Scalar) -> Scalar:
+        return sum_value(state) / count
+
+    for reduction, finalize in (("sum", total), ("mean", mean)):
+        parts = {
+            "identity": staticmethod(sum_identity),
+            "merge": staticmethod(sum_merge),
+            "block": staticmethod(block),
+            "finalize": staticmethod(finalize),
+        }
+        reduction_program(f"{name}.{reduction}", inputs="x, y", parameters=parameters)(
+            type(name, (), parts)
+        )
+
+
+def squared_error(x: Scalar, y: Scalar) -> Scalar:
+    """(x - y)**2."""
+    return (x - y) * (x - y)
+
+
+def binary_cross_entropy_logits(x: Scalar, y: Scalar) -> Scalar:
+    """-y log sigmoid(x) - (1 - y) log(1 - sigmoid(x)), without overflow."""
+    return (1.0 - y) * x + scalar.maximum(-x, 0.0) + scalar.log1p(scalar.exp(-scalar.abs(x)))
+
+
+_loss("mse_loss", squared_error)
+_loss("l1_loss", lambda x, y: scalar.abs(x - y))
+_loss("bce_with_logits", binary_cross_entropy_logits)

@@ -9,6 +9,7 @@ Keeps true: an operator is defined once; everything else that names it is derive
 from __future__ import annotations
 
 import inspect
+from collections import namedtuple
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -23,18 +24,26 @@ TABLE: dict[str, core.Op] = {}
 F = SimpleNamespace()
 
 
+#: where operators appear: module path below facula ("" is facula itself, "Tensor" the class) -> name -> callable
+PLACES: dict[str, dict[str, Any]] = {}
+
+
 class Definition:
     """What was written about one operator; `core.Op` runs it."""
 
     kind = "operator"
     has_inplace = False
     has_out = True
+    result_of: Callable[..., Any] | None = None
+    nondifferentiable: tuple[int, ...] = ()
+    out_cast = False
+    samples: Callable[..., Any] | None = None
+    errors: Callable[..., Any] | None = None
 
     def __init__(self, schema: Schema, body: Any, fields: dict[str, Any]) -> None:
         self.schema = schema
         self.name = schema.name
         self.body = body
-        self.doc = inspect.cleandoc(body.__doc__ or "")
         names = fields.pop("names", None)
         self.names = tuple(names) if names is not None else (self.name, "Tensor." + self.name)
         self.inplace = fields.pop("inplace", self.has_inplace)
@@ -42,23 +51,89 @@ class Definition:
         for key, value in fields.items():
             setattr(self, key, value)
 
+    @property
+    def doc(self) -> str:
+        """The docstring of the body, with the schema above it."""
+        return f"{self.schema.text}\n\n{inspect.cleandoc(self.body.__doc__ or '')}"
+
+    @property
+    def public_name(self) -> str:
+        """The name under which users know the operator."""
+        return self.names[0].rpartition(".")[2] if self.names else self.name
+
+    @property
+    def public_module(self) -> str:
+        """The module in which users find the operator."""
+        place = self.names[0].rpartition(".")[0] if self.names else "ops"
+        return "facula" if place in ("", "Tensor") else f"facula.{place}"
+
+    def signature(self, inplace: bool = False) -> inspect.Signature:
+        """The signature that `inspect` shows, with PyTorch's argument names."""
+        parameters = []
+        empty, later = inspect.Parameter.empty, False
+        first_is_self = self.names and not self.names[0].startswith("Tensor.")
+        for p in self.schema.parameters:
+            name = "input" if p.name == "self" and first_is_self and not inplace else p.name
+            kind = inspect.Parameter.KEYWORD_ONLY if p.keyword_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
+            later = later or (p.has_default and not p.keyword_only)
+            default = p.default if p.has_default else (None if later and not p.keyword_only else empty)
+            parameters.append(inspect.Parameter(name, kind, default=default))
+        if self.out and not inplace:
+            parameters.append(inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None))
+        return inspect.Signature(parameters)
+
+    def trim(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Positional and keyword arguments of a call, without trailing defaults."""
+        parameters = self.schema.parameters
+        positional = [a for a, p in zip(args, parameters, strict=True) if not p.keyword_only]
+        last = len(positional)
+        while last and parameters[last - 1].has_default and _same(positional[last - 1], parameters[last - 1].default):
+            last -= 1
+        keywords = {
+            p.name: a
+            for a, p in zip(args, parameters, strict=True)
+            if p.keyword_only and not _same(a, p.default)
+        }
+        return tuple(positional[:last]), keywords
+
+    def complete(self, operator: core.Op) -> None:
+        """Give the core what it needs to run the operator."""
+        raise NotImplementedError(self.kind)
+
     def __repr__(self) -> str:
         return f"<{self.kind} {self.schema.text}>"
 
 
+def _same(value: Any, default: Any) -> bool:
+    return value is default or (type(value) is type(default) and not isinstance(value, core.Tensor) and value == default)
+
+
+def place(definition: Definition, operator: core.Op) -> None:
+    """Enter an operator, and its in-place form, where it appears in the public API."""
+    for name in definition.names:
+        module, _, last = name.rpartition(".")
+        PLACES.setdefault(module, {})[last] = operator
+        if definition.inplace and not last.startswith("__"):
+            PLACES[module][last + "_"] = operator.inplace
+
+
 def register(definition: Definition) -> core.Op:
-    """Make the callable of a definition and enter it into the table."""
+    """Make the callable of a definition and enter it into the table.
+
+    Raises:
+        ValueError: an operator of that name exists.
+    """
     if definition.name in TABLE:
         raise ValueError(f"[{definition.name}] an operator is defined once: it exists already")
     operator = core.Op(definition)
+    definition.complete(operator)
     TABLE[definition.name] = operator
     setattr(F, definition.name, operator)
+    place(definition, operator)
     return operator
 
 
-def _decorator(
-    kind: type[Definition], schema: str, fields: dict[str, Any]
-) -> Callable[[Any], core.Op]:
+def _decorator(kind: type[Definition], schema: str, fields: dict[str, Any]) -> Callable[[Any], core.Op]:
     def decorate(body: Any) -> core.Op:
         return register(kind(parse(schema), body, dict(fields)))
 
@@ -79,57 +154,124 @@ class Pointwise(Definition):
     prebuilt: tuple[Any, ...] = ()
     explicit_backward: Callable[..., Any] | None = None
 
-
-class Reduction(Definition):
-    """From `[outer, reduce, inner]` to `[outer, inner]`: the class holds accumulators and dtype rules."""
-
-    kind = "reduction"
-
-
-class Scan(Definition):
-    """Along one dimension, shape kept."""
-
-    kind = "scan"
-
-
-class Rowwise(Definition):
-    """A fused program over rows."""
-
-    kind = "rowwise"
+    def complete(self, operator: core.Op) -> None:
+        core.prepare_pointwise(operator)
 
 
 class View(Definition):
-    """Index arithmetic: the body gives (shape, stride, offset) of a view of its first argument."""
+    """Index arithmetic: `geometry` names a function of the core, or is one that gives the view."""
 
     kind = "view"
     has_out = False
+    geometry: Any = None
+
+    def __init__(self, schema: Schema, body: Any, fields: dict[str, Any]) -> None:
+        for key in ("names", "inplace"):
+            if key in vars(body):
+                fields.setdefault(key, vars(body)[key])
+        super().__init__(schema, body, fields)
+        self.geometry = _function(body, "geometry")
+        self.backward = _function(body, "backward")
+        self.samples = _function(body, "samples")
+        self.errors = _function(body, "errors")
+
+    def complete(self, operator: core.Op) -> None:
+        formula = core.make_formula(operator, self.backward) if self.backward else None
+        operator.set_impl(self.geometry if callable(self.geometry) else None, formula)
 
 
 class Operator(Definition):
     """A structured primitive: meta, kernels and formulas stand in a class."""
 
     kind = "operator"
+    dynamic = False
 
     def __init__(self, schema: Schema, body: Any, fields: dict[str, Any]) -> None:
-        for key in ("names", "inplace", "out"):
-            if key in vars(body):
-                fields.setdefault(key, vars(body)[key])
+        own = {k: v for k, v in vars(body).items() if not k.startswith("__") and not callable(v)}
+        for key, value in own.items():
+            if not isinstance(value, staticmethod):
+                fields.setdefault(key, value)
         super().__init__(schema, body, fields)
         self.meta = _function(body, "meta")
         self.cpu = _function(body, "cpu")
-        self.dynamic = bool(vars(body).get("dynamic", False))
         self.backward = _function(body, "backward")
         self.jvp = _function(body, "jvp")
         self.vmap = _function(body, "vmap")
         self.samples = _function(body, "samples")
         self.errors = _function(body, "errors")
         self.reference = _function(body, "reference")
+        self.wrap_results = _result_type(self.schema)
+
+    def complete(self, operator: core.Op) -> None:
+        formula = core.make_formula(operator, self.backward) if self.backward else None
+        operator.set_impl(self._dynamic() if self.dynamic else self._static(), formula)
+
+    def _static(self) -> Callable[..., Any]:
+        meta, cpu, wrap = self.meta, self.cpu, self.wrap_results
+
+        def run(*args: Any) -> Any:
+            out = meta(*args)
+            first = out[0] if isinstance(out, tuple) else out
+            if not first.is_meta:
+                cpu(out, *args)
+            return wrap(out) if wrap is not None else out
+
+        return run
+
+    def _dynamic(self) -> Callable[..., Any]:
+        name, cpu, meta, wrap = self.name, self.cpu, self.meta, self.wrap_results
+
+        def run(*args: Any) -> Any:
+            if any(isinstance(a, core.Tensor) and a.is_meta for a in args):
+                core.errors.fail(
+                    NotImplementedError, name, "tensors with data were required, since the result's shape depends on them",
+                    got="a meta tensor",
+                )
+            if meta is not None:
+                meta(*args)
+            out = cpu(*args)
+            return wrap(out) if wrap is not None and isinstance(out, tuple) else out
+
+        return run
 
 
 class Composite(Definition):
     """A Python function over other operators."""
 
     kind = "composite"
+
+    def __init__(self, schema: Schema, body: Any, fields: dict[str, Any]) -> None:
+        super().__init__(schema, body, fields)
+        self.wrap_results = _result_type(self.schema)
+
+    def complete(self, operator: core.Op) -> None:
+        operator.set_impl(self.body, None)
+
+
+#: the named tuples of operators with named results: `facula.return_types`
+RETURN_TYPES: dict[str, type] = {}
+
+
+def _result_type(schema: Schema) -> Callable[[tuple[Any, ...]], Any] | None:
+    """The constructor of a named tuple when all of several results have names."""
+    if len(schema.results) < 2 or not all(schema.results):
+        return None
+    return_type = return_type_of(schema.name, schema.results)
+    return lambda values: return_type(*values)
+
+
+def return_type_of(name: str, fields: tuple[str, ...]) -> type:
+    """The named tuple `return_types.name` with the given fields, made once."""
+    if name not in RETURN_TYPES:
+        made = namedtuple(name, fields, module="facula.return_types")  # type: ignore[misc]
+        made.__repr__ = _return_type_text  # type: ignore[method-assign]
+        RETURN_TYPES[name] = made
+    return RETURN_TYPES[name]
+
+
+def _return_type_text(self: Any) -> str:
+    body = ",\n".join(f"{field}={value!r}" for field, value in zip(self._fields, self, strict=True))
+    return f"{core.DTYPE_PREFIX[0]}.return_types.{type(self).__name__}(\n{body})"
 
 
 def _function(body: Any, name: str) -> Callable[..., Any] | None:
@@ -140,21 +282,6 @@ def _function(body: Any, name: str) -> Callable[..., Any] | None:
 def pointwise(schema: str, **fields: Any) -> Callable[[Any], core.Op]:
     """Define an elementwise operator. Fields: see `Pointwise` and `docs/kernel_interfaces.md`."""
     return _decorator(Pointwise, schema, fields)
-
-
-def reduction(schema: str, **fields: Any) -> Callable[[Any], core.Op]:
-    """Define a reduction."""
-    return _decorator(Reduction, schema, fields)
-
-
-def scan(schema: str, **fields: Any) -> Callable[[Any], core.Op]:
-    """Define a scan."""
-    return _decorator(Scan, schema, fields)
-
-
-def rowwise(schema: str, **fields: Any) -> Callable[[Any], core.Op]:
-    """Define a fused row program."""
-    return _decorator(Rowwise, schema, fields)
 
 
 def view(schema: str, **fields: Any) -> Callable[[Any], core.Op]:

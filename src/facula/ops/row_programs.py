@@ -56,7 +56,7 @@ def layer_norm(x: Scalar, eps: Scalar) -> Any:
 
 
 @rowwise_program(
-    "layer_norm.weight", "x, weight:column", "y, mean:row:compute, rstd:row:compute", "eps"
+    "layer_norm.weight", "x, weight:column:compute", "y, mean:row:compute, rstd:row:compute", "eps"
 )
 def layer_norm_weight(x: Scalar, weight: Scalar, eps: Scalar) -> Any:
     y, mean, scale = _standardised(x, eps)
@@ -65,7 +65,7 @@ def layer_norm_weight(x: Scalar, weight: Scalar, eps: Scalar) -> Any:
 
 @rowwise_program(
     "layer_norm.weight.bias",
-    "x, weight:column, bias:column",
+    "x, weight:column:compute, bias:column:compute",
     "y, mean:row:compute, rstd:row:compute",
     "eps",
 )
@@ -85,8 +85,8 @@ def layer_norm_backward(grad: Scalar, x: Scalar, mean: Scalar, rstd: Scalar) -> 
 
 @rowwise_program(
     "layer_norm.backward.weight",
-    "grad, x, mean:row:compute, rstd:row:compute, weight:column",
-    "dx, dweight:column, dbias:column",
+    "grad, x, mean:row:compute, rstd:row:compute, weight:column:compute",
+    "dx, dweight:column:compute, dbias:column:compute",
 )
 def layer_norm_backward_weight(
     grad: Scalar, x: Scalar, mean: Scalar, rstd: Scalar, weight: Scalar
@@ -101,7 +101,7 @@ def rms_norm(x: Scalar, eps: Scalar) -> Any:
     return x * scale, scale
 
 
-@rowwise_program("rms_norm.weight", "x, weight:column", "y, rstd:row:compute", "eps")
+@rowwise_program("rms_norm.weight", "x, weight:column:compute", "y, rstd:row:compute", "eps")
 def rms_norm_weight(x: Scalar, weight: Scalar, eps: Scalar) -> Any:
     scale = 1.0 / scalar.sqrt(row_mean(x * x) + eps)
     return x * scale * weight, scale
@@ -114,7 +114,7 @@ def rms_norm_backward(grad: Scalar, x: Scalar, rstd: Scalar) -> Any:
 
 
 @rowwise_program(
-    "rms_norm.backward.weight", "grad, x, rstd:row:compute, weight:column", "dx, dweight:column"
+    "rms_norm.backward.weight", "grad, x, rstd:row:compute, weight:column:compute", "dx, dweight:column:compute"
 )
 def rms_norm_backward_weight(grad: Scalar, x: Scalar, rstd: Scalar, weight: Scalar) -> Any:
     standard = x * rstd
@@ -122,32 +122,58 @@ def rms_norm_backward_weight(grad: Scalar, x: Scalar, rstd: Scalar, weight: Scal
     return rstd * (scaled - standard * row_mean(scaled * standard)), grad * standard
 
 
-# --- normalisation by statistics that are already there (batch, group and instance norm)
+# --- normalisation by statistics that are already there (batch, group and instance norm): a statistic belongs to a row
+# (contiguous [N, C, S]: row n * C + c), to a position of the row (channels last), or to a group of rows
 
 
-@rowwise_program("affine.row", "x, mean:row:compute, scale:row:compute, shift:row:compute", "y")
-@rowwise_program(
-    "affine.column", "x, mean:column:compute, scale:column:compute, shift:column:compute", "y"
-)
-def affine(x: Scalar, mean: Scalar, scale: Scalar, shift: Scalar) -> Any:
-    return (x - mean) * scale + shift
+def _places(layout: str, names: str) -> str:
+    """Operands of the layout: statistics, then per-channel parameters."""
+    statistics, parameters = {
+        "row": ("row", "row"),
+        "column": ("column", "column"),
+        "group": ("group", "row"),
+    }[layout]
+    kinds = {"weight": parameters, "bias": parameters}
+    return ", ".join(f"{name}:{kinds.get(name, statistics)}:compute" for name in names.split())
 
 
-@rowwise_program(
-    "affine.backward.row",
-    "grad, x, mean:row:compute, scale:row:compute, slope:row:compute, shift:row:compute",
-    "dx",
-)
-@rowwise_program(
-    "affine.backward.column",
-    "grad, x, mean:column:compute, scale:column:compute, slope:column:compute, shift:column:compute",
-    "dx",
-)
-def affine_backward(
-    grad: Scalar, x: Scalar, mean: Scalar, scale: Scalar, slope: Scalar, shift: Scalar
+def standardise(
+    x: Scalar,
+    mean: Scalar,
+    invstd: Scalar,
+    weight: Scalar | None = None,
+    bias: Scalar | None = None,
 ) -> Any:
-    """scale * grad + slope * (x - mean) + shift: a batch norm's backward once the sums over the batch are known."""
-    return grad * scale + (x - mean) * slope + shift
+    """(x - mean) / deviation, scaled and shifted."""
+    if weight is None or bias is None:
+        return (x - mean) * invstd
+    return (x - mean) * (invstd * weight) + bias
+
+
+def standardise_backward(
+    grad: Scalar,
+    x: Scalar,
+    mean: Scalar,
+    invstd: Scalar,
+    weight: Scalar,
+    mean_grad: Scalar,
+    mean_product: Scalar,
+) -> Any:
+    """The gradient where the statistics depend on x: `mean_grad` and `mean_product` are the means of the scaled gradient
+    and of its product with the standardised x, over what the statistics were taken."""
+    return invstd * (grad * weight - mean_grad - (x - mean) * (invstd * mean_product))
+
+
+for _layout in ("row", "column", "group"):
+    rowwise_program(f"standardise.{_layout}", "x, " + _places(_layout, "mean invstd"), "y")(standardise)
+    rowwise_program(
+        f"standardise.{_layout}.weight", "x, " + _places(_layout, "mean invstd weight bias"), "y"
+    )(standardise)
+    rowwise_program(
+        f"standardise.backward.{_layout}",
+        "grad, x, " + _places(_layout, "mean invstd weight mean_grad mean_product"),
+        "dx",
+    )(standardise_backward)
 
 
 # --- cross-entropy over class indices: rows of logits
@@ -165,11 +191,11 @@ _SETTINGS = "ignore_index smoothing"
 @rowwise_program("cross_entropy", "x, target:row:i64", _LOSSES, _SETTINGS, smooth=False)
 @rowwise_program("cross_entropy.smooth", "x, target:row:i64", _LOSSES, _SETTINGS, smooth=True)
 @rowwise_program(
-    "cross_entropy.weight", "x, weight:column, target:row:i64", _LOSSES, _SETTINGS, smooth=False
+    "cross_entropy.weight", "x, weight:column:compute, target:row:i64", _LOSSES, _SETTINGS, smooth=False
 )
 @rowwise_program(
     "cross_entropy.weight.smooth",
-    "x, weight:column, target:row:i64",
+    "x, weight:column:compute, target:row:i64",
     _LOSSES,
     _SETTINGS,
     smooth=True,
@@ -217,7 +243,7 @@ def cross_entropy_backward(
 
 @rowwise_program(
     "cross_entropy.backward.weight",
-    "x, weight:column, target:row:i64, lse:row:compute, grad:row:compute",
+    "x, weight:column:compute, target:row:i64, lse:row:compute, grad:row:compute",
     "dx",
     _SETTINGS,
 )

@@ -35,7 +35,7 @@ class Operand:
     """One tensor operand or result of a program.
 
     `place` says how it is indexed: `full` (every element), `row` (one value a row; where a program is given a period,
-    row `r` reads value `r % period`), `column` (one value a position of the row). `dtype` is `storage` (the
+    row `r` reads value `r % period`), `group` (row `r` reads value `r // group`), `column` (one value a position of the row). `dtype` is `storage` (the
     program's), `compute`, `wide` (`storage` for floats, `i64` for integers), or a fixed short name.
     """
 

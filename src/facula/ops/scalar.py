@@ -41,8 +41,8 @@ from facula.ops.scalar_node import (
 )
 from facula.ops.scalar_primitives import PRIMITIVES, clamp, ldexp, where
 
-#: results that are cheaper to compute again than to read from memory
-_CHEAP = frozenset("add sub mul neg abs where cast maximum minimum constant parameter sign".split())
+#: results that a gradient reads from memory; those of other functions stay free to be overwritten, as in PyTorch
+_KEPT = frozenset("exp exp2 expm1 sqrt rsqrt tanh tan reciprocal hypot pow".split())
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def _with_results(traced: Traced, output: Any) -> Traced:
     replacement = {}
     for i, out in enumerate(traced.outputs):
         for forward, saved in zip(flatten((out,)), flatten((result(i, out.dtype),)), strict=True):
-            if forward.op not in _CHEAP and forward.args and forward.op not in ("real", "imag"):
+            if forward.op in _KEPT:
                 replacement[id(forward)] = saved
     (output,) = substitute((output,), replacement)
     inputs = _leaves((output,)) or tuple(
@@ -200,6 +200,16 @@ def _explicit(traced: Traced, wrt: int, backward: Callable[..., Any]) -> Traced:
 
 def _is_zero(output: Any) -> bool:
     return isinstance(output, Scalar) and output.op == "constant" and output.value == 0
+
+
+def is_trivial(found: Traced) -> bool:
+    """Whether a gradient needs no kernel: it is the incoming gradient itself, or zero."""
+    output = found.outputs[0]
+    if isinstance(output, Scalar):
+        return output.op == "grad" or _is_zero(output)
+    re, im = output.re, output.im
+    same = re.op == "real" and im.op == "imag" and re.args[0] is im.args[0]
+    return (same and re.args[0].op == "grad") or (_is_zero(re) and _is_zero(im))
 
 
 def tangent(traced: Traced) -> Traced:
@@ -240,11 +250,20 @@ def evaluate(
             known[id(current)] = _evaluate_cast(current, known, namespace)
         else:
             args = [known[id(arg)] for arg in current.args]
-            known[id(current)] = getattr(namespace, current.op)(*args)
+            known[id(current)] = _evaluate_one(current.op, args, namespace)
     return tuple(
         namespace.complex(known[id(out.re)], known[id(out.im)]) if isinstance(out, Complex) else known[id(out)]
         for out in traced.outputs
     )
+
+
+def _evaluate_one(name: str, args: list[Any], namespace: Any) -> Any:
+    """Apply one operation; Python numbers among themselves stay Python numbers."""
+    if name in PRIMITIVES and all(isinstance(arg, (bool, int, float)) for arg in args):
+        fold = PRIMITIVES[name].fold
+        if fold is not None:
+            return fold(*args)
+    return getattr(namespace, name)(*args)
 
 
 def _evaluate_cast(current: Scalar, known: dict[int, Any], namespace: Any) -> Any:

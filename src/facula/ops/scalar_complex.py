@@ -46,15 +46,28 @@ def neg(z: Complex) -> Complex:
     return Complex(-z.re, -z.im)
 
 
-@_rule
-def mul(z: Complex, w: Complex) -> Complex:
-    """Product by its definition."""
+def mul(z: Value, w: Value) -> Complex:
+    """Product by its definition; a real factor scales both parts."""
+    z, w = lift(z), lift(w)
+    if isinstance(w, Scalar):
+        return Complex(z.re * w, z.im * w)
+    if isinstance(z, Scalar):
+        return Complex(z * w.re, z * w.im)
     return Complex(z.re * w.re - z.im * w.im, z.re * w.im + z.im * w.re)
 
 
-@_rule
-def div(z: Complex, w: Complex) -> Complex:
+def div(z: Value, w: Value) -> Complex:
     """Quotient, divided through by the larger part of `w` so that squares can not overflow."""
+    z, w = lift(z), lift(w)
+    if isinstance(w, Scalar):
+        return Complex(z.re / w, z.im / w)
+    return _quotient(Complex(*parts(z)), w)
+
+
+complex_builders.update(mul=mul, div=div)
+
+
+def _quotient(z: Complex, w: Complex) -> Complex:
     wide = abs(w.re) >= abs(w.im)
     large, small = where(wide, w.re, w.im), where(wide, w.im, w.re)
     a, b = where(wide, z.re, z.im), where(wide, z.im, -z.re)

@@ -359,7 +359,6 @@ nextafter = declare("nextafter", 2, [UNKNOWN, UNKNOWN])
 # --- powers, exponentials, logarithms
 sqrt = declare("sqrt", 1, lambda t, r, x: t / (r + r), fold=math.sqrt)
 rsqrt = declare("rsqrt", 1, lambda t, r, x: -0.5 * t * (r * r * r), numpy=lambda np, x: 1 / np.sqrt(x))
-cbrt = declare("cbrt", 1, lambda t, r, x: t / (3.0 * r * r))
 pow = declare(
     "pow", 2,
     [

@@ -12,7 +12,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.ops import index_launch as launch
-from facula.ops.registry import F, composite, operator
+from facula.ops.registry import F, composite, operator, return_type_of
 
 # Unsigned integers without kernels of their own: the sign bit is flipped, so that the signed order is theirs.
 UNSIGNED = {"u16": core.int16, "u32": core.int32, "u64": core.int64}
@@ -29,15 +29,10 @@ def sortable(self: Any) -> tuple[str, Any]:
     code = self.dtype.code
     if code in UNSIGNED:
         signed = UNSIGNED[code]
-        return signed_code(signed), self.view(signed) ^ core.iinfo(signed).min
+        return signed.code, self.view(signed) ^ launch.int_limits(signed)[0]
     if code.startswith("f8"):
         return "f32", self.to(core.float32)
     return code, self
-
-
-def signed_code(dtype: Any) -> str:
-    """The dtype's name in kernels."""
-    return dtype.code
 
 
 def along_rows(
@@ -61,7 +56,7 @@ def along_rows(
     if direct:
         return
     if self.dtype.code in UNSIGNED:
-        values = (values ^ core.iinfo(values.dtype).min).view(self.dtype)
+        values = (values ^ launch.int_limits(values.dtype)[0]).view(self.dtype)
     outs[0].copy_(values.movedim(-1, dim).reshape(outs[0].shape))
     outs[1].copy_(positions.movedim(-1, dim).reshape(outs[1].shape))
 
@@ -256,7 +251,7 @@ def _define_median(name: str, mode: int, text: str) -> None:
 
         def cpu(out, self):
             if self.numel() == 0:
-                out.fill_(float("nan") if self.dtype.is_floating_point else core.iinfo(self.dtype).min)
+                out.fill_(float("nan") if self.dtype.is_floating_point else launch.int_limits(self.dtype)[0])
                 return
             position = core.empty((), dtype=core.int64)
             _place(self.reshape(-1), 0, False, (self.numel() - 1) // 2, mode, (out, position))
@@ -265,14 +260,14 @@ def _define_median(name: str, mode: int, text: str) -> None:
             hit = (self == result) | ((self != self) & (result != result))
             return hit.to(grad.dtype) * (grad / hit.sum().to(grad.dtype))
 
-    @composite(f"{name}(Tensor self, int? dim=None, bool keepdim=False) -> (Tensor values, Tensor indices)")
     def either(self: Any, dim: int | None, keepdim: bool) -> Any:
         if dim is None:
             return getattr(F, f"_{name}_all")(self)
         values, positions = getattr(F, f"_{name}_dim")(self, dim, keepdim)
-        return core.return_type(name, ("values", "indices"))((values, positions))
+        return return_type_of(name, ("values", "indices"))(values, positions)
 
-    either.definition.doc = text
+    either.__doc__ = text
+    composite(f"{name}(Tensor self, int? dim=None, bool keepdim=False) -> (Tensor values, Tensor indices)")(either)
 
 
 _define_median(

@@ -51,7 +51,7 @@ class Sweeper:
     def operand_text(self, number: int) -> str:
         operand = self.inputs[number]
         stored, computed = rows.storage_dtype(operand, self.storage), rows.compute_dtype(operand, self.storage)
-        if operand.place == "row" and not self.tile:
+        if operand.place in ("row", "group") and not self.tile:
             return f"row{number}"
         return text.load(stored, computed, self.element(f"x{number}", operand.place))
 

@@ -2,7 +2,7 @@
 
 Takes: `ops.scalar.Traced` (forward or gradient) under a kernel name `operator[.variant][.part]:dtype`.
 Gives: `map_kernel` (one C function with the `fk_map` signature), `unit` (a translation unit with its table),
-`kernels_of` (what an operator definition wants prebuilt).
+`kernels_of` (what an operator definition wants prebuilt), `all_kernels` and `units` (the same for a whole table).
 Keeps true: one loop over contiguous elements; an output may be the memory of an input; equal kernels are emitted once;
 the text depends on nothing but its input.
 
@@ -14,15 +14,16 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from facula.codegen.c.math import PREAMBLE, SLOW, functions_for
 from facula.codegen.c.printer import STORED_TYPES, Printer, function_names, guarded_nodes
-from facula.ops.scalar import Traced
-from facula.ops.scalar_node import COMPLEX_PARTS, Complex, Scalar, flatten
+from facula.ops import scalar
+from facula.ops.scalar import Runtime, Traced
+from facula.ops.scalar_node import Complex, Scalar
 
-__all__ = ["kernels_of", "map_kernel", "unit"]
+__all__ = ["all_kernels", "compute_dtypes", "kernels_of", "map_kernel", "unit", "units"]
 
 BLOCK = 1024
 _ABI = '#include "facula_abi.h"\n'
@@ -159,3 +160,99 @@ def unit(isa: Any, kernels: Iterable[tuple[str, Traced]]) -> str:
         f"{_ABI}{PREAMBLE}\n{functions_for(text)}\n\n{text}\n"
         f"const int facula_abi = FACULA_ABI;\nconst fk_entry facula_kernels[] = {{\n{table}\n}};\n"
     )
+
+
+_KINDS = {"bool": ("b8",), "int": ("i64", "i32"), "float": ("f32", "f64"), "complex": ("c64", "c128")}
+_INTEGERS = ("i64", "i32", "b8")
+KERNELS_PER_UNIT = 100
+
+
+def compute_dtypes(definition: Any) -> tuple[str, ...]:
+    """The dtypes in which an operator computes."""
+    kinds = definition.dtypes.split()
+    if definition.result in ("float", "real_float"):
+        kinds = [kind for kind in kinds if kind in ("float", "complex")]
+    return tuple(code for kind in kinds for code in _KINDS[kind])
+
+
+def _attribute(parameter: Any, given: Any, code: str) -> tuple[str, Any]:
+    """The part of the variant key, and the value to trace with, of one non-tensor argument."""
+    default = parameter.default if parameter.has_default else None
+    if not parameter.has_default or isinstance(given, Runtime):
+        dtype = "i64" if code in _INTEGERS and parameter.type != "float" else "f64"
+        return (parameter.name if parameter.has_default else "", Runtime(dtype))
+    if given == default and type(given) is type(default):
+        return "", default
+    if isinstance(given, bool):
+        return (parameter.name if given else "no_" + parameter.name), given
+    return ("no_" + parameter.name if given is None else str(given)), given
+
+
+def _variant(definition: Any, chosen: dict[str, Any], code: str) -> tuple[str, Traced]:
+    """Key and expression of the variant in which the attributes `chosen` differ from their defaults."""
+    keys: list[str] = []
+    dtypes: list[str | None] = []
+    attributes: dict[str, Any] = {}
+    fixed = definition.compute or {}
+    for parameter in definition.schema.parameters:
+        if parameter.is_tensor:
+            present = not parameter.optional or chosen.get(parameter.name, False)
+            dtypes.append(fixed.get(parameter.name, code) if present else None)
+            if parameter.optional and present:
+                keys.append(parameter.name)
+            continue
+        default = parameter.default if parameter.has_default else None
+        key, value = _attribute(parameter, chosen.get(parameter.name, default), code)
+        keys += [key] if key else []
+        attributes[parameter.name] = value
+    return ".".join(keys), scalar.trace(definition.body, dtypes, attributes)
+
+
+def _has_default_variant(definition: Any) -> bool:
+    """Whether a call without optional tensors means something (of clamp it does not)."""
+    return not all(p.optional for p in definition.schema.tensor_parameters[1:]) or len(
+        definition.schema.tensor_parameters
+    ) == 1
+
+
+def kernels_of(definition: Any, compute_dtype: str) -> Iterator[tuple[str, Traced]]:
+    """Forward and gradient kernels of the default variant and of the `prebuilt` ones, with their names."""
+    variants = [{}] if _has_default_variant(definition) else []
+    for chosen in [*variants, *definition.prebuilt]:
+        unsupported = getattr(definition, "unsupported", None)
+        if unsupported is not None and unsupported(compute_dtype, chosen):
+            continue
+        key, traced = _variant(definition, chosen, compute_dtype)
+        stem = f"{definition.name}.{key}" if key else definition.name
+        yield f"{stem}:{compute_dtype}", traced
+        if definition.differentiable and compute_dtype not in _INTEGERS:
+            yield from _gradients(definition, stem, traced, compute_dtype)
+
+
+def _gradients(
+    definition: Any, stem: str, traced: Traced, compute_dtype: str
+) -> Iterator[tuple[str, Traced]]:
+    for wrt in range(len(traced.values)):
+        try:
+            found = scalar.gradient(traced, wrt, definition.explicit_backward)
+        except NotImplementedError:
+            continue  # raised again when somebody asks for this gradient
+        if found is not None and not scalar.is_trivial(found):
+            yield f"{stem}.grad{wrt}:{compute_dtype}", found
+
+
+def all_kernels(table: Mapping[str, Any]) -> Iterator[tuple[str, Traced]]:
+    """The prebuilt kernels of every pointwise operator of a table (name -> operator)."""
+    for name in sorted(table):
+        definition = table[name].definition
+        if definition.kind == "pointwise":
+            for code in compute_dtypes(definition):
+                yield from kernels_of(definition, code)
+
+
+def units(isa: Any, table: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Translation units (name, C text) of about `KERNELS_PER_UNIT` kernels for a whole table."""
+    kernels = list(all_kernels(table))
+    for first in range(0, len(kernels), KERNELS_PER_UNIT):
+        part = kernels[first : first + KERNELS_PER_UNIT]
+        yield f"pointwise_{first // KERNELS_PER_UNIT}", unit(isa, part)

@@ -1,9 +1,10 @@
 """C text of row programs: drivers that run a fused program over every row.
 
 Takes: a `RowProgram`, a storage dtype and an instruction-set variant.
-Gives: a driver `name:dtype` with `p` = outputs, inputs, `n` = outer, length, inner, period and `s` = parameters, for
-contiguous full operands `[outer, length, inner]`, row operands `[outer, inner]` (or `[period]`, where row `r` reads value
-`r % period`; then inner is 1) and column operands `[length]`; `unit` for a whole library.
+Gives: a driver `name:dtype` with `p` = outputs, inputs, `n` = outer, length, inner, period, group and `s` =
+parameters, for contiguous full operands `[outer, length, inner]`, row operands `[outer, inner]` (or `[period]`, where
+row `r` reads value `r % period`), group operands (row `r` reads value `r / group`) and column operands `[length]`; with
+a period or a group, inner is 1. `unit` gives the C of a whole library.
 Keeps true: each row is computed by one thread in a fixed order, and column results (sums over rows) are summed in slots
 whose number depends on the shape only: no result depends on the number of threads.
 
@@ -31,20 +32,20 @@ enum {{ ROW_TILE = {TILE}, ROW_CACHE = {CACHE} }};
 static int fk_rowwise(char *const *p, int pointers, const int64_t *n, const fk_scalar *s, const fk_runtime *rt,
                       fk_body rows, fk_body tiles, fk_body join, int sums, int64_t scratch_bytes)
 {{
-    const int64_t outer = n[0], length = n[1], inner = n[2], period = n[3], cost = length + 16;
+    const int64_t outer = n[0], length = n[1], inner = n[2], period = n[3], group = n[4], cost = length + 16;
     if (outer * inner == 0) return 0;
     char *q[16];
     for (int k = 0; k < pointers; k++) q[k] = p[k];
     if (inner > 1) {{
         int64_t tile = ROW_TILE; /* as wide as stays in the second-level cache, at least a cache line */
         while (tile > 16 && tile * length > ROW_CACHE) tile /= 2;
-        const int64_t m[5] = {{outer, length, inner, period, tile}}, across = (inner + tile - 1) / tile;
+        const int64_t m[6] = {{outer, length, inner, period, tile, group}}, across = (inner + tile - 1) / tile;
         const int64_t work = cost * (inner < tile ? inner : tile);
         rt->parallel(tiles, q, m, s, outer * across, work < 16384 ? 16384 / work : 1);
         return 0;
     }}
     if (scratch_bytes == 0) {{
-        const int64_t m[5] = {{outer, length, inner, period, outer}};
+        const int64_t m[6] = {{outer, length, inner, period, outer, group}};
         rt->parallel(rows, q, m, s, outer, cost < 16384 ? 16384 / cost : 1);
         return 0;
     }}
@@ -52,7 +53,7 @@ static int fk_rowwise(char *const *p, int pointers, const int64_t *n, const fk_s
     if (slots > outer) slots = outer;
     q[pointers] = (char *)rt->scratch(slots * (length + 16) * scratch_bytes);
     if (!q[pointers]) return 1;
-    const int64_t m[5] = {{outer, length, inner, period, slots}}, work = cost * (outer / slots);
+    const int64_t m[6] = {{outer, length, inner, period, slots, group}}, work = cost * (outer / slots);
     rt->parallel(rows, q, m, s, slots, work < 16384 ? 16384 / work : 1);
     if (sums) rt->parallel(join, q, m, s, length, 1024);
     rt->release(q[pointers]);
@@ -73,6 +74,7 @@ class _Generator:
         self.sums = [k for k, operand in enumerate(program.outputs) if operand.place == "column"]
         self.scratch: list[tuple[str, str]] = []  # (pointer name, dtype), one row each in a slot
         self.slot = len(program.outputs) + len(program.inputs)
+        self.interleaved = not self.sums and all(operand.place != "group" for operand in program.inputs)
 
     # --- schedules and layouts
     def _varies(self, leaf: rows.Scalar) -> bool:
@@ -80,7 +82,7 @@ class _Generator:
             return False
         number = leaf.value
         if number < rows.FOLD:
-            return self.program.inputs[number].place != "row"
+            return self.program.inputs[number].place not in ("row", "group")
         return number == rows.POSITION
 
     def schedule(self, keep: bool) -> loops_schedule.Schedule:
@@ -128,10 +130,10 @@ class _Generator:
             f"static void {self.function}_{part}(char *const *p, const int64_t *n, const fk_scalar *s, "
             "int64_t begin, int64_t end)",
             "{",
-            "    const int64_t outer = n[0], length = n[1], inner = n[2], period = n[3], slots = n[4], origin = 0; /* of a tile: its width */",
+            "    const int64_t outer = n[0], length = n[1], inner = n[2], period = n[3], slots = n[4], group = n[5], origin = 0;",
             f"    const {self.compute} length_value = ({self.compute})length;",
             "    const double length_double = (double)length;",
-            "    (void)outer, (void)inner, (void)period, (void)slots, (void)origin, (void)s;",
+            "    (void)outer, (void)inner, (void)period, (void)slots, (void)group, (void)origin, (void)s;",
             "    (void)length_value, (void)length_double;",
             *text.indent(reads),
         ]
@@ -148,11 +150,12 @@ class _Generator:
         for k, operand in enumerate(self.program.inputs):
             stored = rows.storage_dtype(operand, self.storage)
             kind = text.C_TYPE[stored]
-            offset = {"full": full, "column": "0", "row": cell}[operand.place]
-            if operand.place == "row" and not sweeper.tile:
-                offset = "(period ? row % period : row)"
+            offset = {"full": full, "column": "0", "row": cell, "group": cell}[operand.place]
+            uniform = operand.place in ("row", "group") and not sweeper.tile
+            if uniform:
+                offset = "row / group" if operand.place == "group" else "(period ? row % period : row)"
             lines.append(f"const {kind} *restrict x{k} = (const {kind} *)p[{base + k}] + {offset};")
-            if operand.place == "row" and not sweeper.tile:
+            if uniform:
                 computed = rows.compute_dtype(operand, self.storage)
                 lines.append(
                     f"const {text.C_TYPE[computed]} row{k} = {text.load(stored, computed, f'x{k}[0]')};"
@@ -273,7 +276,7 @@ def kernel(program: rows.RowProgram, storage: str, variant: str | Isa) -> loops_
     if generator.sums:
         lines += generator.join()
         join = f"{generator.function}_join"
-    else:
+    elif generator.interleaved:
         lines += generator.tiles()
         tiles = f"{generator.function}_tiles"
     lines += generator.driver(tiles, join)

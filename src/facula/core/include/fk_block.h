@@ -1,7 +1,8 @@
 /* Strided two-dimensional copies: rows, fills, transposes and streaming stores.
  *
  * Takes: an item size (1, 2, 4, 8 or 16 bytes), two addresses with byte strides, a number of rows and columns.
- * Gives: `fk_copy_block`, which picks the fastest way, and `fk_copy_stream` for memory that will not be read soon.
+ * Gives: `fk_copy_block`, which picks the fastest way, `fk_copy_block_stream` and its parts for results that are too large
+ * to stay in the cache.
  * Keeps true: source and destination do not overlap; no alignment is asked for beyond a byte.
  *
  * A transpose is a network of interleaves over N vectors of N items: after log2(N) rounds of "interleave vector i with
@@ -29,11 +30,14 @@ typedef struct { uint64_t low, high; } fk_item16;
 #define FK_INTERLEAVE_LOW_16 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
 #define FK_INTERLEAVE_HIGH_16 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
 
+#define FK_STORE(at, value) memcpy(at, &value, sizeof value)
+#define FK_STORE_STREAM(at, value) _mm512_stream_si512((__m512i *)(void *)(at), (__m512i)value)
+
 /* dst[r][c] = src[c][r] for r < rows, c < columns; the items of a row are adjacent on both sides */
 typedef void (*fk_transpose_fn)(
     const char *src, int64_t src_stride, char *dst, int64_t dst_stride, int64_t rows, int64_t columns);
 
-#define FK_TRANSPOSE(name, type, N, target) \
+#define FK_TRANSPOSE(name, type, N, target, store) \
     target static void fk_transpose_##name( \
         const char *src, int64_t src_stride, char *dst, int64_t dst_stride, int64_t rows, int64_t columns) { \
         typedef type vector __attribute__((vector_size(N * sizeof(type)))); \
@@ -52,7 +56,7 @@ typedef void (*fk_transpose_fn)(
                     _Pragma("GCC unroll 16") for (int i = 0; i < N; i++) a[i] = b[i]; \
                 } \
                 char *at = out + c * (int64_t)sizeof(type); \
-                _Pragma("GCC unroll 16") for (int i = 0; i < N; i++) memcpy(at + i * dst_stride, &a[i], sizeof a[i]); \
+                _Pragma("GCC unroll 16") for (int i = 0; i < N; i++) store(at + i * dst_stride, a[i]); \
             } \
         } \
         fk_transpose_rest_##type(src, src_stride, dst, dst_stride, 0, whole_rows, whole_columns, columns); \
@@ -75,10 +79,10 @@ FK_TRANSPOSE_REST(uint64_t)
 FK_TRANSPOSE_REST(fk_item16)
 
 FK_VECTORIZE_BEGIN
-FK_TRANSPOSE(1, uint8_t, 16, )
-FK_TRANSPOSE(2, uint16_t, 8, )
-FK_TRANSPOSE(4, uint32_t, 4, )
-FK_TRANSPOSE(8, uint64_t, 2, )
+FK_TRANSPOSE(1, uint8_t, 16, , FK_STORE)
+FK_TRANSPOSE(2, uint16_t, 8, , FK_STORE)
+FK_TRANSPOSE(4, uint32_t, 4, , FK_STORE)
+FK_TRANSPOSE(8, uint64_t, 2, , FK_STORE)
 static void fk_transpose_16(
     const char *src, int64_t src_stride, char *dst, int64_t dst_stride, int64_t rows, int64_t columns) {
     fk_transpose_rest_fk_item16(src, src_stride, dst, dst_stride, 0, rows, 0, columns);
@@ -86,13 +90,23 @@ static void fk_transpose_16(
 #if defined(__x86_64__)
 #define FK_AVX2 __attribute__((target("avx2")))
 #define FK_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,prefer-vector-width=512")))
-FK_TRANSPOSE(4_avx2, uint32_t, 8, FK_AVX2)
-FK_TRANSPOSE(8_avx2, uint64_t, 4, FK_AVX2)
-FK_TRANSPOSE(2_avx512, uint16_t, 16, FK_AVX512)
-FK_TRANSPOSE(4_avx512, uint32_t, 16, FK_AVX512)
-FK_TRANSPOSE(8_avx512, uint64_t, 8, FK_AVX512)
+FK_TRANSPOSE(4_avx2, uint32_t, 8, FK_AVX2, FK_STORE)
+FK_TRANSPOSE(8_avx2, uint64_t, 4, FK_AVX2, FK_STORE)
+FK_TRANSPOSE(2_avx512, uint16_t, 16, FK_AVX512, FK_STORE)
+FK_TRANSPOSE(4_avx512, uint32_t, 16, FK_AVX512, FK_STORE)
+FK_TRANSPOSE(8_avx512, uint64_t, 8, FK_AVX512, FK_STORE)
+/* for rows that are aligned to a cache line, and so are all of them */
+FK_TRANSPOSE(4_stream, uint32_t, 16, FK_AVX512, FK_STORE_STREAM)
+FK_TRANSPOSE(8_stream, uint64_t, 8, FK_AVX512, FK_STORE_STREAM)
 #endif
 FK_VECTORIZE_END
+
+#if defined(__x86_64__)
+FK_LOCAL int fk_has_avx512(void) {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+}
+#endif
 
 static fk_transpose_fn fk_transpose_table[5]; /* by log2 of the item size */
 
@@ -100,7 +114,7 @@ FK_COLD void fk_transpose_choose(void) {
     fk_transpose_fn best[5] = {fk_transpose_1, fk_transpose_2, fk_transpose_4, fk_transpose_8, fk_transpose_16};
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2")) best[2] = fk_transpose_4_avx2, best[3] = fk_transpose_8_avx2;
-    if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+    if (fk_has_avx512())
         best[1] = fk_transpose_2_avx512, best[2] = fk_transpose_4_avx512, best[3] = fk_transpose_8_avx512;
 #endif
     for (int i = 4; i >= 0; i--) __atomic_store_n(&fk_transpose_table[i], best[i], __ATOMIC_RELEASE);
@@ -190,42 +204,107 @@ FK_LOCAL void fk_copy_block(
     }
 }
 
-/* ---- streaming ---- */
+/* ---- streaming: stores past the cache, which spare reading the lines that are overwritten ----
+ * Whoever streams ends with `fk_stream_end`, so that other threads see the stores in order. */
 
-/* above this many bytes a result does not stay in the cache anyway */
+/* results of at least this many bytes do not stay in the cache beside their operands anyway */
+static int64_t fk_stream_limit; /* 0: not yet determined */
+
 FK_LOCAL int64_t fk_stream_bytes(void) {
-    static int64_t limit;
-    if (FK_UNLIKELY(!limit)) {
-        int64_t cache = 0;
+    int64_t known = __atomic_load_n(&fk_stream_limit, __ATOMIC_RELAXED);
+    if (FK_UNLIKELY(!known)) {
+        int64_t cache = 0, least = (int64_t)4 << 20, most = (int64_t)32 << 20;
 #ifdef _SC_LEVEL3_CACHE_SIZE
         cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
 #endif
-        limit = cache > ((int64_t)1 << 20) ? cache : (int64_t)32 << 20;
+        known = cache <= 0 ? 2 * least : cache / 2 < least ? least : cache / 2 > most ? most : cache / 2;
+        __atomic_store_n(&fk_stream_limit, known, __ATOMIC_RELAXED);
     }
-    return limit;
+    return known;
+}
+
+FK_LOCAL void fk_stream_end(void) {
+#if defined(__x86_64__)
+    _mm_sfence();
+#endif
+}
+
+/* whole cache lines; dst is aligned to one */
+FK_INLINE void fk_stream_lines(char *dst, const char *src, int64_t bytes) {
+#if defined(__x86_64__)
+    for (int64_t i = 0; i < bytes; i += 64) {
+        __m128i a = _mm_loadu_si128((const __m128i *)(src + i)), b = _mm_loadu_si128((const __m128i *)(src + i + 16));
+        __m128i c = _mm_loadu_si128((const __m128i *)(src + i + 32)), d = _mm_loadu_si128((const __m128i *)(src + i + 48));
+        _mm_stream_si128((__m128i *)(dst + i), a);
+        _mm_stream_si128((__m128i *)(dst + i + 16), b);
+        _mm_stream_si128((__m128i *)(dst + i + 32), c);
+        _mm_stream_si128((__m128i *)(dst + i + 48), d);
+    }
+#else
+    memcpy(dst, src, (size_t)bytes);
+#endif
 }
 
 /* memcpy past the cache */
 FK_LOCAL void fk_copy_stream(char *dst, const char *src, int64_t bytes) {
-#if defined(__x86_64__)
     int64_t head = (int64_t)(-(uintptr_t)dst & 63);
-    if (bytes >= 4096) {
-        memcpy(dst, src, (size_t)head);
-        int64_t i = head;
-        for (; i + 64 <= bytes; i += 64) {
-            __m128i a = _mm_loadu_si128((const __m128i *)(src + i)), b = _mm_loadu_si128((const __m128i *)(src + i + 16));
-            __m128i c = _mm_loadu_si128((const __m128i *)(src + i + 32));
-            __m128i d = _mm_loadu_si128((const __m128i *)(src + i + 48));
-            _mm_stream_si128((__m128i *)(dst + i), a);
-            _mm_stream_si128((__m128i *)(dst + i + 16), b);
-            _mm_stream_si128((__m128i *)(dst + i + 32), c);
-            _mm_stream_si128((__m128i *)(dst + i + 48), d);
-        }
-        _mm_sfence();
-        memcpy(dst + i, src + i, (size_t)(bytes - i));
+    if (bytes < 128 + head) {
+        memcpy(dst, src, (size_t)bytes);
         return;
     }
+    int64_t lines = (bytes - head) & ~(int64_t)63;
+    memcpy(dst, src, (size_t)head);
+    fk_stream_lines(dst + head, src + head, lines);
+    memcpy(dst + head + lines, src + head + lines, (size_t)(bytes - head - lines));
+}
+
+/* square blocks of cache lines, transposed on the stack */
+FK_LOCAL void fk_transpose_lines(
+    int item, const char *src, int64_t src_stride, char *dst, int64_t dst_stride, int64_t rows, int64_t columns) {
+    _Alignas(64) char block[64 * 64];
+    int64_t width = 64 / item;
+    for (int64_t r = 0; r < rows; r += width) {
+        int64_t height = rows - r < width ? rows - r : width;
+        for (int64_t c = 0; c < columns; c += width) {
+            fk_transpose(item, src + c * src_stride + r * item, src_stride, block, 64, height, width);
+            char *at = dst + r * dst_stride + c * item;
+            for (int64_t k = 0; k < height; k++) fk_stream_lines(at + k * dst_stride, block + k * 64, 64);
+        }
+    }
+}
+
+/* dst[r][c] = src[c][r] past the cache, as far as whole lines go */
+FK_LOCAL void fk_transpose_stream(
+    int item, const char *src, int64_t src_stride, char *dst, int64_t dst_stride, int64_t rows, int64_t columns) {
+    int64_t head = (int64_t)(-(uintptr_t)dst & 63) / item, width = 64 / item;
+    if (dst_stride & 63 || (uintptr_t)dst % (uintptr_t)item || columns < head + width) {
+        fk_transpose(item, src, src_stride, dst, dst_stride, rows, columns);
+        return;
+    }
+    int64_t whole = (columns - head) / width * width, tail = head + whole;
+    const char *from = src + head * src_stride;
+    char *to = dst + head * item;
+#if defined(__x86_64__)
+    if (item == 4 && fk_has_avx512()) fk_transpose_4_stream(from, src_stride, to, dst_stride, rows, whole);
+    else if (item == 8 && fk_has_avx512()) fk_transpose_8_stream(from, src_stride, to, dst_stride, rows, whole);
+    else
 #endif
-    memcpy(dst, src, (size_t)bytes);
+        fk_transpose_lines(item, from, src_stride, to, dst_stride, rows, whole);
+    if (head) fk_transpose(item, src, src_stride, dst, dst_stride, rows, head);
+    if (tail < columns)
+        fk_transpose(item, src + tail * src_stride, src_stride, dst + tail * item, dst_stride, rows, columns - tail);
+}
+
+/* `fk_copy_block` for a destination that is not to be cached, where there is such a way */
+FK_LOCAL void fk_copy_block_stream(
+    int item, const char *src, int64_t src_row, int64_t src_column, char *dst, int64_t dst_row, int64_t dst_column,
+    int64_t rows, int64_t columns) {
+    if (dst_column == item && src_column == item && columns * item >= 256) {
+        for (int64_t r = 0; r < rows; r++) fk_copy_stream(dst + r * dst_row, src + r * src_row, columns * item);
+    } else if (dst_column == item && src_row == item && rows > 1) {
+        fk_transpose_stream(item, src, src_column, dst, dst_row, rows, columns);
+    } else {
+        fk_copy_block(item, src, src_row, src_column, dst, dst_row, dst_column, rows, columns);
+    }
 }
 #endif

@@ -15,6 +15,17 @@ typedef struct {
     int stream;
 } fk_copy_job;
 
+/* through a tile on the stack, and from there past the cache */
+FK_LOCAL void fk_cast_stream(
+    fk_cast_fn cast, const char *src, int64_t in_item, char *dst, int64_t out_item, int64_t n) {
+    _Alignas(64) char tile[FK_TILE_ELEMENTS * 16];
+    for (int64_t done = 0; done < n; done += FK_TILE_ELEMENTS) {
+        int64_t length = n - done < FK_TILE_ELEMENTS ? n - done : FK_TILE_ELEMENTS;
+        cast(src + done * in_item, tile, length);
+        fk_copy_stream(dst + done * out_item, tile, length * out_item);
+    }
+}
+
 /* items are blocks of 1024 elements */
 static void fk_copy_contiguous_body(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
     (void)n, (void)s;
@@ -25,9 +36,11 @@ static void fk_copy_contiguous_body(char *const *p, const int64_t *n, const fk_s
     int64_t out_item = fk_itemsize[it->dtype[0]], in_item = fk_itemsize[it->dtype[1]];
     char *dst = it->data[0] + first * out_item;
     const char *src = it->data[1] + first * in_item;
-    if (job->cast) job->cast(src, dst, last - first);
+    if (job->cast && job->stream) fk_cast_stream(job->cast, src, in_item, dst, out_item, last - first);
+    else if (job->cast) job->cast(src, dst, last - first);
     else if (job->stream) fk_copy_stream(dst, src, (last - first) * out_item);
     else memcpy(dst, src, (size_t)((last - first) * out_item));
+    fk_stream_end();
 }
 
 FK_LOCAL void fk_copy_contiguous(const fk_iter *it, fk_cast_fn cast, int64_t numel) {
@@ -39,11 +52,16 @@ FK_LOCAL void fk_copy_contiguous(const fk_iter *it, fk_cast_fn cast, int64_t num
         FK_PARALLEL_ELEMENTS / FK_TILE_ELEMENTS);
 }
 
+typedef void (*fk_copy_fn)(
+    int item, const char *src, int64_t src_row, int64_t src_column, char *dst, int64_t dst_row, int64_t dst_column,
+    int64_t rows, int64_t columns);
+
 /* memory to memory, no tile between */
 static void fk_copy_same_body(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
     (void)n, (void)s;
     const fk_tiling *tiling = (const fk_tiling *)(const void *)p[0];
     int item = fk_itemsize[tiling->it->dtype[0]];
+    fk_copy_fn copy = tiling->stream[0] ? fk_copy_block_stream : fk_copy_block;
     fk_tile_cursor cursor;
     fk_cursor_start(&cursor, tiling, begin);
     for (int64_t t = begin; t < end; t++, fk_cursor_next(&cursor, tiling)) {
@@ -52,22 +70,23 @@ static void fk_copy_same_body(char *const *p, const int64_t *n, const fk_scalar 
         int64_t columns = tiling->length - column < tiling->columns ? tiling->length - column : tiling->columns;
         char *dst = cursor.base[0] + row * tiling->row_step[0] + column * tiling->column_step[0];
         const char *src = cursor.base[1] + row * tiling->row_step[1] + column * tiling->column_step[1];
-        fk_copy_block(
+        copy(
             item, src, tiling->row_step[1], tiling->column_step[1], dst, tiling->row_step[0], tiling->column_step[0],
             rows, columns);
     }
+    fk_stream_end();
 }
 
 FK_LOCAL void fk_copy_same(const fk_iter *it) {
     fk_tiling tiling = {.it = it};
     int64_t length = it->shape[it->ndim - 1];
     int across = fk_transposed_dim(it);
+    tiling.stream[0] = (uint8_t)fk_iter_streams(it, 0, fk_iter_numel(it));
     if (across >= 0) {
-        /* rows of a tile fill cache lines of the input, columns those of the output */
-        int64_t rows = 64 / fk_itemsize[it->dtype[0]];
-        if (rows < 16) rows = 16;
-        if (length < 64) rows = rows * 64 / length;
-        fk_tiling_cut(&tiling, across, rows, 512);
+        int64_t rows = 256, columns = 64;
+        if (length < columns) rows = rows * columns / length;
+        if (it->shape[across] < rows) columns = rows * columns / it->shape[across];
+        fk_tiling_cut(&tiling, across, rows, columns);
     } else {
         int64_t columns = length < FK_COPY_ELEMENTS ? length : FK_COPY_ELEMENTS;
         fk_tiling_cut(&tiling, fk_row_dim(it), FK_COPY_ELEMENTS / columns, columns);
@@ -79,7 +98,7 @@ FK_LOCAL void fk_copy_same(const fk_iter *it) {
 static void fk_copy_cast_body(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
     (void)n, (void)s;
     const fk_tiling *tiling = (const fk_tiling *)(const void *)p[0];
-    _Alignas(64) char memory[FK_TILE_ELEMENTS * 16], spare[FK_TILE_ELEMENTS * 16];
+    _Alignas(64) char memory[FK_TILE_BYTES], spare[FK_BLOCK_ELEMENTS * 16];
     fk_tile_cursor cursor;
     fk_cursor_start(&cursor, tiling, begin);
     for (int64_t t = begin; t < end; t++, fk_cursor_next(&cursor, tiling)) {
@@ -88,7 +107,7 @@ static void fk_copy_cast_body(char *const *p, const int64_t *n, const fk_scalar 
         int64_t columns = tiling->length - column < tiling->columns ? tiling->length - column : tiling->columns;
         char *dst = cursor.base[0] + row * tiling->row_step[0] + column * tiling->column_step[0];
         const char *src = cursor.base[1] + row * tiling->row_step[1] + column * tiling->column_step[1];
-        char *tile = tiling->in_place[0] ? dst : memory;
+        char *tile = tiling->in_place[0] && !tiling->by_row ? dst : memory;
         fk_gather(tiling, 1, src, tile, spare, rows, columns);
         if (tile != dst) fk_scatter(tiling, 0, tile, dst, spare, rows, columns);
     }

@@ -32,9 +32,18 @@ enum {
     FK_PARALLEL_ELEMENTS = 32768, /* the least that a thread gets */
     FK_TILE_ELEMENTS = 1024,
     FK_TILE_BYTES = 49152, /* all tiles of a thread together */
-    FK_BLOCK_EDGE = 32,    /* square tiles where an operand is transposed */
+    FK_BLOCK_ELEMENTS = 4096, /* of a tile where an operand is transposed: long pieces of rows and of columns */
     FK_COPY_ELEMENTS = 16384,
 };
+
+/* Whether output k is too large to cache; an output that is an input too has been read already, which makes streaming
+ * a loss. */
+FK_LOCAL int fk_iter_streams(const fk_iter *it, int k, int64_t numel) {
+    if (k >= it->nout || numel * fk_itemsize[it->dtype[k]] < fk_stream_bytes()) return 0;
+    for (int i = it->nout; i < it->nout + it->nin; i++)
+        if (it->data[i] == it->data[k]) return 0;
+    return 1;
+}
 
 FK_LOCAL int64_t fk_iter_numel(const fk_iter *it) {
     int64_t count = 1;
@@ -167,7 +176,10 @@ typedef struct fk_tiling {
     int64_t row_step[FK_MAX_OPERANDS], column_step[FK_MAX_OPERANDS]; /* bytes from one element to the next */
     int outer[FK_MAX_DIMS], outer_count;                             /* the other dimensions, outermost first */
     int64_t tiles;
+    int64_t capacity; /* elements that a tile can hold */
+    int by_row;       /* the kernel is called for each row of a tile, which spares operands with contiguous rows a copy */
     uint8_t in_place[FK_MAX_OPERANDS]; /* the operand's own memory serves as the tile */
+    uint8_t stream[FK_MAX_OPERANDS];   /* an output that leaves its tile past the cache */
     fk_cast_fn cast[FK_MAX_OPERANDS];  /* NULL: same dtype */
 } fk_tiling;
 
@@ -261,15 +273,17 @@ FK_LOCAL void fk_tiling_cut(fk_tiling *tiling, int across, int64_t rows, int64_t
 }
 
 /* whether each operand's memory can serve as its tile */
-FK_LOCAL void fk_tiling_place(fk_tiling *tiling) {
+FK_LOCAL void fk_tiling_place(fk_tiling *tiling, int may_stream) {
     const fk_iter *it = tiling->it;
+    int64_t numel = fk_iter_numel(it);
     for (int k = 0; k < it->nout + it->nin; k++) {
         int64_t item = fk_itemsize[it->dtype[k]];
         int same = it->dtype[k] == it->compute[k];
         int row = tiling->column_step[k] == item || tiling->columns == 1;
         int block = tiling->rows == 1 ||
-                    (tiling->columns == tiling->length && tiling->row_step[k] == tiling->length * item);
-        tiling->in_place[k] = (uint8_t)(same && row && block);
+                    (tiling->columns == tiling->length && tiling->row_step[k] == tiling->length * item) || tiling->by_row;
+        tiling->stream[k] = (uint8_t)(may_stream && row && same && fk_iter_streams(it, k, numel));
+        tiling->in_place[k] = (uint8_t)(same && row && block && !tiling->stream[k]);
         int is_output = k < it->nout;
         int from = is_output ? it->compute[k] : it->dtype[k], to = is_output ? it->dtype[k] : it->compute[k];
         tiling->cast[k] = same ? NULL : fk_cast_get(from, to);
@@ -277,11 +291,11 @@ FK_LOCAL void fk_tiling_place(fk_tiling *tiling) {
 }
 
 /* how many elements of every operand fit the tile memory */
-FK_LOCAL int64_t fk_tile_capacity(const fk_iter *it) {
+FK_LOCAL int64_t fk_tile_capacity(const fk_iter *it, int64_t most) {
     int64_t bytes = 0;
     for (int k = 0; k < it->nout + it->nin; k++) bytes += fk_itemsize[it->compute[k]];
     int64_t capacity = (FK_TILE_BYTES / bytes) & ~(int64_t)63;
-    return capacity < FK_TILE_ELEMENTS ? capacity : FK_TILE_ELEMENTS;
+    return capacity < most ? capacity : most;
 }
 
 /* Whether calling the kernel row by row needs no tile (1), and whether whole blocks would not either, but for operands
@@ -296,25 +310,44 @@ FK_LOCAL int fk_row_contiguity(const fk_iter *it, int across) {
     return result;
 }
 
-FK_LOCAL void fk_tiling_choose(fk_tiling *tiling) {
+/* a transposed operand: tiles about as high as they are wide */
+FK_LOCAL void fk_tiling_blocks(fk_tiling *tiling, int across) {
     const fk_iter *it = tiling->it;
-    int64_t capacity = fk_tile_capacity(it), length = it->shape[it->ndim - 1];
-    int across = fk_transposed_dim(it);
-    if (across >= 0) {
-        int64_t columns = length < FK_BLOCK_EDGE ? length : FK_BLOCK_EDGE;
-        int64_t rows = it->shape[across] < FK_BLOCK_EDGE ? it->shape[across] : FK_BLOCK_EDGE;
-        if (columns < FK_BLOCK_EDGE) rows = capacity / columns;
-        else columns = capacity / rows;
-        fk_tiling_cut(tiling, across, rows, columns);
+    int64_t length = it->shape[it->ndim - 1], height = it->shape[across], edge = 64;
+    tiling->capacity = fk_tile_capacity(it, FK_BLOCK_ELEMENTS);
+    while (edge * edge > tiling->capacity) edge /= 2;
+    int64_t columns = length < edge ? length : edge;
+    int64_t rows = height < edge ? height : edge;
+    if (columns < edge) rows = tiling->capacity / columns;
+    else columns = tiling->capacity / rows;
+    fk_tiling_cut(tiling, across, rows, columns);
+    for (int k = 0; k < it->nout + it->nin && tiling->columns >= 32; k++)
+        tiling->by_row |= it->dtype[k] == it->compute[k] && tiling->column_step[k] == fk_itemsize[it->dtype[k]];
+    fk_tiling_place(tiling, !tiling->by_row);
+}
+
+/* otherwise: whole rows if they are long, else as many rows as a tile holds */
+FK_LOCAL void fk_tiling_rows(fk_tiling *tiling) {
+    const fk_iter *it = tiling->it;
+    int64_t capacity = tiling->capacity = fk_tile_capacity(it, FK_TILE_ELEMENTS), length = it->shape[it->ndim - 1];
+    int across = fk_row_dim(it), contiguity = fk_row_contiguity(it, across);
+    int by_row = contiguity == 1 ? length >= 32 : length >= 512;
+    if (by_row && contiguity) {
+        fk_tiling_cut(tiling, across, 1, FK_COPY_ELEMENTS);
+    } else if (by_row) {
+        int64_t pieces = (length + capacity - 1) / capacity; /* of about the same size */
+        fk_tiling_cut(tiling, across, 1, ((length + pieces - 1) / pieces + 15) & ~(int64_t)15);
     } else {
-        across = fk_row_dim(it);
-        int contiguity = fk_row_contiguity(it, across);
-        int by_row = contiguity == 1 ? length >= 32 : length >= 512;
-        if (by_row && contiguity) fk_tiling_cut(tiling, across, 1, FK_COPY_ELEMENTS);
-        else if (by_row) fk_tiling_cut(tiling, across, 1, capacity);
-        else fk_tiling_cut(tiling, across, capacity / (length < capacity ? length : capacity), capacity);
+        fk_tiling_cut(tiling, across, capacity / (length < capacity ? length : capacity), capacity);
     }
-    fk_tiling_place(tiling);
+    /* where nothing needs a tile, writing in place was measured faster than streaming */
+    fk_tiling_place(tiling, contiguity == 0);
+}
+
+FK_LOCAL void fk_tiling_choose(fk_tiling *tiling) {
+    int across = fk_transposed_dim(tiling->it);
+    if (across >= 0) fk_tiling_blocks(tiling, across);
+    else fk_tiling_rows(tiling);
 }
 
 /* ---- gather and scatter ---- */
@@ -347,7 +380,9 @@ FK_LOCAL void fk_scatter(
     int item = fk_itemsize[it->dtype[k]], wide = fk_itemsize[it->compute[k]];
     int64_t row = tiling->row_step[k], column = tiling->column_step[k];
     fk_cast_fn cast = tiling->cast[k];
-    if (!cast) {
+    if (tiling->stream[k]) {
+        fk_copy_block_stream(item, tile, columns * item, item, dst, row, column, rows, columns);
+    } else if (!cast) {
         fk_copy_block(item, tile, columns * item, item, dst, row, column, rows, columns);
     } else if (column == item && (rows == 1 || row == columns * item)) {
         cast(tile, dst, rows * columns);
@@ -384,21 +419,46 @@ FK_LOCAL char *fk_tile_input(
     return tile;
 }
 
+/* the kernel on one tile, at once or row by row */
+FK_LOCAL void fk_tile_call(
+    const fk_tiling *tiling, char *const *use, const fk_scalar *s, int64_t rows, int64_t columns) {
+    const fk_iter *it = tiling->it;
+    int operands = it->nout + it->nin;
+    char *at[FK_MAX_OPERANDS];
+    int64_t step[FK_MAX_OPERANDS];
+    if (!tiling->by_row) {
+        tiling->map(use, s, rows * columns);
+        return;
+    }
+    for (int k = 0; k < operands; k++) {
+        at[k] = use[k];
+        step[k] = tiling->in_place[k] ? tiling->row_step[k] : columns * fk_itemsize[it->compute[k]];
+    }
+    for (int64_t r = 0; r < rows; r++) {
+        tiling->map(at, s, columns);
+        for (int k = 0; k < operands; k++) at[k] += step[k];
+    }
+}
+
+/* where the tiles lie in a thread's memory */
+FK_LOCAL void fk_tile_layout(const fk_tiling *tiling, char *memory, char **tile, fk_tile_content *content) {
+    const fk_iter *it = tiling->it;
+    for (int k = 0; k < it->nout + it->nin; k++) {
+        tile[k] = memory;
+        memory += tiling->capacity * fk_itemsize[it->compute[k]];
+        content[k].src = NULL;
+    }
+}
+
 static void fk_tile_body(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
     (void)n;
     const fk_tiling *tiling = (const fk_tiling *)(const void *)p[0];
-    const fk_iter *it = tiling->it;
-    int nout = it->nout, operands = nout + it->nin;
-    _Alignas(64) char memory[FK_TILE_BYTES], spare[FK_TILE_ELEMENTS * 16];
+    int nout = tiling->it->nout, operands = nout + tiling->it->nin;
+    _Alignas(64) char memory[FK_TILE_BYTES], spare[FK_BLOCK_ELEMENTS * 16];
     char *tile[FK_MAX_OPERANDS], *at[FK_MAX_OPERANDS], *use[FK_MAX_OPERANDS];
     fk_tile_content content[FK_MAX_OPERANDS];
     fk_tile_cursor cursor;
-    int64_t capacity = fk_tile_capacity(it), offset = 0;
-    for (int k = 0; k < operands; k++) {
-        tile[k] = memory + offset;
-        offset += capacity * fk_itemsize[it->compute[k]];
-        content[k].src = NULL;
-    }
+    fk_tile_layout(tiling, memory, tile, content);
     fk_cursor_start(&cursor, tiling, begin);
     for (int64_t t = begin; t < end; t++, fk_cursor_next(&cursor, tiling)) {
         int64_t row = cursor.row_tile * tiling->rows, column = cursor.column_tile * tiling->columns;
@@ -410,10 +470,11 @@ static void fk_tile_body(char *const *p, const int64_t *n, const fk_scalar *s, i
             else if (k < nout) use[k] = tile[k];
             else use[k] = fk_tile_input(tiling, k, at[k], tile[k], spare, &content[k], rows, columns);
         }
-        tiling->map(use, s, rows * columns);
+        fk_tile_call(tiling, use, s, rows, columns);
         for (int k = 0; k < nout; k++)
             if (!tiling->in_place[k]) fk_scatter(tiling, k, tile[k], at[k], spare, rows, columns);
     }
+    fk_stream_end();
 }
 
 FK_LOCAL void fk_tiling_run(fk_body body, const fk_tiling *tiling, const fk_scalar *s) {

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import Any
 
-import facula
 from facula import core
 from facula.core.errors import fail
 from facula.nn.modules.module import Module, _addindent
@@ -308,7 +307,7 @@ def _describe(value: Any) -> str:
     if isinstance(value, core.Tensor):
         size = "x".join(str(n) for n in value.size())
         kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
-        text = f"{kind} containing: [{facula.typename(value)} of size {size}"
+        text = f"{kind} containing: [{value.dtype} of size {size}"
         return text + ("]" if value.device.type == "cpu" else f" ({value.device})]")
     return f"Object of type: {type(value).__name__}"
 

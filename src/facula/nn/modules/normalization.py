@@ -115,7 +115,8 @@ class LayerNorm(Module):
     def extra_repr(self) -> str:
         """The parameters."""
         return (
-            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, "
+            f"bias={self.bias is not None}"
         )
 
 
@@ -160,7 +161,10 @@ class GroupNorm(Module):
 
     def extra_repr(self) -> str:
         """The parameters."""
-        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+        return (
+            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
+            f"bias={self.bias is not None}"
+        )
 
 
 class RMSNorm(Module):

@@ -15,11 +15,13 @@ n (3d) = N, Cin, D, H, W, Cout, kernel (d, h, w), stride, padding, dilation (3 e
 from ..isa import Isa
 from .tile_axis import AXIS
 from .tile_backward_weight import BACKWARD_WEIGHT
+from .tile_depthwise import depthwise_text
 from .tile_epilogue import RESULTS
 from .tile_gather import GATHER
 from .tile_kind import Kind, fill
 from .tile_layout import layout_text
 from .tile_weights import weights_text
+from .winograd import WINOGRAD
 
 __all__ = ["convolution_entries", "convolution_text"]
 
@@ -33,6 +35,10 @@ typedef struct {
     int (*weights)(const char *, word *, long, long, long, long, int, const fk_runtime *);
     int (*gradient)(const acc_t *, long, char *, long, long, long, long, const fk_runtime *);
     void (*finish)(const output *, acc_t *, long, long, long, long, const long *);
+    int (*depthwise)(const geometry *, int, char *, const char *, const char *, const char *,
+                     const fk_runtime *);
+    int (*depthwise_weight)(const geometry *, char *, const char *, const char *, char *,
+                            const fk_runtime *);
 } image_format;
 
 /* An image as words with channels last: the tensor itself where it is that already, else a copy
@@ -53,12 +59,28 @@ static const word *words_image(const image_format *f, const char *tensor, long n
 """
 
 GATHERING = r"""
+/* by Winograd's transform where that wins, else directly */
+static int multiply_images(const geometry *g, gather *k, const fk_runtime *rt)
+{
+#if GROUP == 1
+    if (winograd_wins(g, k->from, k->to, k->n, volume(k->dest))) {
+        winograd w = {k->n, k->from, k->to, k->source[1], k->source[2], k->dest[1], k->dest[2],
+                      k->backward ? 2 - g->pad[1] : g->pad[1], k->backward ? 2 - g->pad[2] : g->pad[2],
+                      k->x, NULL, k->out, k->plain, k->element_size};
+        return run_winograd(&w, k->weights, rt);
+    }
+#endif
+    return run_gather(k, rt);
+}
+
 /* y from x, or dx from dy: `source` and `dest` are the tensors, bias may be NULL */
 static int gather_images(const image_format *f, const geometry *g, int backward, char *dest,
                          const char *source, const char *weights, const char *bias,
                          const fk_runtime *rt)
 {
     const long cin = g->cin / g->groups, cout = g->cout / g->groups, taps = volume(g->kernel);
+    if (cin == 1 && cout == 1)
+        return f->depthwise(g, backward, dest, source, weights, bias, rt);
     gather k = {.n = g->n, .groups = g->groups, .from = CEIL(backward ? cout : cin, GROUP),
                 .to = backward ? cin : cout, .taps = taps, .backward = backward};
     for (int d = 0; d < 3; d++) {
@@ -91,7 +113,7 @@ static int gather_images(const image_format *f, const geometry *g, int backward,
             k.out = (output){sums_finish, (char *)sums, NULL, NULL, 0, 1, 0, 0};
             k.element_size = sizeof(acc_t), k.plain = 1;
         }
-        failed = run_gather(&k, rt);
+        failed = multiply_images(g, &k, rt);
         if (!failed && !dest_last)
             failed = f->channels_first(sums, dest, g->n, g->groups * k.to, volume(k.dest), bias,
                                        backward ? 0 : g->activation, rt);
@@ -123,6 +145,8 @@ static int bias_gradient_of(const image_format *f, const geometry *g, const word
 static int weight_of_images(const image_format *f, const geometry *g, char *dw, const char *dy,
                             const char *x, char *dbias, const fk_runtime *rt)
 {
+    if (g->cin == g->groups && g->cout == g->groups)
+        return f->depthwise_weight(g, dw, dy, x, dbias, rt);
     weight_gradient w = {g, .cin = g->cin / g->groups, .cout = g->cout / g->groups,
                          .taps = volume(g->kernel), .pack = words_pack};
     void *x_image = NULL, *dy_image = NULL;
@@ -151,7 +175,8 @@ static int weight_of_images(const image_format *f, const geometry *g, char *dw, 
 
 FORMAT = r"""
 static const image_format $S_images = {
-    $SIZE, $RAW, $SAME, $S_image, $S_channels_first, $S_weights, $GRADIENT, $S_finish};
+    $SIZE, $RAW, $SAME, $S_image, $S_channels_first, $S_weights, $GRADIENT, $S_finish, $S_depthwise,
+    $S_depthwise_weight};
 """
 
 GATHER_DRIVERS = r"""
@@ -190,9 +215,12 @@ def convolution_text(isa: Isa, kind: Kind) -> str:
     """Everything that convolutions add to a unit."""
     words = kind.name
     own = {"f32": "f32", "f64": "f64", "bf16": "f32"}[kind.name]
-    parts = [AXIS, layout_text(kind), weights_text(kind), GATHER, BACKWARD_WEIGHT]
+    winograd = [f"#define WINOGRAD_BYTES {3 << 18 if isa.vector_bytes == 64 else 3 << 17}L"]
+    winograd.append("#define WINOGRAD_PIXELS 100 /* the fewest that pay for transformed weights */")
+    parts = [*winograd, AXIS, layout_text(kind), weights_text(kind), GATHER, WINOGRAD, BACKWARD_WEIGHT]
     parts.append(f"#define copy_words {words}_copy_row\n#define words_pack {words}_pack")
     parts.append(f"#define sums_finish {own}_finish")
+    parts.append(depthwise_text(kind, [name for name, _, _ in image_dtypes(kind)]))
     parts += [TYPES, GATHERING, WEIGHT]
     for name, gathers, sums in image_dtypes(kind):
         raw = int(name == kind.name)

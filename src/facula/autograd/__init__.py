@@ -1,0 +1,264 @@
+"""Differentiation: backward passes, custom functions, switches and checks.
+
+Takes tensors with history.  Gives gradients.
+Keeps true: `backward` accumulates into leaves, `grad` returns gradients and touches no leaf.
+"""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from facula import core
+from facula.autograd import grad_mode, graph
+from facula.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
+from facula.autograd.function import Function, InplaceFunction, NestedIOFunction
+from facula.autograd.grad_mode import (
+    enable_grad,
+    enforce_grad_layout_policy,
+    inference_mode,
+    no_grad,
+    set_grad_enabled,
+    set_multithreading_enabled,
+)
+from facula.core.errors import fail
+
+Tensor = core.Tensor
+
+__all__ = """Function InplaceFunction NestedIOFunction Variable backward detect_anomaly enable_grad
+enforce_grad_layout_policy function functional grad grad_mode gradcheck gradgradcheck graph inference_mode no_grad
+set_detect_anomaly set_grad_enabled set_multithreading_enabled variable""".split()
+
+
+def _as_tuple(value: Any) -> tuple:
+    """A tensor or an edge as a tuple of one; None as an empty one."""
+    if value is None:
+        return ()
+    if isinstance(value, (Tensor, graph.GradientEdge)):
+        return (value,)
+    return tuple(value)
+
+
+def _check_gradient(op: str, index: int, output: Any, grad: Any) -> None:
+    if isinstance(output, graph.GradientEdge):
+        return
+    if grad.shape != output.shape:
+        fail(
+            RuntimeError,
+            op,
+            f"a gradient of shape {tuple(output.shape)}",
+            got=f"Mismatch in shape: grad_output[{index}] has a shape of {grad.shape} and output[{index}] has a shape of "
+            f"{output.shape}.",
+        )
+    if output.dtype.is_complex != grad.dtype.is_complex:
+        fail(
+            RuntimeError,
+            op,
+            "a complex gradient for a complex output and a real one for a real output",
+            got="For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
+            f"grad_output[{index}] has a dtype of {grad.dtype} and output[{index}] has a dtype of {output.dtype}.",
+        )
+
+
+def _make_gradients(op: str, outputs: tuple, grads: tuple, batched: bool = False) -> tuple:
+    """A gradient for every output: those given, or ones for scalars."""
+    if len(grads) != len(outputs):
+        fail(
+            RuntimeError,
+            op,
+            f"a gradient for each of {len(outputs)} tensors",
+            got=f"got {len(outputs)} tensors and {len(grads)} gradients",
+        )
+    made: list[Any] = []
+    for i, (output, grad) in enumerate(zip(outputs, grads, strict=True)):
+        if isinstance(grad, Tensor):
+            if not batched:
+                _check_gradient(op, i, output, grad)
+            made.append(grad)
+        elif grad is not None:
+            fail(
+                TypeError,
+                op,
+                "gradients that are tensors or None",
+                got=f"gradients can be either Tensors or None, but got {type(grad).__name__}",
+            )
+        elif isinstance(output, graph.GradientEdge):
+            fail(RuntimeError, op, "a gradient for each gradient edge", got="None")
+        elif not output.requires_grad:
+            made.append(None)
+        else:
+            made.append(_implicit_gradient(op, output))
+    return tuple(made)
+
+
+def _implicit_gradient(op: str, output: Any) -> Any:
+    if output.numel() != 1:
+        fail(
+            RuntimeError,
+            op,
+            "a gradient",
+            got="grad can be implicitly created only for scalar outputs",
+            hint=f"the output's shape is {tuple(output.shape)}: reduce it (.sum(), .mean()) or pass its gradient",
+        )
+    if output.dtype.is_complex:
+        fail(
+            RuntimeError,
+            op,
+            "a gradient",
+            got=f"grad can be implicitly created only for real scalar outputs but got {output.dtype}",
+        )
+    return core.empty(output.shape, dtype=output.dtype, device=output.device).fill_(1)
+
+
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+) -> None:
+    """Accumulate the gradients of ``tensors`` into the leaves (or into ``inputs`` only).
+
+    ``grad_tensors`` are the gradients of the tensors themselves; a scalar's may be left out.
+    """
+    if grad_variables is not None:
+        warnings.warn(
+            "`grad_variables` is deprecated. Use `grad_tensors` instead.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        if grad_tensors is not None:
+            fail(
+                RuntimeError,
+                "backward",
+                "grad_tensors alone",
+                got="`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`.",
+            )
+        grad_tensors = grad_variables
+    inputs_tuple = _as_tuple(inputs)
+    if inputs is not None and len(inputs_tuple) == 0:
+        fail(RuntimeError, "backward", "inputs", got="`inputs` argument to `backward()` cannot be empty.")
+    outputs = _as_tuple(tensors)
+    grads = _as_tuple(grad_tensors) if grad_tensors is not None else (None,) * len(outputs)
+    grads = _make_gradients("backward", outputs, grads)
+    retain = create_graph if retain_graph is None else retain_graph
+    core.run_backward(outputs, grads, retain, create_graph, inputs_tuple, True, True)
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple:
+    """The gradients of ``outputs`` with respect to ``inputs``.
+
+    ``allow_unused`` gives None for inputs that do not matter, ``materialize_grads`` zeros; ``is_grads_batched`` takes
+    gradients with a leading batch dimension and gives such.
+    """
+    if materialize_grads and allow_unused is False:
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
+        )
+    allow = materialize_grads if allow_unused is None else allow_unused
+    if not only_inputs:
+        warnings.warn(
+            "only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for other "
+            "parts of the graph, please use torch.autograd.backward.",
+            FutureWarning,
+            stacklevel=2,
+        )
+    if isinstance(inputs, (Tensor, graph.GradientEdge)):
+        input_tuple: tuple = (inputs,)
+    else:
+        input_tuple = tuple(inputs)
+    output_tuple = _as_tuple(outputs)
+    given = (None,) * len(output_tuple) if grad_outputs is None else _as_tuple(grad_outputs)
+    grads = _make_gradients("grad", output_tuple, given, is_grads_batched)
+    retain = create_graph if retain_graph is None else retain_graph
+    if is_grads_batched:
+        result = _batched(output_tuple, grads, retain, create_graph, input_tuple, allow)
+    else:
+        result = core.run_backward(
+            output_tuple, grads, retain, create_graph, input_tuple, allow, False
+        )
+    if materialize_grads:
+        result = tuple(
+            core.empty(i.shape, dtype=i.dtype, device=i.device).zero_() if g is None else g
+            for g, i in zip(result, input_tuple, strict=True)
+        )
+    return result
+
+
+def _batched(
+    outputs: tuple, grads: tuple, retain: bool, create_graph: bool, inputs: tuple, allow: bool
+) -> tuple:
+    """One run per entry of the batch, or one for all where the function transforms are loaded."""
+    vectorize = core.BATCHED_BACKWARD[0] if hasattr(core, "BATCHED_BACKWARD") else None
+    if vectorize is not None:
+        return vectorize(outputs, grads, retain, create_graph, inputs, allow)
+    sizes = {g.size(0) for g in grads if g is not None}
+    if len(sizes) != 1:
+        fail(RuntimeError, "grad", "one batch size for all gradients", got=sorted(sizes))
+    count = sizes.pop()
+    columns = []
+    for b in range(count):
+        row = tuple(None if g is None else g[b] for g in grads)
+        last = b == count - 1
+        columns.append(
+            core.run_backward(
+                outputs, row, retain or not last, create_graph, inputs, allow, False
+            )
+        )
+    return tuple(
+        None if parts[0] is None else _stack(parts) for parts in zip(*columns, strict=True)
+    )
+
+
+def _stack(parts: Sequence) -> Any:
+    import facula
+
+    return facula.stack(parts)
+
+
+class _VariableMeta(type):
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, Tensor)
+
+
+class Variable(metaclass=_VariableMeta):
+    """A tensor under its older name."""
+
+    def __new__(cls, data: Any, requires_grad: bool = False, volatile: bool = False) -> Any:
+        return data.detach().requires_grad_(requires_grad)
+
+
+variable = Variable
+
+
+def is_multithreading_enabled() -> bool:
+    """Whether backward runs may use several threads."""
+    return core.is_multithreading_enabled()
+
+
+_LAZY = {"gradcheck": "gradcheck", "gradgradcheck": "gradcheck"}
+
+
+def __getattr__(name: str) -> Any:
+    # rarely needed parts load on first use
+    if name in _LAZY:
+        module = importlib.import_module("facula.autograd.gradcheck")
+        value = getattr(module, name)
+        globals()[name] = value
+        return value
+    if name in ("functional", "function", "checkpoint", "hooks", "anomaly_mode", "forward_ad"):
+        return importlib.import_module(f"facula.autograd.{name}")
+    raise AttributeError(f"module 'facula.autograd' has no attribute {name!r}")

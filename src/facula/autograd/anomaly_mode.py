@@ -1,0 +1,51 @@
+"""Anomaly mode: where in the forward pass a failing gradient came from.
+
+Takes a switch.  Gives context managers that turn the mode on.
+Keeps true: with the mode on, a node notes the forward line and (with ``check_nan``) a NaN gradient raises.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from facula import core
+
+__all__ = ["detect_anomaly", "set_detect_anomaly"]
+
+
+class set_detect_anomaly:
+    """Sets the mode at once; as a context manager it restores what was before on leaving."""
+
+    def __init__(self, mode: bool, check_nan: bool = True) -> None:
+        self.prev = core.is_anomaly_enabled()
+        self.prev_check_nan = core.is_anomaly_check_nan_enabled()
+        core.set_anomaly(mode, check_nan)
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *exc_info: Any) -> None:
+        core.set_anomaly(self.prev, self.prev_check_nan)
+
+
+class detect_anomaly:
+    """The mode on inside; it makes everything slower and is for finding faults."""
+
+    def __init__(self, check_nan: bool = True) -> None:
+        self.prev = core.is_anomaly_enabled()
+        self.prev_check_nan = core.is_anomaly_check_nan_enabled()
+        self.check_nan = check_nan
+        warnings.warn(
+            "Anomaly Detection has been enabled. This mode will increase the runtime and should only be enabled for "
+            "debugging.",
+            stacklevel=2,
+        )
+
+    def __enter__(self) -> None:
+        self.prev = core.is_anomaly_enabled()
+        self.prev_check_nan = core.is_anomaly_check_nan_enabled()
+        core.set_anomaly(True, self.check_nan)
+
+    def __exit__(self, *exc_info: Any) -> None:
+        core.set_anomaly(self.prev, self.prev_check_nan)

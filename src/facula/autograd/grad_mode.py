@@ -1,0 +1,216 @@
+"""Switching recording on and off: context managers that also decorate functions and generators.
+
+Takes nothing, or a mode.  Gives `no_grad`, `enable_grad`, `set_grad_enabled`, `inference_mode` and the smaller switches.
+Keeps true: leaving a context restores what was before, per thread; a decorated generator has the mode inside its own steps
+only.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from facula import core
+
+__all__ = [
+    "enable_grad",
+    "enforce_grad_layout_policy",
+    "inference_mode",
+    "no_grad",
+    "set_grad_enabled",
+    "set_multithreading_enabled",
+]
+
+
+def _decorate_generator(make_context: Callable[[], Any], function: Callable) -> Callable:
+    """The generator with the context around each of its steps, and never around its caller's code."""
+
+    @functools.wraps(function)
+    def generator(*args: Any, **kwargs: Any) -> Any:
+        inner = function(*args, **kwargs)
+        try:
+            with make_context():
+                response = inner.send(None)
+            while True:
+                try:
+                    request = yield response
+                except GeneratorExit:
+                    with make_context():
+                        inner.close()
+                    raise
+                except BaseException:
+                    with make_context():
+                        response = inner.throw(*sys.exc_info())
+                else:
+                    with make_context():
+                        response = inner.send(request)
+        except StopIteration as stop:
+            return stop.value
+
+    return generator
+
+
+def _decorate_class(make_context: Callable[[], Any], cls: type) -> type:
+    """Only the constructor: decorating a class as a whole has no other sensible meaning."""
+    original = cls.__init__  # type: ignore[misc]
+
+    @functools.wraps(original)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        with make_context():
+            original(self, *args, **kwargs)
+
+    cls.__init__ = init  # type: ignore[misc]
+    return cls
+
+
+def context_decorator(make_context: Callable[[], Any], function: Any) -> Any:
+    """``function`` run inside a fresh context at every call."""
+    if inspect.isclass(function):
+        return _decorate_class(make_context, function)
+    if inspect.isgeneratorfunction(function):
+        return _decorate_generator(make_context, function)
+
+    @functools.wraps(function)
+    def decorated(*args: Any, **kwargs: Any) -> Any:
+        with make_context():
+            return function(*args, **kwargs)
+
+    return decorated
+
+
+class _ContextDecorator:
+    """A context manager that may also be used as a decorator."""
+
+    def clone(self) -> Any:
+        """A fresh context of the same kind."""
+        return type(self)()
+
+    def __call__(self, function: Any) -> Any:
+        return context_decorator(self.clone, function)
+
+
+class _FixedGradMode(_ContextDecorator):
+    """Sets recording to ``_mode`` inside; used bare as a decorator too (``@no_grad``)."""
+
+    _mode = False
+
+    def __new__(cls, function: Any = None) -> Any:
+        if function is None:
+            return super().__new__(cls)
+        return cls()(function)
+
+    def __enter__(self) -> None:
+        self.prev = core.set_grad_enabled(self._mode)
+
+    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+        core.set_grad_enabled(self.prev)
+
+
+class no_grad(_FixedGradMode):
+    """Nothing inside is recorded for differentiation."""
+
+    _mode = False
+
+
+class enable_grad(_FixedGradMode):
+    """Operations inside are recorded, also inside `no_grad`."""
+
+    _mode = True
+
+
+class set_grad_enabled(_ContextDecorator):
+    """Sets recording at once; as a context manager it restores what was before on leaving."""
+
+    def __init__(self, mode: bool) -> None:
+        self.mode = mode
+        self.prev = core.set_grad_enabled(mode)
+
+    def __call__(self, function: Any) -> Any:
+        # as a decorator it takes effect inside calls only
+        core.set_grad_enabled(self.prev)
+        return super().__call__(function)
+
+    def __enter__(self) -> None:
+        core.set_grad_enabled(self.mode)
+
+    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+        core.set_grad_enabled(self.prev)
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}(mode={self.mode})"
+
+    __repr__ = __str__
+
+    def clone(self) -> set_grad_enabled:
+        """A fresh context with the same mode, not in effect yet."""
+        before = core.is_grad_enabled()
+        copy = type(self)(self.mode)
+        core.set_grad_enabled(before)
+        copy.prev = before
+        return copy
+
+
+class inference_mode(_ContextDecorator):
+    """Neither recording nor version counting inside; tensors made there can never be recorded."""
+
+    def __new__(cls, mode: Any = True) -> Any:
+        if isinstance(mode, bool):
+            return super().__new__(cls)
+        return cls()(mode)
+
+    def __init__(self, mode: bool = True) -> None:
+        self.mode = mode
+        self._saved: list[tuple[bool, bool]] = []
+
+    def __enter__(self) -> None:
+        recording = core.is_grad_enabled()
+        self._saved.append((core.set_inference_mode(self.mode), recording))
+        if not self.mode:
+            core.set_grad_enabled(True)
+
+    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+        inference, recording = self._saved.pop()
+        core.set_inference_mode(inference)
+        core.set_grad_enabled(recording)
+
+    def clone(self) -> inference_mode:
+        """A fresh context with the same mode."""
+        return type(self)(self.mode)
+
+
+class set_multithreading_enabled(_ContextDecorator):
+    """Whether backward runs may use several threads."""
+
+    def __init__(self, mode: bool) -> None:
+        self.mode = mode
+        self.prev = core.set_multithreading_enabled(mode)
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+        core.set_multithreading_enabled(self.prev)
+
+    def clone(self) -> set_multithreading_enabled:
+        """A fresh context with the same mode."""
+        return type(self)(self.mode)
+
+
+class enforce_grad_layout_policy(_ContextDecorator):
+    """Accepted for PyTorch's sake: a gradient always has its leaf's memory order here."""
+
+    def __init__(self, enable: bool = True) -> None:
+        self.enable = enable
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+        return None
+
+    def clone(self) -> enforce_grad_layout_policy:
+        """A fresh context with the same setting."""
+        return type(self)(self.enable)

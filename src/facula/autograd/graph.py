@@ -1,0 +1,272 @@
+"""The backward graph: nodes, edges, hooks on saved tensors and on several gradients.
+
+Takes tensors with history.  Gives access to their nodes, and context managers that decide how saved tensors are kept.
+Keeps true: hooks apply per thread and to what is saved inside the context; what they pack is unpacked when read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from facula import core
+from facula.core.errors import fail
+
+__all__ = [
+    "GradientEdge",
+    "Node",
+    "allow_mutation_on_saved_tensors",
+    "disable_saved_tensors_hooks",
+    "get_gradient_edge",
+    "increment_version",
+    "register_multi_grad_hook",
+    "save_on_cpu",
+    "saved_tensors_hooks",
+    "set_warn_on_accumulate_grad_stream_mismatch",
+]
+
+Node = core.Node
+
+
+class GradientEdge(NamedTuple):
+    """One result of a node: where a gradient can be asked for or put in."""
+
+    node: Any
+    output_nr: int
+    ownership_token: Any = None
+
+
+def get_gradient_edge(tensor: Any) -> GradientEdge:
+    """The edge through which gradients reach ``tensor``."""
+    if not tensor.requires_grad:
+        fail(
+            RuntimeError,
+            "get_gradient_edge",
+            "a tensor that requires grad",
+            got="It is not possible to get the gradient edge for a Tensor that does not require gradients",
+        )
+    node = accumulation_node(tensor)
+    return GradientEdge(node, tensor.output_nr if tensor.grad_fn is not None else 0, tensor)
+
+
+def accumulation_node(tensor: Any) -> Any:
+    """The node of a tensor; for a leaf the one that accumulates into it."""
+    if tensor.grad_fn is not None:
+        return tensor.grad_fn
+    recording = core.set_grad_enabled(True)
+    try:
+        return tensor.view_as(tensor).grad_fn.next_functions[0][0]
+    finally:
+        core.set_grad_enabled(recording)
+
+
+def increment_version(tensor: Any) -> None:
+    """Count a write that was made without the framework's knowledge."""
+    for t in (tensor,) if isinstance(tensor, core.Tensor) else tensor:
+        core.increment_version(t)
+
+
+class saved_tensors_hooks:
+    """Inside, a tensor that is saved becomes ``pack_hook(tensor)``, and is read as ``unpack_hook(packed)``."""
+
+    def __init__(
+        self, pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]
+    ) -> None:
+        self.pack_hook = pack_hook
+        self.unpack_hook = unpack_hook
+
+    def __enter__(self) -> None:
+        core.push_saved_tensor_hooks(self.pack_hook, self.unpack_hook)
+
+    def __exit__(self, *args: Any) -> None:
+        core.pop_saved_tensor_hooks()
+
+
+class save_on_cpu(saved_tensors_hooks):
+    """Inside, saved tensors wait in CPU memory and go back to their device when read."""
+
+    def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
+        def pack(tensor: Any) -> tuple:
+            if not pin_memory:
+                return tensor.device, tensor.cpu()
+            packed = core.empty(tensor.size(), dtype=tensor.dtype).pin_memory()
+            packed.copy_(tensor)
+            return tensor.device, packed
+
+        def unpack(packed: tuple) -> Any:
+            device, tensor = packed
+            return tensor.to(device, non_blocking=pin_memory)
+
+        super().__init__(pack, unpack)
+
+
+@contextlib.contextmanager
+def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
+    """Inside, using saved-tensor hooks raises with ``error_message``."""
+    previous = core.set_saved_tensor_hooks_disabled(error_message)
+    try:
+        yield
+    finally:
+        core.set_saved_tensor_hooks_disabled(previous)
+
+
+class _MultiHandle:
+    """Removes several hooks."""
+
+    def __init__(self, handles: tuple) -> None:
+        self.handles = handles
+
+    def remove(self) -> None:
+        """Remove all of them."""
+        for handle in self.handles:
+            handle.remove()
+
+    def __enter__(self) -> _MultiHandle:
+        return self
+
+    def __exit__(self, *exc_info: Any) -> None:
+        self.remove()
+
+    def __getstate__(self) -> tuple:
+        return self.handles
+
+    def __setstate__(self, state: tuple) -> None:
+        self.handles = state
+
+
+def register_multi_grad_hook(
+    tensors: Sequence[Any], fn: Callable, *, mode: str = "all"
+) -> _MultiHandle:
+    """Run ``fn`` once the gradients of all (or of any of) ``tensors`` are known in a backward run.
+
+    With mode "all" it is ``fn(gradients)``, None for tensors that the run does not reach; with "any" it is
+    ``fn(gradient)`` with the first one.
+    """
+    if mode not in ("all", "any"):
+        raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
+    lock = threading.Lock()
+    if mode == "any":
+        return _MultiHandle(_hook_any(tensors, fn, lock))
+    return _MultiHandle(_hook_all(tensors, fn, lock))
+
+
+def _hook_any(tensors: Sequence[Any], fn: Callable, lock: Any) -> tuple:
+    done: dict[int, bool] = {}
+
+    @functools.wraps(fn)
+    def hook(grad: Any) -> None:
+        task = core.current_graph_task_id()
+        with lock:
+            if task in done:
+                return
+            done[task] = True
+        core.queue_callback(lambda: done.pop(task, None))
+        fn(grad)
+
+    return tuple(t.register_hook(hook) for t in tensors if t.requires_grad)
+
+
+def _hook_all(tensors: Sequence[Any], fn: Callable, lock: Any) -> tuple:
+    """Gradients are gathered per run; how many will come is asked of the engine at the first."""
+    gathered: dict[int, list] = {}
+    expected: dict[int, int] = {}
+    nodes = [accumulation_node(t) if t.requires_grad else None for t in tensors]
+    references = [None if n is None else weakref.ref(n) for n in nodes]
+
+    def make(index: int) -> Callable:
+        def hook(grad: Any) -> None:
+            task = core.current_graph_task_id()
+            with lock:
+                if task not in gathered:
+                    gathered[task] = [None] * len(tensors)
+                    expected[task] = _count_reached(references, tensors)
+                    core.queue_callback(lambda: (gathered.pop(task, None), expected.pop(task, None)))
+                gathered[task][index] = grad
+                expected[task] -= 1
+                ready = expected[task] == 0
+                grads = gathered[task]
+            if ready:
+                fn(grads)
+
+        return hook
+
+    return tuple(t.register_hook(make(i)) for i, t in enumerate(tensors) if t.requires_grad)
+
+
+def _count_reached(references: list, tensors: Sequence[Any]) -> int:
+    """How many of the tensors' nodes the run under way will reach."""
+    count = 0
+    for reference, tensor in zip(references, tensors, strict=True):
+        if reference is None:
+            continue
+        node = accumulation_node(tensor)
+        if core.will_engine_execute_node(node):
+            count += 1
+    return count
+
+
+_allow_mutation = False
+
+
+class _MutationGuard:
+    """Copies saved tensors before an in-place operation changes them."""
+
+    def __init__(self) -> None:
+        self.saved: list[tuple[Any, _Packed]] = []
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.saved.clear()
+
+
+class _Packed:
+    """What the hooks keep: a tensor and the version it had, or a copy."""
+
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = tensor
+        self.version = tensor._version
+        self.copy: Any = None
+
+
+@contextlib.contextmanager
+def allow_mutation_on_saved_tensors() -> Iterator[_MutationGuard]:
+    """Inside, tensors that were saved may be changed in place: a copy is kept of each for the backward pass.
+
+    The copy is made when the tensor is saved, so that nothing has to watch for writes.
+    """
+    guard = _MutationGuard()
+
+    def pack(tensor: Any) -> _Packed:
+        packed = _Packed(tensor)
+        packed.copy = tensor.detach().clone()
+        guard.saved.append((tensor, packed))
+        return packed
+
+    def unpack(packed: _Packed) -> Any:
+        if packed.tensor._version == packed.version:
+            return packed.tensor
+        return packed.copy
+
+    global _allow_mutation
+    if _allow_mutation:
+        fail(
+            RuntimeError,
+            "allow_mutation_on_saved_tensors",
+            "one such context at a time",
+            got="allow_mutation_on_saved_tensors contexts cannot be nested",
+        )
+    with saved_tensors_hooks(pack, unpack):
+        _allow_mutation = True
+        try:
+            yield guard
+        finally:
+            _allow_mutation = False
+            guard.clear()
+
+
+def set_warn_on_accumulate_grad_stream_mismatch(enabled: bool) -> None:
+    """Accepted for PyTorch's sake: there is one stream a device here."""

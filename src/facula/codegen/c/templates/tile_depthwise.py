@@ -1,0 +1,360 @@
+"""Depthwise convolution, one channel a group: C text of both directions and of the weights' gradient.
+
+Takes a kind and a storage dtype; gives `<dtype>_depthwise` and `<dtype>_depthwise_weight`. A unit of
+work copies a band of rows of a few channels into padded scratch with channels last, whatever the
+layout and the dtype, so that the inner loops know no borders. Keeps true: padding is materialised
+in scratch only; a strided gradient spreads dy over a grid of zeros.
+"""
+
+from .tile_epilogue import RESULTS
+from .tile_kind import Kind, fill
+
+__all__ = ["depthwise_text"]
+
+COMMON = r"""
+#define LANES (64 / (long)sizeof(acc_t)) /* channels of a unit: a cache line */
+#define LANE_VECS (LANES / VECTOR)
+#define LANE_PIXELS (REGISTERS / 2 / LANE_VECS) /* pixels of an inner step */
+#define BAND_BYTES 65536
+
+typedef struct { acc_vec v[LANE_VECS]; } lanes_of;
+
+INLINE lanes_of load_lanes(const acc_t *p)
+{
+    lanes_of r;
+    UNROLL for (int v = 0; v < LANE_VECS; v++) r.v[v] = *(const acc_vec *)(p + v * VECTOR);
+    return r;
+}
+
+INLINE void store_lanes(acc_t *p, lanes_of r)
+{
+    UNROLL for (int v = 0; v < LANE_VECS; v++) *(acc_vec *)(p + v * VECTOR) = r.v[v];
+}
+
+INLINE void add_product(lanes_of *sum, lanes_of a, lanes_of b)
+{
+    UNROLL for (int v = 0; v < LANE_VECS; v++) sum->v[v] += a.v[v] * b.v[v];
+}
+
+/* A padded image: position q of dimension d holds source coordinate (q - before) / spread where
+ * that is whole and inside, else zero.  Destination o with tap t reads position o * step + t * dilation. */
+typedef struct {
+    long size[3], before[3], spread[3], step[3], dilation[3], kernel[3], dest[3], width;
+} padded;
+
+typedef struct depthwise_job {
+    padded x;
+    long n, channels, blocks, bands, band, parts; /* parts: only for the weights' gradient */
+    const char *source, *other, *weights, *bias;  /* other: dy, for the weights' gradient */
+    char *dest;
+    acc_t *sums;                                  /* [part][block][taps + 1][LANES] */
+    int source_last, dest_last, flip, activation;
+} depthwise_job;
+
+static padded padded_of(const geometry *g, int backward)
+{
+    padded x;
+    for (int d = 0; d < 3; d++) {
+        x.size[d] = backward ? g->out[d] : g->in[d], x.dest[d] = backward ? g->in[d] : g->out[d];
+        x.dilation[d] = g->dilation[d], x.kernel[d] = g->kernel[d];
+        x.step[d] = backward ? 1 : g->stride[d], x.spread[d] = backward ? g->stride[d] : 1;
+        x.before[d] = backward ? g->dilation[d] * (g->kernel[d] - 1) - g->pad[d] : g->pad[d];
+    }
+    x.width = (x.dest[2] - 1) * x.step[2] + (x.kernel[2] - 1) * x.dilation[2] + 1;
+    return x;
+}
+
+/* rows of the padded image that `lines` rows of results read */
+INLINE long padded_lines(const padded *x, long lines)
+{
+    return (lines - 1) * x->step[1] + (x->kernel[1] - 1) * x->dilation[1] + 1;
+}
+
+NOINLINE void plan_bands(depthwise_job *j)
+{
+    const padded *x = &j->x;
+    const long fixed = padded_lines(x, 1), line = x->kernel[0] * x->width * LANES * sizeof(acc_t);
+    const long lines = MAX(1, (BAND_BYTES / line - fixed) / x->step[1] + 1);
+    j->band = MIN(x->dest[1], MAX(lines, 4)), j->bands = CEIL(x->dest[1], j->band);
+    j->band = CEIL(x->dest[1], j->bands);
+    j->blocks = CEIL(j->channels, LANES);
+}
+
+INLINE long band_bytes(const depthwise_job *j)
+{
+    const padded *x = &j->x;
+    const long taps = volume(x->kernel);
+    return PIECE(x->kernel[0] * padded_lines(x, j->band) * x->width * LANES * sizeof(acc_t))
+           + PIECE((taps + 1) * LANES * sizeof(acc_t))
+           + PIECE(MAX(x->dest[2], x->size[2]) * LANES * sizeof(acc_t)) + 64;
+}
+
+/* a row of results: sums over taps of padded rows times weights */
+INLINE void depthwise_row(const padded *x, const acc_t *rows, long plane, const acc_t *weights,
+                          acc_t *to, const long step)
+{
+    const long width = x->dest[2];
+    long o = 0;
+#define DEPTHWISE_STEP(COUNT)                                                                     \
+    {                                                                                             \
+        lanes_of sum[COUNT];                                                                      \
+        UNROLL for (int i = 0; i < COUNT; i++)                                                    \
+            UNROLL for (int v = 0; v < LANE_VECS; v++) sum[i].v[v] = (acc_vec){0};                \
+        const acc_t *w = weights;                                                                 \
+        for (long kz = 0; kz < x->kernel[0]; kz++)                                                \
+            for (long ky = 0; ky < x->kernel[1]; ky++) {                                          \
+                const acc_t *p = rows + kz * plane                                                \
+                                 + (ky * x->dilation[1] * x->width + o * step) * LANES;           \
+                for (long kx = 0; kx < x->kernel[2]; kx++, w += LANES, p += x->dilation[2] * LANES) { \
+                    const lanes_of wv = load_lanes(w);                                            \
+                    UNROLL for (int i = 0; i < COUNT; i++)                                        \
+                        add_product(&sum[i], load_lanes(p + i * step * LANES), wv);               \
+                }                                                                                 \
+            }                                                                                     \
+        UNROLL for (int i = 0; i < COUNT; i++) store_lanes(to + (o + i) * LANES, sum[i]);         \
+        o += COUNT;                                                                               \
+    }
+    while (o + LANE_PIXELS <= width) DEPTHWISE_STEP(LANE_PIXELS)
+    while (o < width) DEPTHWISE_STEP(1)
+}
+
+NOINLINE void depthwise_row_1(const padded *x, const acc_t *rows, long plane, const acc_t *weights, acc_t *to)
+{
+    depthwise_row(x, rows, plane, weights, to, 1);
+}
+
+NOINLINE void depthwise_row_any(const padded *x, const acc_t *rows, long plane, const acc_t *weights, acc_t *to)
+{
+    depthwise_row(x, rows, plane, weights, to, x->step[2]);
+}
+
+/* `taps` neighbouring taps of one padded row times a row of dy */
+INLINE void gradient_row(const int taps, const acc_t *p, long apart, long step, const acc_t *dy, long width,
+                         acc_t *sums)
+{
+    lanes_of sum[8];
+    UNROLL for (int t = 0; t < taps; t++) sum[t] = load_lanes(sums + t * LANES);
+    for (long o = 0; o < width; o++, p += step * LANES, dy += LANES) {
+        const lanes_of g = load_lanes(dy);
+        UNROLL for (int t = 0; t < taps; t++) add_product(&sum[t], load_lanes(p + t * apart * LANES), g);
+    }
+    UNROLL for (int t = 0; t < taps; t++) store_lanes(sums + t * LANES, sum[t]);
+}
+
+NOINLINE void gradient_taps(const padded *x, const acc_t *p, const acc_t *dy, acc_t *sums)
+{
+    const long apart = x->dilation[2], step = x->step[2], width = x->dest[2];
+    long t = 0;
+    for (const long kernel = x->kernel[2]; t < kernel; p += apart * LANES, sums += LANES)
+        if (kernel - t == 3) { gradient_row(3, p, apart, step, dy, width, sums); return; }
+        else if (kernel - t >= 4) {
+            gradient_row(4, p, apart, step, dy, width, sums);
+            t += 4, p += 3 * apart * LANES, sums += 3 * LANES;
+        } else gradient_row(1, p, apart, step, dy, width, sums), t++;
+}
+"""
+
+TEMPLATE = r"""
+INLINE acc_t $S_real($E y) { return (acc_t)($LOAD); }
+INLINE $E $S_stored(acc_t x) { return $STORE; }
+
+/* one row of `count` channels of an image, pixel i to to[i * spread], with channels last */
+static void $S_row_lanes(const $E *from, long width, long pixel, long plane, int channels_last,
+                         long count, acc_t *to, long spread)
+{
+    if (channels_last && count == LANES)
+        for (long i = 0; i < width; i++)
+            for (long c = 0; c < LANES; c++) to[i * spread * LANES + c] = $S_real(from[i * pixel + c]);
+    else if (channels_last)
+        for (long i = 0; i < width; i++)
+            for (long c = 0; c < LANES; c++)
+                to[i * spread * LANES + c] = c < count ? $S_real(from[i * pixel + c]) : 0;
+    else
+        for (long i = 0; i < width; i += VECTOR)
+            for (long c0 = 0; c0 < LANES; c0 += VECTOR) {
+                const long height = MIN(VECTOR, width - i);
+                acc_vec m[VECTOR];
+                for (long c = 0; c < VECTOR; c++) {
+                    const $E *row = from + (c0 + c) * plane + i;
+                    m[c] = (acc_vec){0};
+                    if (c0 + c >= count) continue;
+                    if (height == VECTOR)
+                        for (long k = 0; k < VECTOR; k++) ((acc_t *)&m[c])[k] = $S_real(row[k]);
+                    else
+                        for (long k = 0; k < height; k++) ((acc_t *)&m[c])[k] = $S_real(row[k]);
+                }
+                transpose((vec *)m);
+                for (long k = 0; k < height; k++)
+                    *(acc_vec *)(to + (i + k) * spread * LANES + c0) = m[k];
+            }
+}
+
+/* a row of results back, through act(x + bias) */
+static void $S_row_store(const depthwise_job *j, acc_t *row, $E *to, long width, long pixel, long plane,
+                         int channels_last, long count, const acc_t *bias)
+{
+    if (j->bias)
+        for (long i = 0; i < width; i++)
+            for (long c = 0; c < LANES; c++) row[i * LANES + c] += bias[c];
+    if (j->activation) activate(row, width * LANES, j->activation);
+    if (channels_last && count == LANES)
+        for (long i = 0; i < width; i++)
+            for (long c = 0; c < LANES; c++) to[i * pixel + c] = $S_stored(row[i * LANES + c]);
+    else if (channels_last)
+        for (long i = 0; i < width; i++)
+            for (long c = 0; c < count; c++) to[i * pixel + c] = $S_stored(row[i * LANES + c]);
+    else
+        for (long i = 0; i < width; i += VECTOR)
+            for (long c0 = 0; c0 < count; c0 += VECTOR) {
+                const long height = MIN(VECTOR, width - i);
+                acc_vec m[VECTOR];
+                for (long k = 0; k < VECTOR; k++)
+                    m[k] = k < height ? *(const acc_vec *)(row + (i + k) * LANES + c0) : (acc_vec){0};
+                transpose((vec *)m);
+                for (long c = 0; c < MIN(VECTOR, count - c0); c++) {
+                    $E *place = to + (c0 + c) * plane + i;
+                    if (height == VECTOR)
+                        for (long k = 0; k < VECTOR; k++) place[k] = $S_stored(((acc_t *)&m[c])[k]);
+                    else
+                        for (long k = 0; k < height; k++) place[k] = $S_stored(((acc_t *)&m[c])[k]);
+                }
+            }
+}
+
+/* the rows that destination rows from `line` of plane z read, to [kernel depth][lines][width][LANES] */
+static void $S_fill_band(const depthwise_job *j, long n, long block, long z, long line, long lines, acc_t *to)
+{
+    const padded *x = &j->x;
+    const long plane = volume(x->size), c0 = block * LANES, count = MIN(LANES, j->channels - c0);
+    const $E *image = (const $E *)j->source + n * plane * j->channels + (j->source_last ? c0 : c0 * plane);
+    const long pixel = j->source_last ? j->channels : 1, s = x->spread[2];
+    const long low = x->before[2] >= 0 ? 0 : CEIL(-x->before[2], s);
+    const long high = MIN(x->size[2], CEIL(x->width - x->before[2], s));
+    for (long kz = 0; kz < x->kernel[0]; kz++)
+        for (long q = 0; q < lines; q++, to += x->width * LANES) {
+            const long pz = z * x->step[0] + kz * x->dilation[0] - x->before[0];
+            const long py = line * x->step[1] + q - x->before[1];
+            const long sz = pz / x->spread[0], sy = py / x->spread[1];
+            const int inside = pz >= 0 && pz % x->spread[0] == 0 && sz < x->size[0] && py >= 0
+                               && py % x->spread[1] == 0 && sy < x->size[1] && low < high;
+            if (!inside || s > 1)
+                memset(to, 0, x->width * LANES * sizeof(acc_t));
+            else { /* the borders */
+                const long left = x->before[2] + low, right = x->before[2] + high;
+                memset(to, 0, left * LANES * sizeof(acc_t));
+                memset(to + right * LANES, 0, (x->width - right) * LANES * sizeof(acc_t));
+            }
+            if (!inside) continue;
+            $S_row_lanes(image + ((sz * x->size[1] + sy) * x->size[2] + low) * pixel, high - low, pixel,
+                         plane, j->source_last, count, to + (x->before[2] + low * s) * LANES, s);
+        }
+}
+
+static void $S_depthwise_unit(void *context, long unit, char *scratch)
+{
+    const depthwise_job *j = context;
+    const padded *x = &j->x;
+    const long first = unit % j->bands * j->band, block = unit / j->bands % j->blocks;
+    const long n = unit / j->bands / j->blocks, last = MIN(x->dest[1], first + j->band);
+    const long lines = padded_lines(x, last - first), plane = lines * x->width * LANES;
+    const long taps = volume(x->kernel), c0 = block * LANES, count = MIN(LANES, j->channels - c0);
+    const long image = volume(x->dest), pixel = j->dest_last ? j->channels : 1;
+    acc_t *weights = carve(&scratch, (taps + 1) * LANES * sizeof(acc_t)), *bias = weights + taps * LANES;
+    acc_t *row = carve(&scratch, x->dest[2] * LANES * sizeof(acc_t)), *rows = (acc_t *)scratch;
+    for (long t = 0; t < taps; t++)
+        for (long c = 0; c < LANES; c++)
+            weights[(j->flip ? taps - 1 - t : t) * LANES + c] =
+                c < count ? $S_real(((const $E *)j->weights)[(c0 + c) * taps + t]) : 0;
+    for (long c = 0; c < LANES; c++)
+        bias[c] = j->bias && c < count ? $S_real(((const $E *)j->bias)[c0 + c]) : 0;
+    for (long z = 0; z < x->dest[0]; z++) {
+        $S_fill_band(j, n, block, z, first, lines, rows);
+        $E *to = ($E *)j->dest + n * image * j->channels + (j->dest_last ? c0 : c0 * image);
+        for (long y = first; y < last; y++) {
+            (x->step[2] == 1 ? depthwise_row_1 : depthwise_row_any)(
+                x, rows + (y - first) * x->step[1] * x->width * LANES, plane, weights, row);
+            $S_row_store(j, row, to + (z * x->dest[1] + y) * x->dest[2] * pixel, x->dest[2], pixel, image,
+                         j->dest_last, count, bias);
+        }
+    }
+}
+
+static void $S_depthwise_weight_unit(void *context, long unit, char *scratch)
+{
+    const depthwise_job *j = context;
+    const padded *x = &j->x;
+    const long part = unit % j->parts, block = unit / j->parts, taps = volume(x->kernel);
+    const long c0 = block * LANES, count = MIN(LANES, j->channels - c0), image = volume(x->dest);
+    const long pixel = j->dest_last ? j->channels : 1;
+    acc_t *sums = j->sums + (part * j->blocks + block) * (taps + 1) * LANES;
+    acc_t *dy = carve(&scratch, x->dest[2] * LANES * sizeof(acc_t)), *rows = (acc_t *)scratch;
+    memset(sums, 0, (taps + 1) * LANES * sizeof(acc_t));
+    for (long i = tile_first(j->n * x->dest[0] * j->bands, j->parts, part);
+         i < tile_first(j->n * x->dest[0] * j->bands, j->parts, part + 1); i++) {
+        const long first = i % j->bands * j->band, last = MIN(x->dest[1], first + j->band);
+        const long z = i / j->bands % x->dest[0], n = i / j->bands / x->dest[0];
+        const long lines = padded_lines(x, last - first), plane = lines * x->width * LANES;
+        $S_fill_band(j, n, block, z, first, lines, rows);
+        const $E *from = (const $E *)j->other + n * image * j->channels + (j->dest_last ? c0 : c0 * image);
+        for (long y = first; y < last; y++) {
+            $S_row_lanes(from + (z * x->dest[1] + y) * x->dest[2] * pixel, x->dest[2], pixel, image,
+                         j->dest_last, count, dy, 1);
+            for (long kz = 0; kz < x->kernel[0]; kz++)
+                for (long ky = 0; ky < x->kernel[1]; ky++)
+                    gradient_taps(x, rows + kz * plane
+                                      + ((y - first) * x->step[1] + ky * x->dilation[1]) * x->width * LANES,
+                                  dy, sums + (kz * x->kernel[1] + ky) * x->kernel[2] * LANES);
+            for (long o = 0; o < x->dest[2]; o++)
+                for (long c = 0; c < LANES; c++) sums[taps * LANES + c] += dy[o * LANES + c];
+        }
+    }
+}
+
+/* y from x, or dx from dy */
+NOINLINE int $S_depthwise(const geometry *g, int backward, char *dest, const char *source,
+                          const char *weights, const char *bias, const fk_runtime *rt)
+{
+    depthwise_job j = {padded_of(g, backward), g->n, g->groups, .source = source, .weights = weights,
+                       .bias = bias, .dest = dest, .flip = backward, .activation = backward ? 0 : g->activation};
+    j.source_last = backward ? g->y_last : g->x_last, j.dest_last = backward ? g->x_last : g->y_last;
+    if (!j.n || !volume(j.x.dest)) return 0;
+    plan_bands(&j);
+    const long units = j.n * j.blocks * j.bands;
+    const double products = (double)j.n * j.channels * volume(j.x.dest) * volume(j.x.kernel);
+    return launch($S_depthwise_unit, &j, units, band_bytes(&j), products > 100000, rt);
+}
+
+NOINLINE int $S_depthwise_weight(const geometry *g, char *dw, const char *dy, const char *x, char *dbias,
+                                 const fk_runtime *rt)
+{
+    depthwise_job j = {padded_of(g, 0), g->n, g->groups, .source = x, .other = dy,
+                       .source_last = g->x_last, .dest_last = g->y_last};
+    plan_bands(&j);
+    const long taps = volume(j.x.kernel), work = j.n * j.x.dest[0] * j.bands;
+    const double products = (double)j.n * j.channels * volume(j.x.dest) * taps;
+    const int parallel = products > 100000;
+    j.parts = MAX(1, MIN(work, parallel ? CEIL(2 * rt->threads(), j.blocks) : 1));
+    j.sums = rt->scratch(j.parts * j.blocks * (taps + 1) * LANES * sizeof(acc_t));
+    if (!j.sums) return 1;
+    const int failed = launch($S_depthwise_weight_unit, &j, j.parts * j.blocks, band_bytes(&j), parallel, rt);
+    for (long c = 0; c < j.channels && !failed; c++)
+        for (long t = 0; t <= taps; t++) {
+            acc_t total = 0;
+            for (long part = 0; part < j.parts; part++)
+                total += j.sums[((part * j.blocks + c / LANES) * (taps + 1) + t) * LANES + c % LANES];
+            if (t < taps) (($E *)dw)[c * taps + t] = $S_stored(total);
+            else if (dbias) (($E *)dbias)[c] = $S_stored(total);
+        }
+    rt->release(j.sums);
+    return failed;
+}
+"""
+
+
+def depthwise_text(kind: Kind, dtypes: list[str]) -> str:
+    """Depthwise kernels for every storage dtype that a kind's convolutions serve."""
+    parts = [COMMON]
+    for name in dtypes:
+        element, load, store = RESULTS[name]
+        parts.append(fill(TEMPLATE, S=name, E=element, LOAD=load, STORE=store))
+    return "\n".join(parts)

@@ -1,0 +1,366 @@
+# Short ways for the operators that small models spend their time in: full and one-dimension sums, linear layers, products.
+#
+# Takes: the slots of an operator whose definition names one of these ways (`fast = "reduce"`).
+# Gives: the result, recorded; or None where the ordinary way must serve: odd layouts, dtypes, devices, and every error.
+# Keeps true: the ordinary way gives the same numbers (the same kernels run) and the same gradients.
+
+ctypedef object (*fast_function)(Op op, PyObject **slots, uint32_t k)
+
+cdef dict _FAST_NUMBERS = {"reduce": 1, "linear": 2, "mm": 3, "matmul": 4}
+
+
+cdef object run_fast(int number, Op op, PyObject **slots, uint32_t k):
+    if number == 1: return fast_reduce(op, slots, k)
+    if number == 2: return fast_linear(op, slots, k)
+    return fast_mm(op, slots, k)
+
+
+cdef inline void *driver_of(Op op, int dt, str name):
+    """The driver `name` for storage dtype `dt`, looked up once an operator."""
+    if op.drivers[dt] == NULL and not op.looked[dt]:
+        op.looked[dt] = 1
+        address = KERNELS.get(name + ":" + (<dtype>DTYPES[dt]).code)
+        if address is not None:
+            op.drivers[dt] = <void *><uintptr_t>address
+    return op.drivers[dt]
+
+
+# ------------------------------------------------------------------ reductions
+
+cdef object fast_reduce(Op op, PyObject **slots, uint32_t k):
+    """sum and mean over everything or one dimension of a contiguous f32 or f64 tensor."""
+    cdef Tensor x, r
+    cdef Node node
+    cdef int64_t sh[16]
+    cdef int64_t n[4]
+    cdef char *p[2]
+    cdef void *fn
+    cdef int d = -1, i, j, nd = 0
+    cdef bint keepdim = False
+    if type(<object>slots[0]) is not Tensor: return None
+    x = <Tensor>slots[0]
+    if x.keys & (K_STRIDED | K_META) or (x.dt != F32 and x.dt != F64) or x.numel_ == 0: return None
+    if slots[3] != NULL and <object>slots[3] is not None: return None
+    if slots[1] != NULL and <object>slots[1] is not None:
+        dim = <object>slots[1]
+        if type(dim) in (tuple, list):
+            if len(dim) != 1: return None
+            dim = dim[0]
+        if not PyLong_CheckExact(dim): return None
+        d = dim
+        if d < 0: d += x.nd
+        if d < 0 or d >= x.nd: return None
+    if slots[2] != NULL:
+        if <object>slots[2] is True: keepdim = True
+        elif <object>slots[2] is not False: return None
+    fn = driver_of(op, x.dt, op.name)
+    if fn == NULL: return None
+    n[0] = 1; n[2] = 1; n[3] = 1
+    if d < 0:
+        n[1] = x.numel_
+        if keepdim:
+            nd = x.nd
+            for i in range(nd): sh[i] = 1
+    else:
+        for i in range(x.nd):
+            if i < d: n[0] *= x.sh[i]
+            elif i > d: n[2] *= x.sh[i]
+            if i != d:
+                sh[nd] = x.sh[i]; nd += 1
+            elif keepdim:
+                sh[nd] = 1; nd += 1
+        n[1] = x.sh[d]
+    r = new_tensor(nd, sh, x.dt, 0)
+    p[0] = r.data_; p[1] = x.data_
+    if x.numel_ < GIL_FREE // 4:
+        i = (<fk_driver>fn)(p, n, NULL, &fk_runtime_table)
+    else:
+        with nogil: i = (<fk_driver>fn)(p, n, NULL, &fk_runtime_table)
+    if i: raise_memory(0)
+    if k & K_GRAD and not (k & K_NOGRAD):
+        node = new_node(op, reduce_backward, 1, 1)
+        node.e0 = edge(x)
+        node.n0 = x.out_nr if x.fn_ is not None else 0
+        node.attrs[0].i = d
+        node.attrs[1].i = keepdim
+        node.attrs[2].f = 1.0 if op.name == "sum" else 1.0 / <double>n[1]
+        node.extra = make_size(x.nd, x.sh)
+        attach(r, node, 0)
+    elif k & K_INFERENCE:
+        r.keys |= K_INFERENCE
+    return r
+
+
+cdef int reduce_backward(Node node, PyObject **grads, PyObject **out) except -1:
+    """Spread the gradient over the reduced dimension."""
+    cdef Tensor g = <Tensor>grads[0]
+    cdef Tensor r, e
+    cdef int d = <int>node.attrs[0].i, nd, i, j = 0
+    cdef double scale = node.attrs[2].f
+    cdef int64_t sh[16]
+    cdef uint32_t tls = fk_tls_keys()
+    nd = parse_shape(node.extra, sh)
+    if not (tls & K_NOGRAD) or (tls | g.keys) & K_SLOW:
+        e = g
+        if not node.attrs[1].i:
+            e = e.reshape((1,) * nd) if d < 0 else e.unsqueeze(d)
+        e = e.expand(node.extra)
+        if scale != 1.0: e = e * scale
+        Py_INCREF(e)
+        out[0] = <PyObject *>e
+        return 0
+    if scale != 1.0:
+        g = scaled(g, scale)
+    if d < 0 and not (g.keys & (K_META | K_FOREIGN)):
+        r = new_tensor(nd, sh, g.dt, 0) if shape_numel(nd, sh) <= 4096 else None
+        if r is not None:
+            if g.dt == F32:
+                fill_f32(<float *>r.data_, (<float *>g.data_)[0], r.numel_)
+            else:
+                fill_value(r, load_element(g.data_, g.dt))
+            Py_INCREF(r)
+            out[0] = <PyObject *>r
+            return 0
+    e = share(g)
+    e.nd = nd
+    for i in range(nd):
+        e.sh[i] = sh[i]
+        if d < 0:
+            e.sd[i] = 0
+        elif i == d:
+            e.sd[i] = 0
+            if node.attrs[1].i: j += 1
+        else:
+            e.sd[i] = g.sd[j]
+            j += 1
+    finish_view(e)
+    Py_INCREF(e)
+    out[0] = <PyObject *>e
+    return 0
+
+
+cdef inline void fill_f32(float *p, float v, int64_t n) noexcept:
+    cdef int64_t i
+    for i in range(n):
+        p[i] = v
+
+
+cdef Tensor scaled(Tensor g, double factor):
+    """g * factor without history."""
+    cdef Tensor r
+    if g.numel_ == 1 and g.dt == F32 and not (g.keys & (K_META | K_FOREIGN)):
+        r = new_like(g, F32)
+        (<float *>r.data_)[0] = <float>((<float *>g.data_)[0] * factor)
+        return r
+    return <Tensor>binary(OP_MUL, g, factor)
+
+
+# ------------------------------------------------------------------ products
+
+cdef inline bint plain_matrix(Tensor t):
+    """2-d, a float kernel dtype, one unit stride."""
+    return t.nd == 2 and t.dt <= F64 and (t.sd[1] == 1 or t.sd[0] == 1) and t.numel_ != 0 and t.dev == 0
+
+
+cdef int gemm_into(void *fn, Tensor c, int64_t m, int64_t n, int64_t k, char *a, int64_t a_row, int64_t a_col, char *b, int64_t b_row,
+                   int64_t b_col, char *bias) except -1:
+    """c[m, n] = a @ b (+ bias), c contiguous."""
+    cdef char *p[4]
+    cdef int64_t sizes[13]
+    cdef fk_scalar s[2]
+    cdef int r
+    p[0] = c.data_; p[1] = a; p[2] = b; p[3] = bias
+    sizes[0] = 1; sizes[1] = m; sizes[2] = n; sizes[3] = k
+    sizes[4] = 0; sizes[5] = a_row; sizes[6] = a_col
+    sizes[7] = 0; sizes[8] = b_row; sizes[9] = b_col
+    sizes[10] = 0; sizes[11] = n; sizes[12] = 0
+    s[0].f = 1.0; s[1].f = 0.0
+    if m * n * k < 32768:
+        r = (<fk_driver>fn)(p, sizes, s, &fk_runtime_table)
+    else:
+        with nogil: r = (<fk_driver>fn)(p, sizes, s, &fk_runtime_table)
+    if r: raise_memory(0)
+    return 0
+
+
+cdef object fast_mm(Op op, PyObject **slots, uint32_t k):
+    """The product of two ordinary matrices."""
+    cdef Tensor a, b, c
+    cdef int64_t sh[2]
+    cdef void *fn
+    if type(<object>slots[0]) is not Tensor or type(<object>slots[1]) is not Tensor: return None
+    a = <Tensor>slots[0]; b = <Tensor>slots[1]
+    if not plain_matrix(a) or not plain_matrix(b) or a.dt != b.dt or a.sh[1] != b.sh[0]: return None
+    if k & K_GRAD and not (k & K_NOGRAD): 
+        if OP_MM is None or op.kind == KIND_COMPOSITE and OP_MM is None: return None
+    fn = driver_of(op, a.dt, "gemm")
+    if fn == NULL: return None
+    sh[0] = a.sh[0]; sh[1] = b.sh[1]
+    c = new_tensor(2, sh, a.dt, 0)
+    gemm_into(fn, c, sh[0], sh[1], a.sh[1], a.data_, a.sd[0], a.sd[1], b.data_, b.sd[0], b.sd[1], NULL)
+    if k & K_GRAD and not (k & K_NOGRAD):
+        record_formula(OP_MM, (a, b), c)
+    elif k & K_INFERENCE:
+        c.keys |= K_INFERENCE
+    return c
+
+cdef Op OP_MM = None
+
+
+cdef object fast_linear(Op op, PyObject **slots, uint32_t k):
+    """x @ w.T + b for a contiguous x of any rank."""
+    cdef Tensor x, w, b = None, y
+    cdef Node n
+    cdef int64_t sh[16]
+    cdef int64_t rows, inner
+    cdef void *fn
+    cdef int i
+    if not isinstance(<object>slots[0], Tensor) or not isinstance(<object>slots[1], Tensor): return None
+    x = <Tensor>slots[0]; w = <Tensor>slots[1]
+    if slots[2] != NULL and <object>slots[2] is not None:
+        if not isinstance(<object>slots[2], Tensor): return None
+        b = <Tensor>slots[2]
+        if b.keys & (K_STRIDED | K_META) or b.nd != 1 or b.dt != x.dt or w.nd != 2 or b.sh[0] != w.sh[0]: return None
+    if x.keys & (K_STRIDED | K_META) or w.keys & (K_STRIDED | K_META) or x.nd < 2 or w.nd != 2 or x.dt > F64 or x.dt != w.dt: return None
+    inner = x.sh[x.nd - 1]
+    if inner != w.sh[1] or x.numel_ == 0 or w.numel_ == 0: return None
+    fn = driver_of(op, x.dt, "gemm")
+    if fn == NULL: return None
+    rows = x.numel_ // inner
+    for i in range(x.nd - 1): sh[i] = x.sh[i]
+    sh[x.nd - 1] = w.sh[0]
+    y = new_tensor(x.nd, sh, x.dt, 0)
+    gemm_into(fn, y, rows, w.sh[0], inner, x.data_, inner, 1, w.data_, 1, inner, b.data_ if b is not None else NULL)
+    if k & K_GRAD and not (k & K_NOGRAD):
+        if fk_tls_hooks():
+            record_formula(op, (x, w, b), y)
+            return y
+        n = new_node(op, linear_backward, 3, 1)
+        if x.keys & K_GRAD:
+            n.e0 = edge(x); n.n0 = x.out_nr if x.fn_ is not None else 0
+        if w.keys & K_GRAD:
+            n.e1 = edge(w); n.n1 = w.out_nr if w.fn_ is not None else 0
+            n.s0 = x; n.v0 = x.st.version
+        if b is not None and b.keys & K_GRAD:
+            n.e2 = edge(b); n.n2 = b.out_nr if b.fn_ is not None else 0
+        if n.e0 is not None:
+            n.s1 = w; n.v1 = w.st.version
+        n.attrs[0].i = inner
+        attach(y, n, 0)
+    elif k & K_INFERENCE:
+        y.keys |= K_INFERENCE
+    return y
+
+
+cdef int linear_backward(Node n, PyObject **grads, PyObject **out) except -1:
+    cdef Tensor g = <Tensor>grads[0]
+    cdef Tensor x, w, gx, gw, gb
+    cdef int64_t sh[16]
+    cdef int64_t sizes[4]
+    cdef char *p[2]
+    cdef int64_t columns = g.sh[g.nd - 1], rows = g.numel_ // columns, inner = n.attrs[0].i
+    cdef int i, r
+    cdef uint32_t tls = fk_tls_keys()
+    cdef void *fn
+    cdef void *total
+    if n.freed: raise_freed(n)
+    x = saved_value(n, 0, None) if n.e1 is not None else None
+    w = saved_value(n, 1, None) if n.e0 is not None else None
+    if not (tls & K_NOGRAD) or (tls | g.keys) & (K_SLOW | K_META) or g.dt > F64:
+        return linear_backward_operators(n, g, x, w, out)
+    g = contiguous_(g)
+    fn = driver_of(n.op, g.dt, "gemm")
+    if n.e0 is not None:
+        for i in range(g.nd - 1): sh[i] = g.sh[i]
+        sh[g.nd - 1] = inner
+        gx = new_tensor(g.nd, sh, g.dt, 0)
+        gemm_into(fn, gx, rows, inner, columns, g.data_, columns, 1, w.data_, inner, 1, NULL)
+        Py_INCREF(gx)
+        out[0] = <PyObject *>gx
+    if n.e1 is not None:
+        sh[0] = columns; sh[1] = inner
+        gw = new_tensor(2, sh, g.dt, 0)
+        gemm_into(fn, gw, columns, inner, rows, g.data_, 1, columns, x.data_, inner, 1, NULL)
+        Py_INCREF(gw)
+        out[1] = <PyObject *>gw
+    if n.e2 is not None:
+        sh[0] = columns
+        gb = new_tensor(1, sh, g.dt, 0)
+        total = column_sum(g.dt)
+        sizes[0] = 1; sizes[1] = rows; sizes[2] = columns; sizes[3] = 1
+        p[0] = gb.data_; p[1] = g.data_
+        if g.numel_ < GIL_FREE // 4:
+            r = (<fk_driver>total)(p, sizes, NULL, &fk_runtime_table)
+        else:
+            with nogil: r = (<fk_driver>total)(p, sizes, NULL, &fk_runtime_table)
+        if r: raise_memory(0)
+        Py_INCREF(gb)
+        out[2] = <PyObject *>gb
+    return 0
+
+cdef void *COLUMN_SUM[2]
+COLUMN_SUM[0] = COLUMN_SUM[1] = NULL
+
+
+cdef void *column_sum(int dt) except NULL:
+    if COLUMN_SUM[dt] == NULL:
+        COLUMN_SUM[dt] = <void *><uintptr_t>KERNELS["sum:" + (<dtype>DTYPES[dt]).code]
+    return COLUMN_SUM[dt]
+
+
+cdef int linear_backward_operators(Node n, Tensor g, Tensor x, Tensor w, PyObject **out) except -1:
+    """The same gradients by operators, so that they can be differentiated."""
+    cdef Tensor r
+    flat = g.reshape((-1, g.shape[g.nd - 1]))
+    if n.e0 is not None:
+        r = OP_MATMUL(g, w)
+        Py_INCREF(r)
+        out[0] = <PyObject *>r
+    if n.e1 is not None:
+        r = OP_MATMUL(flat.t(), x.reshape((-1, n.attrs[0].i)))
+        Py_INCREF(r)
+        out[1] = <PyObject *>r
+    if n.e2 is not None:
+        r = flat.sum(0)
+        Py_INCREF(r)
+        out[2] = <PyObject *>r
+    return 0
+
+
+# ------------------------------------------------------------------ the base of nn.Module
+
+cdef extern from *:
+    """
+    static PyObject *fk_s_parameters, *fk_s_buffers, *fk_s_modules;
+    /* attributes of a module: its parameters first, then what Python finds, then buffers and children; no exception is
+     * made and swallowed on the way */
+    static PyObject *fk_module_getattro(PyObject *self, PyObject *name) {
+        PyObject *found = NULL, *dict = PyObject_GenericGetDict(self, NULL), *table;
+        if (!dict) return NULL;
+        table = PyDict_GetItem(dict, fk_s_parameters);
+        if (table && PyDict_CheckExact(table) && PyDict_GET_SIZE(table)) found = PyDict_GetItem(table, name);
+        if (!found && (table = PyDict_GetItem(dict, fk_s_modules)) && PyDict_CheckExact(table)) found = PyDict_GetItem(table, name);
+        if (!found && (table = PyDict_GetItem(dict, fk_s_buffers)) && PyDict_CheckExact(table)) found = PyDict_GetItem(table, name);
+        Py_DECREF(dict);
+        if (found) { Py_INCREF(found); return found; }
+        return PyObject_GenericGetAttr(self, name);
+    }
+    static void fk_module_fast(PyTypeObject *type) {
+        if (!fk_s_parameters) {
+            fk_s_parameters = PyUnicode_InternFromString("_parameters");
+            fk_s_buffers = PyUnicode_InternFromString("_buffers");
+            fk_s_modules = PyUnicode_InternFromString("_modules");
+        }
+        type->tp_getattro = fk_module_getattro;
+        PyType_Modified(type);
+    }
+    """
+    void fk_module_fast(PyTypeObject *)
+
+
+def fast_module_attributes(cls):
+    """Let instances of a module class find parameters, children and buffers without a Python `__getattr__`.
+
+    Only for classes whose `__getattr__` is that of `nn.Module` and that do not define `__getattribute__`.
+    """
+    fk_module_fast(<PyTypeObject *>cls)

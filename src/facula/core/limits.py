@@ -1,0 +1,65 @@
+"""The numeric limits of dtypes: `finfo` and `iinfo`.
+
+Takes a dtype; gives the attributes that PyTorch documents, computed from the numbers of bits of exponent and mantissa.
+Keeps true: values are Python floats and ints, exact.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula.core import _core
+
+#: dtype name -> bits of the exponent, bits of the mantissa, whether the largest exponent means infinity
+_FLOATS = {
+    "float16": (5, 10, True),
+    "bfloat16": (8, 7, True),
+    "float32": (8, 23, True),
+    "float64": (11, 52, True),
+    "float8_e5m2": (5, 2, True),
+    "float8_e4m3fn": (4, 3, False),
+}
+
+
+class finfo:
+    """Limits of a floating-point (or complex: of its parts) dtype: `bits eps max min tiny smallest_normal resolution`."""
+
+    def __init__(self, type: Any = None) -> None:
+        dtype = _core.get_default_dtype() if type is None else type
+        if not isinstance(dtype, _core.dtype) or not (dtype.is_floating_point or dtype.is_complex):
+            raise TypeError(
+                f"[finfo] a floating-point or complex dtype was required: got {dtype}\nhint: use iinfo for integers"
+            )
+        dtype = dtype.to_real() if dtype.is_complex else dtype
+        exponent, mantissa, infinite = _FLOATS[dtype.name]
+        bias = 2 ** (exponent - 1) - 1
+        self.dtype = dtype.name
+        self.bits = dtype.itemsize * 8
+        self.eps = 2.0**-mantissa
+        top = 2.0 - self.eps if infinite else 2.0 - 2 * self.eps
+        self.max = top * 2.0 ** (bias if infinite else bias + 1)
+        self.min = -self.max
+        self.tiny = self.smallest_normal = 2.0 ** (1 - bias)
+        digits = int(mantissa * 0.30103)
+        self.resolution = 10.0**-digits
+
+    def __repr__(self) -> str:
+        return (
+            f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, eps={self.eps:g}, "
+            f"smallest_normal={self.smallest_normal:g}, tiny={self.tiny:g}, dtype={self.dtype})"
+        )
+
+
+class iinfo:
+    """Limits of an integer dtype: `bits max min`."""
+
+    def __init__(self, type: Any) -> None:
+        if not isinstance(type, _core.dtype) or type.is_floating_point or type.is_complex or type.name == "bool":
+            raise TypeError(f"[iinfo] an integer dtype was required: got {type}\nhint: use finfo for floats")
+        self.dtype = type.name
+        self.bits = type.itemsize * 8
+        self.min = -(2 ** (self.bits - 1)) if type.is_signed else 0
+        self.max = 2 ** (self.bits - 1) - 1 if type.is_signed else 2**self.bits - 1
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"

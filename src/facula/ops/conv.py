@@ -1,0 +1,552 @@
+"""Operators: convolutions and transposed convolutions in one, two and three dimensions.
+
+Takes inputs [N, C, *spatial] (or without N), weights [out, in / groups, *kernel]; gives [N, out, *spatial]. Three
+primitives, each linear in both its tensors and differentiated by the other two: `_conv` (forward), `_conv_input` (its
+transpose in the input) and `_conv_weight` (its transpose in the weight). A transposed convolution is `_conv_input`. Keeps
+true: results follow the memory format of the input (channels last stays channels last); complex convolutions are three
+real ones; whole numbers multiply exactly.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.ops import index_launch as launch
+from facula.ops.registry import F, composite, operator
+
+#: dtypes with convolution kernels
+FLOATS = frozenset("f32 f64 bf16 f16".split())
+
+
+def _channels_last(x: Any) -> bool:
+    """Whether a 4-d or 5-d tensor lies channels last, and not also plainly contiguous."""
+    if x.dim() not in (4, 5) or x.is_contiguous():
+        return False
+    return x.is_contiguous(
+        memory_format=core.channels_last if x.dim() == 4 else core.channels_last_3d
+    )
+
+
+def _empty(shape: list[int], like: Any, channels_last: bool) -> Any:
+    """An unset tensor, in channels-last order where asked."""
+    if not channels_last or len(shape) not in (4, 5):
+        return core.empty(shape, dtype=like.dtype, device=like.device)
+    order = [0, *range(2, len(shape)), 1]
+    strides, step = [0] * len(shape), 1
+    for d in reversed(order):
+        strides[d] = step
+        step *= max(shape[d], 1)
+    return core.empty_strided(shape, strides, dtype=like.dtype, device=like.device)
+
+
+def _dense(x: Any) -> tuple[Any, int]:
+    """The tensor in one of the two layouts that kernels take, and which: 0 contiguous, 1 channels last."""
+    if _channels_last(x):
+        return x, 1
+    return x.contiguous(), 0
+
+
+def _launch(
+    kind: str,
+    pointers: tuple[Any, ...],
+    x_shape: Any,
+    y_shape: Any,
+    kernel: Any,
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+    groups: int,
+    layouts: tuple[int, int],
+) -> None:
+    """Call a kernel on 1 to 3 spatial dimensions; x is the convolution's input, y its output, by shape."""
+    space = len(kernel)
+    lift = [1] * (2 - space)
+
+    def full(values: Any, fill: int = 1) -> list[int]:
+        return [fill] * len(lift) + list(values)
+
+    sizes, outs = full(x_shape[2:]), full(y_shape[2:])
+    numbers = [
+        x_shape[0],
+        x_shape[1],
+        *sizes,
+        y_shape[1],
+        *full(kernel),
+        *full(stride),
+        *full(padding, 0),
+        *full(dilation),
+        groups,
+        *outs,
+        *layouts,
+        0,
+    ]
+    name = "conv3d" if space == 3 else "conv2d"
+    code = pointers[0].dtype.code
+    if code not in FLOATS:
+        fail(
+            NotImplementedError,
+            "conv",
+            f"a floating-point dtype was required: \"conv_{kind}\" not implemented for '{pointers[0].dtype}'",
+        )
+    core.kernel(f"{name}_{kind}:{code}")(pointers, tuple(numbers), ())
+
+
+
+
+@operator(
+    "_conv(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, int groups, "
+    "int[] output_size) -> Tensor",
+    names=(),
+    out=False,
+)
+class _conv:
+    """The convolution with explicit output sizes; `padding` is that before each dimension."""
+
+    def meta(input, weight, bias, stride, padding, dilation, groups, output_size):
+        last = _channels_last(input) or _channels_last(weight)
+        return _empty([input.shape[0], weight.shape[0], *output_size], input, last)
+
+    def cpu(out, input, weight, bias, stride, padding, dilation, groups, output_size):
+        if out.numel() == 0:
+            return
+        if input.numel() == 0 or weight.numel() == 0:
+            out.zero_()
+            if bias is not None:
+                out.add_(bias.reshape((1, -1, *[1] * len(output_size))))
+            return
+        x, layout = _dense(input)
+        _launch(
+            "forward",
+            (out, x, weight.contiguous(), None if bias is None else bias.contiguous()),
+            x.shape,
+            out.shape,
+            weight.shape[2:],
+            stride,
+            padding,
+            dilation,
+            groups,
+            (layout, int(_channels_last(out))),
+        )
+
+    def backward(grad, input, weight, stride, padding, dilation, groups, needs):
+        settings = (stride, padding, dilation, groups)
+        grad_input = grad_weight = grad_bias = None
+        if needs[0]:
+            grad_input = F._conv_input(grad, weight, *settings, tuple(input.shape[2:]))
+        if needs[1]:
+            grad_weight = F._conv_weight(grad, input, *settings, tuple(weight.shape[2:]))
+        if needs[2]:
+            grad_bias = grad.sum([d for d in range(grad.dim()) if d != 1])
+        return grad_input, grad_weight, grad_bias
+
+    def samples(S):
+        yield (S(2, 3, 5, 6), S(4, 3, 3, 2), S(4), (1, 2), (1, 0), (1, 1), 1, (5, 3)), {}
+        yield (S(2, 4, 7), S(4, 2, 3), None, (1,), (2,), (2,), 2, (7,)), {}
+
+
+@operator(
+    "_conv_input(Tensor grad_output, Tensor weight, int[] stride, int[] padding, int[] dilation, int groups, "
+    "int[] input_size) -> Tensor",
+    names=(),
+    out=False,
+)
+class _conv_input:
+    """The transpose of the convolution in its input: what each input element received, weighted."""
+
+    def meta(grad_output, weight, stride, padding, dilation, groups, input_size):
+        last = _channels_last(grad_output) or _channels_last(weight)
+        return _empty([grad_output.shape[0], weight.shape[1] * groups, *input_size], grad_output, last)
+
+    def cpu(out, grad_output, weight, stride, padding, dilation, groups, input_size):
+        if out.numel() == 0:
+            return
+        if grad_output.numel() == 0 or weight.numel() == 0:
+            out.zero_()
+            return
+        y, layout = _dense(grad_output)
+        _launch(
+            "backward_data",
+            (out, y, weight.contiguous()),
+            out.shape,
+            y.shape,
+            weight.shape[2:],
+            stride,
+            padding,
+            dilation,
+            groups,
+            (int(_channels_last(out)), layout),
+        )
+
+    def backward(grad, grad_output, weight, stride, padding, dilation, groups, needs):
+        settings = (stride, padding, dilation, groups)
+        return (
+            F._conv(grad, weight, None, *settings, tuple(grad_output.shape[2:])) if needs[0] else None,
+            F._conv_weight(grad_output, grad, *settings, tuple(weight.shape[2:])) if needs[1] else None,
+        )
+
+    def samples(S):
+        yield (S(2, 4, 5, 3), S(4, 3, 3, 2), (1, 2), (1, 0), (1, 1), 1, (5, 6)), {}
+
+
+@operator(
+    "_conv_weight(Tensor grad_output, Tensor input, int[] stride, int[] padding, int[] dilation, int groups, "
+    "int[] kernel_size) -> Tensor",
+    names=(),
+    out=False,
+)
+class _conv_weight:
+    """The transpose of the convolution in its weight: correlations of the input with the output's gradient."""
+
+    def meta(grad_output, input, stride, padding, dilation, groups, kernel_size):
+        shape = [grad_output.shape[1], input.shape[1] // groups, *kernel_size]
+        return core.empty(shape, dtype=input.dtype, device=input.device)
+
+    def cpu(out, grad_output, input, stride, padding, dilation, groups, kernel_size):
+        if out.numel() == 0:
+            return
+        if grad_output.numel() == 0 or input.numel() == 0:
+            out.zero_()
+            return
+        y, y_layout = _dense(grad_output)
+        x, x_layout = _dense(input)
+        _launch(
+            "backward_weight",
+            (out, y, x, None),
+            x.shape,
+            y.shape,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            groups,
+            (x_layout, y_layout),
+        )
+
+    def backward(grad, grad_output, input, stride, padding, dilation, groups, needs):
+        settings = (stride, padding, dilation, groups)
+        return (
+            F._conv(input, grad, None, *settings, tuple(grad_output.shape[2:])) if needs[0] else None,
+            F._conv_input(grad_output, grad, *settings, tuple(input.shape[2:])) if needs[1] else None,
+        )
+
+    def samples(S):
+        yield (S(2, 4, 5, 3), S(2, 3, 5, 6), (1, 2), (1, 0), (1, 1), 1, (3, 2)), {}
+
+
+def _tuple(op: str, name: str, values: tuple[int, ...], space: int) -> tuple[int, ...]:
+    """One value a spatial dimension."""
+    if len(values) == 1:
+        values = tuple(values) * space
+    if len(values) != space:
+        fail(
+            RuntimeError,
+            op,
+            f"expected {name} to be a single integer value or a list of {space} values",
+            list(values),
+        )
+    return tuple(values)
+
+
+def _check(op: str, input: Any, weight: Any, bias: Any, space: int, groups: int, transposed: bool) -> None:
+    """Dimensions, channels, bias and dtypes."""
+    if weight.dim() != space + 2 or input.dim() not in (space + 1, space + 2):
+        fail(
+            RuntimeError,
+            op,
+            f"Expected {space + 1}D (unbatched) or {space + 2}D (batched) input to {op} and a {space + 2}D weight",
+            f"input of size {list(input.shape)} and weight of size {list(weight.shape)}",
+        )
+    if groups < 1:
+        fail(RuntimeError, op, "non-positive groups is not supported", groups)
+    channels = input.shape[-space - 1]
+    wanted = weight.shape[0] if transposed else weight.shape[1] * groups
+    if channels != wanted or weight.shape[0] % groups:
+        fail(
+            RuntimeError,
+            op,
+            f"Given groups={groups}, weight of size {list(weight.shape)}, expected input{list(input.shape)} to have "
+            f"{wanted} channels, and the first size of the weight to be divisible by groups",
+            f"{channels} channels",
+        )
+    out_channels = weight.shape[1] * groups if transposed else weight.shape[0]
+    if bias is not None and tuple(bias.shape) != (out_channels,):
+        fail(
+            RuntimeError,
+            op,
+            f"Given weight of size {list(weight.shape)}, expected bias to be 1-dimensional with {out_channels} elements",
+            f"bias of size {list(bias.shape)}",
+        )
+    for name, x in (("weight", weight), ("bias", bias)):
+        if x is not None and x.dtype is not input.dtype:
+            fail(
+                RuntimeError,
+                op,
+                f"{name} must have the dtype of the input ({input.dtype})",
+                x.dtype,
+                "convert one with .to()",
+            )
+
+
+def _check_numbers(op: str, stride: Any, padding: Any, dilation: Any) -> None:
+    if min(padding, default=0) < 0:
+        fail(RuntimeError, op, "negative padding is not supported", list(padding))
+    if min(stride, default=1) < 1:
+        fail(RuntimeError, op, "non-positive stride is not supported", list(stride))
+    if min(dilation, default=1) < 1:
+        fail(RuntimeError, op, "dilation should be greater than zero", list(dilation))
+
+
+def _padding(op: str, padding: Any, weight: Any, stride: Any, dilation: Any, space: int) -> tuple[Any, Any]:
+    """Padding before and after each dimension."""
+    kernel = weight.shape[2:]
+    if isinstance(padding, str):
+        if padding == "valid":
+            return (0,) * space, (0,) * space
+        if padding != "same":
+            fail(RuntimeError, op, "Invalid padding string: 'same' or 'valid' was required", repr(padding))
+        if any(s != 1 for s in stride):
+            fail(RuntimeError, op, "padding='same' is not supported for strided convolutions", list(stride))
+        total = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
+        before = tuple(t // 2 for t in total)
+        return before, tuple(t - b for t, b in zip(total, before, strict=True))
+    values = (padding,) if isinstance(padding, int) else tuple(padding)
+    values = _tuple(op, "padding", values, space)
+    return values, values
+
+
+def _convolve(
+    op: str, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int, space: int
+) -> Any:
+    """Check everything, add the batch dimension where there is none, and convolve."""
+    _check(op, input, weight, bias, space, groups, False)
+    stride, dilation = _tuple(op, "stride", stride, space), _tuple(op, "dilation", dilation, space)
+    before, after = _padding(op, padding, weight, stride, dilation, space)
+    _check_numbers(op, stride, before, dilation)
+    batched = input.dim() == space + 2
+    x = input if batched else input.unsqueeze(0)
+    kernel, sizes = tuple(weight.shape[2:]), []
+    for n, k, s, d, b, a in zip(x.shape[2:], kernel, stride, dilation, before, after, strict=True):
+        extent = d * (k - 1) + 1
+        if n + b + a < extent or k == 0:
+            fail(
+                RuntimeError,
+                op,
+                f"Calculated padded input size per channel: ({n + b + a}). Kernel size: ({extent}). Kernel size can't be "
+                "greater than actual input size",
+            )
+        sizes.append((n + b + a - extent) // s + 1)
+    result = forward(x, weight, bias, stride, before, dilation, groups, tuple(sizes))
+    return result if batched else result.squeeze(0)
+
+
+def forward(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int, sizes: Any) -> Any:
+    """The convolution in the arithmetic of its dtype."""
+    settings = (stride, padding, dilation, groups, sizes)
+    if x.dtype.is_complex:
+        result = _complex_product(lambda a, b: F._conv(a, b, None, *settings), x, weight)
+        return result if bias is None else result + _along_channels(bias, len(sizes))
+    if x.dtype.is_floating_point:
+        return F._conv(x, weight, bias, *settings)
+    result = _window_product(x, weight, *settings)
+    return result if bias is None else result + _along_channels(bias, len(sizes))
+
+
+def _along_channels(bias: Any, space: int) -> Any:
+    return bias.reshape((1, -1, *[1] * space))
+
+
+def _complex_product(product: Any, x: Any, y: Any) -> Any:
+    """A bilinear real product of complex tensors by three real ones. [Gauss]"""
+    a, b, c, d = F.real(x), F.imag(x), F.real(y), F.imag(y)
+    first, second = product(a.contiguous(), c.contiguous()), product(b.contiguous(), d.contiguous())
+    third = product(a + b, c + d)
+    return F.complex(first - second, third - first - second)
+
+
+def _window_product(
+    x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, groups: int, sizes: Any
+) -> Any:
+    """The convolution as one exact product over windows, for whole numbers."""
+    kernel = tuple(weight.shape[2:])
+    pads: list[int] = []
+    for n, k, s, d, p, m in reversed(
+        list(zip(x.shape[2:], kernel, stride, dilation, padding, sizes, strict=True))
+    ):
+        pads += [p, max(0, (m - 1) * s + d * (k - 1) + 1 - n - p)]
+    padded = F.constant_pad_nd(x, pads).contiguous()
+    batch, channels = padded.shape[:2]
+    steps = padded.stride()
+    windows = padded.as_strided(
+        (batch, groups, channels // groups, *kernel, *sizes),
+        (
+            steps[0],
+            steps[1] * (channels // groups),
+            steps[1],
+            *(t * d for t, d in zip(steps[2:], dilation, strict=True)),
+            *(t * s for t, s in zip(steps[2:], stride, strict=True)),
+        ),
+    )
+    inner = launch.product((channels // groups, *kernel))
+    columns = windows.reshape((batch, groups, inner, launch.product(sizes)))
+    rows = weight.reshape((1, groups, weight.shape[0] // groups, inner))
+    return F.matmul(rows, columns).reshape((batch, weight.shape[0], *sizes))
+
+
+def _transpose(
+    op: str,
+    input: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    output_padding: Any,
+    groups: int,
+    dilation: Any,
+    space: int,
+) -> Any:
+    """A transposed convolution: the transpose of the convolution from the result's size to the input's."""
+    _check(op, input, weight, bias, space, groups, True)
+    stride, dilation = _tuple(op, "stride", stride, space), _tuple(op, "dilation", dilation, space)
+    padding = _tuple(op, "padding", padding, space)
+    extra = _tuple(op, "output_padding", output_padding, space)
+    _check_numbers(op, stride, padding, dilation)
+    if min(extra) < 0:
+        fail(RuntimeError, op, "negative output_padding is not supported", list(extra))
+    if any(e >= s and e >= d for e, s, d in zip(extra, stride, dilation, strict=True)):
+        fail(
+            RuntimeError,
+            op,
+            "output padding must be smaller than either stride or dilation",
+            f"output_padding {list(extra)}, stride {list(stride)}, dilation {list(dilation)}",
+        )
+    batched = input.dim() == space + 2
+    x = input if batched else input.unsqueeze(0)
+    kernel = tuple(weight.shape[2:])
+    sizes = tuple(
+        (n - 1) * s - 2 * p + d * (k - 1) + e + 1
+        for n, k, s, p, d, e in zip(x.shape[2:], kernel, stride, padding, dilation, extra, strict=True)
+    )
+    if min(sizes) < 1:
+        fail(RuntimeError, op, "a result of positive size was required", list(sizes))
+    settings = (stride, padding, dilation, groups, sizes)
+    if x.dtype.is_complex:
+        result = _complex_product(lambda a, b: F._conv_input(a, b, *settings), x, weight)
+    elif x.dtype.is_floating_point:
+        result = F._conv_input(x, weight, *settings)
+    else:
+        result = _whole_transpose(x, weight, *settings)
+    if bias is not None:
+        result = result + _along_channels(bias, space)
+    return result if batched else result.squeeze(0)
+
+
+def _whole_transpose(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, groups: int, sizes: Any) -> Any:
+    """The transposed convolution of whole numbers: zeros between the elements, then a flipped kernel."""
+    batch, channels = x.shape[:2]
+    kernel = tuple(weight.shape[2:])
+    spread = tuple((n - 1) * s + 1 for n, s in zip(x.shape[2:], stride, strict=True))
+    wide = core.empty((batch, channels, *spread), dtype=x.dtype, device=x.device)
+    wide.zero_()
+    wide[(slice(None), slice(None), *(slice(None, None, s) for s in stride))].copy_(x)
+    per, out = channels // groups, weight.shape[1]
+    flipped = F.flip(weight, tuple(range(2, 2 + len(kernel))))
+    flipped = flipped.reshape((groups, per, out, *kernel)).transpose(1, 2)
+    flipped = flipped.reshape((groups * out, per, *kernel))
+    before = tuple(d * (k - 1) - p for d, k, p in zip(dilation, kernel, padding, strict=True))
+    crop: list[int] = []
+    for b in reversed(before):
+        crop += [min(b, 0), 0]
+    wide = F.constant_pad_nd(wide, crop)
+    ones = (1,) * len(kernel)
+    return _window_product(wide, flipped, ones, tuple(max(b, 0) for b in before), dilation, groups, sizes)
+
+
+@composite(
+    "conv1d(Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=1, any padding=0, int[1] dilation=1, "
+    "int groups=1) -> Tensor",
+    names=("conv1d", "nn.functional.conv1d"),
+    out=False,
+)
+def conv1d(input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
+    """Convolution of [N, C, L] with [out, C / groups, k]; padding is a number, 'same' or 'valid'."""
+    return _convolve("conv1d", input, weight, bias, stride, padding, dilation, groups, 1)
+
+
+@composite(
+    "conv2d(Tensor input, Tensor weight, Tensor? bias=None, int[2] stride=1, any padding=0, int[2] dilation=1, "
+    "int groups=1) -> Tensor",
+    names=("conv2d", "nn.functional.conv2d"),
+    out=False,
+)
+def conv2d(input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
+    """Convolution of [N, C, H, W] with [out, C / groups, kh, kw]; padding is numbers, 'same' or 'valid'."""
+    return _convolve("conv2d", input, weight, bias, stride, padding, dilation, groups, 2)
+
+
+@composite(
+    "conv3d(Tensor input, Tensor weight, Tensor? bias=None, int[3] stride=1, any padding=0, int[3] dilation=1, "
+    "int groups=1) -> Tensor",
+    names=("conv3d", "nn.functional.conv3d"),
+    out=False,
+)
+def conv3d(input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
+    """Convolution of [N, C, D, H, W] with [out, C / groups, kd, kh, kw]; padding is numbers, 'same' or 'valid'."""
+    return _convolve("conv3d", input, weight, bias, stride, padding, dilation, groups, 3)
+
+
+def _define_transposed(space: int) -> None:
+    name = f"conv_transpose{space}d"
+
+    def transposed(
+        input: Any,
+        weight: Any,
+        bias: Any,
+        stride: Any,
+        padding: Any,
+        output_padding: Any,
+        groups: int,
+        dilation: Any,
+    ) -> Any:
+        return _transpose(name, input, weight, bias, stride, padding, output_padding, groups, dilation, space)
+
+    transposed.__doc__ = (
+        f"Transposed convolution in {space} dimension(s) of [N, in, *] with [in, out / groups, *kernel]."
+    )
+    composite(
+        f"{name}(Tensor input, Tensor weight, Tensor? bias=None, int[{space}] stride=1, int[{space}] padding=0, "
+        f"int[{space}] output_padding=0, int groups=1, int[{space}] dilation=1) -> Tensor",
+        names=(name, f"nn.functional.{name}"),
+        out=False,
+    )(transposed)
+
+
+for _space in (1, 2, 3):
+    _define_transposed(_space)
+
+
+@composite(
+    "convolution(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, bool transposed, "
+    "int[] output_padding, int groups) -> Tensor",
+    names=("convolution",),
+    out=False,
+)
+def convolution(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+) -> Any:
+    """The convolution, plain or transposed, whose number of dimensions is that of the weight."""
+    space = weight.dim() - 2
+    if transposed:
+        return _transpose(
+            "convolution", input, weight, bias, stride, padding, output_padding, groups, dilation, space
+        )
+    return _convolve("convolution", input, weight, bias, stride, padding, dilation, groups, space)

@@ -1,0 +1,231 @@
+"""The operator `einsum`: sums of products named by subscripts.
+
+Takes an equation such as "bij,bjk->bik" (or operands each followed by a list of numbers) and tensors; gives the sum over
+the subscripts that the result leaves out. Keeps true: every pair of operands is contracted as one batched matrix product;
+with three or more operands the pair that leaves the smallest cost comes first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.ops import index_launch as launch
+from facula.ops.registry import F, composite
+
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+ELLIPSIS = "..."
+
+
+def _sublist_equation(operands: list[Any]) -> tuple[str, list[Any]]:
+    """Turn (tensor, numbers, tensor, numbers, ..., [numbers]) into an equation."""
+
+    def text(numbers: Any) -> str:
+        result = ""
+        for n in numbers:
+            if n is Ellipsis:
+                result += ELLIPSIS
+            elif 0 <= n < 52:
+                result += LETTERS[n]
+            else:
+                fail(ValueError, "einsum", "subscripts in [0, 52) were required", n)
+        return result
+
+    tensors, parts = list(operands[::2]), [text(numbers) for numbers in operands[1::2]]
+    equation = ",".join(parts[: len(operands) // 2])
+    if len(operands) % 2:
+        equation += "->" + text(tensors.pop())
+    return equation, tensors
+
+
+def _subscripts(text: str, what: str) -> list[str]:
+    """Split into letters and at most one ellipsis."""
+    result, position = [], 0
+    text = text.replace(" ", "")
+    while position < len(text):
+        if text.startswith(ELLIPSIS, position):
+            if ELLIPSIS in result:
+                fail(RuntimeError, "einsum", f"{what}: found '.' that is not part of a single ellipsis", text)
+            result.append(ELLIPSIS)
+            position += 3
+            continue
+        if text[position] == ".":
+            fail(RuntimeError, "einsum", f"{what}: found '.' that is not part of any ellipsis", text)
+        if text[position] not in LETTERS:
+            fail(RuntimeError, "einsum", f"{what}: subscripts must be in [a-zA-Z]", text[position])
+        result.append(text[position])
+        position += 1
+    return result
+
+
+def _parse(equation: str, operands: list[Any]) -> tuple[list[list[Any]], list[Any]]:
+    """Labels of each operand and of the result; the dimensions of an ellipsis become the numbers -n .. -1."""
+    left, arrow, right = equation.partition("->")
+    parts = left.split(",")
+    if len(parts) != len(operands):
+        more = "more" if len(parts) < len(operands) else "fewer"
+        fail(RuntimeError, "einsum", f"{more} operands were provided than specified in the equation", len(operands))
+    inputs, widest, counts = [], 0, {}
+    for number, (part, operand) in enumerate(zip(parts, operands, strict=True)):
+        labels = _subscripts(part, f"operand {number}")
+        hidden = operand.dim() - (len(labels) - (ELLIPSIS in labels))
+        if hidden < 0 or (hidden > 0 and ELLIPSIS not in labels):
+            fail(
+                RuntimeError,
+                "einsum",
+                f"the number of subscripts in the equation ({len(labels) - (ELLIPSIS in labels)}) does not match the number "
+                f"of dimensions ({operand.dim()}) for operand {number} and no ellipsis was given",
+            )
+        widest = max(widest, hidden)
+        expanded: list[Any] = []
+        for label in labels:
+            expanded += range(-hidden, 0) if label == ELLIPSIS else [label]
+            counts[label] = counts.get(label, 0) + 1
+        inputs.append(expanded)
+    if not arrow:
+        hidden = list(range(-widest, 0))
+        return inputs, hidden + sorted(k for k, n in counts.items() if n == 1 and k != ELLIPSIS)
+    result: list[Any] = []
+    for label in _subscripts(right, "the result"):
+        result += range(-widest, 0) if label == ELLIPSIS else [label]
+    for label in result:
+        if isinstance(label, str) and result.count(label) > 1:
+            fail(RuntimeError, "einsum", f"output subscript {label} appears more than once in the output")
+        if isinstance(label, str) and label not in counts:
+            fail(
+                RuntimeError,
+                "einsum",
+                f"output subscript {label} does not appear in the equation for any input operand",
+            )
+    return inputs, result
+
+
+def _diagonals(operand: Any, labels: list[Any], number: int) -> tuple[Any, list[Any]]:
+    """Repeated subscripts of one operand take its diagonal."""
+    labels = list(labels)
+    for label in dict.fromkeys(labels):
+        while labels.count(label) > 1:
+            first = labels.index(label)
+            second = labels.index(label, first + 1)
+            if operand.shape[first] != operand.shape[second]:
+                fail(
+                    RuntimeError,
+                    "einsum",
+                    f"subscript {label} is repeated for operand {number} but the sizes don't match",
+                    f"{operand.shape[first]} and {operand.shape[second]}",
+                )
+            operand = operand.diagonal(0, first, second)
+            del labels[second], labels[first]
+            labels.append(label)
+    return operand, labels
+
+
+def _sizes(inputs: list[list[Any]], operands: list[Any]) -> dict[Any, int]:
+    sizes: dict[Any, int] = {}
+    for number, (labels, operand) in enumerate(zip(inputs, operands, strict=True)):
+        for label, size in zip(labels, operand.shape, strict=True):
+            known = sizes.get(label, 1)
+            if size != 1 and known not in (1, size):
+                fail(
+                    RuntimeError,
+                    "einsum",
+                    f"subscript {label} has size {size} for operand {number} which does not broadcast with previously seen "
+                    f"size {known}",
+                )
+            sizes[label] = size if size != 1 else known
+    return sizes
+
+
+def _sum_out(operand: Any, labels: list[Any], needed: set[Any]) -> tuple[Any, list[Any]]:
+    """Sum over the labels that nobody else needs."""
+    dims = [d for d, label in enumerate(labels) if label not in needed]
+    if dims:
+        operand = operand.sum(dims)
+        labels = [label for label in labels if label in needed]
+    return operand, labels
+
+
+def _arranged(operand: Any, labels: list[Any], wanted: list[Any]) -> Any:
+    """Permute to the wanted labels; missing ones become dimensions of size 1."""
+    operand = operand.permute([labels.index(label) for label in wanted if label in labels])
+    for d, label in enumerate(wanted):
+        if label not in labels:
+            operand = operand.unsqueeze(d)
+    return operand
+
+
+def _contract(a: Any, left: list[Any], b: Any, right: list[Any], needed: set[Any]) -> tuple[Any, list[Any]]:
+    """Contract two operands over the labels that both have and nobody needs, as one batched matrix product."""
+    a, left = _sum_out(a, left, needed | set(right))
+    b, right = _sum_out(b, right, needed | set(left))
+    size_a, size_b = dict(zip(left, a.shape, strict=True)), dict(zip(right, b.shape, strict=True))
+    shared = [label for label in left if label in size_b]
+    summed = [label for label in shared if label not in needed]
+    for label in summed:
+        # a size-1 side is broadcast, which only scales: the other side can be summed first
+        if size_a[label] != size_b[label]:
+            if size_a[label] == 1:
+                b = b.sum(right.index(label), keepdim=True)
+            else:
+                a = a.sum(left.index(label), keepdim=True)
+    if not summed:
+        wanted = list(dict.fromkeys(left + right))
+        return _arranged(a, left, wanted) * _arranged(b, right, wanted), wanted
+    batch = [label for label in shared if label in needed]
+    rows = [label for label in left if label not in size_b]
+    columns = [label for label in right if label not in size_a]
+    batch_sizes = [max(size_a[label], size_b[label]) for label in batch]
+    batch_sizes = [0 if 0 in (size_a[k], size_b[k]) else n for k, n in zip(batch, batch_sizes, strict=True)]
+    inner = [a.shape[left.index(label)] for label in summed]
+    m, n, k = [size_a[x] for x in rows], [size_b[x] for x in columns], launch.product(inner)
+    first = a.permute([left.index(x) for x in batch + rows + summed]).expand((*batch_sizes, *m, *inner))
+    second = b.permute([right.index(x) for x in batch + summed + columns]).expand((*batch_sizes, *inner, *n))
+    count = launch.product(batch_sizes)
+    if batch:
+        product = F.bmm(
+            first.reshape((count, launch.product(m), k)), second.reshape((count, k, launch.product(n)))
+        )
+    else:
+        product = F.mm(first.reshape((launch.product(m), k)), second.reshape((k, launch.product(n))))
+    return product.reshape((*batch_sizes, *m, *n)), batch + rows + columns
+
+
+def _cheapest_pair(inputs: list[list[Any]], sizes: dict[Any, int]) -> tuple[int, int]:
+    """The pair whose product costs least; of equals the first."""
+    best, chosen = None, (0, 1)
+    for i in range(len(inputs)):
+        for j in range(i + 1, len(inputs)):
+            cost = launch.product([sizes[label] for label in {*inputs[i], *inputs[j]}])
+            if best is None or cost < best:
+                best, chosen = cost, (i, j)
+    return chosen
+
+
+@composite("einsum(any equation, any... operands) -> Tensor", names=("einsum",), out=False)
+def einsum(equation: Any, operands: Any) -> Any:
+    """Sums of products by the Einstein convention, such as einsum("ij,jk->ik", a, b)."""
+    if isinstance(equation, core.Tensor):
+        equation, operands = _sublist_equation([equation, *operands])
+    operands = list(operands)
+    if len(operands) == 1 and isinstance(operands[0], (tuple, list)):
+        operands = list(operands[0])
+    if not operands:
+        fail(ValueError, "einsum", "must provide at least one operand", "none")
+    inputs, result = _parse(equation, operands)
+    for number in range(len(operands)):
+        operands[number], inputs[number] = _diagonals(operands[number], inputs[number], number)
+    sizes = _sizes(inputs, operands)
+    while len(operands) > 1:
+        i, j = _cheapest_pair(inputs, sizes) if len(operands) > 2 else (0, 1)
+        needed = set(result)
+        for number, labels in enumerate(inputs):
+            if number not in (i, j):
+                needed |= set(labels)
+        joined, labels = _contract(operands[i], inputs[i], operands[j], inputs[j], needed)
+        for number in (j, i):
+            del operands[number], inputs[number]
+        operands.append(joined)
+        inputs.append(labels)
+    last, labels = _sum_out(operands[0], inputs[0], set(result))
+    return _arranged(last, labels, result)

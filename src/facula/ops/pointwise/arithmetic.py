@@ -1,0 +1,246 @@
+"""Sums, products, powers, signs and roots.
+
+Takes: tensors and numbers.
+Gives: operators `add`, `sub`, `rsub`, `mul`, `neg`, `abs`, `sign`, `sgn`, `square`, `sqrt`, `rsqrt`, `reciprocal`, `pow`,
+`float_power`, `addcmul`, `addcdiv`, `lerp`, `hypot`, `copysign`, `nextafter`, `positive`.
+Keeps true: integers wrap; gradients of complex arguments are `dL/dre + i dL/dim`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import core
+from facula.ops import scalar as s
+from facula.ops.pointwise.naming import RUNTIME, functions_and_methods
+from facula.ops.registry import F, composite, pointwise
+
+
+@pointwise(
+    "add(Operand self, Operand other, *, Number alpha=1) -> Tensor",
+    prebuilt=({"alpha": RUNTIME},),
+    reference="numpy.add",
+)
+def add(x, y, *, alpha):
+    """Sum ``self + alpha * other``; of bools the logical or."""
+    return x | (y & (alpha != 0)) if x.is_bool else x + alpha * y
+
+
+@pointwise(
+    "sub(Operand self, Operand other, *, Number alpha=1) -> Tensor",
+    names=functions_and_methods("sub", "subtract"),
+    dtypes="int float complex",
+    prebuilt=({"alpha": RUNTIME},),
+    reference="numpy.subtract",
+)
+def sub(x, y, *, alpha):
+    """Difference ``self - alpha * other``."""
+    return x - alpha * y
+
+
+@pointwise(
+    "rsub(Operand self, Operand other, *, Number alpha=1) -> Tensor",
+    names=("rsub",),
+    dtypes="int float complex",
+    inplace=False,
+)
+def rsub(x, y, *, alpha):
+    """Difference the other way, ``other - alpha * self``."""
+    return y - alpha * x
+
+
+@pointwise(
+    "mul(Operand self, Operand other) -> Tensor",
+    names=functions_and_methods("mul", "multiply"),
+    reference="numpy.multiply",
+)
+def mul(x, y):
+    """Product ``self * other``; of bools the logical and."""
+    return x & y if x.is_bool else x * y
+
+
+@pointwise(
+    "neg(Tensor self) -> Tensor",
+    names=functions_and_methods("neg", "negative"),
+    dtypes="int float complex",
+    reference="numpy.negative",
+)
+def neg(x):
+    """Negation ``-self``."""
+    return -x
+
+
+@composite("positive(Tensor self) -> Tensor", out=False)
+def positive(self: Any) -> Any:
+    """``+self``: the tensor itself; bools are refused."""
+    if self.dtype is core.bool:
+        core.errors.fail(RuntimeError, "positive", "a tensor of numbers", got="a bool tensor")
+    return self
+
+
+@pointwise(
+    "abs(Tensor self) -> Tensor",
+    names=functions_and_methods("abs", "absolute"),
+    result="real",
+    reference="numpy.abs",
+)
+def abs(x):
+    """Absolute value; of a complex number its modulus."""
+    return x if x.is_bool else s.apply("abs", x)
+
+
+@abs.backward
+def _(grad, x):
+    return grad * s.sgn(x)
+
+
+@pointwise("sign(Tensor self) -> Tensor", dtypes="bool int float", reference="numpy.sign")
+def sign(x):
+    """-1, 0 or 1 by the sign; 0 for NaN."""
+    return x if x.is_bool else s.sign(x)
+
+
+@pointwise("sgn(Tensor self) -> Tensor", reference="numpy.sign")
+def sgn(x):
+    """``self / |self|``, 0 at 0; of a real number its sign."""
+    return x if x.is_bool else s.sgn(x)
+
+
+@pointwise("square(Tensor self) -> Tensor", reference="numpy.square")
+def square(x):
+    """``self * self``."""
+    return x if x.is_bool else x * x
+
+
+@square.backward
+def _(grad, x):
+    return grad * (2.0 * s.conj(x))
+
+
+@pointwise("sqrt(Tensor self) -> Tensor", result="float", domain=(0, None), reference="numpy.sqrt")
+def sqrt(x):
+    """Square root, NaN for negative real numbers."""
+    return s.sqrt(x)
+
+
+@sqrt.backward
+def _(grad, result):
+    return grad / (2.0 * s.conj(result))
+
+
+@pointwise("rsqrt(Tensor self) -> Tensor", result="float", domain=(0, None))
+def rsqrt(x):
+    """``1 / sqrt(self)``."""
+    return s.rsqrt(x)
+
+
+@rsqrt.backward
+def _(grad, result):
+    r = s.conj(result)
+    return grad * (-0.5 * (r * r * r))
+
+
+@pointwise("reciprocal(Tensor self) -> Tensor", result="float", reference="numpy.reciprocal")
+def reciprocal(x):
+    """``1 / self``."""
+    return s.reciprocal(x)
+
+
+@reciprocal.backward
+def _(grad, result):
+    r = s.conj(result)
+    return -(grad * (r * r))
+
+
+@pointwise(
+    "pow(Operand self, Operand exponent) -> Tensor",
+    dtypes="int float complex",
+    reference="numpy.power",
+)
+def pow(x, exponent):
+    """``self ** exponent`` as in C99; integers wrap, and a negative exponent truncates towards zero."""
+    return s.pow(x, exponent)
+
+
+@pow.backward
+def _(grad, x, exponent, result):
+    y, r = s.conj(exponent), s.conj(result)
+    base = s.conj(x)
+    by_base = s.where(exponent == 0, 0.0, grad * (y * s.pow(base, y - 1.0)))
+    vanishing = (x == 0) & ((exponent.re if exponent.is_complex else exponent) >= 0)
+    return by_base, s.where(vanishing, 0.0, grad * (r * s.log(base)))
+
+
+@composite("float_power(Operand self, Operand exponent) -> Tensor")
+def float_power(self: Any, exponent: Any) -> Any:
+    """``self ** exponent`` computed in float64, or in complex128 where an operand is complex."""
+    wide = core.complex128 if _is_complex(self) or _is_complex(exponent) else core.float64
+    base = self.to(wide) if isinstance(self, core.Tensor) else self
+    power = exponent.to(wide) if isinstance(exponent, core.Tensor) else exponent
+    return F.pow(base, power)
+
+
+def _is_complex(value: Any) -> bool:
+    return value.is_complex() if isinstance(value, core.Tensor) else isinstance(value, complex)
+
+
+@pointwise(
+    "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Number value=1) -> Tensor",
+    dtypes="int float complex",
+    prebuilt=({"value": RUNTIME},),
+)
+def addcmul(x, y, z, *, value):
+    """``self + value * tensor1 * tensor2``."""
+    return x + value * y * z
+
+
+@pointwise(
+    "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Number value=1) -> Tensor",
+    dtypes="float complex",
+    prebuilt=({"value": RUNTIME},),
+)
+def addcdiv(x, y, z, *, value):
+    """``self + value * tensor1 / tensor2``."""
+    return x + value * (y / z)
+
+
+@pointwise("lerp(Tensor self, Tensor end, Operand weight) -> Tensor", dtypes="float complex")
+def lerp(x, end, weight):
+    """Linear interpolation ``self + weight * (end - self)``, taken from the nearer end."""
+    size = s.hypot(weight.re, weight.im) if weight.is_complex else s.abs(weight)
+    step = end - x
+    return s.where(size < 0.5, x + weight * step, end - step * (1.0 - weight))
+
+
+@lerp.backward
+def _(grad, x, end, weight):
+    w = s.conj(weight)
+    return grad * (1.0 - w), grad * w, grad * s.conj(end - x)
+
+
+@pointwise("hypot(Operand self, Operand other) -> Tensor", dtypes="float", reference="numpy.hypot")
+def hypot(x, y):
+    """``sqrt(self ** 2 + other ** 2)`` without overflow in between."""
+    return s.hypot(x, y)
+
+
+@pointwise(
+    "copysign(Operand self, Operand other) -> Tensor",
+    result="float",
+    dtypes="bool int float",
+    reference="numpy.copysign",
+)
+def copysign(x, y):
+    """The magnitude of ``self`` with the sign of ``other`` (of zeros too)."""
+    return s.copysign(x, y)
+
+
+@pointwise(
+    "nextafter(Operand self, Operand other) -> Tensor",
+    dtypes="float",
+    differentiable=False,
+    reference="numpy.nextafter",
+)
+def nextafter(x, y):
+    """The next representable value after ``self`` towards ``other``."""
+    return s.nextafter(x, y)

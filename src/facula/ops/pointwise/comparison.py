@@ -1,0 +1,169 @@
+"""Comparisons, logic and classification: results are bool.
+
+Takes: tensors and numbers.
+Gives: operators `eq`, `ne`, `lt`, `le`, `gt`, `ge`, `logical_*`, `isnan`, `isinf`, `isfinite`, `isposinf`, `isneginf`,
+`isreal`, `isclose`, `signbit`.
+Keeps true: a comparison with NaN is false (`ne` true); nothing here is differentiable.
+"""
+
+from __future__ import annotations
+
+import math
+
+from facula import core
+from facula.ops import scalar as s
+from facula.ops.pointwise.naming import functions_and_methods
+from facula.ops.registry import pointwise
+
+_FALSE, _TRUE = s.constant(False, "b8"), s.constant(True, "b8")
+
+
+def _comparison(name: str, alias: str, symbol: str, dtypes: str) -> core.Op:
+    def body(x, y):
+        return s.apply(name, x, y)
+
+    body.__doc__ = f"``self {symbol} other``, element by element."
+    return pointwise(
+        f"{name}(Operand self, Operand other) -> Tensor",
+        names=functions_and_methods(*filter(None, (name, alias))),
+        result="bool",
+        dtypes=dtypes,
+        differentiable=False,
+        reference=f"numpy.{alias or 'equal'}",
+    )(body)
+
+
+eq = _comparison("eq", "", "==", "bool int float complex")
+ne = _comparison("ne", "not_equal", "!=", "bool int float complex")
+lt = _comparison("lt", "less", "<", "bool int float")
+le = _comparison("le", "less_equal", "<=", "bool int float")
+gt = _comparison("gt", "greater", ">", "bool int float")
+ge = _comparison("ge", "greater_equal", ">=", "bool int float")
+
+
+def _truth(x):
+    return s.cast(x, "b8")
+
+
+def _logical(name: str, meaning: str) -> core.Op:
+    def body(x, y):
+        return getattr(s, name)(_truth(x), _truth(y))
+
+    body.__doc__ = meaning
+    return pointwise(
+        f"{name}(Tensor self, Operand other) -> Tensor",
+        result="bool",
+        differentiable=False,
+        reference=f"numpy.{name}",
+    )(body)
+
+
+logical_and = _logical("logical_and", "Both differ from zero.")
+logical_or = _logical("logical_or", "At least one differs from zero.")
+logical_xor = _logical("logical_xor", "Exactly one differs from zero.")
+
+
+@pointwise(
+    "logical_not(Tensor self) -> Tensor",
+    result="bool",
+    differentiable=False,
+    reference="numpy.logical_not",
+)
+def logical_not(x):
+    """The element is zero."""
+    return s.logical_not(_truth(x))
+
+
+def _is_inexact(x) -> bool:
+    return x.is_float or x.is_complex
+
+
+@pointwise(
+    "isnan(Tensor self) -> Tensor", result="bool", differentiable=False, reference="numpy.isnan"
+)
+def isnan(x):
+    """The element is NaN (of a complex number: a part is)."""
+    return s.apply("isnan", x) if _is_inexact(x) else _FALSE
+
+
+@pointwise(
+    "isinf(Tensor self) -> Tensor", result="bool", differentiable=False, reference="numpy.isinf"
+)
+def isinf(x):
+    """The element is infinite (of a complex number: a part is)."""
+    return s.apply("isinf", x) if _is_inexact(x) else _FALSE
+
+
+@pointwise(
+    "isfinite(Tensor self) -> Tensor",
+    result="bool",
+    differentiable=False,
+    reference="numpy.isfinite",
+)
+def isfinite(x):
+    """The element is neither infinite nor NaN."""
+    return s.apply("isfinite", x) if _is_inexact(x) else _TRUE
+
+
+@pointwise(
+    "isposinf(Tensor self) -> Tensor",
+    result="bool",
+    dtypes="bool int float",
+    differentiable=False,
+    reference="numpy.isposinf",
+)
+def isposinf(x):
+    """The element is positive infinity."""
+    return x == math.inf if x.is_float else _FALSE
+
+
+@pointwise(
+    "isneginf(Tensor self) -> Tensor",
+    result="bool",
+    dtypes="bool int float",
+    differentiable=False,
+    reference="numpy.isneginf",
+)
+def isneginf(x):
+    """The element is negative infinity."""
+    return x == -math.inf if x.is_float else _FALSE
+
+
+@pointwise(
+    "isreal(Tensor self) -> Tensor", result="bool", differentiable=False, reference="numpy.isreal"
+)
+def isreal(x):
+    """The imaginary part is zero."""
+    return x.im == 0 if x.is_complex else _TRUE
+
+
+@pointwise(
+    "signbit(Tensor self) -> Tensor",
+    result="bool",
+    dtypes="bool int float",
+    differentiable=False,
+    reference="numpy.signbit",
+)
+def signbit(x):
+    """The sign bit is set: negative numbers, and -0."""
+    return _FALSE if x.is_bool else s.signbit(x)
+
+
+@pointwise(
+    "isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor",
+    result="bool",
+    differentiable=False,
+    reference="numpy.isclose",
+)
+def isclose(x, y, *, rtol, atol, equal_nan):
+    """``|self - other| <= atol + rtol * |other|``; equal infinities are close, NaNs only if `equal_nan`."""
+    if x.is_bool:
+        return s.apply("eq", x, y)
+    close = x == y
+    if not _is_inexact(x):
+        x, y = s.cast(x, "f64"), s.cast(y, "f64")
+    elif equal_nan:
+        close = s.logical_or(close, s.logical_and(s.apply("isnan", x), s.apply("isnan", y)))
+    distance = s.apply("abs", x - y)
+    near = distance <= atol + s.apply("abs", rtol * y)
+    return s.logical_or(close, s.logical_and(s.apply("isfinite", distance), near))

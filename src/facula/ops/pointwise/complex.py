@@ -1,0 +1,68 @@
+"""Parts and angles of complex numbers.
+
+Takes: tensors.
+Gives: operators `angle`, `conj_physical`, `conj`, `complex`, `polar`.
+Keeps true: a real tensor is its own conjugate; results of `complex` and `polar` are new memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import core
+from facula.ops import scalar as s
+from facula.ops.registry import F, composite, pointwise
+
+
+@pointwise("angle(Tensor self) -> Tensor", result="real_float", inplace=False, reference="numpy.angle")
+def angle(x):
+    """Angle in (-pi, pi]; of a real number 0 or pi."""
+    return s.angle(x)
+
+
+@pointwise("conj_physical(Tensor self) -> Tensor", reference="numpy.conj")
+def conj_physical(x):
+    """Complex conjugate in new memory."""
+    return s.conj(x)
+
+
+@conj_physical.backward
+def _(grad):
+    return s.conj(grad)
+
+
+@composite("conj(Tensor self) -> Tensor", out=False)
+def conj(self: Any) -> Any:
+    """Complex conjugate; a real tensor is returned as it is."""
+    return F.conj_physical(self) if self.is_complex() else self
+
+
+@composite("complex(Operand real, Operand imag) -> Tensor", names=("complex",))
+def complex(real: Any, imag: Any) -> Any:
+    """``real + i imag`` from two real tensors of one dtype."""
+    if not isinstance(real, core.Tensor):
+        real = F.full_like(imag, real)
+    elif not isinstance(imag, core.Tensor):
+        imag = F.full_like(real, imag)
+    if real.dtype != imag.dtype:
+        core.errors.fail(
+            RuntimeError,
+            "complex",
+            "two tensors of one dtype",
+            got=f"{real.dtype} and {imag.dtype} (Expected object of scalar type {real.dtype} for second argument)",
+        )
+    if real.dtype not in (core.float16, core.float32, core.float64):
+        core.errors.fail(
+            RuntimeError,
+            "complex",
+            "tensors of float16, float32 or float64 (Expected both inputs to be Half, Float or Double tensors)",
+            got=real.dtype,
+        )
+    real, imag = F.broadcast_tensors([real, imag])
+    return F.view_as_complex(F.stack([real, imag], -1))
+
+
+@composite("polar(Tensor abs, Tensor angle) -> Tensor", names=("polar",))
+def polar(abs: Any, angle: Any) -> Any:
+    """``abs * (cos(angle) + i sin(angle))``."""
+    return F.complex(abs * F.cos(angle), abs * F.sin(angle))

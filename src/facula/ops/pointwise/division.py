@@ -1,0 +1,121 @@
+"""Division, and division with remainder.
+
+Takes: tensors and numbers.
+Gives: operators `div`, `true_divide`, `floor_divide`, `remainder`, `fmod`, `gcd`, `lcm`.
+Keeps true: `div` of integers is a float unless a rounding mode is given; remainders are exact.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import core
+from facula.ops import scalar as s
+from facula.ops.pointwise.naming import functions_and_methods
+from facula.ops.registry import pointwise
+
+
+def _quotient_dtype(common: Any, variant: Any, values: Any) -> Any:
+    """Integers divide in the default dtype, unless the quotient is rounded."""
+    if variant.attributes["rounding_mode"] is None and not (
+        common.is_floating_point or common.is_complex
+    ):
+        return core.get_default_dtype()
+    return common
+
+
+def _integer_quotient(code: str, chosen: dict[str, Any]) -> bool:
+    return code in ("i64", "i32") and "rounding_mode" not in chosen
+
+
+def _complex_rounding(code: str, chosen: dict[str, Any]) -> bool:
+    return code in ("c64", "c128") and "rounding_mode" in chosen
+
+
+@pointwise(
+    "div(Operand self, Operand other, *, str? rounding_mode=None) -> Tensor",
+    names=functions_and_methods("div", "divide"),
+    result_of=_quotient_dtype,
+    unsupported=lambda code, chosen: _integer_quotient(code, chosen) or _complex_rounding(code, chosen),
+    dtypes="int float complex",
+    prebuilt=({"rounding_mode": "trunc"}, {"rounding_mode": "floor"}),
+    reference="numpy.divide",
+)
+def div(x, y, *, rounding_mode):
+    """Quotient, exact (None), rounded towards zero (``"trunc"``) or down (``"floor"``)."""
+    if rounding_mode not in (None, "trunc", "floor"):
+        raise RuntimeError(
+            f"[div] rounding_mode None, 'trunc' or 'floor' was required: got {rounding_mode!r}"
+        )
+    if rounding_mode == "floor":
+        return s.floor_divide(x, y)
+    if x.is_integer:
+        if rounding_mode is None:
+            raise TypeError("[div] floats were required without a rounding_mode: got integers")
+        return s.integer_divide(x, y)
+    return s.trunc(x / y) if rounding_mode == "trunc" else x / y
+
+
+@div.backward
+def _(grad, x, y, *, rounding_mode):
+    if rounding_mode is not None:
+        return None, None
+    w = s.conj(y)
+    return grad / w, -(grad * ((s.conj(x) / w) / w))
+
+
+@pointwise(
+    "true_divide(Operand self, Operand other) -> Tensor",
+    result="float",
+    reference="numpy.true_divide",
+)
+def true_divide(x, y):
+    """Exact quotient; integers give floats."""
+    return x / y
+
+
+@true_divide.backward
+def _(grad, x, y):
+    w = s.conj(y)
+    return grad / w, -(grad * ((s.conj(x) / w) / w))
+
+
+@pointwise(
+    "floor_divide(Operand self, Operand other) -> Tensor",
+    dtypes="int float",
+    reference="numpy.floor_divide",
+)
+def floor_divide(x, y):
+    """Quotient rounded down."""
+    return s.floor_divide(x, y)
+
+
+@pointwise(
+    "remainder(Operand self, Operand other) -> Tensor",
+    names=functions_and_methods("remainder"),
+    dtypes="int float",
+    reference="numpy.remainder",
+)
+def remainder(x, y):
+    """Remainder with the sign of the divisor, ``self - other * floor(self / other)``."""
+    return s.remainder(x, y)
+
+
+@pointwise(
+    "fmod(Operand self, Operand other) -> Tensor", dtypes="int float", reference="numpy.fmod"
+)
+def fmod(x, y):
+    """Remainder with the sign of the dividend, ``self - other * trunc(self / other)``."""
+    return s.fmod(x, y)
+
+
+@pointwise("gcd(Tensor self, Tensor other) -> Tensor", dtypes="int", reference="numpy.gcd")
+def gcd(x, y):
+    """Greatest common divisor, never negative."""
+    return s.gcd(x, y)
+
+
+@pointwise("lcm(Tensor self, Tensor other) -> Tensor", dtypes="int", reference="numpy.lcm")
+def lcm(x, y):
+    """Least common multiple, never negative."""
+    return s.lcm(x, y)

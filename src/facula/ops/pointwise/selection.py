@@ -1,0 +1,204 @@
+"""Choosing one of several values: extremes, bounds, conditions.
+
+Takes: tensors and numbers.
+Gives: operators `maximum`, `minimum`, `fmax`, `fmin`, `clamp`, `clamp_min`, `clamp_max`, `where`, `nan_to_num`, `heaviside`.
+Keeps true: NaN passes through `maximum`, `minimum` and `clamp`, and loses against a number in `fmax` and `fmin`; the value
+not chosen has gradient zero, whatever it is.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from facula import core
+from facula.ops import scalar as s
+from facula.ops.pointwise.naming import RUNTIME, functions_and_methods
+from facula.ops.registry import F, composite, pointwise
+
+
+@pointwise(
+    "maximum(Operand self, Operand other) -> Tensor",
+    dtypes="bool int float",
+    reference="numpy.maximum",
+)
+def maximum(x, y):
+    """The larger value; NaN where one is NaN. At a tie each gets half of the gradient."""
+    return s.maximum(x, y)
+
+
+@pointwise(
+    "minimum(Operand self, Operand other) -> Tensor",
+    dtypes="bool int float",
+    reference="numpy.minimum",
+)
+def minimum(x, y):
+    """The smaller value; NaN where one is NaN. At a tie each gets half of the gradient."""
+    return s.minimum(x, y)
+
+
+@pointwise(
+    "fmax(Operand self, Operand other) -> Tensor", dtypes="bool int float", reference="numpy.fmax"
+)
+def fmax(x, y):
+    """The larger value; the number where the other one is NaN."""
+    return x | y if x.is_bool else s.fmax(x, y)
+
+
+@pointwise(
+    "fmin(Operand self, Operand other) -> Tensor", dtypes="bool int float", reference="numpy.fmin"
+)
+def fmin(x, y):
+    """The smaller value; the number where the other one is NaN."""
+    return x & y if x.is_bool else s.fmin(x, y)
+
+
+@pointwise(
+    "clamp(Tensor self, Operand? min=None, Operand? max=None) -> Tensor",
+    names=functions_and_methods("clamp", "clip"),
+    dtypes="int float",
+    prebuilt=({"min": True}, {"max": True}, {"min": True, "max": True}),
+)
+def clamp(x, low, high):
+    """``min(max(self, min), max)``; a bound that is not given does not bind."""
+    if low is None and high is None:
+        raise RuntimeError(
+            "[clamp] at least one of 'min' and 'max' was required: got none (torch.clamp: At least one of 'min' or "
+            "'max' must not be None)"
+        )
+    return s.clamp(x, low, high)
+
+
+@clamp.backward
+def _(grad, x, low, high):
+    if low is None:
+        return s.where(x <= high, grad, 0.0), None, s.where(x > high, grad, 0.0)
+    if high is None:
+        return s.where(x >= low, grad, 0.0), s.where(x < low, grad, 0.0), None
+    inside = s.logical_and(x >= low, x <= high)
+    below = s.logical_and(low < high, x < low)
+    above = s.logical_or(x > high, high < low)
+    return (
+        s.where(inside, grad, 0.0),
+        s.where(below, grad, 0.0),
+        s.where(above, grad, 0.0),
+    )
+
+
+@composite("clamp_min(Tensor self, Operand min) -> Tensor")
+def clamp_min(self: Any, min: Any) -> Any:
+    """``max(self, min)``."""
+    return F.clamp(self, min, None)
+
+
+@composite("clamp_max(Tensor self, Operand max) -> Tensor")
+def clamp_max(self: Any, max: Any) -> Any:
+    """``min(self, max)``."""
+    return F.clamp(self, None, max)
+
+
+@composite("clamp_min_(Tensor self, Operand min) -> Tensor", out=False)
+def clamp_min_(self: Any, min: Any) -> Any:
+    """In-place form of `clamp_min`."""
+    return F.clamp.inplace(self, min, None)
+
+
+@composite("clamp_max_(Tensor self, Operand max) -> Tensor", out=False)
+def clamp_max_(self: Any, max: Any) -> Any:
+    """In-place form of `clamp_max`."""
+    return F.clamp.inplace(self, None, max)
+
+
+@pointwise(
+    "where(Tensor condition, Operand self, Operand other) -> Tensor",
+    names=(),
+    compute={"condition": "b8"},
+    inplace=False,
+    reference="numpy.where",
+)
+def where(condition, x, y):
+    """`self` where the condition holds, `other` elsewhere."""
+    return s.where(condition, x, y)
+
+
+@composite("_where(Tensor condition, Operand? self=None, Operand? other=None) -> Tensor", names=("where",))
+def _where(condition: Any, self: Any, other: Any) -> Any:
+    """`self` where the condition holds, `other` elsewhere; with a condition alone, the indices where it holds."""
+    if self is None and other is None:
+        return F.nonzero(condition, as_tuple=True)
+    if self is None or other is None:
+        core.errors.fail(TypeError, "where", "both values, or none", got="one of them")
+    return F.where(condition, self, other)
+
+
+@composite(
+    "_tensor_where(Tensor self, Tensor condition, Operand other) -> Tensor",
+    names=("Tensor.where",),
+    out=False,
+)
+def _tensor_where(self: Any, condition: Any, other: Any) -> Any:
+    """`self` where the condition holds, `other` elsewhere."""
+    return F.where(condition, self, other)
+
+
+@pointwise(
+    "_nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
+    names=(),
+    dtypes="bool int float",
+    prebuilt=({"posinf": RUNTIME, "neginf": RUNTIME}, {"nan": RUNTIME, "posinf": RUNTIME, "neginf": RUNTIME}),
+)
+def _nan_to_num(x, *, nan, posinf, neginf):
+    """NaN, infinity and minus infinity replaced by numbers (0 and the extremes of the compute dtype by default)."""
+    if not x.is_float:
+        return x
+    largest = 3.4028234663852886e38 if x.dtype == "f32" else 1.7976931348623157e308
+    high = largest if posinf is None else posinf
+    low = -largest if neginf is None else neginf
+    x = s.where(s.isnan(x), 0.0 if nan is None else nan, x)
+    return s.where(x == math.inf, high, s.where(x == -math.inf, low, x))
+
+
+@_nan_to_num.backward
+def _(grad, x, *, nan, posinf, neginf):
+    return s.where(s.isfinite(x), grad, 0.0)
+
+
+def _extremes(self: Any, posinf: float | None, neginf: float | None) -> tuple[Any, Any]:
+    """The dtype's own extremes where it computes in a wider one."""
+    if self.dtype in (core.float16, core.bfloat16):
+        limits = core.finfo(self.dtype)
+        posinf = limits.max if posinf is None else posinf
+        neginf = limits.min if neginf is None else neginf
+    return posinf, neginf
+
+
+@composite(
+    "nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor"
+)
+def nan_to_num(self: Any, nan: float | None, posinf: float | None, neginf: float | None) -> Any:
+    """NaN, infinity and minus infinity replaced by numbers (0 and the extremes of the dtype by default)."""
+    posinf, neginf = _extremes(self, posinf, neginf)
+    return F._nan_to_num(self, nan, posinf, neginf)
+
+
+@composite(
+    "nan_to_num_(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
+    out=False,
+)
+def nan_to_num_(self: Any, nan: float | None, posinf: float | None, neginf: float | None) -> Any:
+    """In-place form of `nan_to_num`."""
+    posinf, neginf = _extremes(self, posinf, neginf)
+    return F._nan_to_num.inplace(self, nan, posinf, neginf)
+
+
+@pointwise(
+    "heaviside(Tensor self, Tensor values) -> Tensor",
+    dtypes="bool int float",
+    differentiable=False,
+    reference="numpy.heaviside",
+)
+def heaviside(x, values):
+    """Step function: 0 below zero, 1 above, `values` at zero."""
+    if x.is_bool:
+        return x | values
+    return s.where(x == 0, values, s.where(x > 0, s.constant(1, x.dtype), s.constant(0, x.dtype)))

@@ -1,0 +1,241 @@
+"""Error, gamma and related functions.
+
+Takes: tensors.
+Gives: operators `erf`, `erfc`, `erfinv`, `special_erfcx`, `special_ndtr`, `special_log_ndtr`, `special_ndtri`,
+`special_entr`, `lgamma`, `digamma`, `polygamma`, `mvlgamma`, `special_zeta`, `igamma`, `igammac`.
+Keeps true: real arguments only; integers compute in the default dtype.
+Source: Abramowitz & Stegun 1964, chapters 6, 7 and 23.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from facula import core
+from facula.ops import scalar as s
+from facula.ops.pointwise.naming import functions_and_methods
+from facula.ops.registry import F, composite, pointwise
+
+REAL = "bool int float"
+SQRT_HALF, SQRT_2_OVER_PI = math.sqrt(0.5), math.sqrt(2 / math.pi)
+INV_SQRT_2PI = 1 / math.sqrt(2 * math.pi)
+
+
+@pointwise(
+    "erf(Tensor self) -> Tensor",
+    names=functions_and_methods("erf", special=("erf",)),
+    result="float",
+    dtypes=REAL,
+    reference="scipy.special.erf",
+)
+def erf(x):
+    """Error function, ``2 / sqrt(pi)`` times the integral of ``exp(-t^2)`` from 0 to `self`."""
+    return s.erf(x)
+
+
+@pointwise(
+    "erfc(Tensor self) -> Tensor",
+    names=functions_and_methods("erfc", special=("erfc",)),
+    result="float",
+    dtypes=REAL,
+    reference="scipy.special.erfc",
+)
+def erfc(x):
+    """Complementary error function ``1 - erf(self)``."""
+    return s.erfc(x)
+
+
+@pointwise(
+    "erfinv(Tensor self) -> Tensor",
+    names=functions_and_methods("erfinv", special=("erfinv",)),
+    result="float",
+    dtypes=REAL,
+    domain=(-1, 1),
+    reference="scipy.special.erfinv",
+)
+def erfinv(x):
+    """Inverse error function on (-1, 1)."""
+    return s.erfinv(x)
+
+
+@pointwise(
+    "special_erfcx(Tensor self) -> Tensor",
+    names=("special.erfcx",),
+    result="float",
+    dtypes=REAL,
+    inplace=False,
+    reference="scipy.special.erfcx",
+)
+def special_erfcx(x):
+    """Scaled complementary error function ``exp(self^2) * erfc(self)``."""
+    return s.erfcx(x)
+
+
+@pointwise(
+    "special_ndtr(Tensor self) -> Tensor",
+    names=("special.ndtr",),
+    result="float",
+    dtypes=REAL,
+    inplace=False,
+    reference="scipy.special.ndtr",
+)
+def special_ndtr(x):
+    """Distribution function of the standard normal, ``erfc(-self / sqrt(2)) / 2``."""
+    return 0.5 * s.erfc(-x * SQRT_HALF)
+
+
+@special_ndtr.backward
+def _(grad, x):
+    return grad * (s.exp(-0.5 * x * x) * INV_SQRT_2PI)
+
+
+@pointwise(
+    "special_log_ndtr(Tensor self) -> Tensor",
+    names=("special.log_ndtr",),
+    result="float",
+    dtypes=REAL,
+    inplace=False,
+    reference="scipy.special.log_ndtr",
+)
+def special_log_ndtr(x):
+    """Logarithm of the standard normal's distribution function, exact in the left tail."""
+    t = x * SQRT_HALF
+    return s.where(x < -1.0, s.log(s.erfcx(-t) * 0.5) - t * t, s.log1p(-0.5 * s.erfc(t)))
+
+
+@special_log_ndtr.backward
+def _(grad, x):
+    return grad / s.erfcx(-x * SQRT_HALF) * SQRT_2_OVER_PI
+
+
+@pointwise(
+    "special_ndtri(Tensor self) -> Tensor",
+    names=("special.ndtri",),
+    result="float",
+    dtypes=REAL,
+    domain=(0, 1),
+    inplace=False,
+    reference="scipy.special.ndtri",
+)
+def special_ndtri(x):
+    """Quantile of the standard normal, the inverse of `ndtr`."""
+    return s.ndtri(x)
+
+
+@pointwise(
+    "special_entr(Tensor self) -> Tensor",
+    names=("special.entr",),
+    result="float",
+    dtypes=REAL,
+    domain=(0, None),
+    inplace=False,
+    reference="scipy.special.entr",
+)
+def special_entr(x):
+    """Entropy term ``-self * log(self)``: 0 at 0, minus infinity below."""
+    value = s.where(x == 0, 0.0, s.where(x > 0, -x * s.log(x), -math.inf))
+    return s.where(s.isnan(x), x, value)
+
+
+@special_entr.backward
+def _(grad, x):
+    return grad * (-(s.log(x) + 1.0))
+
+
+@pointwise(
+    "lgamma(Tensor self) -> Tensor",
+    names=functions_and_methods("lgamma", special=("gammaln",)),
+    result="float",
+    dtypes=REAL,
+    reference="scipy.special.gammaln",
+)
+def lgamma(x):
+    """Logarithm of the absolute value of the gamma function."""
+    return s.lgamma(x)
+
+
+@pointwise(
+    "digamma(Tensor self) -> Tensor",
+    names=functions_and_methods("digamma", special=("digamma", "psi")),
+    result="float",
+    dtypes=REAL,
+    reference="scipy.special.digamma",
+)
+def digamma(x):
+    """Derivative of `lgamma`."""
+    return s.digamma(x)
+
+
+@pointwise(
+    "_polygamma(Tensor self, int n) -> Tensor",
+    names=("Tensor.polygamma",),
+    result="float",
+    dtypes=REAL,
+    domain=(0, None),
+)
+def _polygamma(x, *, n):
+    """The n-th derivative of `digamma`."""
+    return s.polygamma(s.cast(n, x.dtype), x)
+
+
+@composite("polygamma(Number n, Tensor self) -> Tensor", names=("polygamma", "special.polygamma"))
+def polygamma(n: int, self: Any) -> Any:
+    """The n-th derivative of `digamma`."""
+    if n < 0 or n != int(n):
+        core.errors.fail(RuntimeError, "polygamma", "an integer order n >= 0", got=n)
+    return F._polygamma(self, int(n))
+
+
+@composite(
+    "mvlgamma(Tensor self, int p) -> Tensor",
+    names=functions_and_methods("mvlgamma", special=("multigammaln",)),
+)
+def mvlgamma(self: Any, p: int) -> Any:
+    """Logarithm of the multivariate gamma function of dimension `p`."""
+    if p < 1:
+        core.errors.fail(RuntimeError, "mvlgamma", "a dimension p >= 1", got=p)
+    total = F.lgamma(self)
+    for j in range(1, p):
+        total = total + F.lgamma(self - 0.5 * j)
+    return total + p * (p - 1) / 4 * math.log(math.pi)
+
+
+@pointwise(
+    "special_zeta(Operand self, Operand other) -> Tensor",
+    names=("special.zeta",),
+    result="float",
+    dtypes=REAL,
+    domain=(1, None),
+    inplace=False,
+    reference="scipy.special.zeta",
+)
+def special_zeta(x, q):
+    """Hurwitz zeta function, the sum of ``(k + other) ** -self`` over k from 0."""
+    return s.zeta(x, q)
+
+
+@pointwise(
+    "igamma(Operand self, Operand other) -> Tensor",
+    names=functions_and_methods("igamma", special=("gammainc",)),
+    result="float",
+    dtypes=REAL,
+    domain=(0, None),
+    reference="scipy.special.gammainc",
+)
+def igamma(a, x):
+    """Regularised lower incomplete gamma function P(self, other)."""
+    return s.igamma(a, x)
+
+
+@pointwise(
+    "igammac(Operand self, Operand other) -> Tensor",
+    names=functions_and_methods("igammac", special=("gammaincc",)),
+    result="float",
+    dtypes=REAL,
+    domain=(0, None),
+    reference="scipy.special.gammaincc",
+)
+def igammac(a, x):
+    """Regularised upper incomplete gamma function Q(self, other)."""
+    return s.igammac(a, x)

@@ -1,0 +1,248 @@
+"""Circular and hyperbolic functions and their inverses.
+
+Takes: tensors, angles in radians.
+Gives: operators `sin`, `cos`, `tan`, `asin`, `acos`, `atan`, `atan2`, `sinh`, `cosh`, `tanh`, `asinh`, `acosh`, `atanh`,
+`sinc`, `deg2rad`, `rad2deg`.
+Keeps true: arguments of any size are reduced exactly; complex functions take principal values.
+"""
+
+from __future__ import annotations
+
+import math
+
+from facula.ops import scalar as s
+from facula.ops.pointwise.naming import functions_and_methods
+from facula.ops.registry import pointwise
+
+PI = math.pi
+
+
+@pointwise("sin(Tensor self) -> Tensor", result="float", reference="numpy.sin")
+def sin(x):
+    """Sine."""
+    return s.sin(x)
+
+
+@sin.backward
+def _(grad, x):
+    return grad * s.cos(s.conj(x))
+
+
+@pointwise("cos(Tensor self) -> Tensor", result="float", reference="numpy.cos")
+def cos(x):
+    """Cosine."""
+    return s.cos(x)
+
+
+@cos.backward
+def _(grad, x):
+    return -(grad * s.sin(s.conj(x)))
+
+
+@pointwise("tan(Tensor self) -> Tensor", result="float", reference="numpy.tan")
+def tan(x):
+    """Tangent."""
+    return s.tan(x)
+
+
+@tan.backward
+def _(grad, result):
+    r = s.conj(result)
+    return grad * (1.0 + r * r)
+
+
+@pointwise(
+    "asin(Tensor self) -> Tensor",
+    names=functions_and_methods("asin", "arcsin"),
+    result="float",
+    domain=(-1, 1),
+    reference="numpy.arcsin",
+)
+def asin(x):
+    """Inverse sine, in [-pi/2, pi/2]."""
+    return s.asin(x)
+
+
+@asin.backward
+def _(grad, x):
+    z = s.conj(x)
+    return grad * s.rsqrt(1.0 - z * z)
+
+
+@pointwise(
+    "acos(Tensor self) -> Tensor",
+    names=functions_and_methods("acos", "arccos"),
+    result="float",
+    domain=(-1, 1),
+    reference="numpy.arccos",
+)
+def acos(x):
+    """Inverse cosine, in [0, pi]."""
+    return s.acos(x)
+
+
+@acos.backward
+def _(grad, x):
+    z = s.conj(x)
+    return -(grad * s.rsqrt(1.0 - z * z))
+
+
+@pointwise(
+    "atan(Tensor self) -> Tensor",
+    names=functions_and_methods("atan", "arctan"),
+    result="float",
+    reference="numpy.arctan",
+)
+def atan(x):
+    """Inverse tangent, in [-pi/2, pi/2]."""
+    return s.atan(x)
+
+
+@atan.backward
+def _(grad, x):
+    z = s.conj(x)
+    return grad / (z * z + 1.0)
+
+
+@pointwise(
+    "atan2(Operand self, Operand other) -> Tensor",
+    names=functions_and_methods("atan2", "arctan2"),
+    result="float",
+    dtypes="bool int float",
+    reference="numpy.arctan2",
+)
+def atan2(y, x):
+    """Angle of the point (other, self), in [-pi, pi]."""
+    return s.atan2(y, x)
+
+
+@pointwise("sinh(Tensor self) -> Tensor", result="float", reference="numpy.sinh")
+def sinh(x):
+    """Hyperbolic sine."""
+    return s.sinh(x)
+
+
+@sinh.backward
+def _(grad, x):
+    return grad * s.cosh(s.conj(x))
+
+
+@pointwise("cosh(Tensor self) -> Tensor", result="float", reference="numpy.cosh")
+def cosh(x):
+    """Hyperbolic cosine."""
+    return s.cosh(x)
+
+
+@cosh.backward
+def _(grad, x):
+    return grad * s.sinh(s.conj(x))
+
+
+@pointwise(
+    "tanh(Tensor self) -> Tensor",
+    names=(*functions_and_methods("tanh"), "nn.functional.tanh"),
+    result="float",
+    reference="numpy.tanh",
+)
+def tanh(x):
+    """Hyperbolic tangent."""
+    return s.tanh(x)
+
+
+@tanh.backward
+def _(grad, result):
+    r = s.conj(result)
+    return grad * (1.0 - r * r)
+
+
+@pointwise(
+    "asinh(Tensor self) -> Tensor",
+    names=functions_and_methods("asinh", "arcsinh"),
+    result="float",
+    reference="numpy.arcsinh",
+)
+def asinh(x):
+    """Inverse hyperbolic sine."""
+    return s.asinh(x)
+
+
+@asinh.backward
+def _(grad, x):
+    z = s.conj(x)
+    return grad * s.rsqrt(z * z + 1.0)
+
+
+@pointwise(
+    "acosh(Tensor self) -> Tensor",
+    names=functions_and_methods("acosh", "arccosh"),
+    result="float",
+    domain=(1, None),
+    reference="numpy.arccosh",
+)
+def acosh(x):
+    """Inverse hyperbolic cosine, not negative; NaN below 1."""
+    return s.acosh(x)
+
+
+@acosh.backward
+def _(grad, x):
+    z = s.conj(x)
+    return grad * (s.rsqrt(z - 1.0) * s.rsqrt(z + 1.0))
+
+
+@pointwise(
+    "atanh(Tensor self) -> Tensor",
+    names=functions_and_methods("atanh", "arctanh"),
+    result="float",
+    domain=(-1, 1),
+    reference="numpy.arctanh",
+)
+def atanh(x):
+    """Inverse hyperbolic tangent."""
+    return s.atanh(x)
+
+
+@atanh.backward
+def _(grad, x):
+    z = s.conj(x)
+    return grad / (1.0 - z * z)
+
+
+@pointwise(
+    "sinc(Tensor self) -> Tensor",
+    names=functions_and_methods("sinc", special=("sinc",)),
+    result="float",
+    reference="numpy.sinc",
+)
+def sinc(x):
+    """``sin(pi self) / (pi self)``, 1 at 0."""
+    return s.where(x == 0, 1.0, s.sin(PI * x) / (PI * x))
+
+
+@sinc.backward
+def _(grad, x):
+    z = s.conj(x)
+    turn = PI * z
+    return s.where(x == 0, 0.0, grad * ((turn * s.cos(turn) - s.sin(turn)) / (turn * z)))
+
+
+@pointwise(
+    "deg2rad(Tensor self) -> Tensor",
+    result="float",
+    dtypes="bool int float",
+    reference="numpy.deg2rad",
+)
+def deg2rad(x):
+    """Degrees to radians."""
+    return x * (PI / 180)
+
+
+@pointwise(
+    "rad2deg(Tensor self) -> Tensor",
+    result="float",
+    dtypes="bool int float",
+    reference="numpy.rad2deg",
+)
+def rad2deg(x):
+    """Radians to degrees."""
+    return x * (180 / PI)

@@ -1,0 +1,126 @@
+"""What the core asks about pointwise operators: gradients' needs, and evaluation by other operators.
+
+Takes: a definition, a variant and a compute dtype. Gives: for each tensor argument what its gradient reads, and the
+expression evaluated on tensors. Keeps true: the rules come from the operator's own body (`ops.scalar`), nowhere else.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from facula import core
+from facula.ops import scalar
+from facula.ops.registry import F
+
+_INTEGERS = ("i64", "i32", "b8")
+
+
+def argument_dtypes(definition: Any, present: tuple[bool, ...], code: str) -> list[str | None]:
+    """The compute dtype of each tensor argument, None for an absent one."""
+    fixed = definition.compute or {}
+    return [
+        (fixed.get(p.name, code) if there else None)
+        for p, there in zip(definition.schema.tensor_parameters, present, strict=True)
+    ]
+
+
+def runtime_dtype(parameter: Any, code: str) -> str:
+    """The dtype in which a kernel of compute dtype `code` reads a runtime attribute."""
+    return "i64" if code in _INTEGERS else "f64"
+
+
+@cache
+def traced(variant: Any, code: str) -> scalar.Traced:
+    """The expression of a variant in a compute dtype."""
+    definition = variant.op.definition
+    attributes: dict[str, Any] = {}
+    for p in definition.schema.attributes:
+        if p.name in variant.runtime:
+            attributes[p.name] = scalar.Runtime(runtime_dtype(p, code))
+        else:
+            attributes[p.name] = variant.attributes.get(p.name)
+    return scalar.trace(definition.body, argument_dtypes(definition, variant.present, code), attributes)
+
+
+@cache
+def gradient(variant: Any, code: str, wrt: int) -> scalar.Traced | None:
+    """The expression of the gradient of one tensor argument."""
+    return scalar.gradient(traced(variant, code), wrt, variant.op.definition.explicit_backward)
+
+
+def _rule(variant: Any, code: str, wrt: int) -> Any:
+    if not variant.present[wrt]:
+        return None
+    found = gradient(variant, code, wrt)
+    if found is None:
+        return None
+    output = found.outputs[0]
+    if isinstance(output, scalar.Scalar):
+        if output.op == "grad":
+            return "identity"
+        if output.op == "constant" and output.value == 0:
+            return None
+    elif output.re.op == "real" and output.im.op == "imag" and output.re.args[0] is output.im.args[0]:
+        if output.re.args[0].op == "grad":
+            return "identity"
+    return found.uses
+
+
+def gradient_rules(definition: Any, variant: Any, code: str) -> list[Any]:
+    """For each tensor argument: None, "identity", or what the gradient kernel reads, in order."""
+    return [_rule(variant, code, wrt) for wrt in range(len(variant.present))]
+
+
+class _TensorNamespace:
+    """The scalar operations on tensors: operators of the same name."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(F, name)
+
+    @staticmethod
+    def cast(x: Any, code: str) -> Any:
+        return x.to(_DTYPE_OF[code]) if isinstance(x, core.Tensor) else x
+
+    @staticmethod
+    def where(condition: Any, a: Any, b: Any) -> Any:
+        return F.where(condition, a, b)
+
+    @staticmethod
+    def cond_and(a: Any, b: Any) -> Any:
+        return F.logical_and(a, b)
+
+
+_DTYPE_OF = {
+    "f32": core.float32,
+    "f64": core.float64,
+    "i64": core.int64,
+    "i32": core.int32,
+    "b8": core.bool_,
+    "c64": core.complex64,
+    "c128": core.complex128,
+}
+_NAMESPACE = _TensorNamespace()
+
+
+def evaluate(variant: Any, code: str, tensors: list[Any], parameters: list[Any]) -> Any:
+    """The operator by others: where there is no kernel and no compiler."""
+    expression = traced(variant, code)
+    converted = [t.to(_DTYPE_OF[leaf.dtype]) for t, leaf in zip(tensors, expression.inputs, strict=True)]
+    return scalar.evaluate(expression, converted, parameters, _NAMESPACE)[0]
+
+
+def evaluate_gradient(variant: Any, code: str, wrt: int, values: list[Any], parameters: list[Any]) -> Any:
+    """The gradient of argument `wrt` by operators, so that it can be differentiated again."""
+    expression = gradient(variant, code, wrt)
+    low = values and all(v.dtype.code in ("bf16", "f16", "c32") for v in values)
+    converted = [v.to(_DTYPE_OF[leaf.dtype]) for v, leaf in zip(values, expression.inputs, strict=True)]
+    result = scalar.evaluate(expression, converted, parameters, _NAMESPACE)[0]
+    if not isinstance(result, core.Tensor):
+        result = F.full_like(converted[0], result)
+    return result.to(values[0].dtype) if low else result
+
+
+core.GRADIENT_RULES[0] = gradient_rules
+core.EVALUATE[0] = evaluate
+core.EVALUATE_GRADIENT[0] = evaluate_gradient

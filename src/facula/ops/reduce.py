@@ -1,0 +1,483 @@
+"""Reductions: sums, products, counts, truth, variances, log-sum-exp.
+
+Takes tensors of any layout; gives results without the reduced dimensions (or with ones there). Keeps true: f32 sums are
+carried in f64 between blocks, half precision is computed in f32, results do not depend on the number of threads; gradients
+are formulas over operators. Extremes stand in `reduce_extreme`, norms in `reduce_norm`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.ops import reduce_launch as launch
+from facula.ops.registry import F, composite, operator
+
+_DIM = "int[1]? dim=None, bool keepdim=False"
+
+
+def _total_dtype(self: Any, dtype: Any) -> Any:
+    if dtype is not None:
+        return dtype
+    return self.dtype if self.dtype.is_floating_point or self.dtype.is_complex else core.int64
+
+
+def run_sum(kernel: str, out: Any, x: Any, dims: tuple[int, ...]) -> None:
+    """A sum-like reduction; complex numbers are pairs, so their parts are one more kept dimension."""
+    if x.dtype.is_complex:
+        launch.run_reduction(kernel, (F.view_as_real(out),), F.view_as_real(x), dims)
+    elif out.dtype.code == x.dtype.code or out.dtype is core.int64:
+        launch.run_reduction(kernel, (out,), x, dims)
+    else:
+        result = core.empty(out.shape, dtype=launch.stored(x).dtype)
+        launch.run_reduction(kernel, (result,), x, dims)
+        out.copy_(result)
+
+
+@operator(f"sum(Tensor self, {_DIM}, *, dtype? dtype=None) -> Tensor")
+class Sum:
+    """The sum of the elements, over all or over some dimensions. Integers and bools add up in int64."""
+
+    def meta(self, dim, keepdim, dtype):
+        dims = launch.wrap_dims("sum", dim, self.dim())
+        shape = launch.reduced_shape(self.shape, dims, keepdim)
+        return core.empty(shape, dtype=_total_dtype(self, dtype), device=self.device)
+
+    def cpu(out, self, dim, keepdim, dtype):
+        if out.dtype is not self.dtype and (out.dtype is not core.int64 or self.dtype.is_floating_point):
+            self = self.to(out.dtype)
+        run_sum("sum", out, self, launch.wrap_dims("sum", dim, self.dim()))
+
+    def backward(grad, self_meta, dim, keepdim):
+        dims = launch.wrap_dims("sum", dim, self_meta.dim())
+        return launch.spread(grad, self_meta.shape, dims, keepdim).to(self_meta.dtype)
+
+    def samples(S):
+        yield (S(3, 4),), {}
+        yield (S(3, 4, 5), 1), {}
+        yield (S(3, 4, 5), (0, 2), True), {}
+
+    def errors(S):
+        yield (S(3), 2), {}, IndexError, "Dimension out of range"
+
+
+@operator(f"nansum(Tensor self, {_DIM}, *, dtype? dtype=None) -> Tensor")
+class NanSum:
+    """The sum of the elements that are not NaN."""
+
+    def meta(self, dim, keepdim, dtype):
+        if self.dtype.is_complex:
+            fail(RuntimeError, "nansum", "nansum does not support complex inputs", self.dtype)
+        dims = launch.wrap_dims("nansum", dim, self.dim())
+        shape = launch.reduced_shape(self.shape, dims, keepdim)
+        return core.empty(shape, dtype=_total_dtype(self, dtype), device=self.device)
+
+    def cpu(out, self, dim, keepdim, dtype):
+        if out.dtype is not self.dtype:
+            self = self.to(out.dtype)
+        kernel = "nansum" if self.dtype.is_floating_point else "sum"
+        run_sum(kernel, out, self, launch.wrap_dims("nansum", dim, self.dim()))
+
+    def backward(grad, self, dim, keepdim):
+        dims = launch.wrap_dims("nansum", dim, self.dim())
+        return launch.spread(grad, self.shape, dims, keepdim).to(self.dtype) * F.logical_not(F.isnan(self))
+
+    def samples(S):
+        yield (S(3, 4), 1), {}
+
+
+def _mean_dtype(op: str, self: Any, dtype: Any) -> Any:
+    kind = dtype if dtype is not None else self.dtype
+    if not (kind.is_floating_point or kind.is_complex):
+        which = "Input" if dtype is None else "Optional"
+        fail(
+            RuntimeError,
+            op,
+            f"{op}(): could not infer output dtype. {which} dtype must be either a floating point or complex dtype",
+            kind,
+            f"convert first: x.float().{op}()",
+        )
+    return kind
+
+
+@operator(f"mean(Tensor self, {_DIM}, *, dtype? dtype=None) -> Tensor")
+class Mean:
+    """The mean of the elements, over all or over some dimensions."""
+
+    def meta(self, dim, keepdim, dtype):
+        kind = _mean_dtype("mean", self, dtype)
+        dims = launch.wrap_dims("mean", dim, self.dim())
+        return core.empty(
+            launch.reduced_shape(self.shape, dims, keepdim), dtype=kind, device=self.device
+        )
+
+    def cpu(out, self, dim, keepdim, dtype):
+        if out.dtype is not self.dtype:
+            self = self.to(out.dtype)
+        run_sum("mean", out, self, launch.wrap_dims("mean", dim, self.dim()))
+
+    def backward(grad, self_meta, dim, keepdim):
+        dims = launch.wrap_dims("mean", dim, self_meta.dim())
+        grad = grad / launch.count(self_meta.shape, dims) if self_meta.numel() else grad
+        return launch.spread(grad, self_meta.shape, dims, keepdim).to(self_meta.dtype)
+
+    def samples(S):
+        yield (S(3, 4),), {}
+        yield (S(3, 4, 5), (0, 2), True), {}
+
+    def errors(S):
+        yield (S(3, dtype=core.int64),), {}, RuntimeError, "could not infer output dtype"
+
+
+@composite(f"nanmean(Tensor self, {_DIM}, *, dtype? dtype=None) -> Tensor")
+def nanmean(self: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
+    """The mean of the elements that are not NaN."""
+    present = F.logical_not(F.isnan(self)).sum(dim, keepdim)
+    return F.nansum(self, dim, keepdim, dtype=dtype) / present
+
+
+def _exclusive_product(x: Any, dim: int) -> Any:
+    """For each place the product of what stands before it."""
+    length = x.shape[dim]
+    one = F.ones_like(x.narrow(dim, 0, 1))
+    return F.cat([one, x.narrow(dim, 0, length - 1)], dim).cumprod(dim)
+
+
+def _product_gradient(grad: Any, x: Any, dim: int) -> Any:
+    """Each element's share is the product of all others, also where there are zeros."""
+    if x.shape[dim] == 0:
+        return F.zeros_like(x)
+    before = _exclusive_product(x, dim)
+    after = _exclusive_product(x.flip(dim), dim).flip(dim)
+    return grad * (before * after).conj()
+
+
+@operator("prod(Tensor self, int? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor")
+class Prod:
+    """The product of the elements, over all or along one dimension. Integers and bools multiply in int64."""
+
+    def meta(self, dim, keepdim, dtype):
+        dims = launch.wrap_dims("prod", dim, self.dim())
+        shape = launch.reduced_shape(self.shape, dims, keepdim)
+        return core.empty(shape, dtype=_total_dtype(self, dtype), device=self.device)
+
+    def cpu(out, self, dim, keepdim, dtype):
+        if out.dtype is not self.dtype and (out.dtype is not core.int64 or self.dtype.is_floating_point):
+            self = self.to(out.dtype)
+        dims = launch.wrap_dims("prod", dim, self.dim())
+        if self.dtype.is_complex:
+            _complex_product(out, self, dims)
+        else:
+            run_sum("prod", out, self, dims)
+
+    def backward(grad, self, dim, keepdim):
+        if dim is None or self.dim() == 0:
+            gradient = _product_gradient(grad.reshape(-1), self.reshape(-1), 0).reshape(self.shape)
+        else:
+            d = launch.wrap_dim("prod", dim, self.dim())
+            gradient = _product_gradient(launch.restore(grad, (d,), keepdim), self, d)
+        return gradient.to(self.dtype)
+
+    def samples(S):
+        yield (S(3, 4),), {}
+        yield (S(3, 4), 1, True), {}
+
+
+def _complex_product(out: Any, x: Any, dims: tuple[int, ...]) -> None:
+    """Multiply halves together until one is left: as accurate as in sequence, and a few large steps."""
+    x = x.movedim(dims[0], 0) if len(dims) == 1 else x.reshape(-1)
+    while x.shape[0] > 1:
+        half = x.shape[0] // 2
+        rest = x.narrow(0, 2 * half, x.shape[0] - 2 * half)
+        x = F.cat([x.narrow(0, 0, half) * x.narrow(0, half, half), rest], 0)
+    if x.shape[0] == 1:
+        out.copy_(x.reshape(out.shape))
+    else:
+        out.fill_(1)
+
+
+@operator(f"count_nonzero(Tensor self, int[1]? dim=None) -> Tensor", out=False)
+class CountNonzero:
+    """How many elements differ from zero."""
+
+    def meta(self, dim):
+        dims = launch.wrap_dims("count_nonzero", dim, self.dim())
+        shape = launch.reduced_shape(self.shape, dims, False)
+        return core.empty(shape, dtype=core.int64, device=self.device)
+
+    def cpu(out, self, dim):
+        dims = launch.wrap_dims("count_nonzero", dim, self.dim())
+        x = self != 0 if self.dtype.is_complex else self
+        launch.run_reduction("count_nonzero", (out,), x, dims)
+
+    def samples(S):
+        yield (S(3, 4), 1), {}
+
+
+def _truth(op: str, self: Any, dim: Any, keepdim: bool) -> Any:
+    dims = launch.wrap_dims(op, dim, self.dim())
+    dtype = core.uint8 if self.dtype is core.uint8 else core.bool_
+    return core.empty(
+        launch.reduced_shape(self.shape, dims, keepdim), dtype=dtype, device=self.device
+    )
+
+
+def _run_truth(op: str, out: Any, self: Any, dim: Any) -> None:
+    x = self != 0 if self.dtype.is_complex else self
+    launch.run_reduction(op, (out,), x, launch.wrap_dims(op, dim, self.dim()))
+
+
+@operator(f"any(Tensor self, {_DIM}) -> Tensor")
+class Any_:
+    """Whether any element differs from zero. bool, and uint8 for uint8."""
+
+    def meta(self, dim, keepdim):
+        return _truth("any", self, dim, keepdim)
+
+    def cpu(out, self, dim, keepdim):
+        _run_truth("any", out, self, dim)
+
+    def samples(S):
+        yield (S(3, 4), 1), {}
+
+
+@operator(f"all(Tensor self, {_DIM}) -> Tensor")
+class All:
+    """Whether every element differs from zero. bool, and uint8 for uint8."""
+
+    def meta(self, dim, keepdim):
+        return _truth("all", self, dim, keepdim)
+
+    def cpu(out, self, dim, keepdim):
+        _run_truth("all", out, self, dim)
+
+    def samples(S):
+        yield (S(3, 4), 1), {}
+
+
+# --- variance and standard deviation: the operators take the correction; `unbiased=` is read by the composites
+_SPREAD = "Tensor self, int[1]? dim, float correction, bool keepdim"
+
+
+def _spread_shape(op: str, self: Any, dim: Any, keepdim: bool) -> tuple[int, ...]:
+    if not (self.dtype.is_floating_point or self.dtype.is_complex):
+        fail(
+            RuntimeError,
+            op,
+            f"{op}: {op} only support floating point and complex dtypes",
+            self.dtype,
+            f"convert first: x.float().{op}()",
+        )
+    return launch.reduced_shape(self.shape, launch.wrap_dims(op, dim, self.dim()), keepdim)
+
+
+def _real_spread(kernel: str, outs: tuple[Any, ...], self: Any, dim: Any, correction: float) -> None:
+    dims = launch.wrap_dims(kernel, dim, self.dim())
+    x = launch.stored(self)
+    if x.dtype is self.dtype:
+        launch.run_reduction(kernel, outs, x, dims, (float(correction),))
+        return
+    results = tuple(core.empty(out.shape, dtype=x.dtype) for out in outs)
+    launch.run_reduction(kernel, results, x, dims, (float(correction),))
+    for out, result in zip(outs, results, strict=True):
+        out.copy_(result)
+
+
+def _variance_gradient(grad: Any, self: Any, dim: Any, correction: float, keepdim: bool) -> Any:
+    dims = launch.wrap_dims("var", dim, self.dim())
+    freedom = launch.count(self.shape, dims) - correction
+    grad = launch.restore(grad, dims, keepdim)
+    centred = self - self.mean(dims, True) if dims else self - self
+    scale = 2.0 / freedom if freedom > 0 else float("inf")
+    return grad * scale * centred
+
+
+def _deviation_gradient(
+    grad: Any, result: Any, self: Any, dim: Any, correction: float, keepdim: bool
+) -> Any:
+    half = (grad / (result * 2)).masked_fill(result == 0, 0)
+    return _variance_gradient(half, self, dim, correction, keepdim)
+
+
+@operator(f"var_correction({_SPREAD}) -> Tensor", names=(), out=False)
+class Variance:
+    """The variance with `count - correction` degrees of freedom."""
+
+    def meta(self, dim, correction, keepdim):
+        shape = _spread_shape("var", self, dim, keepdim)
+        return core.empty(shape, dtype=self.dtype, device=self.device)
+
+    def cpu(out, self, dim, correction, keepdim):
+        _real_spread("var", (out,), self, dim, correction)
+
+    def backward(grad, self, dim, correction, keepdim):
+        return _variance_gradient(grad, self, dim, correction, keepdim)
+
+    def samples(S):
+        yield (S(3, 4), (1,), 1.0, False), {}
+
+
+@operator(f"std_correction({_SPREAD}) -> Tensor", names=(), out=False)
+class Deviation:
+    """The square root of the variance."""
+
+    def meta(self, dim, correction, keepdim):
+        shape = _spread_shape("std", self, dim, keepdim)
+        return core.empty(shape, dtype=self.dtype, device=self.device)
+
+    def cpu(out, self, dim, correction, keepdim):
+        _real_spread("std", (out,), self, dim, correction)
+
+    def backward(grad, result, self, dim, correction, keepdim):
+        return _deviation_gradient(grad, result, self, dim, correction, keepdim)
+
+    def samples(S):
+        yield (S(3, 4), (1,), 1.0, False), {}
+
+
+def _pair(op: str, self: Any, dim: Any, keepdim: bool) -> tuple[Any, Any]:
+    shape = _spread_shape(op, self, dim, keepdim)
+    return (
+        core.empty(shape, dtype=self.dtype, device=self.device),
+        core.empty(shape, dtype=self.dtype, device=self.device),
+    )
+
+
+def _add_mean_gradient(gradient: Any, grad: Any, self: Any, dim: Any, keepdim: bool) -> Any:
+    dims = launch.wrap_dims("mean", dim, self.dim())
+    part = launch.spread(grad / launch.count(self.shape, dims), self.shape, dims, keepdim)
+    return part if gradient is None else gradient + part
+
+
+@operator(f"var_mean_correction({_SPREAD}) -> (Tensor var, Tensor mean)", names=(), out=False)
+class VarianceMean:
+    """Variance and mean from one pass over memory."""
+
+    def meta(self, dim, correction, keepdim):
+        return _pair("var_mean", self, dim, keepdim)
+
+    def cpu(out, self, dim, correction, keepdim):
+        _real_spread("var_mean", out, self, dim, correction)
+
+    def backward(grads, self, dim, correction, keepdim):
+        gradient = None
+        if grads[0] is not None:
+            gradient = _variance_gradient(grads[0], self, dim, correction, keepdim)
+        if grads[1] is not None:
+            gradient = _add_mean_gradient(gradient, grads[1], self, dim, keepdim)
+        return gradient
+
+    def samples(S):
+        yield (S(3, 4), (1,), 1.0, False), {}
+
+
+@operator(f"std_mean_correction({_SPREAD}) -> (Tensor std, Tensor mean)", names=(), out=False)
+class DeviationMean:
+    """Standard deviation and mean from one pass over memory."""
+
+    def meta(self, dim, correction, keepdim):
+        return _pair("std_mean", self, dim, keepdim)
+
+    def cpu(out, self, dim, correction, keepdim):
+        _real_spread("std_mean", out, self, dim, correction)
+
+    def backward(grads, results, self, dim, correction, keepdim):
+        gradient = None
+        if grads[0] is not None:
+            gradient = _deviation_gradient(grads[0], results[0], self, dim, correction, keepdim)
+        if grads[1] is not None:
+            gradient = _add_mean_gradient(gradient, grads[1], self, dim, keepdim)
+        return gradient
+
+    def samples(S):
+        yield (S(3, 4), (1,), 1.0, False), {}
+
+
+def _read_spread(
+    op: str, dim: Any, unbiased: Any, keepdim: bool, correction: Any
+) -> tuple[Any, float, bool]:
+    """`var(unbiased)`, `var(dim, unbiased, keepdim)` and `var(dim, correction=, keepdim=)` in one form."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    if unbiased is not None and correction is not None:
+        fail(TypeError, op, "one of unbiased= and correction=", "both")
+    if correction is None:
+        correction = 1.0 if unbiased is None or unbiased else 0.0
+    if isinstance(dim, int):
+        dim = (dim,)
+    return (None if dim is None else tuple(dim)), float(correction), keepdim
+
+
+_READ = "any dim=None, any unbiased=None, bool keepdim=False, *, Number? correction=None"
+
+
+def _complex_variance(self: Any, dim: Any, correction: float, keepdim: bool) -> Any:
+    parts = (F.real(self), F.imag(self))
+    return F.var_correction(parts[0], dim, correction, keepdim) + F.var_correction(
+        parts[1], dim, correction, keepdim
+    )
+
+
+@composite(f"var(Tensor self, {_READ}) -> Tensor")
+def var(self: Any, dim: Any, unbiased: Any, keepdim: bool, correction: Any) -> Any:
+    """The variance, over all or over some dimensions, with `count - correction` degrees of freedom (1 by default)."""
+    dim, correction, keepdim = _read_spread("var", dim, unbiased, keepdim, correction)
+    if self.dtype.is_complex:
+        return _complex_variance(self, dim, correction, keepdim)
+    return F.var_correction(self, dim, correction, keepdim)
+
+
+@composite(f"std(Tensor self, {_READ}) -> Tensor")
+def std(self: Any, dim: Any, unbiased: Any, keepdim: bool, correction: Any) -> Any:
+    """The standard deviation, over all or over some dimensions; arguments as in `var`."""
+    dim, correction, keepdim = _read_spread("std", dim, unbiased, keepdim, correction)
+    if self.dtype.is_complex:
+        return _complex_variance(self, dim, correction, keepdim).sqrt()
+    return F.std_correction(self, dim, correction, keepdim)
+
+
+@composite(f"var_mean(Tensor self, {_READ}) -> (Tensor var, Tensor mean)", names=("var_mean",), out=False)
+def var_mean(self: Any, dim: Any, unbiased: Any, keepdim: bool, correction: Any) -> Any:
+    """Variance and mean; arguments as in `var`."""
+    dim, correction, keepdim = _read_spread("var_mean", dim, unbiased, keepdim, correction)
+    if self.dtype.is_complex:
+        return _complex_variance(self, dim, correction, keepdim), self.mean(dim, keepdim)
+    return tuple(F.var_mean_correction(self, dim, correction, keepdim))
+
+
+@composite(f"std_mean(Tensor self, {_READ}) -> (Tensor std, Tensor mean)", names=("std_mean",), out=False)
+def std_mean(self: Any, dim: Any, unbiased: Any, keepdim: bool, correction: Any) -> Any:
+    """Standard deviation and mean; arguments as in `var`."""
+    dim, correction, keepdim = _read_spread("std_mean", dim, unbiased, keepdim, correction)
+    if self.dtype.is_complex:
+        variance = _complex_variance(self, dim, correction, keepdim)
+        return variance.sqrt(), self.mean(dim, keepdim)
+    return tuple(F.std_mean_correction(self, dim, correction, keepdim))
+
+
+# --- log-sum-exp
+
+
+@operator("logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", names=("logsumexp", "Tensor.logsumexp", "special.logsumexp"))
+class LogSumExp:
+    """log of the sum of exponentials, shifted so that nothing overflows."""
+
+    def meta(self, dim, keepdim):
+        dims = launch.wrap_dims("logsumexp", dim, self.dim())
+        dtype = self.dtype if self.dtype.is_floating_point else core.get_default_dtype()
+        shape = launch.reduced_shape(self.shape, dims, keepdim)
+        return core.empty(shape, dtype=dtype, device=self.device)
+
+    def cpu(out, self, dim, keepdim):
+        dims = launch.wrap_dims("logsumexp", dim, self.dim())
+        x = self if self.dtype.is_floating_point else self.to(out.dtype)
+        launch.run_reduction("logsumexp", (out,), x, dims)
+
+    def backward(grad, self, result, dim, keepdim):
+        dims = launch.wrap_dims("logsumexp", dim, self.dim())
+        return launch.restore(grad, dims, keepdim) * (self - launch.restore(result, dims, keepdim)).exp()
+
+    def samples(S):
+        yield (S(3, 4), 1), {}
+        yield (S(3, 4), (0, 1), True), {}

@@ -1,0 +1,246 @@
+"""Extremes: largest and smallest values, and where they stand.
+
+Takes tensors of any real dtype and layout. Keeps true: NaN wins; of equal values the first is named; gradients go to the
+named element (`max(dim)`), or in equal shares to all that reach the extreme (`amax`, `max()`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.ops import reduce_launch as launch
+from facula.ops.registry import F, composite, operator
+
+
+def _check(op: str, self: Any) -> None:
+    if self.dtype.is_complex:
+        fail(RuntimeError, op, f"{op}: a real dtype (complex numbers have no order)", self.dtype)
+
+
+def _run(kernel: str, outs: tuple[Any, ...], self: Any, dims: tuple[int, ...]) -> None:
+    """Values come in the kernel's storage dtype, which narrow integers do not have."""
+    x = launch.stored(self)
+    if x.dtype is self.dtype:
+        launch.run_reduction(kernel, outs, x, dims)
+        return
+    results = tuple(out if out.dtype is not self.dtype else core.empty(out.shape, dtype=x.dtype) for out in outs)
+    launch.run_reduction(kernel, results, x, dims)
+    for out, result in zip(outs, results, strict=True):
+        if out is not result:
+            out.copy_(result)
+
+
+def _values(op: str, self: Any, dim: Any, keepdim: bool) -> Any:
+    _check(op, self)
+    dims = launch.wrap_dims(op, dim, self.dim())
+    launch.check_nonempty(op, self.shape, dims)
+    shape = launch.reduced_shape(self.shape, dims, keepdim)
+    return core.empty(shape, dtype=self.dtype, device=self.device)
+
+
+def _shared(grad: Any, self: Any, result: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
+    """The gradient in equal shares to all elements that reach the extreme (to the NaNs, if it is NaN)."""
+    result = launch.restore(result, dims, keepdim)
+    reached = F.logical_or(self == result, F.logical_and(F.isnan(self), F.isnan(result)))
+    share = launch.restore(grad, dims, keepdim) / reached.sum(dims or None, True)
+    return F.where(reached, share, launch.full(self, (), 0))
+
+
+@operator("amax(Tensor self, int[1] dim=(), bool keepdim=False) -> Tensor")
+class Amax:
+    """The largest elements along some dimensions."""
+
+    def meta(self, dim, keepdim):
+        return _values("amax", self, dim, keepdim)
+
+    def cpu(out, self, dim, keepdim):
+        _run("amax", (out,), self, launch.wrap_dims("amax", dim, self.dim()))
+
+    def backward(grad, self, result, dim, keepdim):
+        return _shared(grad, self, result, launch.wrap_dims("amax", dim, self.dim()), keepdim)
+
+    def samples(S):
+        yield (S(3, 4), 1), {}
+        yield (S(3, 4, 5), (0, 2), True), {}
+
+    def errors(S):
+        yield (S(0, 3), 0), {}, IndexError, "non-zero size"
+
+
+@operator("amin(Tensor self, int[1] dim=(), bool keepdim=False) -> Tensor")
+class Amin:
+    """The smallest elements along some dimensions."""
+
+    def meta(self, dim, keepdim):
+        return _values("amin", self, dim, keepdim)
+
+    def cpu(out, self, dim, keepdim):
+        _run("amin", (out,), self, launch.wrap_dims("amin", dim, self.dim()))
+
+    def backward(grad, self, result, dim, keepdim):
+        return _shared(grad, self, result, launch.wrap_dims("amin", dim, self.dim()), keepdim)
+
+    def samples(S):
+        yield (S(3, 4), 1), {}
+
+
+@operator("aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)")
+class Aminmax:
+    """The smallest and the largest elements, in one pass."""
+
+    def meta(self, dim, keepdim):
+        return _values("aminmax", self, dim, keepdim), _values("aminmax", self, dim, keepdim)
+
+    def cpu(out, self, dim, keepdim):
+        _run("aminmax", out, self, launch.wrap_dims("aminmax", dim, self.dim()))
+
+    def backward(grads, self, results, dim, keepdim):
+        dims = launch.wrap_dims("aminmax", dim, self.dim())
+        parts = [
+            _shared(grad, self, result, dims, keepdim)
+            for grad, result in zip(grads, results, strict=True)
+            if grad is not None
+        ]
+        return parts[0] if len(parts) == 1 else parts[0] + parts[1]
+
+    def samples(S):
+        yield (S(3, 4),), {"dim": 1}
+
+
+def _position(op: str, self: Any, dim: Any, keepdim: bool) -> Any:
+    _check(op, self)
+    if dim is None:
+        if self.numel() == 0:
+            fail(IndexError, op, f"{op}(): Expected reduction dim to be specified for input.numel() == 0", 0)
+        shape = (1,) * self.dim() if keepdim else ()
+    else:
+        d = launch.wrap_dim(op, dim, self.dim())
+        launch.check_nonempty(op, self.shape, (d,))
+        shape = launch.reduced_shape(self.shape, (d,) if self.dim() else (), keepdim)
+    return core.empty(shape, dtype=core.int64, device=self.device)
+
+
+def _run_position(op: str, out: Any, self: Any, dim: Any) -> None:
+    if dim is None:
+        _run(op, (out,), self.reshape(-1), (0,))
+    else:
+        _run(op, (out,), self, launch.wrap_dims(op, dim, self.dim()))
+
+
+@operator("argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor")
+class Argmax:
+    """Where the largest element stands: in the flattened tensor, or along one dimension. int64."""
+
+    def meta(self, dim, keepdim):
+        return _position("argmax", self, dim, keepdim)
+
+    def cpu(out, self, dim, keepdim):
+        _run_position("argmax", out, self, dim)
+
+    def samples(S):
+        yield (S(3, 4), 1), {}
+
+
+@operator("argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor")
+class Argmin:
+    """Where the smallest element stands: in the flattened tensor, or along one dimension. int64."""
+
+    def meta(self, dim, keepdim):
+        return _position("argmin", self, dim, keepdim)
+
+    def cpu(out, self, dim, keepdim):
+        _run_position("argmin", out, self, dim)
+
+    def samples(S):
+        yield (S(3, 4), 1), {}
+
+
+def _chosen(op: str, self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+    _check(op, self)
+    d = launch.wrap_dim(op, dim, self.dim())
+    launch.check_nonempty(op, self.shape, (d,))
+    shape = launch.reduced_shape(self.shape, (d,) if self.dim() else (), keepdim)
+    return (
+        core.empty(shape, dtype=self.dtype, device=self.device),
+        core.empty(shape, dtype=core.int64, device=self.device),
+    )
+
+
+def _to_chosen(grad: Any, self_meta: Any, positions: Any, dim: int, keepdim: bool) -> Any:
+    if self_meta.dim() == 0:
+        return grad
+    d = launch.wrap_dim("max", dim, self_meta.dim())
+    zero = launch.full(self_meta, self_meta.shape, 0)
+    return F.scatter(
+        zero, d, launch.restore(positions, (d,), keepdim), launch.restore(grad, (d,), keepdim)
+    )
+
+
+@operator(
+    "max_dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", names=()
+)
+class MaxDim:
+    """The largest elements along one dimension and their positions."""
+
+    def meta(self, dim, keepdim):
+        return _chosen("max", self, dim, keepdim)
+
+    def cpu(out, self, dim, keepdim):
+        _run("max.dim", out, self, launch.wrap_dims("max", dim, self.dim()))
+
+    def backward(grads, self_meta, results, dim, keepdim):
+        return _to_chosen(grads[0], self_meta, results[1], dim, keepdim)
+
+    def samples(S):
+        yield (S(3, 4), 1), {}
+
+
+@operator(
+    "min_dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", names=()
+)
+class MinDim:
+    """The smallest elements along one dimension and their positions."""
+
+    def meta(self, dim, keepdim):
+        return _chosen("min", self, dim, keepdim)
+
+    def cpu(out, self, dim, keepdim):
+        _run("min.dim", out, self, launch.wrap_dims("min", dim, self.dim()))
+
+    def backward(grads, self_meta, results, dim, keepdim):
+        return _to_chosen(grads[0], self_meta, results[1], dim, keepdim)
+
+    def samples(S):
+        yield (S(3, 4), 1), {}
+
+
+def _extreme(op: str, self: Any, dim: Any, keepdim: bool, other: Any) -> Any:
+    """The three forms of max and min: of all elements, along a dimension, of two tensors."""
+    other = dim if isinstance(dim, core.Tensor) else other
+    if other is not None:
+        return (F.maximum if op == "max" else F.minimum)(self, other)
+    if dim is not None:
+        return (F.max_dim if op == "max" else F.min_dim)(self, dim, keepdim)
+    if self.numel() == 0:
+        fail(
+            RuntimeError,
+            op,
+            f"{op}(): Expected reduction dim to be specified for input.numel() == 0",
+            tuple(self.shape),
+            "an extreme of no elements has no value",
+        )
+    return (F.amax if op == "max" else F.amin)(self)
+
+
+@composite("max(Tensor self, any dim=None, bool keepdim=False, *, Tensor? other=None) -> any")
+def max_(self: Any, dim: Any, keepdim: bool, other: Any) -> Any:
+    """The largest element; or (values, indices) along `dim`; or, with a tensor, the larger of each pair."""
+    return _extreme("max", self, dim, keepdim, other)
+
+
+@composite("min(Tensor self, any dim=None, bool keepdim=False, *, Tensor? other=None) -> any")
+def min_(self: Any, dim: Any, keepdim: bool, other: Any) -> Any:
+    """The smallest element; or (values, indices) along `dim`; or, with a tensor, the smaller of each pair."""
+    return _extreme("min", self, dim, keepdim, other)

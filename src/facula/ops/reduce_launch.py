@@ -1,0 +1,212 @@
+"""Launching reductions, scans and row programs: geometry, dtypes, and the shapes of results.
+
+Takes tensors of any layout and dtype and the dimensions to go along.
+Gives the kernels what they want: contiguous memory read as `[segments, outer, reduce, inner]`, in a storage dtype that has a
+kernel; and the results their shapes.
+Keeps true: a dense tensor of any order of dimensions is reduced where it lies; others are copied once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.ops.registry import F
+
+#: storage dtypes with kernels of their own, and what the others are converted to
+STORED = frozenset("f32 f64 bf16 f16 i64 i32 u8 b8".split())
+WIDENED = {
+    "i8": core.int32,
+    "i16": core.int32,
+    "u16": core.int32,
+    "u32": core.int64,
+    "u64": core.int64,
+    "f8e4m3": core.float32,
+    "f8e5m2": core.float32,
+}
+FLOATING = frozenset(("f32", "f64", "bf16", "f16"))
+
+
+def wrap_dim(op: str, dim: int, ndim: int) -> int:
+    """Give `dim` in [0, ndim); a 0-d tensor counts as 1-d."""
+    n = ndim or 1
+    if not -n <= dim < n:
+        fail(
+            IndexError,
+            op,
+            f"Dimension out of range (expected to be in range of [{-n}, {n - 1}])",
+            dim,
+        )
+    return dim % n
+
+
+def wrap_dims(op: str, dim: Any, ndim: int) -> tuple[int, ...]:
+    """Give dims (an int, several, none or None: all) sorted in [0, ndim)."""
+    if dim is None:
+        return tuple(range(ndim))
+    if isinstance(dim, int):
+        return (wrap_dim(op, dim, ndim),) if ndim else ()
+    if len(dim) == 1:
+        wrapped = wrap_dim(op, dim[0], ndim)
+        return (wrapped,) if ndim else ()
+    if not dim:
+        return tuple(range(ndim))
+    dims = sorted(wrap_dim(op, d, ndim) for d in dim)
+    for first, second in zip(dims, dims[1:], strict=False):
+        if first == second:
+            fail(RuntimeError, op, f"dim {first} appears multiple times in the list of dims", dim)
+    return tuple(dims) if ndim else ()
+
+
+def reduced_shape(shape: Sequence[int], dims: tuple[int, ...], keepdim: bool) -> tuple[int, ...]:
+    """The shape without `dims`, or with ones there."""
+    if len(dims) == 1:
+        d = dims[0]
+        return (*shape[:d], 1, *shape[d + 1 :]) if keepdim else (*shape[:d], *shape[d + 1 :])
+    if keepdim:
+        return tuple(1 if d in dims else n for d, n in enumerate(shape))
+    return tuple(n for d, n in enumerate(shape) if d not in dims)
+
+
+def stored(x: Any) -> Any:
+    """The tensor in a dtype that kernels read."""
+    code = x.dtype.code
+    if code in STORED:
+        return x
+    target = WIDENED.get(code)
+    if target is None:
+        fail(
+            NotImplementedError,
+            "reduce",
+            "a real dtype",
+            x.dtype,
+            "reduce the real and the imaginary part: view_as_real(x)",
+        )
+    return x.to(target)
+
+
+def dense_order(x: Any) -> tuple[int, ...] | None:
+    """The order of dimensions in which `x` is contiguous, or None."""
+    strides, shape = x.stride(), x.shape
+    order = sorted(range(x.dim()), key=lambda d: (-strides[d], -shape[d]))
+    expected = 1
+    for d in reversed(order):
+        if shape[d] != 1:
+            if strides[d] != expected:
+                return None
+            expected *= shape[d]
+    return tuple(order)
+
+
+def geometry(shape: Sequence[int], reduced: Sequence[bool]) -> tuple[int, int, int, int] | None:
+    """(outer, reduce, inner, segments) of contiguous memory, or None where four blocks are not enough."""
+    runs: list[list[Any]] = []
+    for size, flag in zip(shape, reduced, strict=True):
+        if size == 1:
+            continue
+        if runs and runs[-1][0] == flag:
+            runs[-1][1] *= size
+        else:
+            runs.append([flag, size])
+    inner = runs.pop()[1] if runs and not runs[-1][0] else 1
+    reduce = runs.pop()[1] if runs else 1
+    outer = runs.pop()[1] if runs else 1
+    segments = runs.pop()[1] if runs else 1
+    return None if runs else (outer, reduce, inner, segments)
+
+
+def run_reduction(
+    kernel: str, outs: tuple[Any, ...], x: Any, dims: tuple[int, ...], scalars: tuple[Any, ...] = ()
+) -> None:
+    """Reduce `x` along `dims` into contiguous `outs` (shape with or without the reduced dimensions)."""
+    x = stored(x)
+    ndim = x.dim()
+    if len(dims) == 1 and x.is_contiguous():
+        shape, d = x.shape, dims[0]
+        sizes = (prod(shape[:d]), shape[d], prod(shape[d + 1 :]), 1)
+        core.kernel(f"{kernel}:{x.dtype.code}")((*outs, x), sizes, scalars)
+        return
+    if x.numel() == 0:
+        core.kernel(f"{kernel}:{x.dtype.code}")((*outs, x), (outs[0].numel(), 0, 1, 1), scalars)
+        return
+    order = tuple(range(ndim)) if x.is_contiguous() else dense_order(x)
+    sizes = None
+    if order is not None:
+        sizes = geometry([x.shape[d] for d in order], [d in dims for d in order])
+    if sizes is None:
+        order = (*(d for d in range(ndim) if d not in dims), *dims)
+        x = x.permute(order).contiguous()
+        sizes = geometry(x.shape, [d in dims for d in order])
+    kept = [d for d in order if d not in dims]
+    if kept == sorted(kept):
+        core.kernel(f"{kernel}:{x.dtype.code}")((*outs, x), sizes, scalars)
+        return
+    _run_permuted(kernel, outs, x, kept, sizes, scalars)
+
+
+def _run_permuted(
+    kernel: str,
+    outs: tuple[Any, ...],
+    x: Any,
+    kept: list[int],
+    sizes: tuple[int, ...],
+    scalars: tuple[Any, ...],
+) -> None:
+    """The kept dimensions lie in another order in memory: compute so, and copy the small results."""
+    ranked = sorted(kept)
+    back = [kept.index(d) for d in ranked]
+    sizes_kept = [n for d, n in enumerate(outs[0].shape) if d in ranked]
+    if outs[0].dim() == len(kept):
+        sizes_kept = list(outs[0].shape)
+    lengths = dict(zip(ranked, sizes_kept, strict=True))
+    scratch = [core.empty([lengths[d] for d in kept], dtype=out.dtype) for out in outs]
+    core.kernel(f"{kernel}:{x.dtype.code}")((*scratch, x), sizes, scalars)
+    for out, temporary in zip(outs, scratch, strict=True):
+        out.copy_(temporary.permute(back).reshape(out.shape))
+
+
+def along(x: Any, dim: int) -> tuple[int, int, int]:
+    """(outer, length, inner) of contiguous memory around one dimension."""
+    shape = x.shape
+    if not shape:
+        return 1, 1, 1
+    return prod(shape[:dim]), shape[dim], prod(shape[dim + 1 :])
+
+
+def restore(grad: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
+    """Put the reduced dimensions back as ones."""
+    if not keepdim:
+        for d in dims:
+            grad = grad.unsqueeze(d)
+    return grad
+
+
+def spread(grad: Any, shape: Sequence[int], dims: tuple[int, ...], keepdim: bool) -> Any:
+    """The gradient of a sum: the same value for every element that was added."""
+    return restore(grad, dims, keepdim).expand(shape)
+
+
+def count(shape: Sequence[int], dims: tuple[int, ...]) -> int:
+    """How many elements a reduction takes together."""
+    return prod(shape[d] for d in dims)
+
+
+def check_nonempty(op: str, shape: Sequence[int], dims: tuple[int, ...]) -> None:
+    """Raise where an extreme of nothing is asked for."""
+    for d in dims:
+        if shape and shape[d] == 0:
+            fail(
+                IndexError,
+                op,
+                f"Expected reduction dim {d} to have non-zero size",
+                tuple(shape),
+                "an extreme of no elements has no value",
+            )
+
+
+def full(like: Any, shape: Sequence[int], value: float) -> Any:
+    """A tensor of one value, of the dtype and device of `like` (a tensor, or what is kept of it)."""
+    return F.full(shape, value, dtype=like.dtype, device=like.device)

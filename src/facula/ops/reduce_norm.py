@@ -1,0 +1,181 @@
+"""Norms of vectors, and what is built on them.
+
+Takes floating-point or complex tensors. Keeps true: sums of powers are carried in f64 between blocks; the gradient at a
+norm of zero is zero, as in PyTorch.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.ops import reduce_launch as launch
+from facula.ops.registry import F, composite, operator
+
+_KERNELS = {0.0: "norm.0", 1.0: "norm.1", 2.0: "norm.2", inf: "norm.inf", -inf: "norm.ninf"}
+
+
+def _check_kind(self: Any, dtype: Any) -> None:
+    kind = dtype if dtype is not None else self.dtype
+    if not (kind.is_floating_point or kind.is_complex):
+        fail(
+            RuntimeError,
+            "linalg.vector_norm",
+            "Expected a floating point or complex tensor as input",
+            kind,
+            "convert first: x.float()",
+        )
+
+
+@operator(
+    "vector_norm(Tensor self, float ord=2, int[1]? dim=None, bool keepdim=False) -> Tensor",
+    names=(),
+    out=False,
+)
+class VectorNorm:
+    """The norm (sum |x|**ord)**(1/ord) of real elements; ord 0 counts, +-inf give the extremes."""
+
+    def meta(self, ord, dim, keepdim):
+        dims = launch.wrap_dims("linalg.vector_norm", dim, self.dim())
+        if self.numel() == 0 and (ord < 0 or ord == inf):
+            for d in dims:
+                if self.shape[d] == 0:
+                    fail(
+                        RuntimeError,
+                        "linalg.vector_norm",
+                        f"linalg.vector_norm cannot compute the {ord} norm on an empty dimension {d}",
+                        tuple(self.shape),
+                        "this norm of no elements has no value",
+                    )
+        shape = launch.reduced_shape(self.shape, dims, keepdim)
+        return core.empty(shape, dtype=self.dtype, device=self.device)
+
+    def cpu(out, self, ord, dim, keepdim):
+        dims = launch.wrap_dims("linalg.vector_norm", dim, self.dim())
+        kernel = _KERNELS.get(ord)
+        scalars = () if kernel else (float(ord),)
+        x = launch.stored(self)
+        result = out if x.dtype is out.dtype else core.empty(out.shape, dtype=x.dtype)
+        launch.run_reduction(kernel or "norm.p", (result,), x, dims, scalars)
+        if result is not out:
+            out.copy_(result)
+
+    def backward(grad, self, result, ord, dim, keepdim):
+        dims = launch.wrap_dims("linalg.vector_norm", dim, self.dim())
+        grad, result = launch.restore(grad, dims, keepdim), launch.restore(result, dims, keepdim)
+        return _norm_gradient(grad, self, result, ord, dims)
+
+    def samples(S):
+        yield (S(3, 4),), {}
+        yield (S(3, 4), 1.0, (1,)), {}
+        yield (S(3, 4), 3.0, (0, 1), True), {}
+        yield (S(3, 4), inf, (1,)), {}
+
+
+def _norm_gradient(grad: Any, x: Any, norm: Any, ord: float, dims: tuple[int, ...]) -> Any:
+    if ord == 0:
+        return F.zeros_like(x)
+    if ord == 1:
+        return x.sign() * grad
+    if ord == 2:
+        return x * (grad / norm).masked_fill(norm == 0, 0)
+    magnitude = x.abs()
+    if ord in (inf, -inf):
+        reached = F.logical_or(magnitude == norm, F.logical_and(F.isnan(magnitude), F.isnan(norm)))
+        share = grad / reached.sum(dims or None, True)
+        return x.sign() * F.where(reached, share, launch.full(x, (), 0))
+    if ord < 1:
+        slope = (x.sign() * magnitude ** (ord - 1)).masked_fill(x == 0, 0)
+        return slope * grad * norm ** (1 - ord)
+    scale = (grad / norm ** (ord - 1)).masked_fill(norm == 0, 0)
+    if ord < 2:
+        return x.sign() * magnitude ** (ord - 1) * scale
+    return x * (magnitude ** (ord - 2)) * scale
+
+
+@composite(
+    "linalg_vector_norm(Tensor x, Number ord=2, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
+    names=("linalg.vector_norm",),
+)
+def linalg_vector_norm(x: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
+    """The norm of the elements, over all or over some dimensions."""
+    _check_kind(x, dtype)
+    if dtype is not None:
+        x = x.to(dtype)
+    if x.dtype.is_complex:
+        x = x.abs()
+    return F.vector_norm(x, float(ord), dim, keepdim)
+
+
+@composite(
+    "norm(Tensor self, any p='fro', any dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor"
+)
+def norm(self: Any, p: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
+    """The norm of the elements: `p` a number, 'fro' (2), or 'nuc' (the sum of singular values of a matrix)."""
+    if p == "nuc":
+        return F.linalg_matrix_norm(self, "nuc", (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
+    if p is None or p == "fro":
+        p = 2
+    if isinstance(p, str):
+        fail(RuntimeError, "norm", "p as a number, 'fro' or 'nuc'", repr(p))
+    if isinstance(dim, int):
+        dim = (dim,)
+    return F.linalg_vector_norm(self, p, dim, keepdim, dtype=dtype)
+
+
+@composite("dist(Tensor self, Tensor other, Number p=2) -> Tensor", out=False)
+def dist(self: Any, other: Any, p: Any) -> Any:
+    """The p-norm of the difference."""
+    return F.linalg_vector_norm(self - other, p)
+
+
+@composite(
+    "renorm(Tensor self, Number p, int dim, Number maxnorm) -> Tensor", inplace=True
+)
+def renorm(self: Any, p: Any, dim: int, maxnorm: Any) -> Any:
+    """Scale each slice along `dim` down to a norm of at most `maxnorm`."""
+    d = launch.wrap_dim("renorm", dim, self.dim())
+    if self.dim() < 2:
+        fail(RuntimeError, "renorm", "input needs at least 2 dimensions", f"{self.dim()} dimensions")
+    if not p > 0:
+        fail(RuntimeError, "renorm", "non-positive-norm not supported: p > 0", p)
+    if maxnorm < 0:
+        fail(RuntimeError, "renorm", "expected maxnorm to be >= 0", maxnorm)
+    others = tuple(k for k in range(self.dim()) if k != d)
+    size = F.linalg_vector_norm(self, p, others, True)
+    scale = F.where(size > maxnorm, maxnorm / (size + 1e-7), F.ones_like(size))
+    return self * scale
+
+
+@composite(
+    "cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-8) -> Tensor",
+    names=("cosine_similarity", "nn.functional.cosine_similarity"),
+    out=False,
+)
+def cosine_similarity(x1: Any, x2: Any, dim: int, eps: float) -> Any:
+    """The cosine of the angle: each vector is scaled to length one, or by 1 / eps where it is shorter than eps."""
+    length1 = F.linalg_vector_norm(x1, 2, dim, True).clamp(min=eps)
+    length2 = F.linalg_vector_norm(x2, 2, dim, True).clamp(min=eps)
+    return ((x1 / length1) * (x2 / length2)).sum(dim)
+
+
+@composite(
+    "pairwise_distance(Tensor x1, Tensor x2, float p=2.0, float eps=1e-6, bool keepdim=False) -> Tensor",
+    names=("pairwise_distance", "nn.functional.pairwise_distance"),
+    out=False,
+)
+def pairwise_distance(x1: Any, x2: Any, p: float, eps: float, keepdim: bool) -> Any:
+    """The p-norm of x1 - x2 + eps along the last dimension."""
+    return F.linalg_vector_norm(x1 - x2 + eps, p, -1, keepdim)
+
+
+@composite(
+    "normalize(Tensor input, float p=2.0, int dim=1, float eps=1e-12) -> Tensor",
+    names=("nn.functional.normalize",),
+)
+def normalize(input: Any, p: float, dim: int, eps: float) -> Any:
+    """Scale vectors along `dim` to p-norm one (by 1 / eps where they are shorter than eps)."""
+    length = F.linalg_vector_norm(input, p, dim, True).clamp(min=eps)
+    return input / length

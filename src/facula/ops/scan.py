@@ -1,0 +1,206 @@
+"""Running sums, products, extremes and log-sum-exps along one dimension.
+
+Takes tensors of any layout; gives results of the same shape. Keeps true: f32 sums and products are carried in f64;
+integers and bools add up and multiply in int64; the running extreme names the last of equal values, and NaN stays.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import core
+from facula.ops import reduce_launch as launch
+from facula.ops.registry import F, operator
+
+
+def _run(kernel: str, outs: tuple[Any, ...], x: Any, dim: int) -> None:
+    """Scan contiguous memory; complex parts are one more dimension behind."""
+    d = launch.wrap_dim(kernel, dim, x.dim())
+    x = x.contiguous()
+    if x.dtype.is_complex:
+        x, outs = F.view_as_real(x), tuple(F.view_as_real(out) for out in outs)
+        sizes = launch.along(x, d) if x.dim() > 1 else (1, 1, 2)
+    else:
+        sizes = launch.along(x, d)
+    core.kernel(f"{kernel}:{x.dtype.code}")((*outs, x), sizes)
+
+
+def _dtype(self: Any, dtype: Any) -> Any:
+    if dtype is not None:
+        return dtype
+    return self.dtype if self.dtype.is_floating_point or self.dtype.is_complex else core.int64
+
+
+def _like(op: str, self: Any, dim: int, dtype: Any) -> Any:
+    launch.wrap_dim(op, dim, self.dim())
+    return core.empty(self.shape, dtype=dtype, device=self.device)
+
+
+def _native(dtype: Any) -> bool:
+    return dtype.code in launch.FLOATING or dtype is core.int64 or dtype.is_complex
+
+
+def _run_wide(kernel: str, out: Any, self: Any, dim: int) -> None:
+    """Sums and products: in the dtype of the result, or in int64 where that has no kernel."""
+    if _native(out.dtype):
+        _run(kernel, (out,), self.to(out.dtype), dim)
+        return
+    wide = core.float32 if out.dtype.is_floating_point else core.int64
+    result = core.empty(self.shape, dtype=wide)
+    _run(kernel, (result,), self.to(out.dtype).to(wide), dim)
+    out.copy_(result)
+
+
+def reversed_cumsum(x: Any, dim: int) -> Any:
+    """The sum of each element and all after it."""
+    if x.dim() == 0:
+        return x
+    return x.flip(dim).cumsum(dim).flip(dim)
+
+
+@operator("cumsum(Tensor self, int dim, *, dtype? dtype=None) -> Tensor", inplace=True)
+class Cumsum:
+    """The running sum along `dim`."""
+
+    def meta(self, dim, dtype):
+        return _like("cumsum", self, dim, _dtype(self, dtype))
+
+    def cpu(out, self, dim, dtype):
+        _run_wide("cumsum", out, self, dim)
+
+    def backward(grad, self_meta, dim):
+        return reversed_cumsum(grad, dim).to(self_meta.dtype)
+
+    def samples(S):
+        yield (S(3, 4), 1), {}
+        yield (S(3, 4, 5), 1), {}
+
+    def errors(S):
+        yield (S(3), 1), {}, IndexError, "Dimension out of range"
+
+
+@operator("cumprod(Tensor self, int dim, *, dtype? dtype=None) -> Tensor", inplace=True)
+class Cumprod:
+    """The running product along `dim`."""
+
+    def meta(self, dim, dtype):
+        return _like("cumprod", self, dim, _dtype(self, dtype))
+
+    def cpu(out, self, dim, dtype):
+        if out.dtype.is_complex:
+            _complex_cumprod(out, self.to(out.dtype), launch.wrap_dim("cumprod", dim, self.dim()))
+        else:
+            _run_wide("cumprod", out, self, dim)
+
+    def backward(grad, self, result, dim):
+        return _cumprod_gradient(grad, self, result, dim).to(self.dtype)
+
+    def samples(S):
+        yield (S(3, 4), 1), {}
+
+
+def _complex_cumprod(out: Any, x: Any, dim: int) -> None:
+    """Doubling: after step k each place holds the product of the 2**k elements up to it."""
+    out.copy_(x)
+    length, step = (x.shape[dim] if x.dim() else 1), 1
+    while step < length:
+        later, earlier = out.narrow(dim, step, length - step), out.narrow(dim, 0, length - step)
+        later.copy_(later * earlier)
+        step *= 2
+
+
+def _cumprod_gradient(grad: Any, x: Any, result: Any, dim: int) -> Any:
+    """Element i has a share in every product from i on.
+
+    Away from zeros the share is (sum of grad * result from i on) / x. Behind the first zero all products vanish; at the
+    first zero itself the products are those of the same elements with a one in its place."""
+    if x.dim() == 0:
+        return grad
+    zero = x == 0
+    first = F.logical_and(zero, zero.cumsum(dim) == 1)
+    one, nothing = launch.full(x, (), 1), launch.full(x, (), 0)
+    regular = reversed_cumsum(grad * result.conj(), dim) / F.where(zero, one, x).conj()
+    bridged = F.where(first, one, x).cumprod(dim)
+    at_first = reversed_cumsum(grad * bridged.conj(), dim)
+    return F.where(first, at_first, F.where(zero, nothing, regular))
+
+
+def _running(op: str, self: Any, dim: int) -> tuple[Any, Any]:
+    return _like(op, self, dim, self.dtype), _like(op, self, dim, core.int64)
+
+
+def _run_extreme(op: str, out: tuple[Any, Any], self: Any, dim: int) -> None:
+    if _native(self.dtype):
+        _run(op, out, self, dim)
+        return
+    wide = core.float32 if self.dtype.is_floating_point else core.int64
+    values = core.empty(self.shape, dtype=wide)
+    _run(op, (values, out[1]), self.to(wide), dim)
+    out[0].copy_(values)
+
+
+def _to_positions(grad: Any, self_meta: Any, positions: Any, dim: int) -> Any:
+    if self_meta.dim() == 0:
+        return grad
+    return F.scatter_add(launch.full(self_meta, self_meta.shape, 0), dim, positions, grad)
+
+
+@operator("cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)")
+class Cummax:
+    """The largest element so far, and where it stands (the last of equal ones)."""
+
+    def meta(self, dim):
+        return _running("cummax", self, dim)
+
+    def cpu(out, self, dim):
+        _run_extreme("cummax", out, self, dim)
+
+    def backward(grads, self_meta, results, dim):
+        return _to_positions(grads[0], self_meta, results[1], dim)
+
+    def samples(S):
+        yield (S(3, 4), 1), {}
+
+
+@operator("cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)")
+class Cummin:
+    """The smallest element so far, and where it stands (the last of equal ones)."""
+
+    def meta(self, dim):
+        return _running("cummin", self, dim)
+
+    def cpu(out, self, dim):
+        _run_extreme("cummin", out, self, dim)
+
+    def backward(grads, self_meta, results, dim):
+        return _to_positions(grads[0], self_meta, results[1], dim)
+
+    def samples(S):
+        yield (S(3, 4), 1), {}
+
+
+@operator("logcumsumexp(Tensor self, int dim) -> Tensor")
+class Logcumsumexp:
+    """log of the running sum of exponentials."""
+
+    def meta(self, dim):
+        dtype = self.dtype if self.dtype.is_floating_point else core.get_default_dtype()
+        return _like("logcumsumexp", self, dim, dtype)
+
+    def cpu(out, self, dim):
+        _run("logcumsumexp", (out,), self.to(out.dtype), dim)
+
+    def backward(grad, self, result, dim):
+        if self.dim() == 0:
+            return grad
+        lowest = launch.full(grad, (), float("-inf"))
+        size = grad.abs().log()
+
+        def share(chosen: Any) -> Any:
+            part = F.where(chosen, size, lowest) - result
+            return (part.flip(dim).logcumsumexp(dim).flip(dim) + self).exp()
+
+        return share(grad > 0) - share(grad < 0)
+
+    def samples(S):
+        yield (S(3, 4), 1), {}
