@@ -8,15 +8,20 @@ else in it is static.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from typing import Any
+from zlib import crc32
 
-from facula.codegen.c import reduction, rowwise
+from facula.codegen.c import pointwise, reduction, rowwise
 from facula.codegen.c.isa import Isa
 from facula.ops import (
     reduction_programs,  # noqa: F401  (fills the table)
     row_programs,  # noqa: F401  (fills the table)
     rows,
 )
+from facula.ops.registry import TABLE
 
+POINTWISE_UNITS = 16
 PROGRAMS_PER_UNIT = 6
 
 Parts = Iterator[tuple[str, str]]
@@ -40,11 +45,30 @@ def row_programs_units(isa: Isa) -> Parts:
     return _parts("rowwise", rowwise.unit, rows.ROW_PROGRAMS, isa)
 
 
+@cache
+def _pointwise_kernels() -> tuple[tuple[str, Any], ...]:
+    return tuple(pointwise.all_kernels(TABLE))
+
+
+def elementwise(isa: Isa) -> Parts:
+    """Pointwise operators and their gradients; an operator's unit follows from its name alone.
+
+    So a new operator, or one that changed, has only its own unit compiled again.
+    """
+    parts: dict[int, list[tuple[str, Any]]] = {}
+    for name, traced in _pointwise_kernels():
+        operator = name.partition(":")[0].partition(".")[0]
+        parts.setdefault(crc32(operator.encode()) % POINTWISE_UNITS, []).append((name, traced))
+    for number, kernels in sorted(parts.items()):
+        yield f"pointwise_{number}", pointwise.unit(isa, kernels)
+
+
 # the slowest to compile first, so that no processor waits at the end
 UNITS: tuple[str, ...] = (
     "facula.codegen.c.templates.tile:units",
     "units:reductions",
     "units:row_programs_units",
+    "units:elementwise",
     "facula.codegen.c.multi_tensor:unit",
     "facula.codegen.c.scan:unit",
     "facula.codegen.c.templates.attention:unit",

@@ -1,0 +1,46 @@
+"""facula: a deep-learning framework with PyTorch's API, in Python.
+
+Takes: the operator table and the kernel library of this processor. Gives: the public API; what is not needed by a plain
+`import facula` is imported when it is first asked for (PEP 562).
+Keeps true: importing facula imports neither NumPy nor the compiler.
+"""
+
+from __future__ import annotations
+
+import os as _os
+from importlib import import_module as _import_module
+from typing import Any as _Any
+
+from facula import core, ops
+from facula.core import *  # noqa: F403
+from facula.ops.registry import PLACES as _PLACES
+from facula.runtime.libraries import kernel_library as _kernel_library
+from facula.version import __version__
+
+if not _os.environ.get("FACULA_BUILDING"):
+    core.load_library(_kernel_library())
+
+from facula import tensor_methods as _tensor_methods  # noqa: E402
+from facula.public import NAMES as _NAMES  # noqa: E402
+from facula.public import SUBMODULES as _SUBMODULES  # noqa: E402
+
+globals().update(_PLACES[""])
+_tensor_methods.attach()
+
+
+def __getattr__(name: str) -> _Any:
+    if name in _SUBMODULES:
+        return _import_module(f"facula.{name}")
+    place = _NAMES.get(name)
+    if place is not None:
+        value = getattr(_import_module(place), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'facula' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_NAMES, *_SUBMODULES} - {"annotations"})
+
+
+__all__ = [name for name in __dir__() if not name.startswith("_")] + ["__version__"]

@@ -1,8 +1,9 @@
 """The C runtime of the core, compiled on its own and compared with NumPy.
 
-Takes: a C compiler. Gives: tests of the elementwise engine, the copies, the casts and the random numbers over random
-layouts, and of the C programs beside (storage, pool). Keeps true: nothing of facula is imported, so that these tests
-run before the core is built.
+Takes: a C compiler.
+Gives: tests of the elementwise engine, the copies, the casts and the random numbers over random
+layouts, and of the C programs beside (storage, pool).
+Keeps true: nothing of facula is imported, so that these tests run before the core is built.
 """
 
 import ctypes
@@ -21,9 +22,7 @@ INCLUDE = Path(__file__).parents[2] / "src" / "facula" / "core" / "include"
 COMPILER = shutil.which(os.environ.get("CC", "gcc")) or shutil.which("cc")
 FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}"]
 
-NAMES = (
-    "f32 f64 f16 bf16 i64 i32 i16 i8 u8 b8 c64 c128 c32 u16 u32 u64 f8e4m3 f8e5m2".split()
-)
+NAMES = "f32 f64 f16 bf16 i64 i32 i16 i8 u8 b8 c64 c128 c32 u16 u32 u64 f8e4m3 f8e5m2".split()
 NUMPY = {
     "f32": np.float32,
     "f64": np.float64,
@@ -105,6 +104,7 @@ def library(build):
     assert lib.iter_bytes() == ctypes.sizeof(Iteration)
     lib.run_add.argtypes = [ctypes.c_void_p, ctypes.c_double]
     lib.run_cast.argtypes = [ctypes.c_int, ctypes.c_int] + [ctypes.c_void_p] * 2 + [ctypes.c_int64]
+    lib.set_stream.argtypes = [ctypes.c_int64]
     lib.run_fill.argtypes = [ctypes.c_void_p] * 2
     size, real, word, address = ctypes.c_int64, ctypes.c_double, ctypes.c_uint64, ctypes.c_void_p
     for name in "uniform normal log_normal cauchy".split():
@@ -118,12 +118,14 @@ def library(build):
     return lib
 
 
-@pytest.fixture(params=[1, 2, 5], autouse=False)
+@pytest.fixture(params=[(1, 0), (2, 1), (5, 0)], ids=["1", "2-streaming", "5"])
 def threads(request, library):
-    """Every engine test runs with one, two and more threads than processors."""
-    library.set_threads(request.param)
-    yield request.param
+    """One, two and more threads than processors; once with streaming stores for everything."""
+    library.set_threads(request.param[0])
+    library.set_stream(request.param[1])
+    yield request.param[0]
     library.set_threads(0)
+    library.set_stream(0)
 
 
 # ---- layouts ----
@@ -156,9 +158,9 @@ def fill(rng, array: np.ndarray) -> np.ndarray:
 
 
 SHAPES = [
-    (1,), (7,), (1000,), (70001,), (3, 5), (64, 64), (33, 130), (130, 33), (2, 40000), (40000, 2), (300, 17),
-    (1, 9, 1, 4), (5, 6, 7), (100, 64, 8), (4, 3, 50, 41), (2, 3, 4, 5, 6), (9, 1, 2049), (3, 2, 2, 2, 2, 2, 2, 3),
-    (17, 3, 513),
+    (1,), (7,), (1000,), (70001,), (3, 5), (64, 64), (33, 130), (130, 33), (2, 40000), (40000, 2),
+    (300, 17), (1, 9, 1, 4), (5, 6, 7), (100, 64, 8), (4, 3, 50, 41), (2, 3, 4, 5, 6),
+    (9, 1, 2049), (3, 2, 2, 2, 2, 2, 2, 3), (17, 3, 513),
 ]  # fmt: skip
 KINDS = ["plain", "permuted", "sliced", "padded", "broadcast", "scalar"]
 
@@ -179,7 +181,9 @@ def test_map_with_casts_and_two_outputs(library, threads, shape):
     rng = np.random.default_rng(len(shape))
     compute = ["f64", "i32", "f64", "f32", "i64"]
     for trial in range(20):
-        kinds = [KINDS[i] for i in rng.integers(0, 6, 3)] + [KINDS[i] for i in rng.integers(0, 4, 2)]
+        kinds = [KINDS[i] for i in rng.integers(0, 6, 3)] + [
+            KINDS[i] for i in rng.integers(0, 4, 2)
+        ]
         a = arrangement(rng, shape, [np.float16, np.float64, np.uint8][trial % 3], kinds[0])
         b = arrangement(rng, shape, [np.float32, np.int16, np.uint64][trial // 2 % 3], kinds[1])
         c = arrangement(rng, shape, [np.int64, np.int8, np.bool_][trial // 3 % 3], kinds[2])
@@ -222,7 +226,9 @@ def test_copy_of_every_layout(library, threads, item):
             np.testing.assert_array_equal(dst, np.broadcast_to(src, shape))
 
 
-@pytest.mark.parametrize("src_type,dst_type", [("f32", "f16"), ("u8", "f64"), ("i64", "i8"), ("f16", "f32")])
+@pytest.mark.parametrize(
+    "src_type,dst_type", [("f32", "f16"), ("u8", "f64"), ("i64", "i8"), ("f16", "f32")]
+)
 def test_copy_with_cast(library, threads, src_type, dst_type):
     rng = np.random.default_rng(3)
     for shape in SHAPES:
@@ -253,7 +259,9 @@ def test_large_copies_and_transposes(library, threads, item):
 
 def test_fill(library, threads):
     rng = np.random.default_rng(5)
-    for shape, item, kind in itertools.product(SHAPES, ["u8", "f16", "f32", "i64", "c128"], KINDS[:4]):
+    for shape, item, kind in itertools.product(
+        SHAPES, ["u8", "f16", "f32", "i64", "c128"], KINDS[:4]
+    ):
         out = arrangement(rng, shape, NUMPY[item], kind)
         value = np.array(77, NUMPY[item])
         library.run_fill(ctypes.byref(iteration([out], [])), value.ctypes.data)
@@ -269,7 +277,12 @@ def test_fill_leaves_the_gaps_alone(library):
 
 def test_prepare_merges_dimensions(library):
     x = np.empty((4, 5, 6), np.float32)
-    cases = [((x, x), 1), ((x.transpose(2, 0, 1), x.transpose(2, 0, 1)), 1), ((x, x[:, :1]), 3), ((x, x[:1]), 2)]
+    cases = [
+        ((x, x), 1),
+        ((x.transpose(2, 0, 1), x.transpose(2, 0, 1)), 1),
+        ((x, x[:, :1]), 3),
+        ((x, x[:1]), 2),
+    ]
     for (out, a), ndim in cases:
         it = iteration([out], [a, a])
         library.run_prepare(ctypes.byref(it))
@@ -301,7 +314,9 @@ def representative(name: str) -> np.ndarray:
 def test_cast_between_numpy_dtypes(library, source, target):
     src = representative(source)
     got = cast(library, src, source, target, NUMPY[target])
-    np.testing.assert_array_equal(got, src.real.astype(NUMPY[target]) if "c" not in target else src.astype(NUMPY[target]))
+    np.testing.assert_array_equal(
+        got, src.real.astype(NUMPY[target]) if "c" not in target else src.astype(NUMPY[target])
+    )
 
 
 INTEGERS = ["i64", "i32", "i16", "i8", "u8", "u16", "u32", "u64"]
@@ -313,7 +328,9 @@ def test_integers_wrap(library, source):
     src = rng.integers(0, 256, 8 * 999, dtype=np.uint8).view(NUMPY[source])
     src[0], src[1], src[2] = np.iinfo(src.dtype).min, np.iinfo(src.dtype).max, 0
     for target in [*INTEGERS, "b8", "f32", "f64"]:
-        np.testing.assert_array_equal(cast(library, src, source, target, NUMPY[target]), src.astype(NUMPY[target]))
+        np.testing.assert_array_equal(
+            cast(library, src, source, target, NUMPY[target]), src.astype(NUMPY[target])
+        )
     half = cast(library, src, source, "f16", np.float16)
     with np.errstate(over="ignore"):
         np.testing.assert_array_equal(half, src.astype(np.float32).astype(np.float16))
@@ -321,7 +338,10 @@ def test_integers_wrap(library, source):
 
 @pytest.mark.parametrize("source", ["f32", "f64"])
 def test_float_to_integer(library, source):
-    src = np.array([0.9, -0.9, 1.5, -1.5, 126.99, -128.0, 2.0**31, -(2.0**31), 2.0**63, -(2.0**63)] * 9, NUMPY[source])
+    src = np.array(
+        [0.9, -0.9, 1.5, -1.5, 126.99, -128.0, 2.0**31, -(2.0**31), 2.0**63, -(2.0**63)] * 9,
+        NUMPY[source],
+    )
     low32, low64 = np.iinfo(np.int32).min, np.iinfo(np.int64).min
     expected32 = [0, 0, 1, -1, 126, -128, low32, low32, low32, low32] * 9
     expected64 = [0, 0, 1, -1, 126, -128, 2**31, -(2**31), low64, low64] * 9
@@ -334,9 +354,13 @@ def test_float_to_integer(library, source):
     assert (cast(library, special, source, "i64", np.int64) == low64).all()
     assert (cast(library, special, source, "b8", np.uint8) == 1).all()
     large = np.array([2.0**63, 2.0**63 + 2.0**41, 2.0**64 - 2.0**41] * 9, NUMPY[source])
-    np.testing.assert_array_equal(cast(library, large, source, "u64", np.uint64), large.astype(np.uint64))
+    np.testing.assert_array_equal(
+        cast(library, large, source, "u64", np.uint64), large.astype(np.uint64)
+    )
     wrapped = np.array([-1, 256, 300, -129] * 9, NUMPY[source])
-    np.testing.assert_array_equal(cast(library, wrapped, source, "u8", np.uint8), [255, 0, 44, 127] * 9)
+    np.testing.assert_array_equal(
+        cast(library, wrapped, source, "u8", np.uint8), [255, 0, 44, 127] * 9
+    )
 
 
 def test_half_is_rounded_like_numpy(library):
@@ -348,7 +372,15 @@ def test_half_is_rounded_like_numpy(library):
     # near every half value, every midpoint and their neighbours
     finite = wide[np.isfinite(wide)]
     middle = ((finite.astype(np.float64) + np.roll(finite, 1)) / 2).astype(np.float32)
-    values = np.concatenate([bits.view(np.float32), finite, middle, np.nextafter(middle, 1e9), np.nextafter(middle, -1e9)])
+    values = np.concatenate(
+        [
+            bits.view(np.float32),
+            finite,
+            middle,
+            np.nextafter(middle, 1e9),
+            np.nextafter(middle, -1e9),
+        ]
+    )
     got = cast(library, np.ascontiguousarray(values, np.float32), "f32", "f16", np.uint16)
     with np.errstate(all="ignore"):
         expected = values.astype(np.float16)
@@ -357,7 +389,7 @@ def test_half_is_rounded_like_numpy(library):
 
 
 def nearest_even(values: np.ndarray, table: np.ndarray) -> np.ndarray:
-    """Codes of the nearest of the ascending non-negative `table`, ties to even codes, for values >= 0."""
+    """Codes of the nearest of the ascending `table`, ties to even codes, for values >= 0."""
     upper = np.clip(np.searchsorted(table, values), 1, len(table) - 1)
     below, above = values - table[upper - 1], table[upper] - values
     tie = np.where(upper % 2 == 0, upper, upper - 1)
@@ -381,23 +413,36 @@ def test_narrow_floats_round_to_nearest_even(library, name, mantissa, bias, fini
     np.testing.assert_array_equal(got, table.astype(np.float32))
     rng = np.random.default_rng(8)
     middle = (table[1:] + table[:-1]) / 2
-    values = np.concatenate([table, middle, rng.random(100000) * table[-1], np.exp(rng.normal(0, 6, 100000))])
+    values = np.concatenate(
+        [table, middle, rng.random(100000) * table[-1], np.exp(rng.normal(0, 6, 100000))]
+    )
     values = values.astype(np.float32)
     values = values[values <= table[-1]]
     values = np.concatenate([values, np.nextafter(values, np.float32(0))])
     expected = nearest_even(values.astype(np.float64), table)
     sign = dtype(0x8000 if name == "bf16" else 0x80)
     np.testing.assert_array_equal(cast(library, values, "f32", name, dtype), expected)
-    np.testing.assert_array_equal(cast(library, -values, "f32", name, dtype), expected.astype(dtype) | sign)
+    np.testing.assert_array_equal(
+        cast(library, -values, "f32", name, dtype), expected.astype(dtype) | sign
+    )
 
 
 def test_narrow_floats_beyond_their_range(library):
-    top = np.array([464, 464.1, 480, 1e9, np.inf, np.nan] * 9, np.float32)
-    np.testing.assert_array_equal(cast(library, top, "f32", "f8e4m3", np.uint8), [0x7E] + [0x7F] * 5 + ([0x7E] + [0x7F] * 5) * 8)
+    top = np.array([448, 464, 480, 1e9, np.inf, np.nan] * 9, np.float32)
+    np.testing.assert_array_equal(
+        cast(library, top, "f32", "f8e4m3", np.uint8), ([0x7E] * 5 + [0x7F]) * 9
+    )
+    np.testing.assert_array_equal(
+        cast(library, -top, "f32", "f8e4m3", np.uint8), ([0xFE] * 5 + [0xFF]) * 9
+    )
     top = np.array([57344, 61439, 61440, 1e9, np.inf, np.nan] * 9, np.float32)
-    np.testing.assert_array_equal(cast(library, top, "f32", "f8e5m2", np.uint8), [0x7B, 0x7B, 0x7C, 0x7C, 0x7C, 0x7F] * 9)
+    np.testing.assert_array_equal(
+        cast(library, top, "f32", "f8e5m2", np.uint8), [0x7B, 0x7B, 0x7C, 0x7C, 0x7C, 0x7F] * 9
+    )
     top = np.array([3.4e38, np.inf, np.nan] * 9, np.float32)
-    np.testing.assert_array_equal(cast(library, top, "f32", "bf16", np.uint16), [0x7F80, 0x7F80, 0x7FC0] * 9)
+    np.testing.assert_array_equal(
+        cast(library, top, "f32", "bf16", np.uint16), [0x7F80, 0x7F80, 0x7FC0] * 9
+    )
 
 
 @pytest.mark.parametrize("narrow", ["bf16", "f8e4m3", "f8e5m2", "c32"])
@@ -481,7 +526,9 @@ def test_moments(library, dtype):
     y = x.astype(float)
     assert abs(y.mean() - 1) < 2 * error + rounding and abs(y.std() - 2) < 2 * error + rounding
     z = (y - 1) / 2
-    assert abs((z**3).mean()) < 4 * error + rounding and abs((z**4).mean() - 3) < 10 * error + rounding
+    assert (
+        abs((z**3).mean()) < 4 * error + rounding and abs((z**4).mean() - 3) < 10 * error + rounding
+    )
     assert abs((z[0:-1:2] * z[1::2]).mean()) < 2 * error
     library.exponential(at, code, N, 2, 1, 2)
     assert abs(x.astype(float).mean() - 0.5) < error and x.min() >= 0
@@ -521,23 +568,34 @@ def test_normal_is_accurate(library):
         u = np.longdouble(first >> 1) / np.longdouble(2) ** 63 + np.longdouble(2) ** -65
         radius, turn = np.sqrt(-2 * np.log(u)), (second >> 11) / 2**53
         angle = 2 * np.longdouble("3.14159265358979323846264338") * turn
-        np.testing.assert_allclose(x[2 * pair], float(radius * np.cos(angle)), rtol=2e-15, atol=1e-15)
-        np.testing.assert_allclose(x[2 * pair + 1], float(radius * np.sin(angle)), rtol=2e-15, atol=1e-15)
+        np.testing.assert_allclose(
+            x[2 * pair], float(radius * np.cos(angle)), rtol=2e-15, atol=1e-15
+        )
+        np.testing.assert_allclose(
+            x[2 * pair + 1], float(radius * np.sin(angle)), rtol=2e-15, atol=1e-15
+        )
         for half in range(2):
             u = (int(words[2 * half]) >> 1) / 2**31 + 2**-33
             radius, turn = math.sqrt(-2 * math.log(u)), (int(words[2 * half + 1]) >> 8) / 2**24
             exact = radius * math.cos(2 * math.pi * turn), radius * math.sin(2 * math.pi * turn)
-            np.testing.assert_allclose(single[4 * pair + 2 * half :][:2], exact, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(
+                single[4 * pair + 2 * half :][:2], exact, rtol=1e-5, atol=1e-6
+            )
 
 
 def test_complex_normal(library):
     z = np.zeros(N, np.complex64)
     assert library.normal(z.ctypes.data, CODE["c64"], N, 0, 1, 1, 0) == 0
-    assert abs((abs(z) ** 2).mean() - 1) < 5 / math.sqrt(N) and abs(z.real.std() - math.sqrt(0.5)) < 0.01
+    assert (
+        abs((abs(z) ** 2).mean() - 1) < 5 / math.sqrt(N)
+        and abs(z.real.std() - math.sqrt(0.5)) < 0.01
+    )
     assert abs((z.real * z.imag).mean()) < 5 / math.sqrt(N)
 
 
-@pytest.mark.parametrize("name,dtype", [("bf16", np.uint16), ("f16", np.uint16), ("f8e4m3", np.uint8)])
+@pytest.mark.parametrize(
+    "name,dtype", [("bf16", np.uint16), ("f16", np.uint16), ("f8e4m3", np.uint8)]
+)
 def test_uniform_stays_below_its_upper_end(library, name, dtype):
     for low, high in [(0, 1), (-1, 0), (2, 3), (-3, -2)]:
         codes = np.zeros(N, dtype)
@@ -560,7 +618,9 @@ def test_bernoulli(library):
     assert library.uniform(out.ctypes.data, CODE["b8"], N, 0, 1, 1, 0) == -1
 
 
-@pytest.mark.parametrize("low,count", [(0, 1), (-5, 11), (1 << 40, 1 << 33), (-(1 << 62), 1 << 63), (0, 0)])
+@pytest.mark.parametrize(
+    "low,count", [(0, 1), (-5, 11), (1 << 40, 1 << 33), (-(1 << 62), 1 << 63), (0, 0)]
+)
 def test_integers(library, low, count):
     x = np.zeros(N, np.int64)
     assert library.integers(x.ctypes.data, CODE["i64"], N, low, count, 1, 0) == 0
@@ -594,7 +654,11 @@ def test_permutation(library, name):
 def test_storage_and_pool(build, flags):
     for environment in [{}, {"FACULA_NUM_THREADS": "1"}, {"FACULA_NUM_THREADS": "8"}]:
         result = subprocess.run(
-            [build("runtime_checks", *flags)], env={**os.environ, **environment}, timeout=120, text=True, capture_output=True
+            [build("runtime_checks", *flags)],
+            env={**os.environ, **environment},
+            timeout=120,
+            text=True,
+            capture_output=True,
         )
         assert result.returncode == 0, result.stdout + result.stderr
 
@@ -602,7 +666,9 @@ def test_storage_and_pool(build, flags):
 def test_sanitizers(build):
     """The same checks under the address and undefined-behaviour sanitizers."""
     try:
-        program = build("runtime_checks", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g1")
+        program = build(
+            "runtime_checks", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g1"
+        )
     except subprocess.CalledProcessError:
         pytest.skip("the compiler has no sanitizers")
     result = subprocess.run([program], timeout=240, text=True, capture_output=True)

@@ -32,9 +32,33 @@ POOL = r"""
 
 void set_threads(int count) { fk_set_num_threads(count); }
 
+/* memory that ends where an unmapped page begins, so that one byte too far is a crash */
+#define PAGE 4096
+void *guarded(int64_t bytes)
+{
+    const int64_t whole = (bytes + PAGE - 1) / PAGE * PAGE + PAGE;
+    char *base = mmap(NULL, whole + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED) return NULL;
+    char *place = base + whole - bytes;
+    mprotect(base + whole, PAGE, PROT_NONE);
+    ((int64_t *)base)[0] = whole + PAGE;
+    return place;
+}
+
+void unguard(char *place)
+{
+    char *base = (char *)((uintptr_t)place / PAGE * PAGE) - PAGE;
+    munmap(base, ((int64_t *)base)[0]);
+}
+
+static void *guarded_scratch(int64_t bytes) { return guarded((bytes + 63) / 64 * 64); }
+static void release_guarded(void *memory) { unguard(memory); }
+
 int call(fk_driver driver, char *const *p, const int64_t *n, const fk_scalar *s)
 {
-    return driver(p, n, s, &fk_runtime_table);
+    const fk_runtime guard = {fk_runtime_table.parallel, fk_runtime_table.threads, guarded_scratch,
+                              release_guarded};
+    return driver(p, n, s, &guard);
 }
 
 /* the least seconds of one call, over `count` rounds of `inner` calls */
@@ -98,6 +122,7 @@ class Library:
     def __init__(self, variant: str) -> None:
         self.runtime = build(POOL, [*FLAGS, "-march=x86-64-v2"])
         self.runtime.best.restype = ctypes.c_double
+        self.runtime.guarded.restype = ctypes.c_void_p
         self.functions: dict[str, ctypes.c_void_p] = {}
         self.keep = []
         for _, text in units(variant):
@@ -133,9 +158,26 @@ class Library:
         s = (Scalar * max(1, len(values)))(*values)
         return self.functions[name], p, n, s
 
+    def guard(self, array: np.ndarray | None) -> tuple[int, int, int]:
+        """A copy of the bytes that an array spans, at the end of mapped memory: address of the
+        first element, of the bytes, and how many there are.
+        """
+        if array is None:
+            return 0, 0, 0
+        low, high = np.lib.array_utils.byte_bounds(array)
+        place = self.runtime.guarded(ctypes.c_int64(high - low))
+        ctypes.memmove(place, low, high - low)
+        return place + array.ctypes.data - low, place, high - low
+
     def call(self, name: str, arrays: Sequence, ints: Sequence[int], scalars: Sequence = ()) -> None:
-        """Runs a driver once."""
-        status = self.runtime.call(*self.arguments(name, arrays, ints, scalars))
+        """Runs a driver once, on copies that end where memory ends; results are copied back."""
+        copies = [self.guard(array) for array in arrays]
+        places = [address for address, _, _ in copies]
+        status = self.runtime.call(*self.arguments(name, places, ints, scalars))
+        for array, (_, place, size) in zip(arrays, copies, strict=True):
+            if array is not None:
+                ctypes.memmove(np.lib.array_utils.byte_bounds(array)[0], place, size)
+                self.runtime.unguard(ctypes.c_void_p(place))
         if status:
             raise MemoryError(name)
 

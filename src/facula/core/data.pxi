@@ -352,6 +352,19 @@ cdef Tensor empty_in_format(int nd, const int64_t *sh, int dt, int dev, object f
 
 # ------------------------------------------------------------------ kernels from Python
 
+#: the most pointers and sizes that one launch takes
+KERNEL_POINTERS = 8192
+KERNEL_INTS = 4096
+
+
+def bump_versions(columns):
+    """Count a write to every tensor of some lists of tensors."""
+    for column in columns:
+        for t in column:
+            if t is not None:
+                (<Tensor>t).st.version += 1
+
+
 cdef class Kernel:
     """A loaded kernel: call it with tensors, ints and numbers."""
     cdef readonly str name
@@ -364,48 +377,58 @@ cdef class Kernel:
         tensors: Tensors, or None for null pointers; ints: sizes; scalars: ints or floats; total, grain: the index space
         of a body. Raises OutOfMemoryError when a driver finds no memory.
         """
-        cdef char *p[64]
-        cdef int64_t n[96]
+        cdef char *few[64]
+        cdef int64_t sizes[96]
         cdef fk_scalar s[64]
+        cdef char **p = few
+        cdef int64_t *n = sizes
         cdef int i = 0, r = 0
         cdef int64_t count, work = 0
-        if len(tensors) > 64 or len(ints) > 96 or len(scalars) > 64:
-            raise ValueError("[%s] at most 64 tensors, 96 ints and 64 scalars were required" % self.name)
-        for t in tensors:
-            if t is None:
-                p[i] = NULL
+        if len(tensors) > KERNEL_POINTERS or len(ints) > KERNEL_INTS or len(scalars) > 64:
+            raise ValueError("[%s] at most %d tensors, %d ints and 64 scalars were required" % (self.name, KERNEL_POINTERS, KERNEL_INTS))
+        if len(tensors) > 64 or len(ints) > 96:
+            p = <char **>malloc(len(tensors) * sizeof(char *) + len(ints) * 8 + 8)
+            if p == NULL:
+                raise MemoryError()
+            n = <int64_t *>(p + len(tensors))
+        try:
+            for t in tensors:
+                if t is None:
+                    p[i] = NULL
+                else:
+                    p[i] = (<Tensor?>t).data_
+                    work += (<Tensor>t).numel_
+                i += 1
+            i = 0
+            for x in ints:
+                n[i] = x
+                i += 1
+            i = 0
+            for x in scalars:
+                if isinstance(x, int): s[i].i = x
+                else: s[i].f = x
+                i += 1
+            if self.form == c'b':
+                count = total
+                if count > 0:
+                    if work < GIL_FREE // 16 and count <= grain:
+                        (<fk_body>self.fn)(p, n, s, 0, count)
+                    else:
+                        with nogil: fk_parallel(<fk_body>self.fn, p, n, s, count, grain)
+            elif self.form == c'd':
+                if work < GIL_FREE // 16:
+                    r = (<fk_driver>self.fn)(p, n, s, &fk_runtime_table)
+                else:
+                    with nogil: r = (<fk_driver>self.fn)(p, n, s, &fk_runtime_table)
             else:
-                p[i] = (<Tensor?>t).data_
-                work += (<Tensor>t).numel_
-            i += 1
-        i = 0
-        for x in ints:
-            n[i] = x
-            i += 1
-        i = 0
-        for x in scalars:
-            if isinstance(x, int): s[i].i = x
-            else: s[i].f = x
-            i += 1
-        if self.form == c'b':
-            count = total
-            if count <= 0:
-                return
-            if work < GIL_FREE // 16 and count <= grain:
-                (<fk_body>self.fn)(p, n, s, 0, count)
-            else:
-                with nogil: fk_parallel(<fk_body>self.fn, p, n, s, count, grain)
-        elif self.form == c'd':
-            if work < GIL_FREE // 16:
-                r = (<fk_driver>self.fn)(p, n, s, &fk_runtime_table)
-            else:
-                with nogil: r = (<fk_driver>self.fn)(p, n, s, &fk_runtime_table)
-            if r:
-                raise_memory(0)
-        else:
-            count = total
-            if count:
-                with nogil: (<fk_map>self.fn)(p, s, count)
+                count = total
+                if count:
+                    with nogil: (<fk_map>self.fn)(p, s, count)
+        finally:
+            if p != few:
+                free(p)
+        if r:
+            raise_memory(0)
 
     def __repr__(self):
         return "<kernel %s>" % self.name

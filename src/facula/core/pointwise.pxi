@@ -459,18 +459,29 @@ cdef int check_devices(Op op, list operands, int dev) except -1:
     return 0
 
 
-cdef int fill_parameters(list values, int cd, fk_scalar *attrs, Op op) except -1:
+cdef int fill_parameters(Variant v, list values, int cd, fk_scalar *attrs) except -1:
     """Runtime attributes in the form that the kernel of this compute dtype reads."""
     cdef int i
     for i in range(len(values)):
         x = values[i]
-        if KIND[cd] <= KIND_INT and isinstance(x, int):
+        if isinstance(x, complex):
+            raise RuntimeError("[%s] a real number was required: got %s" % (v.op.name, x))
+        if KIND[cd] <= KIND_INT and not parameter_is_float(v.op, v.runtime[i]):
+            if isinstance(x, float):
+                raise RuntimeError("[%s] an integer was required for '%s' of integer tensors: For integral input tensors, argument "
+                                   "%s must not be a floating point number, got %s" % (v.op.name, v.runtime[i], v.runtime[i], x))
             attrs[i].i = x
-        elif isinstance(x, complex):
-            raise RuntimeError("[%s] a real number was required: got %s" % (op.name, x))
         else:
             attrs[i].f = x
     return 0
+
+
+cdef bint parameter_is_float(Op op, object name):
+    cdef int i
+    for i in range(op.nargs):
+        if <object>op.arguments[i].name == name:
+            return op.arguments[i].type == T_FLOAT
+    return False
 
 
 cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcast *b, int common, int cd, int rd, int dev,
@@ -529,7 +540,7 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
             evaluated = evaluate_pointwise(op, v, cd, operands, values, common)
             copy_into(r, evaluated)
         else:
-            fill_parameters(values, cd, attrs, op)
+            fill_parameters(v, values, cd, attrs)
             it.ndim = b.nd; it.nout = 1
             memcpy(it.shape, b.sh, b.nd * 8)
             iter_operand(&it, 0, r, b.nd, output_compute(op, cd))
@@ -733,7 +744,7 @@ cdef Node pointwise_node(Op op, Variant v, int cd, list values, list operands, T
         return pointwise_formula_node(op, v, cd, values, operands, r, saved_result, plan)
     n = new_node(op, pointwise_backward, nt, 1)
     n.variant = v; n.compute = cd
-    fill_parameters(values, cd, n.attrs, op)
+    fill_parameters(v, values, cd, n.attrs)
     for i in range(nt):
         if operands[i] is None: continue
         t = <Tensor>operands[i]
@@ -881,7 +892,7 @@ cdef list runtime_values(Node n):
 
 
 cdef inline bint parameter_is_int(Op op, object name, int cd):
-    return KIND[cd] <= KIND_INT
+    return KIND[cd] <= KIND_INT and not parameter_is_float(op, name)
 
 
 cdef Tensor fit_gradient(Tensor g, object wanted):

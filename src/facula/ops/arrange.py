@@ -1,6 +1,8 @@
-"""Operators that rearrange elements: flip, roll, rot90, tril, triu, repeat, tile, repeat_interleave, diag.
+"""Operators that rearrange elements: flip, roll, rot90, tril, triu, repeat, tile,
+repeat_interleave, diag.
 
-Takes one tensor and where its elements shall go; gives a contiguous copy. Keeps true: every element of a gradient goes
+Takes one tensor and where its elements shall go; gives a contiguous copy. Keeps true: every element
+of a gradient goes
 back the way it came.
 """
 
@@ -18,7 +20,9 @@ def _unique_dims(op: str, dims: tuple[int, ...], ndim: int) -> list[int]:
     result = [launch.dim_of(op, d, ndim) for d in dims]
     for d in result:
         if result.count(d) > 1:
-            fail(RuntimeError, op, f"dim {d} appears multiple times in the list of dims", list(dims))
+            fail(
+                RuntimeError, op, f"dim {d} appears multiple times in the list of dims", list(dims)
+            )
     return result
 
 
@@ -28,7 +32,11 @@ class flip:
 
     def meta(self, dims):
         _unique_dims("flip", dims, self.dim())
-        return core.empty_like(self) if self.is_contiguous() else core.empty(self.shape, dtype=self.dtype, device=self.device)
+        return (
+            core.empty_like(self)
+            if self.is_contiguous()
+            else core.empty(self.shape, dtype=self.dtype, device=self.device)
+        )
 
     def cpu(out, self, dims):
         if self.dim() == 0 or not dims or out.numel() <= 1:
@@ -75,14 +83,21 @@ def flipud(self: Any) -> Any:
 
 @composite("rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor", out=False)
 def rot90(self: Any, k: int, dims: tuple[int, ...]) -> Any:
-    """Rotate by k quarter turns in the plane of two dimensions, from the first towards the second."""
+    """Rotate by k quarter turns in the plane of two dimensions, from the first towards the
+    second.
+    """
     if len(dims) != 2:
         fail(RuntimeError, "rot90", "expected total rotation dims == 2", len(dims))
     if self.dim() < 2:
         fail(RuntimeError, "rot90", "expected total dims >= 2", self.dim())
     a, b = (launch.dim_of("rot90", d, self.dim()) for d in dims)
     if a == b:
-        fail(RuntimeError, "rot90", "expected rotation dims to be different", f"dim0 = {dims[0]} and dim1 = {dims[1]}")
+        fail(
+            RuntimeError,
+            "rot90",
+            "expected rotation dims to be different",
+            f"dim0 = {dims[0]} and dim1 = {dims[1]}",
+        )
     turns = k % 4
     if turns == 1:
         return F.flip(self, (b,)).transpose(a, b)
@@ -100,14 +115,20 @@ def _roll_one(self: Any, shift: int, dim: int) -> Any:
     inner = launch.product(self.shape[dim + 1 :]) * self.dtype.itemsize
     lines = launch.product(self.shape[:dim])
     core.kernel("roll")(
-        (out, self), (size * inner, (shift % size) * inner), (), total=lines, grain=max(1, 131072 // (size * inner))
+        (out, self),
+        (size * inner, (shift % size) * inner),
+        (),
+        total=lines,
+        grain=max(1, 131072 // (size * inner)),
     )
     return out
 
 
 @operator("roll(Tensor self, int[1] shifts, int[] dims=[]) -> Tensor", out=False)
 class roll:
-    """Elements moved by `shifts` along `dims`, re-entering at the other end; flattened when no dims are given."""
+    """Elements moved by `shifts` along `dims`, re-entering at the other end; flattened when no dims
+    are given.
+    """
 
     def meta(self, shifts, dims):
         if not shifts:
@@ -203,7 +224,8 @@ def repeat(self: Any, repeats: tuple[int, ...]) -> Any:
         fail(
             RuntimeError,
             "repeat",
-            "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor",
+            "Number of dimensions of repeat dims can not be smaller than number of dimensions of "
+            "tensor",
             f"{len(repeats)} and {self.dim()}",
         )
     if any(n < 0 for n in repeats):
@@ -226,27 +248,43 @@ def tile(self: Any, dims: tuple[int, ...]) -> Any:
 def _repeat_index(repeats: Any, output_size: int | None) -> Any:
     """Entry numbers, each as often as its repeat count says."""
     if repeats.dim() != 1:
-        fail(RuntimeError, "repeat_interleave", "repeat_interleave only accept 1D vector as repeat", f"{repeats.dim()}-d")
+        fail(
+            RuntimeError,
+            "repeat_interleave",
+            "repeat_interleave only accept 1D vector as repeat",
+            f"{repeats.dim()}-d",
+        )
     launch.check_index_dtype("repeat_interleave", repeats)
     if repeats.numel() == 0:
         return core.empty((0,), dtype=repeats.dtype)
     repeats64 = repeats.to(core.int64)
     if repeats64.min().item() < 0:
-        fail(RuntimeError, "repeat_interleave", "repeats can not be negative", repeats64.min().item())
+        fail(
+            RuntimeError, "repeat_interleave", "repeats can not be negative", repeats64.min().item()
+        )
     ends = repeats64.cumsum(0)
     total = ends[-1].item()
     if output_size is not None and output_size != total:
-        fail(RuntimeError, "repeat_interleave", "allocated size does not match required size", f"{output_size} != {total}")
+        fail(
+            RuntimeError,
+            "repeat_interleave",
+            "allocated size does not match required size",
+            f"{output_size} != {total}",
+        )
     result = core.empty((total,), dtype=core.int64)
     core.kernel("repeat.index")((result, ends), (), (), total=repeats.numel(), grain=1024)
     return result.to(repeats.dtype)
 
 
 @composite(
-    "repeat_interleave(Tensor self, any repeats=None, int? dim=None, *, int? output_size=None) -> Tensor", out=False
+    "repeat_interleave(Tensor self, any repeats=None, int? dim=None, *, int? output_size=None) -> "
+    "Tensor",
+    out=False,
 )
 def repeat_interleave(self: Any, repeats: Any, dim: int | None, output_size: int | None) -> Any:
-    """Each element along `dim` repeated (flattened when None); a lone tensor gives the entry numbers."""
+    """Each element along `dim` repeated (flattened when None); a lone tensor gives the entry
+    numbers.
+    """
     if repeats is None:
         return _repeat_index(self, output_size)
     if dim is None:
@@ -266,7 +304,12 @@ def repeat_interleave(self: Any, repeats: Any, dim: int | None, output_size: int
         shape = list(self.shape)
         wide = [*shape[: dim + 1], repeats, *shape[dim + 1 :]]
         shape[dim] = size * repeats
-        return self.unsqueeze(dim + 1).expand(wide).clone(memory_format=core.contiguous_format).reshape(shape)
+        return (
+            self.unsqueeze(dim + 1)
+            .expand(wide)
+            .clone(memory_format=core.contiguous_format)
+            .reshape(shape)
+        )
     if repeats.dim() != 1 or repeats.shape[0] != size:
         fail(
             RuntimeError,
@@ -288,21 +331,27 @@ def diag(self: Any, diagonal: int) -> Any:
 
 
 @composite(
-    "diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor", names=("diag_embed", "Tensor.diag_embed"), out=False
+    "diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
+    names=("diag_embed", "Tensor.diag_embed"),
+    out=False,
 )
 def diag_embed(self: Any, offset: int, dim1: int, dim2: int) -> Any:
     """Matrices in two new dimensions with the last dimension on their diagonal."""
     ndim = self.dim() + 1
     first, second = launch.dim_of("diag_embed", dim1, ndim), launch.dim_of("diag_embed", dim2, ndim)
     if first == second:
-        fail(RuntimeError, "diag_embed", "diagonal dimensions cannot be identical", f"{dim1}, {dim2}")
+        fail(
+            RuntimeError, "diag_embed", "diagonal dimensions cannot be identical", f"{dim1}, {dim2}"
+        )
     if self.dim() == 0:
         fail(RuntimeError, "diag_embed", "a tensor of 1 or more dimensions was required", "0-d")
     size = self.shape[-1] + abs(offset)
     shape = list(self.shape[:-1])
     for d in sorted((first, second)):
         shape.insert(d, size)
-    return F.diagonal_scatter(F.zeros(shape, dtype=self.dtype, device=self.device), self, offset, first, second)
+    return F.diagonal_scatter(
+        F.zeros(shape, dtype=self.dtype, device=self.device), self, offset, first, second
+    )
 
 
 @composite("diagflat(Tensor self, int offset=0) -> Tensor", out=False)
@@ -342,7 +391,8 @@ class select_scatter:
 
 
 @operator(
-    "slice_scatter(Tensor self, Tensor src, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor", out=False
+    "slice_scatter(Tensor self, Tensor src, int dim=0, int? start=None, int? end=None, int "
+    "step=1) -> Tensor"
 )
 class slice_scatter:
     """A copy of `self` with `src` in the range start:end:step along `dim`."""
@@ -357,13 +407,18 @@ class slice_scatter:
 
     def backward(grad, src_shape, dim, start, end, step):
         zero = F.zeros(src_shape, dtype=grad.dtype, device=grad.device)
-        return F.slice_scatter(grad, zero, dim, start, end, step), F.slice(grad, dim, start, end, step)
+        return F.slice_scatter(grad, zero, dim, start, end, step), F.slice(
+            grad, dim, start, end, step
+        )
 
     def samples(S):
         yield (S(8, 4), S(2, 4), 0, 2, 6, 2), {}
 
 
-@operator("diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor", out=False)
+@operator(
+    "diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor",
+    out=False,
+)
 class diagonal_scatter:
     """A copy of `self` with `src` on the diagonals of two dimensions."""
 
@@ -383,13 +438,22 @@ class diagonal_scatter:
         yield (S(4, 5), S(4)), {}
 
 
-@composite("fill_diagonal_(Tensor self, Number fill_value, bool wrap=False) -> Tensor", names=("Tensor.fill_diagonal_",), out=False)
+@composite(
+    "fill_diagonal_(Tensor self, Number fill_value, bool wrap=False) -> Tensor",
+    names=("Tensor.fill_diagonal_",),
+    out=False,
+)
 def fill_diagonal_(self: Any, fill_value: Any, wrap: bool) -> Any:
     """Set the main diagonal in place; `wrap` goes on below a square in a tall matrix."""
     if self.dim() < 2:
         fail(RuntimeError, "fill_diagonal_", "dimensions must larger than 1", self.dim())
     if self.dim() > 2 and len(set(self.shape)) > 1:
-        fail(RuntimeError, "fill_diagonal_", "all dimensions of input must be of equal length", list(self.shape))
+        fail(
+            RuntimeError,
+            "fill_diagonal_",
+            "all dimensions of input must be of equal length",
+            list(self.shape),
+        )
     step = sum(self.stride())
     size = min(self.shape)
     F.as_strided(self, (size,), (step,), self.storage_offset()).fill_(fill_value)

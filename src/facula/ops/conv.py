@@ -1,9 +1,13 @@
 """Operators: convolutions and transposed convolutions in one, two and three dimensions.
 
-Takes inputs [N, C, *spatial] (or without N), weights [out, in / groups, *kernel]; gives [N, out, *spatial]. Three
-primitives, each linear in both its tensors and differentiated by the other two: `_conv` (forward), `_conv_input` (its
-transpose in the input) and `_conv_weight` (its transpose in the weight). A transposed convolution is `_conv_input`. Keeps
-true: results follow the memory format of the input (channels last stays channels last); complex convolutions are three
+Takes inputs [N, C, *spatial] (or without N), weights [out, in / groups, *kernel]; gives [N, out,
+*spatial]. Three
+primitives, each linear in both its tensors and differentiated by the other two: `_conv` (forward),
+`_conv_input` (its
+transpose in the input) and `_conv_weight` (its transpose in the weight). A transposed convolution
+is `_conv_input`. Keeps
+true: results follow the memory format of the input (channels last stays channels last); complex
+convolutions are three
 real ones; whole numbers multiply exactly.
 """
 
@@ -42,7 +46,9 @@ def _empty(shape: list[int], like: Any, channels_last: bool) -> Any:
 
 
 def _dense(x: Any) -> tuple[Any, int]:
-    """The tensor in one of the two layouts that kernels take, and which: 0 contiguous, 1 channels last."""
+    """The tensor in one of the two layouts that kernels take, and which: 0 contiguous, 1 channels
+    last.
+    """
     if _channels_last(x):
         return x, 1
     return x.contiguous(), 0
@@ -60,7 +66,9 @@ def _launch(
     groups: int,
     layouts: tuple[int, int],
 ) -> None:
-    """Call a kernel on 1 to 3 spatial dimensions; x is the convolution's input, y its output, by shape."""
+    """Call a kernel on 1 to 3 spatial dimensions; x is the convolution's input, y its output, by
+    shape.
+    """
     space = len(kernel)
     lift = [1] * (2 - space)
 
@@ -88,15 +96,15 @@ def _launch(
         fail(
             NotImplementedError,
             "conv",
-            f"a floating-point dtype was required: \"conv_{kind}\" not implemented for '{pointers[0].dtype}'",
+            f'a floating-point dtype was required: "conv_{kind}" not implemented for '
+            f"'{pointers[0].dtype}'",
         )
     core.kernel(f"{name}_{kind}:{code}")(pointers, tuple(numbers), ())
 
 
-
-
 @operator(
-    "_conv(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, int groups, "
+    "_conv(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] "
+    "dilation, int groups, "
     "int[] output_size) -> Tensor",
     names=(),
     out=False,
@@ -135,9 +143,13 @@ class _conv:
         grad_input = grad_weight = grad_bias = None
         if needs[0]:
             grad_input = F._conv_input(grad, weight, *settings, tuple(input.shape[2:]))
-        if needs[1]:
+        if needs[1] and needs[2]:
+            grad_weight, grad_bias = F._conv_weight_bias(
+                grad, input, *settings, tuple(weight.shape[2:])
+            )
+        elif needs[1]:
             grad_weight = F._conv_weight(grad, input, *settings, tuple(weight.shape[2:]))
-        if needs[2]:
+        elif needs[2]:
             grad_bias = grad.sum([d for d in range(grad.dim()) if d != 1])
         return grad_input, grad_weight, grad_bias
 
@@ -147,7 +159,8 @@ class _conv:
 
 
 @operator(
-    "_conv_input(Tensor grad_output, Tensor weight, int[] stride, int[] padding, int[] dilation, int groups, "
+    "_conv_input(Tensor grad_output, Tensor weight, int[] stride, int[] padding, int[] dilation, "
+    "int groups, "
     "int[] input_size) -> Tensor",
     names=(),
     out=False,
@@ -157,7 +170,9 @@ class _conv_input:
 
     def meta(grad_output, weight, stride, padding, dilation, groups, input_size):
         last = _channels_last(grad_output) or _channels_last(weight)
-        return _empty([grad_output.shape[0], weight.shape[1] * groups, *input_size], grad_output, last)
+        return _empty(
+            [grad_output.shape[0], weight.shape[1] * groups, *input_size], grad_output, last
+        )
 
     def cpu(out, grad_output, weight, stride, padding, dilation, groups, input_size):
         if out.numel() == 0:
@@ -182,8 +197,12 @@ class _conv_input:
     def backward(grad, grad_output, weight, stride, padding, dilation, groups, needs):
         settings = (stride, padding, dilation, groups)
         return (
-            F._conv(grad, weight, None, *settings, tuple(grad_output.shape[2:])) if needs[0] else None,
-            F._conv_weight(grad_output, grad, *settings, tuple(weight.shape[2:])) if needs[1] else None,
+            F._conv(grad, weight, None, *settings, tuple(grad_output.shape[2:]))
+            if needs[0]
+            else None,
+            F._conv_weight(grad_output, grad, *settings, tuple(weight.shape[2:]))
+            if needs[1]
+            else None,
         )
 
     def samples(S):
@@ -191,45 +210,103 @@ class _conv_input:
 
 
 @operator(
-    "_conv_weight(Tensor grad_output, Tensor input, int[] stride, int[] padding, int[] dilation, int groups, "
+    "_conv_weight(Tensor grad_output, Tensor input, int[] stride, int[] padding, int[] dilation, "
+    "int groups, "
     "int[] kernel_size) -> Tensor",
     names=(),
     out=False,
 )
 class _conv_weight:
-    """The transpose of the convolution in its weight: correlations of the input with the output's gradient."""
+    """The transpose of the convolution in its weight: correlations of the input with the output's
+    gradient.
+    """
 
     def meta(grad_output, input, stride, padding, dilation, groups, kernel_size):
         shape = [grad_output.shape[1], input.shape[1] // groups, *kernel_size]
         return core.empty(shape, dtype=input.dtype, device=input.device)
 
     def cpu(out, grad_output, input, stride, padding, dilation, groups, kernel_size):
-        if out.numel() == 0:
-            return
-        if grad_output.numel() == 0 or input.numel() == 0:
-            out.zero_()
-            return
-        y, y_layout = _dense(grad_output)
-        x, x_layout = _dense(input)
-        _launch(
-            "backward_weight",
-            (out, y, x, None),
-            x.shape,
-            y.shape,
-            kernel_size,
-            stride,
-            padding,
-            dilation,
-            groups,
-            (x_layout, y_layout),
-        )
+        _correlate(out, None, grad_output, input, (stride, padding, dilation, groups), kernel_size)
 
     def backward(grad, grad_output, input, stride, padding, dilation, groups, needs):
         settings = (stride, padding, dilation, groups)
         return (
-            F._conv(input, grad, None, *settings, tuple(grad_output.shape[2:])) if needs[0] else None,
-            F._conv_input(grad_output, grad, *settings, tuple(input.shape[2:])) if needs[1] else None,
+            F._conv(input, grad, None, *settings, tuple(grad_output.shape[2:]))
+            if needs[0]
+            else None,
+            F._conv_input(grad_output, grad, *settings, tuple(input.shape[2:]))
+            if needs[1]
+            else None,
         )
+
+    def samples(S):
+        yield (S(2, 4, 5, 3), S(2, 3, 5, 6), (1, 2), (1, 0), (1, 1), 1, (3, 2)), {}
+
+
+def _correlate(
+    out: Any, bias: Any, grad_output: Any, input: Any, settings: Any, kernel_size: Any
+) -> None:
+    """Run the kernel for the gradient of the weight, and of the bias where there is one."""
+    if out.numel() == 0 or grad_output.numel() == 0 or input.numel() == 0:
+        out.zero_()
+        if bias is not None:
+            bias.copy_(grad_output.sum([d for d in range(grad_output.dim()) if d != 1]))
+        return
+    y, y_layout = _dense(grad_output)
+    x, x_layout = _dense(input)
+    _launch(
+        "backward_weight",
+        (out, y, x, bias),
+        x.shape,
+        y.shape,
+        kernel_size,
+        *settings,
+        (x_layout, y_layout),
+    )
+
+
+@operator(
+    "_conv_weight_bias(Tensor grad_output, Tensor input, int[] stride, int[] padding, int[] "
+    "dilation, int groups, "
+    "int[] kernel_size) -> (Tensor, Tensor)",
+    names=(),
+    out=False,
+)
+class _conv_weight_bias:
+    """`_conv_weight` together with the gradient of the bias, in one pass over the output's
+    gradient.
+    """
+
+    def meta(grad_output, input, stride, padding, dilation, groups, kernel_size):
+        channels = grad_output.shape[1]
+        shape = [channels, input.shape[1] // groups, *kernel_size]
+        return (
+            core.empty(shape, dtype=input.dtype, device=input.device),
+            core.empty((channels,), dtype=input.dtype, device=input.device),
+        )
+
+    def cpu(out, grad_output, input, stride, padding, dilation, groups, kernel_size):
+        _correlate(*out, grad_output, input, (stride, padding, dilation, groups), kernel_size)
+
+    def backward(grads, grad_output, input, stride, padding, dilation, groups, needs):
+        settings = (stride, padding, dilation, groups)
+        weight, bias = grads
+        spread = (
+            None
+            if bias is None
+            else _along_channels(bias, grad_output.dim() - 2).expand(grad_output.shape)
+        )
+        if weight is None:
+            return spread, F.zeros_like(input)
+        grad_y = None
+        if needs[0]:
+            grad_y = F._conv(input, weight, bias, *settings, tuple(grad_output.shape[2:]))
+        grad_x = (
+            F._conv_input(grad_output, weight, *settings, tuple(input.shape[2:]))
+            if needs[1]
+            else None
+        )
+        return grad_y, grad_x
 
     def samples(S):
         yield (S(2, 4, 5, 3), S(2, 3, 5, 6), (1, 2), (1, 0), (1, 1), 1, (3, 2)), {}
@@ -249,13 +326,16 @@ def _tuple(op: str, name: str, values: tuple[int, ...], space: int) -> tuple[int
     return tuple(values)
 
 
-def _check(op: str, input: Any, weight: Any, bias: Any, space: int, groups: int, transposed: bool) -> None:
+def _check(
+    op: str, input: Any, weight: Any, bias: Any, space: int, groups: int, transposed: bool
+) -> None:
     """Dimensions, channels, bias and dtypes."""
     if weight.dim() != space + 2 or input.dim() not in (space + 1, space + 2):
         fail(
             RuntimeError,
             op,
-            f"Expected {space + 1}D (unbatched) or {space + 2}D (batched) input to {op} and a {space + 2}D weight",
+            f"Expected {space + 1}D (unbatched) or {space + 2}D (batched) input to {op} and a "
+            f"{space + 2}D weight",
             f"input of size {list(input.shape)} and weight of size {list(weight.shape)}",
         )
     if groups < 1:
@@ -266,7 +346,8 @@ def _check(op: str, input: Any, weight: Any, bias: Any, space: int, groups: int,
         fail(
             RuntimeError,
             op,
-            f"Given groups={groups}, weight of size {list(weight.shape)}, expected input{list(input.shape)} to have "
+            f"Given groups={groups}, weight of size {list(weight.shape)}, expected "
+            f"input{list(input.shape)} to have "
             f"{wanted} channels, and the first size of the weight to be divisible by groups",
             f"{channels} channels",
         )
@@ -275,7 +356,8 @@ def _check(op: str, input: Any, weight: Any, bias: Any, space: int, groups: int,
         fail(
             RuntimeError,
             op,
-            f"Given weight of size {list(weight.shape)}, expected bias to be 1-dimensional with {out_channels} elements",
+            f"Given weight of size {list(weight.shape)}, expected bias to be 1-dimensional with "
+            f"{out_channels} elements",
             f"bias of size {list(bias.shape)}",
         )
     for name, x in (("weight", weight), ("bias", bias)):
@@ -298,16 +380,28 @@ def _check_numbers(op: str, stride: Any, padding: Any, dilation: Any) -> None:
         fail(RuntimeError, op, "dilation should be greater than zero", list(dilation))
 
 
-def _padding(op: str, padding: Any, weight: Any, stride: Any, dilation: Any, space: int) -> tuple[Any, Any]:
+def _padding(
+    op: str, padding: Any, weight: Any, stride: Any, dilation: Any, space: int
+) -> tuple[Any, Any]:
     """Padding before and after each dimension."""
     kernel = weight.shape[2:]
     if isinstance(padding, str):
         if padding == "valid":
             return (0,) * space, (0,) * space
         if padding != "same":
-            fail(RuntimeError, op, "Invalid padding string: 'same' or 'valid' was required", repr(padding))
+            fail(
+                RuntimeError,
+                op,
+                "Invalid padding string: 'same' or 'valid' was required",
+                repr(padding),
+            )
         if any(s != 1 for s in stride):
-            fail(RuntimeError, op, "padding='same' is not supported for strided convolutions", list(stride))
+            fail(
+                RuntimeError,
+                op,
+                "padding='same' is not supported for strided convolutions",
+                list(stride),
+            )
         total = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
         before = tuple(t // 2 for t in total)
         return before, tuple(t - b for t, b in zip(total, before, strict=True))
@@ -317,7 +411,15 @@ def _padding(op: str, padding: Any, weight: Any, stride: Any, dilation: Any, spa
 
 
 def _convolve(
-    op: str, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int, space: int
+    op: str,
+    input: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+    space: int,
 ) -> Any:
     """Check everything, add the batch dimension where there is none, and convolve."""
     _check(op, input, weight, bias, space, groups, False)
@@ -333,7 +435,8 @@ def _convolve(
             fail(
                 RuntimeError,
                 op,
-                f"Calculated padded input size per channel: ({n + b + a}). Kernel size: ({extent}). Kernel size can't be "
+                f"Calculated padded input size per channel: ({n + b + a}). Kernel size: "
+                f"({extent}). Kernel size can't be "
                 "greater than actual input size",
             )
         sizes.append((n + b + a - extent) // s + 1)
@@ -341,7 +444,16 @@ def _convolve(
     return result if batched else result.squeeze(0)
 
 
-def forward(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int, sizes: Any) -> Any:
+def forward(
+    x: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+    sizes: Any,
+) -> Any:
     """The convolution in the arithmetic of its dtype."""
     settings = (stride, padding, dilation, groups, sizes)
     if x.dtype.is_complex:
@@ -406,7 +518,9 @@ def _transpose(
     dilation: Any,
     space: int,
 ) -> Any:
-    """A transposed convolution: the transpose of the convolution from the result's size to the input's."""
+    """A transposed convolution: the transpose of the convolution from the result's size to the
+    input's.
+    """
     _check(op, input, weight, bias, space, groups, True)
     stride, dilation = _tuple(op, "stride", stride, space), _tuple(op, "dilation", dilation, space)
     padding = _tuple(op, "padding", padding, space)
@@ -426,7 +540,9 @@ def _transpose(
     kernel = tuple(weight.shape[2:])
     sizes = tuple(
         (n - 1) * s - 2 * p + d * (k - 1) + e + 1
-        for n, k, s, p, d, e in zip(x.shape[2:], kernel, stride, padding, dilation, extra, strict=True)
+        for n, k, s, p, d, e in zip(
+            x.shape[2:], kernel, stride, padding, dilation, extra, strict=True
+        )
     )
     if min(sizes) < 1:
         fail(RuntimeError, op, "a result of positive size was required", list(sizes))
@@ -442,8 +558,12 @@ def _transpose(
     return result if batched else result.squeeze(0)
 
 
-def _whole_transpose(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, groups: int, sizes: Any) -> Any:
-    """The transposed convolution of whole numbers: zeros between the elements, then a flipped kernel."""
+def _whole_transpose(
+    x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, groups: int, sizes: Any
+) -> Any:
+    """The transposed convolution of whole numbers: zeros between the elements, then a flipped
+    kernel.
+    """
     batch, channels = x.shape[:2]
     kernel = tuple(weight.shape[2:])
     spread = tuple((n - 1) * s + 1 for n, s in zip(x.shape[2:], stride, strict=True))
@@ -460,39 +580,56 @@ def _whole_transpose(x: Any, weight: Any, stride: Any, padding: Any, dilation: A
         crop += [min(b, 0), 0]
     wide = F.constant_pad_nd(wide, crop)
     ones = (1,) * len(kernel)
-    return _window_product(wide, flipped, ones, tuple(max(b, 0) for b in before), dilation, groups, sizes)
+    return _window_product(
+        wide, flipped, ones, tuple(max(b, 0) for b in before), dilation, groups, sizes
+    )
 
 
 @composite(
-    "conv1d(Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=1, any padding=0, int[1] dilation=1, "
+    "conv1d(Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=1, any padding=0, "
+    "int[1] dilation=1, "
     "int groups=1) -> Tensor",
     names=("conv1d", "nn.functional.conv1d"),
     out=False,
 )
-def conv1d(input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
-    """Convolution of [N, C, L] with [out, C / groups, k]; padding is a number, 'same' or 'valid'."""
+def conv1d(
+    input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Any:
+    """Convolution of [N, C, L] with [out, C / groups, k]; padding is a number, 'same' or
+    'valid'.
+    """
     return _convolve("conv1d", input, weight, bias, stride, padding, dilation, groups, 1)
 
 
 @composite(
-    "conv2d(Tensor input, Tensor weight, Tensor? bias=None, int[2] stride=1, any padding=0, int[2] dilation=1, "
+    "conv2d(Tensor input, Tensor weight, Tensor? bias=None, int[2] stride=1, any padding=0, "
+    "int[2] dilation=1, "
     "int groups=1) -> Tensor",
     names=("conv2d", "nn.functional.conv2d"),
     out=False,
 )
-def conv2d(input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
-    """Convolution of [N, C, H, W] with [out, C / groups, kh, kw]; padding is numbers, 'same' or 'valid'."""
+def conv2d(
+    input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Any:
+    """Convolution of [N, C, H, W] with [out, C / groups, kh, kw]; padding is numbers, 'same' or
+    'valid'.
+    """
     return _convolve("conv2d", input, weight, bias, stride, padding, dilation, groups, 2)
 
 
 @composite(
-    "conv3d(Tensor input, Tensor weight, Tensor? bias=None, int[3] stride=1, any padding=0, int[3] dilation=1, "
+    "conv3d(Tensor input, Tensor weight, Tensor? bias=None, int[3] stride=1, any padding=0, "
+    "int[3] dilation=1, "
     "int groups=1) -> Tensor",
     names=("conv3d", "nn.functional.conv3d"),
     out=False,
 )
-def conv3d(input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
-    """Convolution of [N, C, D, H, W] with [out, C / groups, kd, kh, kw]; padding is numbers, 'same' or 'valid'."""
+def conv3d(
+    input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Any:
+    """Convolution of [N, C, D, H, W] with [out, C / groups, kd, kh, kw]; padding is numbers, 'same'
+    or 'valid'.
+    """
     return _convolve("conv3d", input, weight, bias, stride, padding, dilation, groups, 3)
 
 
@@ -509,13 +646,17 @@ def _define_transposed(space: int) -> None:
         groups: int,
         dilation: Any,
     ) -> Any:
-        return _transpose(name, input, weight, bias, stride, padding, output_padding, groups, dilation, space)
+        return _transpose(
+            name, input, weight, bias, stride, padding, output_padding, groups, dilation, space
+        )
 
     transposed.__doc__ = (
-        f"Transposed convolution in {space} dimension(s) of [N, in, *] with [in, out / groups, *kernel]."
+        f"Transposed convolution in {space} dimension(s) of [N, in, *] "
+        "with [in, out / groups, *kernel]."
     )
     composite(
-        f"{name}(Tensor input, Tensor weight, Tensor? bias=None, int[{space}] stride=1, int[{space}] padding=0, "
+        f"{name}(Tensor input, Tensor weight, Tensor? bias=None, int[{space}] stride=1, "
+        f"int[{space}] padding=0, "
         f"int[{space}] output_padding=0, int groups=1, int[{space}] dilation=1) -> Tensor",
         names=(name, f"nn.functional.{name}"),
         out=False,
@@ -527,7 +668,8 @@ for _space in (1, 2, 3):
 
 
 @composite(
-    "convolution(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, bool transposed, "
+    "convolution(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] "
+    "dilation, bool transposed, "
     "int[] output_padding, int groups) -> Tensor",
     names=("convolution",),
     out=False,
@@ -547,6 +689,15 @@ def convolution(
     space = weight.dim() - 2
     if transposed:
         return _transpose(
-            "convolution", input, weight, bias, stride, padding, output_padding, groups, dilation, space
+            "convolution",
+            input,
+            weight,
+            bias,
+            stride,
+            padding,
+            output_padding,
+            groups,
+            dilation,
+            space,
         )
     return _convolve("convolution", input, weight, bias, stride, padding, dilation, groups, space)

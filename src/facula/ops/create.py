@@ -1,7 +1,10 @@
-"""Operators that make tensors: constants, ranges, identities, index sets, and the dtype rules behind them.
+"""Operators that make tensors: constants, ranges, identities, index sets, and the dtype rules
+behind them.
 
-Takes sizes and PyTorch's options (`dtype`, `layout`, `device`, `pin_memory`, `requires_grad`, `memory_format`); gives new
-tensors. Keeps true: without `dtype`, whole numbers give int64, bools give bool, floats the default dtype; the only layout
+Takes sizes and PyTorch's options (`dtype`, `layout`, `device`, `pin_memory`, `requires_grad`,
+`memory_format`); gives new
+tensors. Keeps true: without `dtype`, whole numbers give int64, bools give bool, floats the default
+dtype; the only layout
 is `strided`, and memory is never pinned.
 """
 
@@ -15,12 +18,17 @@ from facula import core
 from facula.core.errors import fail
 from facula.ops.registry import F, composite
 
-OPTIONS = "dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False"
+OPTIONS = (
+    "dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, "
+    "bool? requires_grad=False"
+)
 LIKE = OPTIONS + ", memory_format? memory_format=None"
 
 
 def common_dtype(tensors: Iterable[Any]) -> Any:
-    """The promoted dtype: tensors with dimensions decide, 0-d ones only where theirs is of a higher kind."""
+    """The promoted dtype: tensors with dimensions decide, 0-d ones only where theirs is of a higher
+    kind.
+    """
     by_rank: dict[bool, Any] = {}
     for tensor in tensors:
         rank = tensor.dim() > 0
@@ -51,7 +59,9 @@ def number_dtype(value: Any) -> Any:
     return core.get_default_dtype()
 
 
-@composite("result_type(Operand tensor1, Operand tensor2) -> any", names=("result_type",), out=False)
+@composite(
+    "result_type(Operand tensor1, Operand tensor2) -> any", names=("result_type",), out=False
+)
 def result_type(tensor1: Any, tensor2: Any) -> Any:
     """The dtype that arithmetic on two tensors or numbers would give."""
     ranks: list[Any] = [None, None, None]
@@ -72,7 +82,13 @@ def check_size(op: str, size: Sequence[int]) -> None:
 def check_layout(op: str, layout: Any) -> None:
     """Raise unless the layout is strided."""
     if layout is not None and layout is not core.strided:
-        fail(RuntimeError, op, "the strided layout was required", layout, "make sparse tensors with to_sparse()")
+        fail(
+            RuntimeError,
+            op,
+            "the strided layout was required",
+            layout,
+            "make sparse tensors with to_sparse()",
+        )
 
 
 def strides_of(shape: Sequence[int], order: Sequence[int]) -> list[int]:
@@ -98,12 +114,19 @@ def new_tensor(shape: Sequence[int], dtype: Any, device: Any, memory_format: Any
         strides = strides_of(shape, [0, *range(2, rank), 1])
         return core.empty_strided(shape, strides, dtype=dtype, device=device)
     if memory_format is core.preserve_format:
-        fail(RuntimeError, "empty", "a memory format other than preserve_format was required", memory_format)
+        fail(
+            RuntimeError,
+            "empty",
+            "a memory format other than preserve_format was required",
+            memory_format,
+        )
     return core.empty(shape, dtype=dtype, device=device)
 
 
 def like(self: Any, dtype: Any, device: Any, memory_format: Any) -> Any:
-    """An unset tensor of the shape of `self`, in its memory order unless another format is asked for."""
+    """An unset tensor of the shape of `self`, in its memory order unless another format is asked
+    for.
+    """
     if memory_format is None or memory_format is core.preserve_format:
         return core.empty_like(self, dtype=dtype, device=device)
     return new_tensor(self.shape, dtype or self.dtype, device or self.device, memory_format)
@@ -122,7 +145,11 @@ def empty(size, dtype, layout, device, pin_memory, requires_grad, memory_format)
     return finished(new_tensor(size, dtype, device, memory_format), requires_grad)
 
 
-@composite(f"empty_strided(int[] size, int[] stride, *, {OPTIONS}) -> Tensor", names=("empty_strided",), out=False)
+@composite(
+    f"empty_strided(int[] size, int[] stride, *, {OPTIONS}) -> Tensor",
+    names=("empty_strided",),
+    out=False,
+)
 def empty_strided(size, stride, dtype, layout, device, pin_memory, requires_grad):  # type: ignore[no-untyped-def]
     """A tensor of unset elements with the given strides, in elements."""
     check_layout("empty_strided", layout)
@@ -131,18 +158,29 @@ def empty_strided(size, stride, dtype, layout, device, pin_memory, requires_grad
 
 
 @composite(
-    f"empty_permuted(int[] size, int[] physical_layout, *, {OPTIONS}) -> Tensor", names=("empty_permuted",), out=False
+    f"empty_permuted(int[] size, int[] physical_layout, *, {OPTIONS}) -> Tensor",
+    names=("empty_permuted",),
+    out=False,
 )
 def empty_permuted(size, physical_layout, dtype, layout, device, pin_memory, requires_grad):  # type: ignore[no-untyped-def]
-    """A dense tensor of unset elements whose dimensions lie in memory in the order `physical_layout`."""
+    """A dense tensor of unset elements whose dimensions lie in memory in the order
+    `physical_layout`.
+    """
     check_size("empty_permuted", size)
     if sorted(physical_layout) != list(range(len(size))):
-        fail(RuntimeError, "empty_permuted", f"a permutation of {len(size)} dimensions was required", list(physical_layout))
+        fail(
+            RuntimeError,
+            "empty_permuted",
+            f"a permutation of {len(size)} dimensions was required",
+            list(physical_layout),
+        )
     strides = strides_of(size, physical_layout)
     return finished(core.empty_strided(size, strides, dtype=dtype, device=device), requires_grad)
 
 
-def _filled(op: str, size: Any, value: Any, dtype: Any, layout: Any, device: Any, requires_grad: Any) -> Any:
+def _filled(
+    op: str, size: Any, value: Any, dtype: Any, layout: Any, device: Any, requires_grad: Any
+) -> Any:
     check_layout(op, layout)
     check_size(op, size)
     tensor = core.empty(size, dtype=dtype, device=device)
@@ -161,7 +199,9 @@ def ones(size, dtype, layout, device, pin_memory, requires_grad):  # type: ignor
     return _filled("ones", size, 1, dtype, layout, device, requires_grad)
 
 
-@composite(f"full(int[] size, Number fill_value, *, {OPTIONS}) -> Tensor", names=("full",), out_cast=True)
+@composite(
+    f"full(int[] size, Number fill_value, *, {OPTIONS}) -> Tensor", names=("full",), out_cast=True
+)
 def full(size, fill_value, dtype, layout, device, pin_memory, requires_grad):  # type: ignore[no-untyped-def]
     """A tensor of one value; its dtype is the value's unless given."""
     dtype = number_dtype(fill_value) if dtype is None else dtype
@@ -210,26 +250,40 @@ def _new(op: str, self: Any, size: Any, value: Any, options: tuple[Any, ...]) ->
     return finished(tensor if value is None else tensor.fill_(value), requires_grad)
 
 
-@composite(f"new_empty(Tensor self, int[]... size, *, {OPTIONS}) -> Tensor", names=("Tensor.new_empty",), out=False)
+@composite(
+    f"new_empty(Tensor self, int[]... size, *, {OPTIONS}) -> Tensor",
+    names=("Tensor.new_empty",),
+    out=False,
+)
 def new_empty(self, size, *options):  # type: ignore[no-untyped-def]
     """Unset elements of a given shape in the dtype and on the device of this tensor."""
     return _new("new_empty", self, size, None, options)
 
 
-@composite(f"new_zeros(Tensor self, int[]... size, *, {OPTIONS}) -> Tensor", names=("Tensor.new_zeros",), out=False)
+@composite(
+    f"new_zeros(Tensor self, int[]... size, *, {OPTIONS}) -> Tensor",
+    names=("Tensor.new_zeros",),
+    out=False,
+)
 def new_zeros(self, size, *options):  # type: ignore[no-untyped-def]
     """Zeros of a given shape in the dtype and on the device of this tensor."""
     return _new("new_zeros", self, size, 0, options)
 
 
-@composite(f"new_ones(Tensor self, int[]... size, *, {OPTIONS}) -> Tensor", names=("Tensor.new_ones",), out=False)
+@composite(
+    f"new_ones(Tensor self, int[]... size, *, {OPTIONS}) -> Tensor",
+    names=("Tensor.new_ones",),
+    out=False,
+)
 def new_ones(self, size, *options):  # type: ignore[no-untyped-def]
     """Ones of a given shape in the dtype and on the device of this tensor."""
     return _new("new_ones", self, size, 1, options)
 
 
 @composite(
-    f"new_full(Tensor self, int[] size, Number fill_value, *, {OPTIONS}) -> Tensor", names=("Tensor.new_full",), out=False
+    f"new_full(Tensor self, int[] size, Number fill_value, *, {OPTIONS}) -> Tensor",
+    names=("Tensor.new_full",),
+    out=False,
 )
 def new_full(self, size, fill_value, *options):  # type: ignore[no-untyped-def]
     """One value in a given shape, in the dtype and on the device of this tensor."""
@@ -244,7 +298,9 @@ def new_full(self, size, fill_value, *options):  # type: ignore[no-untyped-def]
 def new_empty_strided(self, size, stride, dtype, layout, device, pin_memory, requires_grad):  # type: ignore[no-untyped-def]
     """Unset elements with given strides in the dtype and on the device of this tensor."""
     check_layout("new_empty_strided", layout)
-    tensor = core.empty_strided(size, stride, dtype=dtype or self.dtype, device=device or self.device)
+    tensor = core.empty_strided(
+        size, stride, dtype=dtype or self.dtype, device=device or self.device
+    )
     return finished(tensor, requires_grad)
 
 
@@ -256,16 +312,30 @@ def _is_finite(*values: Any) -> bool:
     return all(isinstance(v, int) or math.isfinite(v) for v in values)
 
 
-def _run_range(name: str, tensor: Any, ints: tuple[int, ...], scalars: tuple[Any, ...], whole: bool) -> Any:
-    """Fill a vector with a range kernel: exact in int64, else computed in float64 and rounded once."""
+def _run_range(
+    name: str, tensor: Any, ints: tuple[int, ...], scalars: tuple[Any, ...], whole: bool
+) -> Any:
+    """Fill a vector with a range kernel: exact in int64, else computed in float64 and rounded
+    once.
+    """
     if tensor.is_meta or tensor.numel() == 0:
         return tensor
-    code = tensor.dtype.code if tensor.dtype.code in ("f32", "f64", "i64") else "i64" if whole else "f64"
+    code = (
+        tensor.dtype.code
+        if tensor.dtype.code in ("f32", "f64", "i64")
+        else "i64"
+        if whole
+        else "f64"
+    )
     target = tensor
     if code != tensor.dtype.code or tensor.device.type != "cpu":
-        target = core.empty(tensor.shape, dtype={"i64": core.int64, "f32": core.float32}.get(code, core.float64))
+        target = core.empty(
+            tensor.shape, dtype={"i64": core.int64, "f32": core.float32}.get(code, core.float64)
+        )
     cast = int if code == "i64" and name == "arange" else float
-    core.kernel(f"{name}:{code}")((target,), ints, tuple(cast(v) for v in scalars), total=target.numel(), grain=32768)
+    core.kernel(f"{name}:{code}")(
+        (target,), ints, tuple(cast(v) for v in scalars), total=target.numel(), grain=32768
+    )
     return tensor if target is tensor else tensor.copy_(target)
 
 
@@ -283,14 +353,23 @@ def _range_length(op: str, start: Any, end: Any, step: Any, closed: bool) -> int
         )
     if _whole(start, end, step):
         return (end - start) // step + 1 if closed else -((start - end) // step)
-    return int(math.floor((end - start) / step)) + 1 if closed else int(math.ceil((end - start) / step))
+    return (
+        int(math.floor((end - start) / step)) + 1
+        if closed
+        else int(math.ceil((end - start) / step))
+    )
 
 
 def _arange(op: str, start: Any, end: Any, step: Any, dtype: Any, device: Any, closed: bool) -> Any:
     if any(isinstance(v, complex) for v in (start, end, step)):
         fail(RuntimeError, op, "real numbers were required", (start, end, step))
     if dtype is core.bool_ or (dtype is not None and dtype.is_complex):
-        fail(NotImplementedError, op, "a real number dtype was required: \"arange_cpu\" not implemented", dtype)
+        fail(
+            NotImplementedError,
+            op,
+            'a real number dtype was required: "arange_cpu" not implemented',
+            dtype,
+        )
     if dtype is None:
         dtype = core.int64 if _whole(start, end, step) and not closed else core.get_default_dtype()
     elif not dtype.is_floating_point and not _whole(start, end, step):
@@ -301,7 +380,9 @@ def _arange(op: str, start: Any, end: Any, step: Any, dtype: Any, device: Any, c
 
 
 @composite(
-    f"arange(Number? start=None, Number? end=None, Number step=1, *, {OPTIONS}) -> Tensor", names=("arange",), out_cast=True
+    f"arange(Number? start=None, Number? end=None, Number step=1, *, {OPTIONS}) -> Tensor",
+    names=("arange",),
+    out_cast=True,
 )
 def arange(start, end, step, dtype, layout, device, pin_memory, requires_grad):  # type: ignore[no-untyped-def]
     """start, start + step, ... below `end`; one number is the end. Whole numbers give int64."""
@@ -313,7 +394,11 @@ def arange(start, end, step, dtype, layout, device, pin_memory, requires_grad): 
     return finished(_arange("arange", start or 0, end, step, dtype, device, False), requires_grad)
 
 
-@composite(f"range(Number start, Number end, Number step=1, *, {OPTIONS}) -> Tensor", names=("range",), out_cast=True)
+@composite(
+    f"range(Number start, Number end, Number step=1, *, {OPTIONS}) -> Tensor",
+    names=("range",),
+    out_cast=True,
+)
 def range_closed(start, end, step, dtype, layout, device, pin_memory, requires_grad):  # type: ignore[no-untyped-def]
     """start, start + step, ... up to and including `end`; prefer `arange`."""
     return finished(_arange("range", start, end, step, dtype, device, True), requires_grad)
@@ -329,7 +414,10 @@ def _linspace(op: str, start: Any, end: Any, steps: int, dtype: Any, device: Any
             dtype = dtype.to_complex()
     if dtype.is_complex:
         start, end, real = complex(start), complex(end), dtype.to_real()
-        parts = [_linspace(op, a, b, steps, real, device) for a, b in ((start.real, end.real), (start.imag, end.imag))]
+        parts = [
+            _linspace(op, a, b, steps, real, device)
+            for a, b in ((start.real, end.real), (start.imag, end.imag))
+        ]
         return F.complex(*parts)
     if isinstance(start, complex) or isinstance(end, complex):
         fail(RuntimeError, op, "a complex dtype was required for complex ends", dtype)
@@ -339,7 +427,11 @@ def _linspace(op: str, start: Any, end: Any, steps: int, dtype: Any, device: Any
     return _run_range("linspace", tensor, (steps,), (start, end), not dtype.is_floating_point)
 
 
-@composite(f"linspace(Number start, Number end, int steps, *, {OPTIONS}) -> Tensor", names=("linspace",), out_cast=True)
+@composite(
+    f"linspace(Number start, Number end, int steps, *, {OPTIONS}) -> Tensor",
+    names=("linspace",),
+    out_cast=True,
+)
 def linspace(start, end, steps, dtype, layout, device, pin_memory, requires_grad):  # type: ignore[no-untyped-def]
     """`steps` values evenly from `start` to `end`, both included."""
     check_layout("linspace", layout)
@@ -359,6 +451,8 @@ def logspace(start, end, steps, base, dtype, layout, device, pin_memory, require
         if isinstance(start, complex) or isinstance(end, complex):
             dtype = dtype.to_complex()
     work = core.complex128 if dtype.is_complex else core.float64
+    if not dtype.is_floating_point and not dtype.is_complex:
+        start, end = int(start), int(end)
     exponents = _linspace("logspace", start, end, steps, work, device)
     return finished(F.pow(base, exponents).to(dtype), requires_grad)
 
@@ -377,7 +471,9 @@ def eye(n, m, dtype, layout, device, pin_memory, requires_grad):  # type: ignore
     return finished(matrix, requires_grad)
 
 
-def _triangle_indices(op: str, row: int, col: int, offset: int, dtype: Any, device: Any, upper: bool) -> Any:
+def _triangle_indices(
+    op: str, row: int, col: int, offset: int, dtype: Any, device: Any, upper: bool
+) -> Any:
     if row < 0 or col < 0:
         fail(RuntimeError, op, "row and col must be non-negative", f"{row} and {col}")
     if dtype not in (core.int64, core.int32):
@@ -387,21 +483,31 @@ def _triangle_indices(op: str, row: int, col: int, offset: int, dtype: Any, devi
     return places.transpose(0, 1).contiguous().to(device=device, dtype=dtype)
 
 
-
-
-@composite(f"tril_indices(int row, int col, int offset=0, *, {OPTIONS}) -> Tensor", names=("tril_indices",), out=False)
+@composite(
+    f"tril_indices(int row, int col, int offset=0, *, {OPTIONS}) -> Tensor",
+    names=("tril_indices",),
+    out=False,
+)
 def tril_indices(row, col, offset, dtype, layout, device, pin_memory, requires_grad):  # type: ignore[no-untyped-def]
     """Coordinates of the lower triangle of a matrix, row by row: int64 [2, count]."""
     return _triangle_indices("tril_indices", row, col, offset, dtype or core.int64, device, False)
 
 
-@composite(f"triu_indices(int row, int col, int offset=0, *, {OPTIONS}) -> Tensor", names=("triu_indices",), out=False)
+@composite(
+    f"triu_indices(int row, int col, int offset=0, *, {OPTIONS}) -> Tensor",
+    names=("triu_indices",),
+    out=False,
+)
 def triu_indices(row, col, offset, dtype, layout, device, pin_memory, requires_grad):  # type: ignore[no-untyped-def]
     """Coordinates of the upper triangle of a matrix, row by row: int64 [2, count]."""
     return _triangle_indices("triu_indices", row, col, offset, dtype or core.int64, device, True)
 
 
-@composite("vander(Tensor x, int? N=None, bool increasing=False) -> Tensor", names=("vander", "linalg.vander"), out=False)
+@composite(
+    "vander(Tensor x, int? N=None, bool increasing=False) -> Tensor",
+    names=("vander", "linalg.vander"),
+    out=False,
+)
 def vander(x, N, increasing):  # type: ignore[no-untyped-def]  # noqa: N803
     """The powers of a vector's elements as columns, the highest first unless `increasing`."""
     if x.dim() != 1:
@@ -409,7 +515,11 @@ def vander(x, N, increasing):  # type: ignore[no-untyped-def]  # noqa: N803
     count = x.shape[0] if N is None else N
     if count < 0:
         fail(RuntimeError, "vander", "N must be non-negative", count)
-    dtype = core.promote_types(x.dtype, core.int64) if not x.dtype.is_floating_point and not x.dtype.is_complex else x.dtype
+    dtype = (
+        core.promote_types(x.dtype, core.int64)
+        if not x.dtype.is_floating_point and not x.dtype.is_complex
+        else x.dtype
+    )
     columns = core.empty((x.shape[0], count), dtype=dtype, device=x.device).fill_(1)
     if count > 1:
         powers = x.unsqueeze(1).to(dtype).expand((x.shape[0], count - 1)).cumprod(1)

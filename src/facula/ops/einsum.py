@@ -1,7 +1,9 @@
 """The operator `einsum`: sums of products named by subscripts.
 
-Takes an equation such as "bij,bjk->bik" (or operands each followed by a list of numbers) and tensors; gives the sum over
-the subscripts that the result leaves out. Keeps true: every pair of operands is contracted as one batched matrix product;
+Takes an equation such as "bij,bjk->bik" (or operands each followed by a list of numbers) and
+tensors; gives the sum over
+the subscripts that the result leaves out. Keeps true: every pair of operands is contracted as one
+batched matrix product;
 with three or more operands the pair that leaves the smallest cost comes first.
 """
 
@@ -46,12 +48,19 @@ def _subscripts(text: str, what: str) -> list[str]:
     while position < len(text):
         if text.startswith(ELLIPSIS, position):
             if ELLIPSIS in result:
-                fail(RuntimeError, "einsum", f"{what}: found '.' that is not part of a single ellipsis", text)
+                fail(
+                    RuntimeError,
+                    "einsum",
+                    f"{what}: found '.' that is not part of a single ellipsis",
+                    text,
+                )
             result.append(ELLIPSIS)
             position += 3
             continue
         if text[position] == ".":
-            fail(RuntimeError, "einsum", f"{what}: found '.' that is not part of any ellipsis", text)
+            fail(
+                RuntimeError, "einsum", f"{what}: found '.' that is not part of any ellipsis", text
+            )
         if text[position] not in LETTERS:
             fail(RuntimeError, "einsum", f"{what}: subscripts must be in [a-zA-Z]", text[position])
         result.append(text[position])
@@ -60,12 +69,19 @@ def _subscripts(text: str, what: str) -> list[str]:
 
 
 def _parse(equation: str, operands: list[Any]) -> tuple[list[list[Any]], list[Any]]:
-    """Labels of each operand and of the result; the dimensions of an ellipsis become the numbers -n .. -1."""
+    """Labels of each operand and of the result; the dimensions of an ellipsis become the numbers -n
+    .. -1.
+    """
     left, arrow, right = equation.partition("->")
     parts = left.split(",")
     if len(parts) != len(operands):
         more = "more" if len(parts) < len(operands) else "fewer"
-        fail(RuntimeError, "einsum", f"{more} operands were provided than specified in the equation", len(operands))
+        fail(
+            RuntimeError,
+            "einsum",
+            f"{more} operands were provided than specified in the equation",
+            len(operands),
+        )
     inputs, widest, counts = [], 0, {}
     for number, (part, operand) in enumerate(zip(parts, operands, strict=True)):
         labels = _subscripts(part, f"operand {number}")
@@ -74,7 +90,8 @@ def _parse(equation: str, operands: list[Any]) -> tuple[list[list[Any]], list[An
             fail(
                 RuntimeError,
                 "einsum",
-                f"the number of subscripts in the equation ({len(labels) - (ELLIPSIS in labels)}) does not match the number "
+                f"the number of subscripts in the equation ({len(labels) - (ELLIPSIS in labels)}) "
+                "does not match the number "
                 f"of dimensions ({operand.dim()}) for operand {number} and no ellipsis was given",
             )
         widest = max(widest, hidden)
@@ -91,7 +108,11 @@ def _parse(equation: str, operands: list[Any]) -> tuple[list[list[Any]], list[An
         result += range(-widest, 0) if label == ELLIPSIS else [label]
     for label in result:
         if isinstance(label, str) and result.count(label) > 1:
-            fail(RuntimeError, "einsum", f"output subscript {label} appears more than once in the output")
+            fail(
+                RuntimeError,
+                "einsum",
+                f"output subscript {label} appears more than once in the output",
+            )
         if isinstance(label, str) and label not in counts:
             fail(
                 RuntimeError,
@@ -130,7 +151,8 @@ def _sizes(inputs: list[list[Any]], operands: list[Any]) -> dict[Any, int]:
                 fail(
                     RuntimeError,
                     "einsum",
-                    f"subscript {label} has size {size} for operand {number} which does not broadcast with previously seen "
+                    f"subscript {label} has size {size} for operand {number} which does not "
+                    "broadcast with previously seen "
                     f"size {known}",
                 )
             sizes[label] = size if size != 1 else known
@@ -155,8 +177,12 @@ def _arranged(operand: Any, labels: list[Any], wanted: list[Any]) -> Any:
     return operand
 
 
-def _contract(a: Any, left: list[Any], b: Any, right: list[Any], needed: set[Any]) -> tuple[Any, list[Any]]:
-    """Contract two operands over the labels that both have and nobody needs, as one batched matrix product."""
+def _contract(
+    a: Any, left: list[Any], b: Any, right: list[Any], needed: set[Any]
+) -> tuple[Any, list[Any]]:
+    """Contract two operands over the labels that both have and nobody needs, as one batched matrix
+    product.
+    """
     a, left = _sum_out(a, left, needed | set(right))
     b, right = _sum_out(b, right, needed | set(left))
     size_a, size_b = dict(zip(left, a.shape, strict=True)), dict(zip(right, b.shape, strict=True))
@@ -176,18 +202,27 @@ def _contract(a: Any, left: list[Any], b: Any, right: list[Any], needed: set[Any
     rows = [label for label in left if label not in size_b]
     columns = [label for label in right if label not in size_a]
     batch_sizes = [max(size_a[label], size_b[label]) for label in batch]
-    batch_sizes = [0 if 0 in (size_a[k], size_b[k]) else n for k, n in zip(batch, batch_sizes, strict=True)]
+    batch_sizes = [
+        0 if 0 in (size_a[k], size_b[k]) else n for k, n in zip(batch, batch_sizes, strict=True)
+    ]
     inner = [a.shape[left.index(label)] for label in summed]
     m, n, k = [size_a[x] for x in rows], [size_b[x] for x in columns], launch.product(inner)
-    first = a.permute([left.index(x) for x in batch + rows + summed]).expand((*batch_sizes, *m, *inner))
-    second = b.permute([right.index(x) for x in batch + summed + columns]).expand((*batch_sizes, *inner, *n))
+    first = a.permute([left.index(x) for x in batch + rows + summed]).expand(
+        (*batch_sizes, *m, *inner)
+    )
+    second = b.permute([right.index(x) for x in batch + summed + columns]).expand(
+        (*batch_sizes, *inner, *n)
+    )
     count = launch.product(batch_sizes)
     if batch:
         product = F.bmm(
-            first.reshape((count, launch.product(m), k)), second.reshape((count, k, launch.product(n)))
+            first.reshape((count, launch.product(m), k)),
+            second.reshape((count, k, launch.product(n))),
         )
     else:
-        product = F.mm(first.reshape((launch.product(m), k)), second.reshape((k, launch.product(n))))
+        product = F.mm(
+            first.reshape((launch.product(m), k)), second.reshape((k, launch.product(n)))
+        )
     return product.reshape((*batch_sizes, *m, *n)), batch + rows + columns
 
 

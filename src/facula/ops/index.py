@@ -1,10 +1,13 @@
 """Operators: indexing by tensors, `take` and `put`.
 
-Takes tensors of int64 (or int32) indices, or boolean masks; gives the elements they address, or copies of a tensor with
-those elements set or added to. Keeps true: all indices are checked before memory is touched; negative ones count from
+Takes tensors of int64 (or int32) indices, or boolean masks; gives the elements they address, or
+copies of a tensor with
+those elements set or added to. Keeps true: all indices are checked before memory is touched;
+negative ones count from
 the end; where one place is written twice the later value stays, and sums are taken in index order.
 
-`x[...]` with tensors in it arrives here as `index` and `index_put`, whose `indices` holds one entry a dimension, None for
+`x[...]` with tensors in it arrives here as `index` and `index_put`, whose `indices` holds one entry
+a dimension, None for
 a full slice.
 """
 
@@ -19,7 +22,9 @@ from facula.ops.registry import F, composite, operator
 
 
 def expand_masks(op: str, self: Any, indices: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Replace each boolean mask by the coordinates of its true values; check dtypes and the number of dimensions."""
+    """Replace each boolean mask by the coordinates of its true values; check dtypes and the number
+    of dimensions.
+    """
     result: list[Any] = []
     for index in indices:
         if index is None:
@@ -31,22 +36,34 @@ def expand_masks(op: str, self: Any, indices: tuple[Any, ...]) -> tuple[Any, ...
                     fail(
                         IndexError,
                         op,
-                        f"The shape of the mask {list(index.shape)} at index {d} does not match the shape of the indexed "
+                        f"The shape of the mask {list(index.shape)} at index {d} does not match "
+                        "the shape of the indexed "
                         f"tensor {list(self.shape)} at index {first + d}",
                     )
             places = F.nonzero(index)
-            result += [places.select(1, d) for d in range(index.dim())] if index.dim() else [places.sum(1)]
+            result += (
+                [places.select(1, d) for d in range(index.dim())]
+                if index.dim()
+                else [places.sum(1)]
+            )
         elif index.dtype is core.int64 or index.dtype is core.int32:
             result.append(index)
         else:
-            fail(IndexError, op, "tensors used as indices must be long, int, byte or bool tensors", index.dtype)
+            fail(
+                IndexError,
+                op,
+                "tensors used as indices must be long, int, byte or bool tensors",
+                index.dtype,
+            )
     if len(result) > self.dim():
         fail(IndexError, op, f"too many indices for tensor of dimension {self.dim()}", len(result))
     return tuple(result)
 
 
 class Addressing:
-    """Where advanced indices point: the result's shape, and the geometry of the gather or scatter that does it."""
+    """Where advanced indices point: the result's shape, and the geometry of the gather or scatter
+    that does it.
+    """
 
     def __init__(self, op: str, shape: tuple[int, ...], indices: tuple[Any, ...]) -> None:
         self.op, self.self_shape = op, tuple(shape)
@@ -74,14 +91,16 @@ class Addressing:
                     fail(
                         IndexError,
                         self.op,
-                        "shape mismatch: indexing tensors could not be broadcast together with shapes "
-                        + ", ".join(str(list(s)) for s in shapes),
+                        "shape mismatch: indexing tensors could not be broadcast together with "
+                        "shapes " + ", ".join(str(list(s)) for s in shapes),
                     )
                 block[d] = size if size != 1 else block[d]
         return tuple(block)
 
     def linear(self, strides: tuple[int, ...]) -> tuple[Any, int, int]:
-        """Check the indices and join them: the index tensor, its step in elements, and its extent."""
+        """Check the indices and join them: the index tensor, its step in elements, and its
+        extent.
+        """
         count = launch.product(self.block)
         for d, index in zip(self.dims, self.indices, strict=True):
             if count and self.self_shape[d] == 0:
@@ -94,16 +113,20 @@ class Addressing:
         plan: list[int] = [len(flat)]
         for d in self.dims:
             plan += [self.self_shape[d], strides[d], 1]
-        core.kernel("index.linear")((joined, *flat), tuple(plan), (), total=count, grain=launch.SERIAL)
+        core.kernel("index.linear")(
+            (joined, *flat), tuple(plan), (), total=count, grain=launch.SERIAL
+        )
         extent = 1 + sum((self.self_shape[d] - 1) * strides[d] for d in self.dims)
         return joined, 1, extent
 
     def geometry(
         self, strides: tuple[int, ...], other: tuple[int, ...]
     ) -> tuple[Any, int, tuple[Any, ...], int]:
-        """Index tensor, dimension, (shape, index strides, addressed strides, other strides), extent.
+        """Index tensor, dimension, (shape, index strides, addressed strides, other strides),
+        extent.
 
-        `other` are the strides of a tensor of the result's shape; the index block counts as one dimension of it, so its
+        `other` are the strides of a tensor of the result's shape; the index block counts as one
+        dimension of it, so its
         strides there must join (`block_joins`)."""
         index, step, extent = self.linear(strides)
         first, ndim = len(self.before), len(self.block)
@@ -112,7 +135,12 @@ class Addressing:
         addressed = [strides[d] for d in self.before] + [step] + [strides[d] for d in self.after]
         inner = next((other[first + d] for d in reversed(range(ndim)) if self.block[d] != 1), 0)
         others = [*other[:first], inner, *other[first + ndim :]]
-        return index, first, (sizes, launch.axis_strides(first, len(sizes), 1), addressed, others), extent
+        return (
+            index,
+            first,
+            (sizes, launch.axis_strides(first, len(sizes), 1), addressed, others),
+            extent,
+        )
 
     def block_joins(self, other: tuple[int, ...]) -> bool:
         """Whether the index block of a tensor with these strides can be walked as one dimension."""
@@ -128,9 +156,11 @@ class Addressing:
 
 @composite("index(Tensor self, Tensor?[] indices) -> Tensor", names=())
 def index(self: Any, indices: tuple[Any, ...]) -> Any:
-    """The elements that broadcast index tensors and masks address, one entry a dimension, None for a full slice.
+    """The elements that broadcast index tensors and masks address, one entry a dimension, None for
+    a full slice.
 
-    Indexed dimensions that stand together are replaced in place by the shape of the indices; otherwise that shape comes
+    Indexed dimensions that stand together are replaced in place by the shape of the indices;
+    otherwise that shape comes
     first."""
     if len(indices) == 1 and indices[0] is not None and indices[0].dtype is core.bool_:
         if indices[0].shape == self.shape:
@@ -161,7 +191,12 @@ class _index:
         yield (S(4, 5, 3), (S.index(4, (2,)), None, S.index(3, (2,)))), {}
 
     def errors(S):
-        yield (S(3), (S.full((1,), 7),)), {}, IndexError, "index 7 is out of bounds for dimension 0 with size 3"
+        yield (
+            (S(3), (S.full((1,), 7),)),
+            {},
+            IndexError,
+            "index 7 is out of bounds for dimension 0 with size 3",
+        )
 
 
 def put(op: str, out: Any, indices: tuple[Any, ...], values: Any, accumulate: bool) -> None:
@@ -183,10 +218,14 @@ def put(op: str, out: Any, indices: tuple[Any, ...], values: Any, accumulate: bo
     inplace=True,
 )
 def index_put(self: Any, indices: tuple[Any, ...], values: Any, accumulate: bool) -> Any:
-    """A copy of `self` with `values` (broadcast) written, or added when `accumulate`, at the places of `indices`."""
+    """A copy of `self` with `values` (broadcast) written, or added when `accumulate`, at the places
+    of `indices`.
+    """
     if len(indices) == 1 and indices[0] is not None and indices[0].dtype is core.bool_:
         if indices[0].shape == self.shape and values.numel() == 1 and not accumulate:
             return F.where(indices[0], values.to(self.dtype).reshape(()), self)
+    if self.is_meta and any(i is not None and i.dtype is core.bool_ for i in indices):
+        return core.empty_like(self)
     return F._index_put(self, expand_masks("index_put", self, indices), values, accumulate)
 
 
@@ -216,7 +255,8 @@ class _index_put:
             fail(
                 RuntimeError,
                 "index_put",
-                f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result of "
+                f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast "
+                "to indexing result of "
                 f"shape {list(place.shape)}",
             )
         return core.empty(self.shape, dtype=self.dtype, device=self.device)
@@ -254,7 +294,11 @@ class _index_put:
 def _trim(values: Any, target: Any, indices: tuple[Any, ...]) -> Any:
     """Drop leading dimensions of size 1 that the indexed result does not have."""
     ndim = len(Addressing("index_put", target.shape, indices).shape)
-    return values.reshape(tuple(values.shape)[-ndim:] if ndim else ()) if values.dim() > ndim else values
+    return (
+        values.reshape(tuple(values.shape)[-ndim:] if ndim else ())
+        if values.dim() > ndim
+        else values
+    )
 
 
 @operator("take(Tensor self, Tensor index) -> Tensor")
@@ -290,16 +334,25 @@ def _check_flat(op: str, size: int, index: Any) -> None:
 
 
 @operator(
-    "put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor", inplace=True, out=False
+    "put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor",
+    inplace=True,
+    out=False,
 )
 class put_flat:
-    """A copy of `self` with `source` written, or added, at the places `index` of the flattened tensor."""
+    """A copy of `self` with `source` written, or added, at the places `index` of the flattened
+    tensor.
+    """
 
     def meta(self, index, source, accumulate):
         if index.dtype is not core.int64:
             fail(RuntimeError, "put", "put_(): Expected a long tensor for index", index.dtype)
         if source.dtype is not self.dtype:
-            fail(RuntimeError, "put", "put_(): self and source expected to have the same dtype", source.dtype)
+            fail(
+                RuntimeError,
+                "put",
+                "put_(): self and source expected to have the same dtype",
+                source.dtype,
+            )
         if source.numel() != index.numel():
             fail(
                 RuntimeError,
@@ -331,10 +384,12 @@ class put_flat:
 
 @composite("take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor")
 def take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
-    """The elements at `indices` along `dim`, both broadcast in the other dimensions; flattened when `dim` is None."""
+    """The elements at `indices` along `dim`, both broadcast in the other dimensions; flattened when
+    `dim` is None.
+    """
     launch.check_index_dtype("take_along_dim", indices)
     if dim is None:
-        return F.gather(self.reshape(-1), 0, indices.reshape(-1))
+        return F.gather(self.reshape(-1), 0, _from_start(indices.reshape(-1), self.numel()))
     if self.dim() != indices.dim():
         fail(
             RuntimeError,
@@ -350,4 +405,9 @@ def take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
     )
     own, other = list(shape), list(shape)
     own[dim], other[dim] = self.shape[dim], indices.shape[dim]
-    return F.gather(self.expand(own), dim, indices.expand(other))
+    return F.gather(self.expand(own), dim, _from_start(indices, self.shape[dim]).expand(other))
+
+
+def _from_start(indices: Any, size: int) -> Any:
+    """Negative indices counted from the start."""
+    return F.where(indices < 0, indices + size, indices)

@@ -1,7 +1,9 @@
-"""Operators: one-dimensional indices along a dimension (`index_select`, `index_add`, `index_copy`, `index_fill`,
+"""Operators: one-dimensional indices along a dimension (`index_select`, `index_add`, `index_copy`,
+`index_fill`,
 `index_reduce`).
 
-Takes an int64 or int32 index of at most one dimension; gives whole slices. Keeps true: `index_select` is the adjoint of
+Takes an int64 or int32 index of at most one dimension; gives whole slices. Keeps true:
+`index_select` is the adjoint of
 `index_add`; sums are taken in index order.
 """
 
@@ -19,7 +21,9 @@ def _vector(op: str, index: Any) -> int:
     """Check the index and give its length."""
     launch.check_index_dtype(op, index)
     if index.dim() > 1:
-        fail(IndexError, op, f"{op}(): Index is supposed to be a vector", f"{index.dim()} dimensions")
+        fail(
+            IndexError, op, f"{op}(): Index is supposed to be a vector", f"{index.dim()} dimensions"
+        )
     return index.numel()
 
 
@@ -35,16 +39,28 @@ def _scatter_slices(kind: str, out: Any, dim: int, index: Any, source: Any) -> N
     shape[dim] = index.numel()
     source = source.expand(shape)
     extent = out.shape[dim]
-    launch.scatter(kind, out, source, index, dim, shape, strides, out.stride(), source.stride(), extent)
+    launch.scatter(
+        kind, out, source, index, dim, shape, strides, out.stride(), source.stride(), extent
+    )
 
 
 def _check_source(op: str, self: Any, dim: int, count: int, source: Any) -> None:
     own, other = list(self.shape) or [1], list(source.shape) or [1]
     if len(own) != len(other) and not (len(other) == 1 and count == 1 and self.dim() <= 1):
-        fail(IndexError if op == "index_copy" else RuntimeError, op, "source must have as many dimensions as self", f"{len(other)}")
+        fail(
+            IndexError if op == "index_copy" else RuntimeError,
+            op,
+            "source must have as many dimensions as self",
+            f"{len(other)}",
+        )
     if other[dim] != count:
         exception = IndexError if op in ("index_copy", "index_reduce") else RuntimeError
-        fail(exception, op, f"{op}(): Number of indices ({count}) should be equal to source.size(dim)", other[dim])
+        fail(
+            exception,
+            op,
+            f"{op}(): Number of indices ({count}) should be equal to source.size(dim)",
+            other[dim],
+        )
     own[dim] = other[dim]
     if own != other:
         fail(
@@ -75,7 +91,12 @@ class index_select:
         shape = list(self.shape)
         if not shape:
             if count != 1:
-                fail(IndexError, "index_select", "Index to scalar can have only 1 value", f"{count} value(s)")
+                fail(
+                    IndexError,
+                    "index_select",
+                    "Index to scalar can have only 1 value",
+                    f"{count} value(s)",
+                )
             return core.empty((), dtype=self.dtype, device=self.device)
         shape[dim] = count
         return core.empty(shape, dtype=self.dtype, device=self.device)
@@ -100,11 +121,17 @@ class index_select:
         yield (S(4, 5, 2), -3, S.index(4, (6,))), {}
 
     def errors(S):
-        yield (S(3), 0, S.full((1,), 3)), {}, IndexError, "index 3 is out of bounds for dimension 0 with size 3"
+        yield (
+            (S(3), 0, S.full((1,), 3)),
+            {},
+            IndexError,
+            "index 3 is out of bounds for dimension 0 with size 3",
+        )
 
 
 @operator(
-    "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Number alpha=1) -> Tensor", inplace=True
+    "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Number alpha=1) -> Tensor",
+    inplace=True,
 )
 class index_add:
     """A copy of `self` with `alpha * source` added, slice by slice, at `index` along `dim`."""
@@ -127,7 +154,9 @@ class index_add:
     def cpu_inplace(self, dim, index, source, alpha):
         if launch.accumulation_dtype(self.dtype) is not self.dtype:
             return False
-        index_add_into(self, dim, index, source.clone() if launch.overlap(self, source) else source, alpha)
+        index_add_into(
+            self, dim, index, source.clone() if launch.overlap(self, source) else source, alpha
+        )
         return True
 
     def backward(grad, dim, index, source_meta, alpha, needs):
@@ -160,7 +189,12 @@ class index_copy:
         if source.dim():
             _check_source("index_copy", self, dim, count, source)
         elif count != 1:
-            fail(IndexError, "index_copy", "When source is scalar, index should have one element", count)
+            fail(
+                IndexError,
+                "index_copy",
+                "When source is scalar, index should have one element",
+                count,
+            )
         return core.empty(self.shape, dtype=self.dtype, device=self.device)
 
     def cpu(out, self, dim, index, source):
@@ -170,9 +204,16 @@ class index_copy:
     def cpu_inplace(self, dim, index, source):
         dim = launch.dim_of("index_copy", dim, self.dim())
         launch.check_bounds(
-            "index_copy", index, self.shape[dim] if self.dim() else 1, dim, IndexError, negative=False
+            "index_copy",
+            index,
+            self.shape[dim] if self.dim() else 1,
+            dim,
+            IndexError,
+            negative=False,
         )
-        _scatter_slices("set", self, dim, index, source.clone() if launch.overlap(self, source) else source)
+        _scatter_slices(
+            "set", self, dim, index, source.clone() if launch.overlap(self, source) else source
+        )
         return True
 
     def backward(grad, dim, index, source_meta, needs):
@@ -187,12 +228,19 @@ class index_copy:
 
 @operator("index_fill(Tensor self, int dim, Tensor index, Operand value) -> Tensor", inplace=True)
 class index_fill:
-    """A copy of `self` with the slices at `index` along `dim` set to `value` (a number or a 0-d tensor)."""
+    """A copy of `self` with the slices at `index` along `dim` set to `value` (a number or a 0-d
+    tensor).
+    """
 
     def meta(self, dim, index, value):
         launch.dim_of("index_fill", dim, self.dim())
         if index.dtype is not core.int64 and index.dtype is not core.int32:
-            fail(IndexError, "index_fill", "index_fill_(): Expected dtype int64 for index", index.dtype)
+            fail(
+                IndexError,
+                "index_fill",
+                "index_fill_(): Expected dtype int64 for index",
+                index.dtype,
+            )
         _vector("index_fill", index)
         if isinstance(value, core.Tensor) and value.dim():
             fail(
@@ -245,11 +293,14 @@ def identity_of(reduce: str, dtype: Any) -> Any:
 
 
 @operator(
-    "index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor",
+    "index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool "
+    "include_self=True) -> Tensor",
     inplace=True,
 )
 class index_reduce:
-    """A copy of `self` with the slices of `source` reduced into it at `index` along `dim`: prod, mean, amax or amin."""
+    """A copy of `self` with the slices of `source` reduced into it at `index` along `dim`: prod,
+    mean, amax or amin.
+    """
 
     def meta(self, dim, index, source, reduce, include_self):
         dim = launch.dim_of("index_reduce", dim, self.dim())
@@ -285,7 +336,9 @@ class index_reduce:
             counts = index_counts(self, dim, index, include_self, grad.dtype)
             grad_self, grad_source = grad / counts, F.index_select(grad / counts, dim, index)
         elif reduce == "prod":
-            grad_self, grad_source = _product_gradient(grad, self, dim, index, source, include_self, result)
+            grad_self, grad_source = _product_gradient(
+                grad, self, dim, index, source, include_self, result
+            )
         else:
             value = F.index_select(result, dim, index)
             own, theirs = (self == result).to(grad.dtype), (source == value).to(grad.dtype)
@@ -297,11 +350,16 @@ class index_reduce:
 
     def samples(S):
         for reduce in ("prod", "mean", "amax", "amin"):
-            yield (S(4, 5), 0, S.index(4, (3,)), S(3, 5), reduce), {"include_self": reduce != "mean"}
+            yield (
+                (S(4, 5), 0, S.index(4, (3,)), S(3, 5), reduce),
+                {"include_self": reduce != "mean"},
+            )
 
 
 def index_counts(self: Any, dim: int, index: Any, include_self: bool, dtype: Any) -> Any:
-    """How many values meet at each place along `dim`, at least 1, shaped to broadcast against `self`."""
+    """How many values meet at each place along `dim`, at least 1, shaped to broadcast against
+    `self`.
+    """
     size = self.shape[dim] if self.dim() else 1
     counts = core.empty((size,), dtype=core.int64)
     counts.fill_(int(include_self))
@@ -321,7 +379,9 @@ def _product_gradient(
 ) -> tuple[Any, Any]:
     """d prod: the product of the others, which needs care where a factor is zero."""
     own = self.masked_fill(self == 0, 1)
-    grad_self = grad * F.index_reduce(own, dim, index, source, "prod", include_self=include_self) / own
+    grad_self = (
+        grad * F.index_reduce(own, dim, index, source, "prod", include_self=include_self) / own
+    )
     zero = source == 0
     zeros = F.index_add(F.zeros_like(self), dim, index, zero.to(self.dtype))
     single = zero & (F.index_select(zeros, dim, index) == 1)

@@ -1,8 +1,10 @@
 """Launching the gather and scatter kernels: geometry, checks of indices, accumulation dtypes.
 
-Takes shapes and strides of the index, the addressed tensor and the other side (the result of a gather, the source of a
+Takes shapes and strides of the index, the addressed tensor and the other side (the result of a
+gather, the source of a
 scatter); drops and merges dimensions, chooses how the work is split, and calls the kernel.
-Keeps true: indices are checked before anything is read or written; results do not depend on the number of threads.
+Keeps true: indices are checked before anything is read or written; results do not depend on the
+number of threads.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 
-#: dtype code of the kernel that adds, multiplies or compares elements of a dtype; "" where it works in f32 or c64
+#: dtype code of the kernel that adds, multiplies or compares elements of a dtype; "" where it works
+#: in f32 or c64
 ARITHMETIC = {
     "f32": "f32",
     "f64": "f64",
@@ -39,7 +42,12 @@ def dim_of(op: str, dim: int, ndim: int) -> int:
     """Give `dim` in [0, ndim); a 0-d tensor counts as 1-d."""
     n = max(ndim, 1)
     if not -n <= dim < n:
-        fail(IndexError, op, f"Dimension out of range (expected to be in range of [{-n}, {n - 1}])", dim)
+        fail(
+            IndexError,
+            op,
+            f"Dimension out of range (expected to be in range of [{-n}, {n - 1}])",
+            dim,
+        )
     return dim % n
 
 
@@ -54,13 +62,25 @@ def index64(op: str, index: Any, exception: type[Exception] = RuntimeError) -> A
         return index
     if index.dtype is core.int32:
         return index.to(core.int64)
-    fail(exception, op, "Expected dtype int32/int64 for index", index.dtype, "convert it with .long()")
+    fail(
+        exception,
+        op,
+        "Expected dtype int32/int64 for index",
+        index.dtype,
+        "convert it with .long()",
+    )
 
 
 def check_index_dtype(op: str, index: Any, exception: type[Exception] = RuntimeError) -> None:
     """Raise unless the index is int32 or int64."""
     if index.dtype is not core.int64 and index.dtype is not core.int32:
-        fail(exception, op, "Expected dtype int32/int64 for index", index.dtype, "convert it with .long()")
+        fail(
+            exception,
+            op,
+            "Expected dtype int32/int64 for index",
+            index.dtype,
+            "convert it with .long()",
+        )
 
 
 def check_bounds(
@@ -71,14 +91,16 @@ def check_bounds(
     exception: type[Exception] = IndexError,
     negative: bool = True,
 ) -> None:
-    """Raise unless every index is below `size`, and at least -size (or 0, when `negative` is not allowed)."""
+    """Raise unless every index is below `size`, and at least -size (or 0, when `negative` is not
+    allowed).
+    """
     for d, step in enumerate(index.stride()):
         if step == 0 and index.shape[d] > 1:
             index = index.narrow(d, 0, 1)
     count = index.numel()
     if count == 0:
         return
-    index = index.contiguous()
+    index = index.to(core.int64).contiguous()
     bad = core.empty((1,), dtype=core.int64)
     bad.fill_(-1)
     low = -size if negative else 0
@@ -98,7 +120,9 @@ def check_bounds(
 def merge(
     dim: int, shape: Sequence[int], *strides: Sequence[int]
 ) -> tuple[int, list[int], list[list[int]]]:
-    """Drop dimensions of size 1 and join neighbours that are one in every operand; `dim` stays, and 2 or more remain."""
+    """Drop dimensions of size 1 and join neighbours that are one in every operand; `dim` stays, and
+    2 or more remain.
+    """
     sizes: list[int] = []
     steps: list[list[int]] = [[] for _ in strides]
     at, last_free = -1, False
@@ -143,7 +167,9 @@ def gather(
     result_strides: Sequence[int],
     extent: int,
 ) -> None:
-    """result[x] = source[x with coordinate `dim` replaced by index[x]] over `shape`; negative indices add `extent`."""
+    """result[x] = source[x with coordinate `dim` replaced by index[x]] over `shape`; negative
+    indices add `extent`.
+    """
     total = product(shape)
     if total == 0:
         return
@@ -172,9 +198,11 @@ def scatter(
     source_strides: Sequence[int],
     extent: int,
 ) -> None:
-    """target[x with coordinate `dim` replaced by index[x]] = or op= source[x] over `shape`; kind: set add mul max min.
+    """target[x with coordinate `dim` replaced by index[x]] = or op= source[x] over `shape`; kind:
+    set add mul max min.
 
-    Later sources win, or are added in order: a thread owns outer places, columns, or a range of index values.
+    Later sources win, or are added in order: a thread owns outer places, columns, or a range of
+    index values.
     """
     total = product(shape)
     if total == 0:
@@ -207,7 +235,9 @@ def _scatter_kernel(kind: str, dtype: Any) -> str:
 
 
 def accumulation_dtype(dtype: Any) -> Any:
-    """Give the dtype in which contributions of this dtype are added: half precision adds in float32."""
+    """Give the dtype in which contributions of this dtype are added: half precision adds in
+    float32.
+    """
     if dtype.code in ARITHMETIC:
         return dtype
     return core.complex64 if dtype.is_complex else core.float32
@@ -230,7 +260,8 @@ def broadcast_shapes(op: str, *shapes: Sequence[int]) -> tuple[int, ...]:
                 fail(
                     RuntimeError,
                     op,
-                    f"The size of tensor a ({result[d]}) must match the size of tensor b ({size}) at non-singleton "
+                    f"The size of tensor a ({result[d]}) must match the size of tensor b ({size}) "
+                    "at non-singleton "
                     f"dimension {d}",
                 )
             result[d] = size if size != 1 else result[d]

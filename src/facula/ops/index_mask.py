@@ -1,6 +1,7 @@
 """Operators over boolean masks: `nonzero`, `masked_select`, `masked_scatter`, `masked_fill`.
 
-Takes masks that broadcast with `self`; gives coordinates, the selected values, or a copy with values put in. Keeps true:
+Takes masks that broadcast with `self`; gives coordinates, the selected values, or a copy with
+values put in. Keeps true:
 order is that of the elements, row by row.
 """
 
@@ -17,7 +18,9 @@ BLOCK = 4096
 
 
 def block_starts(mask: Any) -> tuple[Any, int, int]:
-    """Count a contiguous mask block by block: first place of each block, number of blocks, number of true values."""
+    """Count a contiguous mask block by block: first place of each block, number of blocks, number
+    of true values.
+    """
     count = mask.numel()
     blocks = max(1, -(-count // BLOCK))
     counts = core.empty((blocks,), dtype=core.int64)
@@ -48,7 +51,13 @@ def _as_mask(self: Any) -> Any:
 
 def _check_mask(op: str, mask: Any) -> None:
     if mask.dtype is not core.bool_:
-        fail(RuntimeError, op, f"{op}: expected BoolTensor for mask", mask.dtype, "compare, or use .bool()")
+        fail(
+            RuntimeError,
+            op,
+            f"{op}: expected BoolTensor for mask",
+            mask.dtype,
+            "compare, or use .bool()",
+        )
 
 
 @operator("_nonzero(Tensor self) -> Tensor", names=(), out=False)
@@ -63,11 +72,32 @@ class _nonzero:
 
 @composite("nonzero(Tensor self, *, bool as_tuple=False) -> Tensor")
 def nonzero(self: Any, as_tuple: bool) -> Any:
-    """Coordinates of the elements that are not zero, int64 [count, ndim]; `as_tuple` gives one vector a dimension."""
+    """Coordinates of the elements that are not zero, int64 [count, ndim]; `as_tuple` gives one
+    vector a dimension.
+    """
     if as_tuple:
         self = self.reshape((1,)) if self.dim() == 0 else self
         return F._nonzero(self).unbind(1)
     return F._nonzero(self)
+
+
+@composite(
+    "nonzero_static(Tensor self, *, int size, int fill_value=-1) -> Tensor",
+    names=("nonzero_static", "Tensor.nonzero_static"),
+)
+def nonzero_static(self: Any, size: int, fill_value: int) -> Any:
+    """The first `size` coordinates of elements that are not zero, filled up with `fill_value`:
+    int64 [size, ndim].
+    """
+    if size < 0:
+        fail(RuntimeError, "nonzero_static", "'size' must be an non-negative integer", size)
+    result = core.empty((size, self.dim()), dtype=core.int64, device=self.device).fill_(fill_value)
+    if self.is_meta:
+        return result
+    found = F._nonzero(self)
+    count = min(size, found.shape[0])
+    result.narrow(0, 0, count).copy_(found.narrow(0, 0, count))
+    return result
 
 
 @composite("argwhere(Tensor self) -> Tensor", out=False)
@@ -116,7 +146,12 @@ class masked_scatter:
 
     def meta(self, mask, source):
         if mask.dtype is not core.bool_:
-            fail(RuntimeError, "masked_scatter", "masked_scatter_ only supports boolean masks", mask.dtype)
+            fail(
+                RuntimeError,
+                "masked_scatter",
+                "masked_scatter_ only supports boolean masks",
+                mask.dtype,
+            )
         if self.dtype is not source.dtype:
             fail(
                 RuntimeError,
@@ -140,7 +175,11 @@ class masked_scatter:
                 f"{source.numel()} < {total}",
             )
         core.kernel("mask.scatter:" + launch.size_code(self.dtype))(
-            (out, self, mask, starts, source.contiguous()), (mask.numel(), BLOCK), (), total=blocks, grain=8
+            (out, self, mask, starts, source.contiguous()),
+            (mask.numel(), BLOCK),
+            (),
+            total=blocks,
+            grain=8,
         )
 
     def backward(grad, self_meta, mask, source_meta, needs):
@@ -157,7 +196,9 @@ class masked_scatter:
         yield (S(4, 5), S.mask(4, 5), S(20)), {}
 
 
-@composite("masked_fill(Tensor self, Tensor mask, Operand value) -> Tensor", inplace=True, out=False)
+@composite(
+    "masked_fill(Tensor self, Tensor mask, Operand value) -> Tensor", inplace=True, out=False
+)
 def masked_fill(self: Any, mask: Any, value: Any) -> Any:
     """A copy of `self` with `value` (a number or a 0-d tensor) where `mask` is true."""
     if mask.dtype is not core.bool_:
@@ -172,7 +213,12 @@ def masked_fill(self: Any, mask: Any, value: Any) -> Any:
             )
         return F.where(mask, value.to(self.dtype), self)
     if isinstance(value, complex) and not self.dtype.is_complex:
-        fail(RuntimeError, "masked_fill", "value cannot be converted to the type of self without overflow", value)
+        fail(
+            RuntimeError,
+            "masked_fill",
+            "value cannot be converted to the type of self without overflow",
+            value,
+        )
     filler = core.empty((), dtype=self.dtype, device=self.device)
     filler.fill_(value)
     return F.where(mask, filler, self)

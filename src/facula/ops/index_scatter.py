@@ -1,7 +1,9 @@
 """Operators: `gather` and the scatter family, whose index has one entry an element.
 
-Takes an int64 or int32 index that is no larger than `self` (and `src`) except along `dim`; gives the elements found, or
-a copy of `self` with elements written or combined. Keeps true: `gather` is the adjoint of `scatter_add`; an index that is
+Takes an int64 or int32 index that is no larger than `self` (and `src`) except along `dim`; gives
+the elements found, or
+a copy of `self` with elements written or combined. Keeps true: `gather` is the adjoint of
+`scatter_add`; an index that is
 expanded over the last dimension moves whole rows.
 """
 
@@ -19,11 +21,15 @@ from facula.ops.registry import F, operator
 def _check(op: str, self: Any, dim: int, index: Any, src: Any = None) -> int:
     """Check dtypes and shapes; give `dim` in [0, ndim)."""
     dim = launch.dim_of(op, dim, self.dim())
-    if index.dtype is not core.int64 and index.dtype is not core.int32:
+    if index.dtype not in (core.int64, core.int32, core.uint8):
         fail(RuntimeError, op, f"{op}(): Expected dtype int32/int64 for index", index.dtype)
     if index.numel() == 0:
         return dim
-    tensors = [("input", self, op == "gather")] if src is None else [("self", self, False), ("src", src, True)]
+    tensors = (
+        [("input", self, op == "gather")]
+        if src is None
+        else [("self", self, False), ("src", src, True)]
+    )
     if op != "gather" and src is None:
         tensors = [("self", self, False)]
     for name, tensor, _ in tensors:
@@ -39,7 +45,8 @@ def _check(op: str, self: Any, dim: int, index: Any, src: Any = None) -> int:
             fail(
                 RuntimeError,
                 op,
-                f"Size does not match at dimension {d}: expected index {list(index.shape)} to be no larger than self "
+                f"Size does not match at dimension {d}: expected index {list(index.shape)} to be "
+                "no larger than self "
                 f"{list(self.shape)} apart from dimension {dim}",
             )
         if src is not None and src.dim() and size > src.shape[d]:
@@ -81,7 +88,9 @@ def _fit(grad: Any, shape: Any) -> Any:
 
 @operator("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor")
 class gather:
-    """result[i][j][k] = self[index[i][j][k]][j][k] for dim 0, and so on; the result has the shape of `index`."""
+    """result[i][j][k] = self[index[i][j][k]][j][k] for dim 0, and so on; the result has the shape
+    of `index`.
+    """
 
     def meta(self, dim, index, sparse_grad):
         _check("gather", self, dim, index)
@@ -96,7 +105,15 @@ class gather:
         index = index.to(core.int64)
         extent = self.shape[dim]
         launch.gather(
-            result, self, index, dim, index.shape, index.stride(), self.stride(), result.stride(), extent
+            result,
+            self,
+            index,
+            dim,
+            index.shape,
+            index.stride(),
+            self.stride(),
+            result.stride(),
+            extent,
         )
 
     def backward(grad, self_meta, dim, index):
@@ -108,7 +125,12 @@ class gather:
         yield (S(4, 5), 0, S.index(4, (2, 3))), {}
 
     def errors(S):
-        yield (S(3), 0, S.full((1,), 3)), {}, RuntimeError, "index 3 is out of bounds for dimension 0 with size 3"
+        yield (
+            (S(3), 0, S.full((1,), 3)),
+            {},
+            RuntimeError,
+            "index 3 is out of bounds for dimension 0 with size 3",
+        )
 
 
 @operator("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", inplace=True)
@@ -118,7 +140,12 @@ class scatter_add:
     def meta(self, dim, index, src):
         _check("scatter_add", self, dim, index, src)
         if self.dtype is not src.dtype:
-            fail(RuntimeError, "scatter", "scatter(): Expected self.dtype to be equal to src.dtype", src.dtype)
+            fail(
+                RuntimeError,
+                "scatter",
+                "scatter(): Expected self.dtype to be equal to src.dtype",
+                src.dtype,
+            )
         return core.empty(self.shape, dtype=self.dtype, device=self.device)
 
     def cpu(out, self, dim, index, src):
@@ -132,7 +159,14 @@ class scatter_add:
     def cpu_inplace(self, dim, index, src):
         if launch.accumulation_dtype(self.dtype) is not self.dtype:
             return False
-        _run_scatter("scatter_add", "add", self, dim, index, src.clone() if launch.overlap(self, src) else src)
+        _run_scatter(
+            "scatter_add",
+            "add",
+            self,
+            dim,
+            index,
+            src.clone() if launch.overlap(self, src) else src,
+        )
         return True
 
     def backward(grad, dim, index, src_meta, needs):
@@ -143,21 +177,34 @@ class scatter_add:
 
 
 @operator(
-    "scatter(Tensor self, int dim, Tensor index, Operand? src=None, *, Operand? value=None, str? reduce=None) -> Tensor",
+    "scatter(Tensor self, int dim, Tensor index, Operand? src=None, *, Operand? value=None, str? "
+    "reduce=None) -> Tensor",
     inplace=True,
 )
 class scatter:
-    """A copy of `self` with self[index[i][j]][j] = src[i][j] for dim 0; `value` writes one number everywhere.
+    """A copy of `self` with self[index[i][j]][j] = src[i][j] for dim 0; `value` writes one number
+    everywhere.
 
-    `reduce` "add" or "multiply" combines instead (prefer `scatter_reduce`, which is differentiable)."""
+    `reduce` "add" or "multiply" combines instead (prefer `scatter_reduce`, which is
+    differentiable)."""
 
     def meta(self, dim, index, src, value, reduce):
         if (src is None) == (value is None):
-            fail(TypeError, "scatter", "one of src and value was required", "both" if value is not None else "none")
+            fail(
+                TypeError,
+                "scatter",
+                "one of src and value was required",
+                "both" if value is not None else "none",
+            )
         tensor = src if isinstance(src, core.Tensor) else None
         _check("scatter", self, dim, index, tensor)
         if tensor is not None and self.dtype is not tensor.dtype:
-            fail(RuntimeError, "scatter", "scatter(): Expected self.dtype to be equal to src.dtype", tensor.dtype)
+            fail(
+                RuntimeError,
+                "scatter",
+                "scatter(): Expected self.dtype to be equal to src.dtype",
+                tensor.dtype,
+            )
         if reduce not in (None, "add", "multiply"):
             fail(RuntimeError, "scatter", "reduce argument must be either add or multiply.", reduce)
         return core.empty(self.shape, dtype=self.dtype, device=self.device)
@@ -175,7 +222,14 @@ class scatter:
         if reduce:
             return False
         source = _source(src, value, index, self.dtype)
-        _run_scatter("scatter", "set", self, dim, index, source.clone() if launch.overlap(self, source) else source)
+        _run_scatter(
+            "scatter",
+            "set",
+            self,
+            dim,
+            index,
+            source.clone() if launch.overlap(self, source) else source,
+        )
         return True
 
     def backward(grad, dim, index, src, reduce, needs):
@@ -207,11 +261,13 @@ def _source(src: Any, value: Any, index: Any, dtype: Any) -> Any:
 
 
 @operator(
-    "scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor",
+    "scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool "
+    "include_self=True) -> Tensor",
     inplace=True,
 )
 class scatter_reduce:
-    """A copy of `self` into which `src` is reduced at `index` along `dim`: sum, prod, mean, amax or amin.
+    """A copy of `self` into which `src` is reduced at `index` along `dim`: sum, prod, mean, amax or
+    amin.
 
     Without `include_self`, places that receive something forget their old value."""
 
@@ -225,7 +281,12 @@ class scatter_reduce:
             )
         _check("scatter_reduce", self, dim, index, src)
         if self.dtype is not src.dtype:
-            fail(RuntimeError, "scatter", "scatter(): Expected self.dtype to be equal to src.dtype", src.dtype)
+            fail(
+                RuntimeError,
+                "scatter",
+                "scatter(): Expected self.dtype to be equal to src.dtype",
+                src.dtype,
+            )
         return core.empty(self.shape, dtype=self.dtype, device=self.device)
 
     def cpu(out, self, dim, index, src, reduce, include_self):
@@ -252,7 +313,9 @@ class scatter_reduce:
             share = grad / scatter_counts(self, dim, index, include_self).to(grad.dtype)
             grad_self, grad_src = share, F.gather(share, dim, index)
         elif reduce == "prod":
-            grad_self, grad_src = _product_gradient(grad, self, dim, index, src, include_self, result)
+            grad_self, grad_src = _product_gradient(
+                grad, self, dim, index, src, include_self, result
+            )
         else:
             grad_self, grad_src = _extreme_gradient(grad, self, dim, index, src, result)
         if not include_self:
@@ -261,13 +324,17 @@ class scatter_reduce:
 
     def samples(S):
         for reduce in REDUCE_KINDS:
-            yield (S(4, 5), 0, S.index(4, (3, 5)), S(3, 5), reduce), {"include_self": reduce != "mean"}
+            yield (
+                (S(4, 5), 0, S.index(4, (3, 5)), S(3, 5), reduce),
+                {"include_self": reduce != "mean"},
+            )
 
 
 def scatter_counts(self: Any, dim: int, index: Any, include_self: bool) -> Any:
     """How many values meet at each place of `self`, at least 1 (int64).
 
-    Where the index repeats along a dimension (stride 0), so do the counts: they are taken once and expanded."""
+    Where the index repeats along a dimension (stride 0), so do the counts: they are taken once and
+    expanded."""
     dim = launch.dim_of("scatter_reduce", dim, self.dim())
     shape = list(_vector(self).shape)
     index = _vector(index)
@@ -291,7 +358,9 @@ def _narrowed(src: Any, index: Any) -> Any:
     return src
 
 
-def _extreme_gradient(grad: Any, self: Any, dim: int, index: Any, src: Any, result: Any) -> tuple[Any, Any]:
+def _extreme_gradient(
+    grad: Any, self: Any, dim: int, index: Any, src: Any, result: Any
+) -> tuple[Any, Any]:
     """d amax, d amin: shared evenly among all that equal the result."""
     own = (self == result).to(grad.dtype)
     theirs = (_narrowed(src, index) == F.gather(result, dim, index)).to(grad.dtype)
@@ -305,7 +374,9 @@ def _product_gradient(
     """d prod: the product of the others, which needs care where a factor is zero."""
     src = _narrowed(src, index)
     own = self.masked_fill(self == 0, 1)
-    grad_self = grad * F.scatter_reduce(own, dim, index, src, "prod", include_self=include_self) / own
+    grad_self = (
+        grad * F.scatter_reduce(own, dim, index, src, "prod", include_self=include_self) / own
+    )
     zero = src == 0
     zeros = F.gather(F.scatter_add(F.zeros_like(self), dim, index, zero.to(self.dtype)), dim, index)
     single = zero & (zeros == 1)

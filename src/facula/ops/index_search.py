@@ -1,6 +1,8 @@
-"""Operators that search and count: `searchsorted`, `bucketize`, `bincount`, histograms, `one_hot`, `isin`.
+"""Operators that search and count: `searchsorted`, `bucketize`, `bincount`, histograms, `one_hot`,
+`isin`.
 
-Takes values and sorted boundaries, or class numbers; gives places and counts. Keeps true: results are int64 unless
+Takes values and sorted boundaries, or class numbers; gives places and counts. Keeps true: results
+are int64 unless
 `out_int32`, counts of weights have the weights' dtype; nothing here has a gradient.
 """
 
@@ -13,7 +15,15 @@ from facula.core.errors import fail
 from facula.ops import index_launch as launch
 from facula.ops.registry import F, composite, operator, return_type_of
 
-SEARCHED = {"f32": "f32", "f64": "f64", "i64": "i64", "i32": "i32", "i16": "i32", "i8": "i32", "u8": "i32"}
+SEARCHED = {
+    "f32": "f32",
+    "f64": "f64",
+    "i64": "i64",
+    "i32": "i32",
+    "i16": "i32",
+    "i8": "i32",
+    "u8": "i32",
+}
 SEARCHED |= {"b8": "i32", "f16": "f32", "bf16": "f32"}
 
 
@@ -27,19 +37,29 @@ def searchable(op: str, x: Any) -> Any:
 
 
 @operator(
-    "searchsorted(Tensor sorted_sequence, Operand self, *, bool out_int32=False, bool right=False, str? side=None, "
+    "searchsorted(Tensor sorted_sequence, Operand self, *, bool out_int32=False, bool "
+    "right=False, str? side=None, "
     "Tensor? sorter=None) -> Tensor",
     names=("searchsorted",),
 )
 class searchsorted:
-    """Where values would go into sorted rows: the first place whose element is >= the value, or > it when `right`."""
+    """Where values would go into sorted rows: the first place whose element is >= the value, or >
+    it when `right`.
+    """
 
     def meta(sorted_sequence, self, out_int32, right, side, sorter):
         if side not in (None, "left", "right"):
             fail(RuntimeError, "searchsorted", "side can only be 'left' or 'right'", side)
         if side == "left" and right:
-            fail(RuntimeError, "searchsorted", "side and right can't be set to opposites", f"side={side}, right={right}")
-        if sorter is not None and (sorter.shape != sorted_sequence.shape or sorter.dtype is not core.int64):
+            fail(
+                RuntimeError,
+                "searchsorted",
+                "side and right can't be set to opposites",
+                f"side={side}, right={right}",
+            )
+        if sorter is not None and (
+            sorter.shape != sorted_sequence.shape or sorter.dtype is not core.int64
+        ):
             fail(
                 RuntimeError,
                 "searchsorted",
@@ -48,12 +68,18 @@ class searchsorted:
             )
         shape = self.shape if isinstance(self, core.Tensor) else ()
         if sorted_sequence.dim() == 0 and len(shape):
-            fail(RuntimeError, "searchsorted", "boundaries should have positive dimension", "0 dimensions")
+            fail(
+                RuntimeError,
+                "searchsorted",
+                "boundaries should have positive dimension",
+                "0 dimensions",
+            )
         if sorted_sequence.dim() != 1 and tuple(sorted_sequence.shape[:-1]) != tuple(shape[:-1]):
             fail(
                 RuntimeError,
                 "searchsorted",
-                "boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and input value "
+                "boundaries tensor should be 1 dimension or the first N-1 dimensions of "
+                "boundaries tensor and input value "
                 "tensor must match",
                 f"boundaries {list(sorted_sequence.shape)} and values {list(shape)}",
             )
@@ -70,12 +96,19 @@ class searchsorted:
         per_row = boundaries.shape[-1] if boundaries.dim() else 1
         one_row = int(boundaries.dim() <= 1)
         if sorter is not None:
-            launch.check_bounds("searchsorted", sorter, per_row, sorter.dim() - 1, RuntimeError, negative=False)
+            launch.check_bounds(
+                "searchsorted", sorter, per_row, sorter.dim() - 1, RuntimeError, negative=False
+            )
             sorter = sorter.contiguous()
         if out.numel():
             core.kernel("searchsorted:" + boundaries.dtype.code)(
                 (result, boundaries, values, sorter),
-                (per_row, values.shape[-1] if values.dim() else 1, one_row, int(right or side == "right")),
+                (
+                    per_row,
+                    values.shape[-1] if values.dim() else 1,
+                    one_row,
+                    int(right or side == "right"),
+                ),
                 (),
                 total=values.numel(),
                 grain=4096,
@@ -87,17 +120,28 @@ class searchsorted:
         yield (S.sorted(6), S(3, 4)), {"right": True}
 
 
-@composite("bucketize(Operand self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor", names=("bucketize",))
+@composite(
+    "bucketize(Operand self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> "
+    "Tensor",
+    names=("bucketize",),
+)
 def bucketize(self: Any, boundaries: Any, out_int32: bool, right: bool) -> Any:
     """The bucket of each value among one row of sorted boundaries, as `searchsorted` gives it."""
     if boundaries.dim() != 1:
-        fail(RuntimeError, "bucketize", "boundaries tensor must be 1 dimension", f"dim({boundaries.dim()})")
+        fail(
+            RuntimeError,
+            "bucketize",
+            "boundaries tensor must be 1 dimension",
+            f"dim({boundaries.dim()})",
+        )
     return F.searchsorted(boundaries, self, out_int32=out_int32, right=right)
 
 
 @operator("bincount(Tensor self, Tensor? weights=None, int minlength=0) -> Tensor", out=False)
 class bincount:
-    """How often each value of a vector of non-negative integers occurs, or the sum of its weights."""
+    """How often each value of a vector of non-negative integers occurs, or the sum of its
+    weights.
+    """
 
     dynamic = True
 
@@ -108,9 +152,19 @@ class bincount:
             fail(RuntimeError, "bincount", "minlength should be >= 0", minlength)
         count = self.numel()
         if self.dim() != 1 or (count and self.min().item() < 0):
-            fail(RuntimeError, "bincount", "bincount only supports 1-d non-negative integral inputs", f"{self.dim()}-d")
+            fail(
+                RuntimeError,
+                "bincount",
+                "bincount only supports 1-d non-negative integral inputs",
+                f"{self.dim()}-d",
+            )
         if weights is not None and (weights.dim() != 1 or weights.numel() != count):
-            fail(RuntimeError, "bincount", "weights should be 1-d and have the same length as input", list(weights.shape))
+            fail(
+                RuntimeError,
+                "bincount",
+                "weights should be 1-d and have the same length as input",
+                list(weights.shape),
+            )
         bins = max(minlength, int(self.max().item()) + 1 if count else 0)
         if weights is None:
             source = core.empty((1,), dtype=core.int64)
@@ -131,8 +185,13 @@ def _edges(op: str, self: Any, low: float, high: float) -> tuple[float, float]:
     """The range of a histogram; the data's own when both ends are 0."""
     if low == high == 0 and self.numel():
         low, high = float(self.min().item()), float(self.max().item())
+    if op == "histogram" and not self.numel() and low == high == 0:
+        return 0.0, 1.0
     if low == high:
-        low, high = low - 0.5 if op == "histogram" else low - 1, high + 0.5 if op == "histogram" else high + 1
+        low, high = (
+            low - 0.5 if op == "histogram" else low - 1,
+            high + 0.5 if op == "histogram" else high + 1,
+        )
     if not (abs(low) < float("inf") and abs(high) < float("inf")):
         fail(RuntimeError, op, f"range of [{low}, {high}] is not finite")
     if low > high:
@@ -146,21 +205,29 @@ def _count(self: Any, bins: int, edges: Any, weight: Any, low: float, high: floa
     if weight is not None:
         weight = weight.reshape(-1).to(self.dtype).contiguous()
     core.kernel("histogram:" + self.dtype.code)(
-        (counts, self.reshape(-1).contiguous(), edges, weight), (self.numel(), bins), (float(low), float(high))
+        (counts, self.reshape(-1).contiguous(), edges, weight),
+        (self.numel(), bins),
+        (float(low), float(high)),
     )
     return counts
 
 
 def _check_float(op: str, self: Any) -> Any:
     if self.dtype is not core.float32 and self.dtype is not core.float64:
-        if not self.dtype.is_floating_point or self.dtype.code not in ("f16", "bf16") or op != "histc":
+        if (
+            not self.dtype.is_floating_point
+            or self.dtype.code not in ("f16", "bf16")
+            or op != "histc"
+        ):
             fail(NotImplementedError, op, "float32 or float64 was required", self.dtype)
     return self
 
 
 @operator("histc(Tensor self, int bins=100, Number min=0, Number max=0) -> Tensor")
 class histc:
-    """Counts of values in `bins` equal bins from `min` to `max` (the data's range when both are 0)."""
+    """Counts of values in `bins` equal bins from `min` to `max` (the data's range when both
+    are 0).
+    """
 
     def meta(self, bins, min, max):
         _check_float("histc", self)
@@ -180,16 +247,24 @@ class histc:
 
 
 @composite(
-    "histogram(Tensor self, any bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)"
+    "histogram(Tensor self, any bins=100, *, float[]? range=None, Tensor? weight=None, bool "
+    "density=False) -> (Tensor hist, Tensor bin_edges)"
 )
 def histogram(self: Any, bins: Any, range: Any, weight: Any, density: bool) -> Any:
-    """Counts (or summed weights) per bin, and the edges; `bins` is a number of equal bins or a vector of edges."""
+    """Counts (or summed weights) per bin, and the edges; `bins` is a number of equal bins or a
+    vector of edges.
+    """
     _check_float("histogram", self)
     if weight is not None and weight.shape != self.shape:
         fail(RuntimeError, "histogram", "weight must have the shape of self", list(weight.shape))
     if isinstance(bins, core.Tensor):
         if bins.dim() != 1 or bins.numel() < 2:
-            fail(RuntimeError, "histogram", "bin edges must be a vector of 2 or more", list(bins.shape))
+            fail(
+                RuntimeError,
+                "histogram",
+                "bin edges must be a vector of 2 or more",
+                list(bins.shape),
+            )
         edges = bins.to(self.dtype)
     else:
         if bins <= 0:
@@ -203,15 +278,23 @@ def histogram(self: Any, bins: Any, range: Any, weight: Any, density: bool) -> A
 
 
 @composite(
-    "histogramdd(Tensor self, any bins, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor[] bin_edges)",
+    "histogramdd(Tensor self, any bins, *, float[]? range=None, Tensor? weight=None, bool "
+    "density=False) -> (Tensor hist, Tensor[] bin_edges)",
     names=("histogramdd", "Tensor.histogramdd"),
     out=False,
 )
 def histogramdd(self: Any, bins: Any, range: Any, weight: Any, density: bool) -> Any:
-    """A histogram over the last dimension's D coordinates: counts of shape [bins...] and one vector of edges each."""
+    """A histogram over the last dimension's D coordinates: counts of shape [bins...] and one vector
+    of edges each.
+    """
     _check_float("histogramdd", self)
     if self.dim() < 2:
-        fail(RuntimeError, "histogramdd", "a tensor of 2 or more dimensions was required", list(self.shape))
+        fail(
+            RuntimeError,
+            "histogramdd",
+            "a tensor of 2 or more dimensions was required",
+            list(self.shape),
+        )
     ndim = self.shape[-1]
     points = self.detach().reshape((-1, ndim)).contiguous()
     if isinstance(bins, int):
@@ -252,14 +335,30 @@ def _count_nd(points: Any, edges: list[Any], weight: Any) -> Any:
     return F.index_add(total, 0, place.masked_fill(~inside, 0), weight).reshape(shape)
 
 
-@composite("one_hot(Tensor self, int num_classes=-1) -> Tensor", names=("nn.functional.one_hot",), out=False)
+@composite(
+    "one_hot(Tensor self, int num_classes=-1) -> Tensor",
+    names=("nn.functional.one_hot",),
+    out=False,
+)
 def one_hot(self: Any, num_classes: int) -> Any:
-    """int64 of shape [*, num_classes]: 1 at each class number, 0 elsewhere; -1 takes the largest class + 1."""
+    """int64 of shape [*, num_classes]: 1 at each class number, 0 elsewhere; -1 takes the largest
+    class + 1.
+    """
     if self.dtype is not core.int64:
-        fail(RuntimeError, "one_hot", "one_hot is only applicable to index tensor of type LongTensor", self.dtype)
+        fail(
+            RuntimeError,
+            "one_hot",
+            "one_hot is only applicable to index tensor of type LongTensor",
+            self.dtype,
+        )
     if self.numel() == 0:
         if num_classes <= 0:
-            fail(RuntimeError, "one_hot", "Can not infer total number of classes from empty tensor", num_classes)
+            fail(
+                RuntimeError,
+                "one_hot",
+                "Can not infer total number of classes from empty tensor",
+                num_classes,
+            )
         return F.zeros((*self.shape, num_classes), dtype=core.int64, device=self.device)
     if self.device.type != "meta":
         if self.min().item() < 0:
@@ -275,11 +374,17 @@ def one_hot(self: Any, num_classes: int) -> Any:
     return F.scatter(zero, -1, self.unsqueeze(-1), value=1)
 
 
-@composite("isin(Operand elements, Operand test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor", names=("isin",))
+@composite(
+    "isin(Operand elements, Operand test_elements, *, bool assume_unique=False, bool "
+    "invert=False) -> Tensor",
+    names=("isin",),
+)
 def isin(elements: Any, test_elements: Any, assume_unique: bool, invert: bool) -> Any:
     """Whether each element equals any of the test elements."""
     if not isinstance(elements, core.Tensor):
-        elements = F.scalar_tensor(elements, dtype=None if isinstance(elements, float) else core.int64)
+        elements = F.scalar_tensor(
+            elements, dtype=None if isinstance(elements, float) else core.int64
+        )
     if not isinstance(test_elements, core.Tensor):
         found = elements == test_elements
         return ~found if invert else found

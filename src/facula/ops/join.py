@@ -1,6 +1,8 @@
-"""Operators that join tensors: cat and stack, their relatives, block_diag, meshgrid and products of sets.
+"""Operators that join tensors: cat and stack, their relatives, block_diag, meshgrid and products of
+sets.
 
-Takes lists of tensors; gives one contiguous tensor of their common dtype. Keeps true: inputs are copied straight into
+Takes lists of tensors; gives one contiguous tensor of their common dtype. Keeps true: inputs are
+copied straight into
 their place; the gradient of an input is its slice of the result's gradient.
 """
 
@@ -20,7 +22,9 @@ GROUP = 56
 
 
 def _fill_joined(out: Any, tensors: list[Any], outer: int, row: int) -> None:
-    """Copy contiguous parts (in the result's dtype) next to each other in each of `outer` rows of `row` bytes."""
+    """Copy contiguous parts (in the result's dtype) next to each other in each of `outer` rows of
+    `row` bytes.
+    """
     place = 0
     for first in range(0, len(tensors), GROUP):
         group = tensors[first : first + GROUP]
@@ -48,10 +52,14 @@ def _skipped(shape: Any) -> bool:
 
 
 @operator(
-    "cat(Tensor[] tensors, int dim=0) -> Tensor", names=("cat", "concat", "concatenate"), keyword_aliases={"axis": "dim"}
+    "cat(Tensor[] tensors, int dim=0) -> Tensor",
+    names=("cat", "concat", "concatenate"),
+    keyword_aliases={"axis": "dim"},
 )
 class cat:
-    """The tensors one after the other along `dim`; all other sizes are equal, dtypes are promoted."""
+    """The tensors one after the other along `dim`; all other sizes are equal, dtypes are
+    promoted.
+    """
 
     def meta(tensors, dim):
         if not tensors:
@@ -91,7 +99,9 @@ class cat:
         start, grads = 0, []
         for meta, wanted in zip(tensors_meta, needs, strict=True):
             if _skipped(meta.shape):
-                grads.append(F.zeros(meta.shape, dtype=meta.dtype, device=grad.device) if wanted else None)
+                grads.append(
+                    F.zeros(meta.shape, dtype=meta.dtype, device=grad.device) if wanted else None
+                )
                 continue
             size = meta.shape[dim]
             grads.append(_like_input(grad.narrow(dim, start, size), meta) if wanted else None)
@@ -103,7 +113,12 @@ class cat:
         yield ([S(2, 3, 2), S(2, 1, 2)], -2), {}
 
     def errors(S):
-        yield ([S(2, 3), S(2, 2)],), {}, RuntimeError, "Sizes of tensors must match except in dimension 0"
+        yield (
+            ([S(2, 3), S(2, 2)],),
+            {},
+            RuntimeError,
+            "Sizes of tensors must match except in dimension 0",
+        )
 
 
 def _check_fits(first: Any, tensor: Any, dim: int, position: int) -> None:
@@ -126,7 +141,8 @@ def _check_fits(first: Any, tensor: Any, dim: int, position: int) -> None:
             fail(
                 RuntimeError,
                 "cat",
-                f"Sizes of tensors must match except in dimension {dim}. Expected size {first.shape[d]} but got size "
+                f"Sizes of tensors must match except in dimension {dim}. Expected size "
+                f"{first.shape[d]} but got size "
                 f"{size} for tensor number {position} in the list",
             )
 
@@ -212,7 +228,9 @@ def column_stack(tensors: tuple[Any, ...]) -> Any:
 
 @composite("block_diag(Tensor[]... tensors) -> Tensor", names=("block_diag",), out=False)
 def block_diag(tensors: tuple[Any, ...]) -> Any:
-    """A matrix with the given matrices (vectors are rows, numbers 1 by 1) along its diagonal, zero elsewhere."""
+    """A matrix with the given matrices (vectors are rows, numbers 1 by 1) along its diagonal, zero
+    elsewhere.
+    """
     if not tensors:
         return core.empty((1, 0))
     blocks = []
@@ -232,9 +250,15 @@ def block_diag(tensors: tuple[Any, ...]) -> Any:
     return F.cat(rows, 0)
 
 
-@composite("meshgrid(Tensor[]... tensors, *, str? indexing=None) -> Tensor[]", names=("meshgrid",), out=False)
+@composite(
+    "meshgrid(Tensor[]... tensors, *, str? indexing=None) -> Tensor[]",
+    names=("meshgrid",),
+    out=False,
+)
 def meshgrid(tensors: tuple[Any, ...], indexing: str | None) -> Any:
-    """Coordinate grids of vectors: matrix order ("ij", the default) or first two dimensions swapped ("xy")."""
+    """Coordinate grids of vectors: matrix order ("ij", the default) or first two dimensions swapped
+    ("xy").
+    """
     if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
         tensors = tuple(tensors[0])
     if not tensors:
@@ -250,7 +274,12 @@ def meshgrid(tensors: tuple[Any, ...], indexing: str | None) -> Any:
                 f"{tensor.dim()} dimensions",
             )
         if tensor.dtype is not tensors[0].dtype:
-            fail(RuntimeError, "meshgrid", "meshgrid expects all tensors to have the same dtype", tensor.dtype)
+            fail(
+                RuntimeError,
+                "meshgrid",
+                "meshgrid expects all tensors to have the same dtype",
+                tensor.dtype,
+            )
     swap = indexing == "xy" and len(tensors) > 1
     if swap:
         tensors = (tensors[1], tensors[0], *tensors[2:])
@@ -259,7 +288,11 @@ def meshgrid(tensors: tuple[Any, ...], indexing: str | None) -> Any:
     for d, tensor in enumerate(tensors):
         grids.append(tensor.reshape([-1 if k == d else 1 for k in range(len(shape))]).expand(shape))
     if swap:
-        grids = [grids[1].swapaxes(0, 1), grids[0].swapaxes(0, 1), *(g.swapaxes(0, 1) for g in grids[2:])]
+        grids = [
+            grids[1].swapaxes(0, 1),
+            grids[0].swapaxes(0, 1),
+            *(g.swapaxes(0, 1) for g in grids[2:]),
+        ]
     return tuple(grids)
 
 
@@ -267,16 +300,27 @@ def meshgrid(tensors: tuple[Any, ...], indexing: str | None) -> Any:
 def cartesian_prod(tensors: tuple[Any, ...]) -> Any:
     """All tuples with one element of each vector, as rows."""
     if not tensors:
-        fail(RuntimeError, "cartesian_prod", "a non-empty list of vectors was required", "an empty one")
+        fail(
+            RuntimeError,
+            "cartesian_prod",
+            "a non-empty list of vectors was required",
+            "an empty one",
+        )
     for tensor in tensors:
         if tensor.dim() != 1:
-            fail(RuntimeError, "cartesian_prod", "Expect a 1D vector", f"shape {list(tensor.shape)}")
+            fail(
+                RuntimeError, "cartesian_prod", "Expect a 1D vector", f"shape {list(tensor.shape)}"
+            )
     if len(tensors) == 1:
         return tensors[0]
     return F.stack([g.reshape(-1) for g in F.meshgrid(list(tensors), indexing="ij")], 1)
 
 
-@composite("combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor", names=("combinations",), out=False)
+@composite(
+    "combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor",
+    names=("combinations",),
+    out=False,
+)
 def combinations(self: Any, r: int, with_replacement: bool) -> Any:
     """All `r`-element subsets of a vector in lexicographic order of position, as rows."""
     if self.dim() != 1:
@@ -284,10 +328,10 @@ def combinations(self: Any, r: int, with_replacement: bool) -> Any:
     if r < 0:
         fail(RuntimeError, "combinations", "Expect a non-negative number", r)
     if r == 0:
-        return core.empty((0,), dtype=self.dtype, device=self.device)
+        return self.narrow(0, 0, 0)
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     places = list(choose(range(self.numel()), r))
     if not places:
-        return self.new_empty((0, r))
+        return self.narrow(0, 0, 0).reshape((0, r))
     index = core.tensor(places, dtype=core.int64, device=self.device)
     return F.index_select(self, 0, index.reshape(-1)).reshape((len(places), r))

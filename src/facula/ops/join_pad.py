@@ -1,6 +1,7 @@
 """Operators that pad: a constant, a reflection, the edge, or the other end.
 
-Takes `pad`, sizes before and after each dimension from the last one backwards (negative ones crop, for constants); gives
+Takes `pad`, sizes before and after each dimension from the last one backwards (negative ones crop,
+for constants); gives
 a contiguous tensor. Keeps true: the transpose of a padding by index is a sum by the same index.
 """
 
@@ -34,13 +35,16 @@ def _padded_shape(op: str, shape: Any, pad: tuple[int, ...]) -> list[int]:
                 RuntimeError,
                 op,
                 "the result must not have a negative size",
-                f"{result[d]} from {shape[d]} with padding {pad[2 * k]} and {pad[2 * k + 1]} in dimension {d}",
+                f"{result[d]} from {shape[d]} with padding {pad[2 * k]} and {pad[2 * k + 1]} in "
+                f"dimension {d}",
             )
     return result
 
 
 @operator(
-    "constant_pad_nd(Tensor self, int[] pad, Number value=0) -> Tensor", names=("constant_pad_nd",), out=False
+    "constant_pad_nd(Tensor self, int[] pad, Number value=0) -> Tensor",
+    names=("constant_pad_nd",),
+    out=False,
 )
 class constant_pad_nd:
     """Padding with a constant; negative sizes crop."""
@@ -110,14 +114,22 @@ def _check_index_pad(self: Any, pad: tuple[int, ...], mode: str) -> list[int]:
         size = self.shape[d]
         limit = {"reflect": size - 1, "circular": size}.get(mode)
         if limit is not None and max(ends) > limit:
-            what = "less than the corresponding input dimension" if mode == "reflect" else "at most the input dimension"
+            what = (
+                "less than the corresponding input dimension"
+                if mode == "reflect"
+                else "at most the input dimension"
+            )
             fail(
                 RuntimeError,
                 "pad",
                 f"Padding size should be {what}",
                 f"padding {tuple(ends)} at dimension {d} of input {list(self.shape)}",
             )
-        if size == 0 or shape[d] < 1 or (mode != "circular" and self.numel() == 0 and 0 in self.shape[1:]):
+        if (
+            size == 0
+            or shape[d] < 1
+            or (mode != "circular" and self.numel() == 0 and 0 in self.shape[1:])
+        ):
             fail(
                 RuntimeError,
                 "pad",
@@ -129,7 +141,7 @@ def _check_index_pad(self: Any, pad: tuple[int, ...], mode: str) -> list[int]:
 
 @operator("_pad_index(Tensor self, int[] pad, str mode) -> Tensor", names=(), out=False)
 class _pad_index:
-    """Padding with values of the tensor itself, in up to three dimensions; sizes are not negative."""
+    """Padding with values of the tensor itself, in up to three dimensions."""
 
     def meta(self, pad, mode):
         return core.empty(_check_index_pad(self, pad, mode), dtype=self.dtype, device=self.device)
@@ -155,7 +167,11 @@ class _pad_index:
         yield (S(1, 2, 3, 4, 5), (1, 2, 2, 1, 0, 2), "replicate"), {}
 
 
-@operator("_pad_index_backward(Tensor grad_output, int[] shape, int[] pad, str mode) -> Tensor", names=(), out=False)
+@operator(
+    "_pad_index_backward(Tensor grad_output, int[] shape, int[] pad, str mode) -> Tensor",
+    names=(),
+    out=False,
+)
 class _pad_index_backward:
     """The transpose of `_pad_index`: gradients meet where values were read."""
 
@@ -201,7 +217,7 @@ def pad(self: Any, pad: tuple[int, ...], mode: str, value: float | None) -> Any:
         fail(NotImplementedError, "pad", "Unrecognised padding mode", mode)
     if value is not None and value != 0:
         fail(RuntimeError, "pad", f'Padding mode "{mode}" doesn\'t take in value argument', value)
-    cropped = tuple(min(n, 0) for n in pad)
-    if any(cropped):
-        self = F.constant_pad_nd(self, cropped)
-    return F._pad_index(self, tuple(max(n, 0) for n in pad), mode)
+    if mode == "circular" and min(pad, default=0) < 0:
+        self = F.constant_pad_nd(self, [min(n, 0) for n in pad])
+        pad = tuple(max(n, 0) for n in pad)
+    return F._pad_index(self, pad, mode)

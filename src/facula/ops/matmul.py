@@ -1,7 +1,9 @@
 """Operators: matrix products of every shape, and sums with them.
 
-Takes matrices, vectors and batches in any strides; gives contiguous products. Keeps true: the primitives are `mm`, `bmm`,
-`addmm`, `baddbmm`, `dot` and `linear`, which call the `gemm` kernels; everything else is written in terms of them;
+Takes matrices, vectors and batches in any strides; gives contiguous products. Keeps true: the
+primitives are `mm`, `bmm`,
+`addmm`, `baddbmm`, `dot` and `linear`, which call the `gemm` kernels; everything else is written in
+terms of them;
 gradients are products again, so they can be differentiated any number of times.
 """
 
@@ -35,11 +37,17 @@ def check_product_dtypes(op: str, a: Any, b: Any) -> None:
             "convert one with .to()",
         )
     if a.dtype is core.bool_:
-        fail(NotImplementedError, op, "a number dtype was required: \"addmm_impl_cpu_\" not implemented for 'Bool'")
+        fail(
+            NotImplementedError,
+            op,
+            "a number dtype was required: \"addmm_impl_cpu_\" not implemented for 'Bool'",
+        )
 
 
 def gemm(out: Any, a: Any, b: Any, alpha: Any = 1, beta: Any = 0, bias: Any = None) -> None:
-    """out = alpha * a @ b + beta * out + bias over matrices or batches of them; `out` has unit column stride."""
+    """out = alpha * a @ b + beta * out + bias over matrices or batches of them; `out` has unit
+    column stride.
+    """
     if out.numel() == 0:
         return
     batch = a.shape[0] if a.dim() == 3 else 1
@@ -54,8 +62,10 @@ def gemm(out: Any, a: Any, b: Any, alpha: Any = 1, beta: Any = 0, bias: Any = No
     if late is not None and beta:
         out.mul_(beta / late)
         beta = 1
-    real = not (out.dtype.code in ("i32", "i64"))
-    factors = (float(1 if late is not None else alpha), float(beta)) if real else (int(alpha), int(beta))
+    real = out.dtype.code not in ("i32", "i64")
+    factors = (
+        (float(1 if late is not None else alpha), float(beta)) if real else (int(alpha), int(beta))
+    )
     if isinstance(beta, complex):
         fail(RuntimeError, "gemm", "a real beta was required", beta)
     sa, sb, so = a.stride(), b.stride(), out.stride()
@@ -180,15 +190,20 @@ def _check_bmm(op: str, a: Any, b: Any) -> tuple[int, int, int]:
         fail(
             RuntimeError,
             op,
-            f"Expected size for first two dimensions of batch2 tensor to be: [{a.shape[0]}, {a.shape[2]}]",
+            f"Expected size for first two dimensions of batch2 tensor to be: [{a.shape[0]}, "
+            f"{a.shape[2]}]",
             f"[{b.shape[0]}, {b.shape[1]}]",
         )
     check_product_dtypes(op, a, b)
     return a.shape[0], a.shape[1], b.shape[2]
 
 
-def _check_added(op: str, self: Any, shape: tuple[int, ...], product: Any, beta: Any, alpha: Any) -> None:
-    """The summand must broadcast to the product's shape, have its dtype, and whole factors if it is whole."""
+def _check_added(
+    op: str, self: Any, shape: tuple[int, ...], product: Any, beta: Any, alpha: Any
+) -> None:
+    """The summand must broadcast to the product's shape, have its dtype, and whole factors if it is
+    whole.
+    """
     target = launch.broadcast_shapes(op, self.shape, shape)
     if target != shape:
         fail(
@@ -198,11 +213,21 @@ def _check_added(op: str, self: Any, shape: tuple[int, ...], product: Any, beta:
             f"self of shape {list(self.shape)}, product {list(shape)}",
         )
     if self.dtype is not product.dtype:
-        fail(RuntimeError, op, "self and the product must have the same dtype", f"{self.dtype} and {product.dtype}")
+        fail(
+            RuntimeError,
+            op,
+            "self and the product must have the same dtype",
+            f"{self.dtype} and {product.dtype}",
+        )
     if not self.dtype.is_floating_point and not self.dtype.is_complex:
         for name, x in (("beta", beta), ("alpha", alpha)):
             if isinstance(x, (float, complex)):
-                fail(RuntimeError, op, f"For integral input tensors, argument {name} must not be floating point", x)
+                fail(
+                    RuntimeError,
+                    op,
+                    f"For integral input tensors, argument {name} must not be floating point",
+                    x,
+                )
 
 
 def _scaled(x: Any, factor: Any) -> Any:
@@ -212,13 +237,20 @@ def _scaled(x: Any, factor: Any) -> Any:
 
 
 def _added_product(out: Any, self: Any, a: Any, b: Any, beta: Any, alpha: Any) -> None:
-    """out = beta * self + alpha * a @ b; self is not read when beta is 0."""
+    """out = beta * self + alpha * a @ b; self is not read when beta is 0, and whole tensors take
+    whole factors.
+    """
+    if not out.dtype.is_floating_point and not out.dtype.is_complex:
+        beta, alpha = int(beta), int(alpha)
     if beta != 0:
         out.copy_(self.expand(out.shape))
     gemm(out, a, b, alpha, beta)
 
 
-@operator("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Number beta=1, Number alpha=1) -> Tensor", inplace=True)
+@operator(
+    "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Number beta=1, Number alpha=1) -> Tensor",
+    inplace=True,
+)
 class addmm:
     """beta * self + alpha * mat1 @ mat2; self broadcasts, and is ignored when beta is 0."""
 
@@ -245,14 +277,16 @@ class addmm:
 
 
 @operator(
-    "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1) -> Tensor", inplace=True
+    "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1) "
+    "-> Tensor",
+    inplace=True,
 )
 class baddbmm:
     """beta * self + alpha * batch1 @ batch2, batch by batch."""
 
     def meta(self, batch1, batch2, beta, alpha):
         shape = _check_bmm("baddbmm", batch1, batch2)
-        _check_added("baddbmm", self, shape, batch1, beta, alpha)
+        _check_added("baddbmm", self, shape, batch1, 0, 0)
         return core.empty(shape, dtype=batch1.dtype, device=batch1.device)
 
     def cpu(out, self, batch1, batch2, beta, alpha):
@@ -296,7 +330,11 @@ class dot:
                 f"{self.numel()} and {tensor.numel()} elements respectively",
             )
         if self.dtype is core.bool_:
-            fail(NotImplementedError, "dot", "a number dtype was required: \"dot\" not implemented for 'Bool'")
+            fail(
+                NotImplementedError,
+                "dot",
+                "a number dtype was required: \"dot\" not implemented for 'Bool'",
+            )
         return core.empty((), dtype=self.dtype, device=self.device)
 
     def cpu(out, self, tensor):
@@ -333,14 +371,24 @@ def mv(self: Any, vec: Any) -> Any:
             f"{self.dim()}D and {vec.dim()}D",
         )
     if self.shape[1] != vec.shape[0]:
-        fail(RuntimeError, "mv", f"size mismatch: a vector of {self.shape[1]} was required", vec.shape[0])
+        fail(
+            RuntimeError,
+            "mv",
+            f"size mismatch: a vector of {self.shape[1]} was required",
+            vec.shape[0],
+        )
     check_product_dtypes("mv", self, vec)
     return F.mm(self, vec.unsqueeze(1)).squeeze(1)
 
 
-@composite("matmul(Tensor self, Tensor other) -> Tensor", names=("matmul", "Tensor.matmul", "linalg.matmul"))
+@composite(
+    "matmul(Tensor self, Tensor other) -> Tensor",
+    names=("matmul", "Tensor.matmul", "linalg.matmul"),
+)
 def matmul(self: Any, other: Any) -> Any:
-    """The matrix product; vectors get a dimension for the product and lose it, batch dimensions broadcast."""
+    """The matrix product; vectors get a dimension for the product and lose it, batch dimensions
+    broadcast.
+    """
     a, b = self.dim(), other.dim()
     if a == 2 and b == 2:
         return F.mm(self, other)
@@ -403,7 +451,8 @@ def _batched(self: Any, other: Any) -> Any:
 
 
 @operator(
-    "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", names=("nn.functional.linear",)
+    "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
+    names=("nn.functional.linear",),
 )
 class linear:
     """input @ weight.T + bias, [..., k] with weight [n, k] and bias [n] -> [..., n]."""
@@ -428,7 +477,12 @@ class linear:
             )
         check_product_dtypes("linear", input, weight)
         if bias is not None and (bias.dim() > 1 or bias.numel() not in (1, weight.shape[0])):
-            fail(RuntimeError, "linear", f"a bias of shape [{weight.shape[0]}] was required", list(bias.shape))
+            fail(
+                RuntimeError,
+                "linear",
+                f"a bias of shape [{weight.shape[0]}] was required",
+                list(bias.shape),
+            )
         if bias is not None and bias.dtype is not input.dtype:
             fail(RuntimeError, "linear", f"a bias of dtype {input.dtype} was required", bias.dtype)
         shape = (*input.shape[:-1], *weight.shape[:-1])
@@ -452,7 +506,11 @@ class linear:
     def backward(grad, input, weight, bias_shape, needs):
         k = input.shape[-1]
         n = weight.shape[0] if weight.dim() == 2 else 1
-        flat = grad.reshape((-1, n)) if grad.numel() else grad.reshape((launch.product(input.shape[:-1]), n))
+        flat = (
+            grad.reshape((-1, n))
+            if grad.numel()
+            else grad.reshape((launch.product(input.shape[:-1]), n))
+        )
         grad_input = grad_weight = grad_bias = None
         if needs[0]:
             grad_input = F.mm(flat, _conjugate(weight).reshape((n, k))).reshape(input.shape)

@@ -1,4 +1,5 @@
-"""Operators written in terms of matrix products: addmv, addbmm, addr, outer, inner, tensordot, kron, bilinear, cdist.
+"""Operators written in terms of matrix products: addmv, addbmm, addr, outer, inner, tensordot,
+kron, bilinear, cdist.
 
 Takes what their names say; gives tensors whose gradients follow from the primitives of `matmul`.
 """
@@ -14,7 +15,10 @@ from facula.ops.matmul import check_product_dtypes
 from facula.ops.registry import F, composite
 
 
-@composite("addmv(Tensor self, Tensor mat, Tensor vec, *, Number beta=1, Number alpha=1) -> Tensor", inplace=True)
+@composite(
+    "addmv(Tensor self, Tensor mat, Tensor vec, *, Number beta=1, Number alpha=1) -> Tensor",
+    inplace=True,
+)
 def addmv(self: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> Any:
     """beta * self + alpha * mat @ vec; self broadcasts."""
     if mat.dim() != 2 or vec.dim() != 1 or self.dim() > 1:
@@ -34,9 +38,14 @@ def addmv(self: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> Any:
     return F.addmm(self.reshape((-1, 1)), mat, vec.unsqueeze(1), beta=beta, alpha=alpha).squeeze(1)
 
 
-@composite("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1) -> Tensor", inplace=True)
+@composite(
+    "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1) -> Tensor",
+    inplace=True,
+)
 def addbmm(self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
-    """beta * self + alpha * the sum of the batch's products, taken as one product over (batch, k)."""
+    """beta * self + alpha * the sum of the batch's products, taken as one product over (batch,
+    k).
+    """
     for name, x in (("batch1", batch1), ("batch2", batch2)):
         if x.dim() != 3:
             fail(RuntimeError, "addbmm", f"{name} must be a 3D tensor", f"{x.dim()} dimensions")
@@ -47,12 +56,17 @@ def addbmm(self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
             "batch1 and batch2 must have the same number of batches and fit",
             f"{list(batch1.shape)} and {list(batch2.shape)}",
         )
+    if not batch1.dtype.is_floating_point and not batch1.dtype.is_complex:
+        beta, alpha = int(beta), int(alpha)
     count, m, k = batch1.shape
     a = batch1.transpose(0, 1).reshape((m, count * k))
     return F.addmm(self, a, batch2.reshape((count * k, batch2.shape[2])), beta=beta, alpha=alpha)
 
 
-@composite("outer(Tensor self, Tensor vec2) -> Tensor", names=("outer", "Tensor.outer", "ger", "Tensor.ger"))
+@composite(
+    "outer(Tensor self, Tensor vec2) -> Tensor",
+    names=("outer", "Tensor.outer", "ger", "Tensor.ger"),
+)
 def outer(self: Any, vec2: Any) -> Any:
     """All products of the elements of two vectors, [m] and [n] -> [m, n]."""
     if self.dim() != 1 or vec2.dim() != 1:
@@ -65,7 +79,10 @@ def outer(self: Any, vec2: Any) -> Any:
     return self.unsqueeze(1) * vec2.unsqueeze(0)
 
 
-@composite("addr(Tensor self, Tensor vec1, Tensor vec2, *, Number beta=1, Number alpha=1) -> Tensor", inplace=True)
+@composite(
+    "addr(Tensor self, Tensor vec1, Tensor vec2, *, Number beta=1, Number alpha=1) -> Tensor",
+    inplace=True,
+)
 def addr(self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any) -> Any:
     """beta * self + alpha * the outer product; self broadcasts and is ignored when beta is 0."""
     if vec1.dim() != 1 or vec2.dim() != 1:
@@ -83,7 +100,12 @@ def addr(self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any) -> Any:
     whole = not (dtype.is_floating_point or dtype.is_complex)
     for name, x in (("beta", beta), ("alpha", alpha)):
         if whole and isinstance(x, (float, complex)):
-            fail(RuntimeError, "addr", f"For integral input tensors, argument {name} must not be floating point", x)
+            fail(
+                RuntimeError,
+                "addr",
+                f"For integral input tensors, argument {name} must not be floating point",
+                x,
+            )
     if product.dtype is core.bool_ and self.dtype is core.bool_:
         product = product & bool(alpha)
         return product if not beta else product | self
@@ -117,7 +139,12 @@ def _contraction_dims(dims: Any, a: int, b: int) -> tuple[list[int], list[int]]:
     first = [first] if isinstance(first, int) else list(first)
     second = [second] if isinstance(second, int) else list(second)
     if len(first) != len(second):
-        fail(RuntimeError, "tensordot", "both dimension lists should have same length", f"{first} and {second}")
+        fail(
+            RuntimeError,
+            "tensordot",
+            "both dimension lists should have same length",
+            f"{first} and {second}",
+        )
     return (
         [launch.dim_of("tensordot", d, a) for d in first],
         [launch.dim_of("tensordot", d, b) for d in second],
@@ -174,7 +201,11 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> Any:
             "bilinear(): input dimensions except the last must match",
             f"{list(input1.shape)} and {list(input2.shape)}",
         )
-    if weight.dim() != 3 or input1.shape[-1] != weight.shape[1] or input2.shape[-1] != weight.shape[2]:
+    if (
+        weight.dim() != 3
+        or input1.shape[-1] != weight.shape[1]
+        or input2.shape[-1] != weight.shape[2]
+    ):
         fail(
             RuntimeError,
             "bilinear",
@@ -196,7 +227,12 @@ def chain_matmul(matrices: tuple[Any, ...]) -> Any:
         fail(RuntimeError, "chain_matmul", "chain_matmul(): Expected one or more matrices", "none")
     for matrix in matrices:
         if matrix.dim() != 2:
-            fail(RuntimeError, "chain_matmul", "matrices were required", f"a tensor of {matrix.dim()} dimensions")
+            fail(
+                RuntimeError,
+                "chain_matmul",
+                "matrices were required",
+                f"a tensor of {matrix.dim()} dimensions",
+            )
     sizes = [m.shape[0] for m in matrices] + [matrices[-1].shape[1]]
     split = cheapest_order(sizes)
 
@@ -210,7 +246,9 @@ def chain_matmul(matrices: tuple[Any, ...]) -> Any:
 
 
 def cheapest_order(sizes: list[int]) -> list[list[int]]:
-    """Where to split each subchain of matrices [sizes[i], sizes[i + 1]]; dynamic programming over subchains. [CLRS 15.2]"""
+    """Where to split each subchain of matrices [sizes[i], sizes[i + 1]]; dynamic programming over
+    subchains. [CLRS 15.2]
+    """
     count = len(sizes) - 1
     cost = [[0] * count for _ in range(count)]
     split = [[0] * count for _ in range(count)]
@@ -218,14 +256,23 @@ def cheapest_order(sizes: list[int]) -> list[list[int]]:
         for first in range(count - length):
             last = first + length
             options = [
-                (cost[first][m] + cost[m + 1][last] + sizes[first] * sizes[m + 1] * sizes[last + 1], m)
+                (
+                    cost[first][m]
+                    + cost[m + 1][last]
+                    + sizes[first] * sizes[m + 1] * sizes[last + 1],
+                    m,
+                )
                 for m in range(first, last)
             ]
             cost[first][last], split[first][last] = min(options)
     return split
 
 
-@composite("cdist(Tensor x1, Tensor x2, float p=2.0, any compute_mode=None) -> Tensor", names=("cdist",), out=False)
+@composite(
+    "cdist(Tensor x1, Tensor x2, float p=2.0, any compute_mode=None) -> Tensor",
+    names=("cdist",),
+    out=False,
+)
 def cdist(x1: Any, x2: Any, p: float, compute_mode: Any) -> Any:
     """The p-norm distances between all rows of x1 [..., m, k] and x2 [..., n, k] -> [..., m, n]."""
     if x1.dim() < 2 or x2.dim() < 2 or x1.shape[-1] != x2.shape[-1]:
@@ -237,17 +284,27 @@ def cdist(x1: Any, x2: Any, p: float, compute_mode: Any) -> Any:
         )
     if p < 0:
         fail(RuntimeError, "cdist", "cdist only supports non-negative p values", p)
-    modes = (None, 0, 1, 2, "use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
+    modes = (
+        None,
+        0,
+        1,
+        2,
+        "use_mm_for_euclid_dist_if_necessary",
+        "use_mm_for_euclid_dist",
+        "donot_use_mm_for_euclid_dist",
+    )
     if compute_mode not in modes:
         fail(ValueError, "cdist", "a known compute_mode was required", compute_mode)
     by_product = compute_mode in (1, "use_mm_for_euclid_dist") or (
-        compute_mode in (None, 0, "use_mm_for_euclid_dist_if_necessary") and max(x1.shape[-2], x2.shape[-2]) > 25
+        compute_mode in (None, 0, "use_mm_for_euclid_dist_if_necessary")
+        and max(x1.shape[-2], x2.shape[-2]) > 25
     )
     if p == 2.0 and by_product:
         return _euclidean_by_product(x1, x2)
     difference = x1.unsqueeze(-2) - x2.unsqueeze(-3)
     if p == 0:
-        return (difference != 0).sum(-1).to(x1.dtype)
+        # counts have the gradient 0, which must still reach both tensors
+        return (difference != 0).to(x1.dtype).sum(-1) + (difference * 0).sum(-1)
     return F.linalg_vector_norm(difference, p, -1)
 
 

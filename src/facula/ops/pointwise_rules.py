@@ -27,7 +27,7 @@ def argument_dtypes(definition: Any, present: tuple[bool, ...], code: str) -> li
 
 def runtime_dtype(parameter: Any, code: str) -> str:
     """The dtype in which a kernel of compute dtype `code` reads a runtime attribute."""
-    return "i64" if code in _INTEGERS else "f64"
+    return "i64" if code in _INTEGERS and parameter.type != "float" else "f64"
 
 
 @cache

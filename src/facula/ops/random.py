@@ -1,17 +1,21 @@
 """Operators that draw random numbers, and dropout.
 
-Takes sizes or tensors, parameters of a distribution, and a generator (the default one when None). Keeps true: element i of
-a draw is a function of (seed, offset, i) alone, so results are the same on every number of threads; each draw moves the
+Takes sizes or tensors, parameters of a distribution, and a generator (the default one when None).
+Keeps true: element i of
+a draw is a function of (seed, offset, i) alone, so results are the same on every number of threads;
+each draw moves the
 generator's offset on by one; samples carry no gradient, except through `x * noise` in dropout.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from facula import core
 from facula.core.errors import fail
 from facula.ops.create import LIKE, OPTIONS, check_layout, check_size, finished, like, new_tensor
+from facula.ops.index_launch import broadcast_shapes
 from facula.ops.registry import F, composite
 
 SOURCE = "generator? generator=None"
@@ -24,7 +28,11 @@ def _check_generator(op: str, generator: Any) -> None:
 
 def _floating(op: str, dtype: Any) -> None:
     if not dtype.is_floating_point and not dtype.is_complex:
-        fail(NotImplementedError, op, f"a floating-point dtype was required: \"{op}\" not implemented for '{dtype}'")
+        fail(
+            NotImplementedError,
+            op,
+            f"a floating-point dtype was required: \"{op}\" not implemented for '{dtype}'",
+        )
 
 
 def draw(tensor: Any, kind: str, a: Any = 0.0, b: Any = 1.0, generator: Any = None) -> Any:
@@ -65,13 +73,20 @@ def randn(size, generator, dtype, layout, device, pin_memory, requires_grad, mem
 
 def _check_integers(op: str, low: int, high: int, dtype: Any) -> None:
     if low >= high:
-        fail(RuntimeError, op, "random_ expects 'from' to be less than 'to'", f"from={low} >= to={high}")
+        fail(
+            RuntimeError,
+            op,
+            "random_ expects 'from' to be less than 'to'",
+            f"from={low} >= to={high}",
+        )
     if dtype.is_complex:
         fail(NotImplementedError, op, "a real dtype was required", dtype)
 
 
 @composite(
-    f"randint(any low, any high=None, any size=None, *, {SOURCE}, {OPTIONS}) -> Tensor", names=("randint",), out_cast=True
+    f"randint(any low, any high=None, any size=None, *, {SOURCE}, {OPTIONS}) -> Tensor",
+    names=("randint",),
+    out_cast=True,
 )
 def randint(low, high, size, generator, dtype, layout, device, pin_memory, requires_grad):  # type: ignore[no-untyped-def]
     """Whole numbers in [low, high), called as (high, size) or (low, high, size)."""
@@ -102,7 +117,9 @@ def _integers(tensor: Any, low: int, high: int, generator: Any) -> Any:
     return draw(tensor, "randint", low, high, generator)
 
 
-@composite(f"rand_like(Tensor self, *, {SOURCE}, {LIKE}) -> Tensor", names=("rand_like",), out=False)
+@composite(
+    f"rand_like(Tensor self, *, {SOURCE}, {LIKE}) -> Tensor", names=("rand_like",), out=False
+)
 def rand_like(self, generator, dtype, layout, device, pin_memory, requires_grad, memory_format):  # type: ignore[no-untyped-def]
     """Uniform numbers in [0, 1) in the shape and dtype of a tensor."""
     tensor = like(self, dtype, device, memory_format)
@@ -110,7 +127,9 @@ def rand_like(self, generator, dtype, layout, device, pin_memory, requires_grad,
     return finished(draw(tensor, "uniform", 0.0, 1.0, generator), requires_grad)
 
 
-@composite(f"randn_like(Tensor self, *, {SOURCE}, {LIKE}) -> Tensor", names=("randn_like",), out=False)
+@composite(
+    f"randn_like(Tensor self, *, {SOURCE}, {LIKE}) -> Tensor", names=("randn_like",), out=False
+)
 def randn_like(self, generator, dtype, layout, device, pin_memory, requires_grad, memory_format):  # type: ignore[no-untyped-def]
     """Normal numbers with mean 0 and variance 1 in the shape and dtype of a tensor."""
     tensor = like(self, dtype, device, memory_format)
@@ -119,9 +138,13 @@ def randn_like(self, generator, dtype, layout, device, pin_memory, requires_grad
 
 
 @composite(
-    f"randint_like(Tensor self, any low=None, any high=None, *, {SOURCE}, {LIKE}) -> Tensor", names=("randint_like",), out=False
+    f"randint_like(Tensor self, any low=None, any high=None, *, {SOURCE}, {LIKE}) -> Tensor",
+    names=("randint_like",),
+    out=False,
 )
-def randint_like(self, low, high, generator, dtype, layout, device, pin_memory, requires_grad, memory_format):  # type: ignore[no-untyped-def]
+def randint_like(
+    self, low, high, generator, dtype, layout, device, pin_memory, requires_grad, memory_format
+):  # type: ignore[no-untyped-def]
     """Whole numbers in [low, high) in the shape and dtype of a tensor; one number is `high`."""
     if high is None:
         low, high = 0, low
@@ -143,7 +166,11 @@ def randperm(n, generator, dtype, layout, device, pin_memory, requires_grad):  #
     return finished(whole if dtype is core.int64 else whole.to(dtype), requires_grad)
 
 
-@composite(f"normal_(Tensor self, float mean=0.0, float std=1.0, *, {SOURCE}) -> Tensor", names=("Tensor.normal_",), out=False)
+@composite(
+    f"normal_(Tensor self, float mean=0.0, float std=1.0, *, {SOURCE}) -> Tensor",
+    names=("Tensor.normal_",),
+    out=False,
+)
 def normal_(self: Any, mean: float, std: float, generator: Any) -> Any:
     """Overwrite with normal numbers."""
     if std < 0:
@@ -152,17 +179,29 @@ def normal_(self: Any, mean: float, std: float, generator: Any) -> Any:
     return overwrite(self, "normal", mean, std, generator)
 
 
-@composite(f"uniform_(Tensor self, float from=0.0, float to=1.0, *, {SOURCE}) -> Tensor", names=("Tensor.uniform_",), out=False)
+@composite(
+    f"uniform_(Tensor self, float from=0.0, float to=1.0, *, {SOURCE}) -> Tensor",
+    names=("Tensor.uniform_",),
+    out=False,
+)
 def uniform_(self: Any, from_: float, to: float, generator: Any) -> Any:
     """Overwrite with uniform numbers in [from, to)."""
     if from_ > to:
-        fail(RuntimeError, "uniform_", "uniform_ expects to return a [from, to) range", f"from={from_} > to={to}")
-    if not self.dtype.is_floating_point:
-        fail(NotImplementedError, "uniform_", "a floating-point dtype was required: \"check_uniform_bounds\" not implemented", self.dtype)
+        fail(
+            RuntimeError,
+            "uniform_",
+            "uniform_ expects to return a [from, to) range",
+            f"from={from_} > to={to}",
+        )
+    _floating("check_uniform_bounds", self.dtype)
     return overwrite(self, "uniform", from_, to, generator)
 
 
-@composite(f"exponential_(Tensor self, float lambd=1.0, *, {SOURCE}) -> Tensor", names=("Tensor.exponential_",), out=False)
+@composite(
+    f"exponential_(Tensor self, float lambd=1.0, *, {SOURCE}) -> Tensor",
+    names=("Tensor.exponential_",),
+    out=False,
+)
 def exponential_(self: Any, lambd: float, generator: Any) -> Any:
     """Overwrite with exponential numbers of rate `lambd`."""
     if lambd <= 0:
@@ -171,7 +210,11 @@ def exponential_(self: Any, lambd: float, generator: Any) -> Any:
     return overwrite(self, "exponential", lambd, 1.0, generator)
 
 
-@composite(f"cauchy_(Tensor self, float median=0.0, float sigma=1.0, *, {SOURCE}) -> Tensor", names=("Tensor.cauchy_",), out=False)
+@composite(
+    f"cauchy_(Tensor self, float median=0.0, float sigma=1.0, *, {SOURCE}) -> Tensor",
+    names=("Tensor.cauchy_",),
+    out=False,
+)
 def cauchy_(self: Any, median: float, sigma: float, generator: Any) -> Any:
     """Overwrite with Cauchy numbers."""
     if sigma <= 0:
@@ -180,7 +223,11 @@ def cauchy_(self: Any, median: float, sigma: float, generator: Any) -> Any:
     return overwrite(self, "cauchy", median, sigma, generator)
 
 
-@composite(f"log_normal_(Tensor self, float mean=1.0, float std=2.0, *, {SOURCE}) -> Tensor", names=("Tensor.log_normal_",), out=False)
+@composite(
+    f"log_normal_(Tensor self, float mean=1.0, float std=2.0, *, {SOURCE}) -> Tensor",
+    names=("Tensor.log_normal_",),
+    out=False,
+)
 def log_normal_(self: Any, mean: float, std: float, generator: Any) -> Any:
     """Overwrite with exponentials of normal numbers of that mean and deviation."""
     if std <= 0:
@@ -189,7 +236,11 @@ def log_normal_(self: Any, mean: float, std: float, generator: Any) -> Any:
     return overwrite(self, "log_normal", mean, std, generator)
 
 
-@composite(f"geometric_(Tensor self, float p, *, {SOURCE}) -> Tensor", names=("Tensor.geometric_",), out=False)
+@composite(
+    f"geometric_(Tensor self, float p, *, {SOURCE}) -> Tensor",
+    names=("Tensor.geometric_",),
+    out=False,
+)
 def geometric_(self: Any, p: float, generator: Any) -> Any:
     """Overwrite with the number of trials up to the first success, each of probability `p`."""
     if not 0 < p < 1:
@@ -209,7 +260,11 @@ def _random_range(dtype: Any) -> tuple[int, int]:
     return 0, 1 << min(bits, 63)
 
 
-@composite(f"random_(Tensor self, any from=None, any to=None, *, {SOURCE}) -> Tensor", names=("Tensor.random_",), out=False)
+@composite(
+    f"random_(Tensor self, any from=None, any to=None, *, {SOURCE}) -> Tensor",
+    names=("Tensor.random_",),
+    out=False,
+)
 def random_(self: Any, from_: Any, to: Any, generator: Any) -> Any:
     """Overwrite with whole numbers: all of the dtype's, [0, from) or [from, to)."""
     if from_ is None and to is None:
@@ -226,7 +281,12 @@ def random_(self: Any, from_: Any, to: Any, generator: Any) -> Any:
 def _bernoulli_into(tensor: Any, p: Any, generator: Any) -> Any:
     if isinstance(p, core.Tensor):
         if p.device.type == "cpu" and p.numel() and not ((p >= 0) & (p <= 1)).all().item():
-            fail(RuntimeError, "bernoulli", "Expected p_in >= 0 && p_in <= 1", "probabilities outside")
+            fail(
+                RuntimeError,
+                "bernoulli",
+                "Expected p_in >= 0 && p_in <= 1",
+                "probabilities outside",
+            )
         wide = p.detach().expand(tensor.shape).contiguous()
         if wide.dtype.code not in ("f32", "f64"):
             wide = wide.to(core.float32)
@@ -236,7 +296,10 @@ def _bernoulli_into(tensor: Any, p: Any, generator: Any) -> Any:
     return draw(tensor, "bernoulli", float(p), 1.0, generator)
 
 
-@composite(f"bernoulli(Tensor self, any p=None, *, {SOURCE}) -> Tensor", names=("bernoulli", "Tensor.bernoulli"))
+@composite(
+    f"bernoulli(Tensor self, any p=None, *, {SOURCE}) -> Tensor",
+    names=("bernoulli", "Tensor.bernoulli"),
+)
 def bernoulli(self: Any, p: Any, generator: Any) -> Any:
     """0 or 1, the latter with probability `p`, or the tensor's own values as probabilities."""
     fresh = core.empty(self.shape, dtype=self.dtype, device=self.device)
@@ -248,7 +311,11 @@ def bernoulli(self: Any, p: Any, generator: Any) -> Any:
     return result + self * 0 if self.requires_grad and core.is_grad_enabled() else result
 
 
-@composite(f"bernoulli_(Tensor self, any p=0.5, *, {SOURCE}) -> Tensor", names=("Tensor.bernoulli_",), out=False)
+@composite(
+    f"bernoulli_(Tensor self, any p=0.5, *, {SOURCE}) -> Tensor",
+    names=("Tensor.bernoulli_",),
+    out=False,
+)
 def bernoulli_(self: Any, p: Any, generator: Any) -> Any:
     """Overwrite with 0 or 1, the latter with probability `p` (a number or a tensor)."""
     fresh = core.empty(self.shape, dtype=self.dtype, device=self.device)
@@ -256,16 +323,22 @@ def bernoulli_(self: Any, p: Any, generator: Any) -> Any:
 
 
 @composite(
-    f"normal(any mean=0.0, any std=1.0, any size=None, *, {SOURCE}, {OPTIONS}) -> Tensor", names=("normal",), out_cast=True
+    f"normal(any mean=0.0, any std=1.0, any size=None, *, {SOURCE}, {OPTIONS}) -> Tensor",
+    names=("normal",),
+    out_cast=True,
 )
 def normal(mean, std, size, generator, dtype, layout, device, pin_memory, requires_grad):  # type: ignore[no-untyped-def]
-    """Normal numbers; `mean` and `std` are tensors that broadcast, or numbers together with a size."""
+    """Normal numbers; `mean` and `std` are tensors that broadcast, or numbers together with a
+    size.
+    """
     tensors = [x for x in (mean, std) if isinstance(x, core.Tensor)]
     if not isinstance(std, core.Tensor):
         if std < 0:
             fail(RuntimeError, "normal", "normal expects std >= 0.0", f"std {std}")
     elif std.dtype.is_complex:
-        fail(RuntimeError, "normal", "normal expects standard deviation to be non-complex", std.dtype)
+        fail(
+            RuntimeError, "normal", "normal expects standard deviation to be non-complex", std.dtype
+        )
     elif std.device.type == "cpu" and std.numel() and not (std >= 0).all().item():
         fail(RuntimeError, "normal", "normal expects all elements of std >= 0.0")
     if not tensors:
@@ -275,25 +348,35 @@ def normal(mean, std, size, generator, dtype, layout, device, pin_memory, requir
         _floating("normal", tensor.dtype)
         return finished(draw(tensor, "normal", mean, std, generator), requires_grad)
     if len(tensors) == 2:
-        shape = F.broadcast_tensors(*tensors)[0].shape
+        shape = broadcast_shapes("normal", mean.shape, std.shape)
         kind = core.promote_types(mean.dtype, std.dtype)
     else:
         shape, kind = tensors[0].shape, tensors[0].dtype
     _floating("normal", kind)
-    fresh = draw(core.empty(shape, dtype=kind, device=tensors[0].device), "normal", 0.0, 1.0, generator)
+    fresh = draw(
+        core.empty(shape, dtype=kind, device=tensors[0].device), "normal", 0.0, 1.0, generator
+    )
     detached = [x.detach() if isinstance(x, core.Tensor) else x for x in (mean, std)]
     return fresh * detached[1] + detached[0]
 
 
-@composite(f"multinomial(Tensor self, int num_samples, bool replacement=False, *, {SOURCE}) -> Tensor")
+@composite(
+    f"multinomial(Tensor self, int num_samples, bool replacement=False, *, {SOURCE}) -> Tensor"
+)
 def multinomial(self: Any, num_samples: int, replacement: bool, generator: Any) -> Any:
     """Class numbers drawn with probabilities proportional to each row's weights.
 
-    With replacement by inversion of the running sum; without by the largest w / e, e exponential. [Efraimidis 2006]"""
+    With replacement by inversion of the running sum; without by the largest w / e, e exponential.
+    [Efraimidis 2006]"""
     if self.dim() not in (1, 2):
         fail(RuntimeError, "multinomial", "prob_dist must be 1 or 2 dim", self.dim())
     if not self.dtype.is_floating_point:
-        fail(RuntimeError, "multinomial", "multinomial only supports floating-point dtypes for input", self.dtype)
+        fail(
+            RuntimeError,
+            "multinomial",
+            "multinomial only supports floating-point dtypes for input",
+            self.dtype,
+        )
     if num_samples <= 0:
         fail(RuntimeError, "multinomial", "cannot sample n_sample <= 0 samples", num_samples)
     size = self.shape[-1]
@@ -309,12 +392,22 @@ def multinomial(self: Any, num_samples: int, replacement: bool, generator: Any) 
     if self.device.type == "meta":
         return core.empty((*self.shape[:-1], num_samples), dtype=core.int64, device=self.device)
     if not ((weights >= 0) & (weights < float("inf"))).all().item():
-        fail(RuntimeError, "multinomial", "probability tensor contains either `inf`, `nan` or element < 0")
+        fail(
+            RuntimeError,
+            "multinomial",
+            "probability tensor contains either `inf`, `nan` or element < 0",
+        )
     total = weights.sum(-1, keepdim=True)
     if not (total > 0).all().item():
-        fail(RuntimeError, "multinomial", "invalid multinomial distribution (sum of probabilities <= 0)")
+        fail(
+            RuntimeError,
+            "multinomial",
+            "invalid multinomial distribution (sum of probabilities <= 0)",
+        )
     if not replacement:
-        noise = draw(core.empty(weights.shape, dtype=weights.dtype), "exponential", 1.0, 1.0, generator)
+        noise = draw(
+            core.empty(weights.shape, dtype=weights.dtype), "exponential", 1.0, 1.0, generator
+        )
         return F.topk((weights / noise).masked_fill(weights == 0, -1.0), num_samples, -1)[1]
     running = weights.to(core.float64).cumsum(-1)
     shape = (*self.shape[:-1], num_samples)
@@ -351,14 +444,18 @@ def _into(self: Any, result: Any, inplace: bool) -> Any:
     out=False,
 )
 def dropout(input: Any, p: float, training: bool, inplace: bool) -> Any:
-    """In training, zero each element with probability `p` and scale the others by 1 / (1 - p). [Srivastava 2014]"""
+    """In training, zero each element with probability `p` and scale the others by 1 / (1 - p).
+    [Srivastava 2014]
+    """
     _check_probability("dropout", p)
     if not training or p == 0 or input.numel() == 0:
         return input
     return _into(input, _dropped(input, input.shape, p), inplace)
 
 
-@composite("dropout_flag(Tensor input, float p, bool train) -> Tensor", names=("dropout",), out=False)
+@composite(
+    "dropout_flag(Tensor input, float p, bool train) -> Tensor", names=("dropout",), out=False
+)
 def dropout_flag(input: Any, p: float, train: bool) -> Any:
     """`nn.functional.dropout` with every argument given."""
     return F.dropout(input, p, train)
@@ -370,7 +467,11 @@ def dropout_(input: Any, p: float, train: bool) -> Any:
     return F.dropout(input, p, train, True)
 
 
-@composite("native_dropout(Tensor input, float p, bool? train=None) -> (Tensor, Tensor)", names=("native_dropout",), out=False)
+@composite(
+    "native_dropout(Tensor input, float p, bool? train=None) -> (Tensor, Tensor)",
+    names=("native_dropout",),
+    out=False,
+)
 def native_dropout(input: Any, p: float, train: bool | None) -> Any:
     """Dropout together with its mask."""
     if train is False or input.numel() == 0:
@@ -382,11 +483,20 @@ def native_dropout(input: Any, p: float, train: bool | None) -> Any:
 
 def _feature_shape(input: Any) -> tuple[int, ...]:
     if input.dim() < 2:
-        fail(RuntimeError, "feature_dropout", "Feature dropout requires at least 2 dimensions in the input", input.dim())
+        fail(
+            RuntimeError,
+            "feature_dropout",
+            "Feature dropout requires at least 2 dimensions in the input",
+            input.dim(),
+        )
     return (*input.shape[:2], *(1,) * (input.dim() - 2))
 
 
-@composite("feature_dropout(Tensor input, float p, bool train) -> Tensor", names=("feature_dropout",), out=False)
+@composite(
+    "feature_dropout(Tensor input, float p, bool train) -> Tensor",
+    names=("feature_dropout",),
+    out=False,
+)
 def feature_dropout(input: Any, p: float, train: bool) -> Any:
     """Dropout of whole channels of [N, C, *]."""
     _check_probability("feature_dropout", p)
@@ -401,7 +511,12 @@ def _define_dropout(space: int) -> None:
     def channels(input: Any, p: float, training: bool, inplace: bool) -> Any:
         _check_probability(name, p)
         if input.dim() not in (space + 1, space + 2) and space != 2:
-            fail(RuntimeError, name, f"a {space + 1}D or {space + 2}D input was required", f"{input.dim()}D")
+            fail(
+                RuntimeError,
+                name,
+                f"a {space + 1}D or {space + 2}D input was required",
+                f"{input.dim()}D",
+            )
         if not training or p == 0 or input.numel() == 0:
             return input
         batched = input.dim() >= space + 2 or (space == 2 and input.dim() != 3)
@@ -420,8 +535,8 @@ def _define_dropout(space: int) -> None:
 for _space in (1, 2, 3):
     _define_dropout(_space)
 
-#: what a SELU unit saturates at: -scale * alpha
-SATURATION = -1.7580993408473766
+#: a SELU unit saturates at minus this: scale * alpha
+SATURATION = 1.7580993408473766
 
 
 def _alpha_dropped(self: Any, shape: Any, p: float) -> Any:
@@ -429,8 +544,8 @@ def _alpha_dropped(self: Any, shape: Any, p: float) -> Any:
     if p == 1.0:
         return self * F.zeros((), dtype=self.dtype, device=self.device)
     keep = _keep_noise(shape, self, p)
-    a = ((1.0 - p) * (1.0 + p * SATURATION**2)) ** -0.5
-    offset = (1.0 - keep) * (a * SATURATION) - a * SATURATION * p
+    a = 1.0 / math.sqrt((SATURATION * SATURATION * p + 1.0) * (1.0 - p))
+    offset = (keep - 1.0) * (SATURATION * a) + SATURATION * a * p
     return self * (keep * a) + offset
 
 
@@ -448,7 +563,8 @@ def alpha_dropout(input: Any, p: float, training: bool, inplace: bool) -> Any:
 
 
 @composite(
-    "feature_alpha_dropout(Tensor input, float p=0.5, bool training=False, bool inplace=False) -> Tensor",
+    "feature_alpha_dropout(Tensor input, float p=0.5, bool training=False, bool inplace=False) -> "
+    "Tensor",
     names=("nn.functional.feature_alpha_dropout", "feature_alpha_dropout"),
     out=False,
 )

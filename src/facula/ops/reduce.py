@@ -1,8 +1,9 @@
 """Reductions: sums, products, counts, truth, variances, log-sum-exp.
 
-Takes tensors of any layout; gives results without the reduced dimensions (or with ones there). Keeps true: f32 sums are
-carried in f64 between blocks, half precision is computed in f32, results do not depend on the number of threads; gradients
-are formulas over operators. Extremes stand in `reduce_extreme`, norms in `reduce_norm`.
+Takes tensors of any layout; gives results without the reduced dimensions (or with ones there).
+Keeps true: f32 sums are carried in f64 between blocks, half precision is computed in f32, results
+do not depend on the number of threads; gradients are formulas over operators. Extremes stand in
+`reduce_extreme`, norms in `reduce_norm`.
 """
 
 from __future__ import annotations
@@ -24,20 +25,21 @@ def _total_dtype(self: Any, dtype: Any) -> Any:
 
 
 def run_sum(kernel: str, out: Any, x: Any, dims: tuple[int, ...]) -> None:
-    """A sum-like reduction; complex numbers are pairs, so their parts are one more kept dimension."""
+    """A sum-like reduction; the parts of complex numbers are one more kept dimension."""
     if x.dtype.is_complex:
         launch.run_reduction(kernel, (F.view_as_real(out),), F.view_as_real(x), dims)
     elif out.dtype.code == x.dtype.code or out.dtype is core.int64:
         launch.run_reduction(kernel, (out,), x, dims)
     else:
-        result = core.empty(out.shape, dtype=launch.stored(x).dtype)
+        result = core.empty(out.shape, dtype=launch.stored(x, kernel).dtype)
         launch.run_reduction(kernel, (result,), x, dims)
         out.copy_(result)
 
 
 @operator(f"sum(Tensor self, {_DIM}, *, dtype? dtype=None) -> Tensor")
 class Sum:
-    """The sum of the elements, over all or over some dimensions. Integers and bools add up in int64."""
+    """The sum of the elements, over all or over some dimensions. Integers and bools add up in
+    int64."""
 
     def meta(self, dim, keepdim, dtype):
         dims = launch.wrap_dims("sum", dim, self.dim())
@@ -45,7 +47,9 @@ class Sum:
         return core.empty(shape, dtype=_total_dtype(self, dtype), device=self.device)
 
     def cpu(out, self, dim, keepdim, dtype):
-        if out.dtype is not self.dtype and (out.dtype is not core.int64 or self.dtype.is_floating_point):
+        if out.dtype is not self.dtype and (
+            out.dtype is not core.int64 or self.dtype.is_floating_point
+        ):
             self = self.to(out.dtype)
         run_sum("sum", out, self, launch.wrap_dims("sum", dim, self.dim()))
 
@@ -81,7 +85,9 @@ class NanSum:
 
     def backward(grad, self, dim, keepdim):
         dims = launch.wrap_dims("nansum", dim, self.dim())
-        return launch.spread(grad, self.shape, dims, keepdim).to(self.dtype) * F.logical_not(F.isnan(self))
+        return launch.spread(grad, self.shape, dims, keepdim).to(self.dtype) * F.logical_not(
+            F.isnan(self)
+        )
 
     def samples(S):
         yield (S(3, 4), 1), {}
@@ -94,7 +100,8 @@ def _mean_dtype(op: str, self: Any, dtype: Any) -> Any:
         fail(
             RuntimeError,
             op,
-            f"{op}(): could not infer output dtype. {which} dtype must be either a floating point or complex dtype",
+            f"{op}(): could not infer output dtype. {which} dtype must be either a floating "
+            f"point or complex dtype",
             kind,
             f"convert first: x.float().{op}()",
         )
@@ -155,7 +162,8 @@ def _product_gradient(grad: Any, x: Any, dim: int) -> Any:
 
 @operator("prod(Tensor self, int? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor")
 class Prod:
-    """The product of the elements, over all or along one dimension. Integers and bools multiply in int64."""
+    """The product of the elements, over all or along one dimension. Integers and bools multiply in
+    int64."""
 
     def meta(self, dim, keepdim, dtype):
         dims = launch.wrap_dims("prod", dim, self.dim())
@@ -163,7 +171,9 @@ class Prod:
         return core.empty(shape, dtype=_total_dtype(self, dtype), device=self.device)
 
     def cpu(out, self, dim, keepdim, dtype):
-        if out.dtype is not self.dtype and (out.dtype is not core.int64 or self.dtype.is_floating_point):
+        if out.dtype is not self.dtype and (
+            out.dtype is not core.int64 or self.dtype.is_floating_point
+        ):
             self = self.to(out.dtype)
         dims = launch.wrap_dims("prod", dim, self.dim())
         if self.dtype.is_complex:
@@ -185,7 +195,8 @@ class Prod:
 
 
 def _complex_product(out: Any, x: Any, dims: tuple[int, ...]) -> None:
-    """Multiply halves together until one is left: as accurate as in sequence, and a few large steps."""
+    """Multiply halves together until one is left: as accurate as in sequence, and a few large
+    steps."""
     x = x.movedim(dims[0], 0) if len(dims) == 1 else x.reshape(-1)
     while x.shape[0] > 1:
         half = x.shape[0] // 2
@@ -197,7 +208,7 @@ def _complex_product(out: Any, x: Any, dims: tuple[int, ...]) -> None:
         out.fill_(1)
 
 
-@operator(f"count_nonzero(Tensor self, int[1]? dim=None) -> Tensor", out=False)
+@operator("count_nonzero(Tensor self, int[1]? dim=None) -> Tensor", out=False)
 class CountNonzero:
     """How many elements differ from zero."""
 
@@ -208,7 +219,7 @@ class CountNonzero:
 
     def cpu(out, self, dim):
         dims = launch.wrap_dims("count_nonzero", dim, self.dim())
-        x = self != 0 if self.dtype.is_complex else self
+        x = self if core.has_kernel(f"count_nonzero:{self.dtype.code}") else self != 0
         launch.run_reduction("count_nonzero", (out,), x, dims)
 
     def samples(S):
@@ -224,7 +235,7 @@ def _truth(op: str, self: Any, dim: Any, keepdim: bool) -> Any:
 
 
 def _run_truth(op: str, out: Any, self: Any, dim: Any) -> None:
-    x = self != 0 if self.dtype.is_complex else self
+    x = self if core.has_kernel(f"{op}:{self.dtype.code}") else self != 0
     launch.run_reduction(op, (out,), x, launch.wrap_dims(op, dim, self.dim()))
 
 
@@ -256,7 +267,8 @@ class All:
         yield (S(3, 4), 1), {}
 
 
-# --- variance and standard deviation: the operators take the correction; `unbiased=` is read by the composites
+# --- variance and standard deviation: the operators take the correction; `unbiased=` is read by the
+# composites
 _SPREAD = "Tensor self, int[1]? dim, float correction, bool keepdim"
 
 
@@ -272,9 +284,11 @@ def _spread_shape(op: str, self: Any, dim: Any, keepdim: bool) -> tuple[int, ...
     return launch.reduced_shape(self.shape, launch.wrap_dims(op, dim, self.dim()), keepdim)
 
 
-def _real_spread(kernel: str, outs: tuple[Any, ...], self: Any, dim: Any, correction: float) -> None:
+def _real_spread(
+    kernel: str, outs: tuple[Any, ...], self: Any, dim: Any, correction: float
+) -> None:
     dims = launch.wrap_dims(kernel, dim, self.dim())
-    x = launch.stored(self)
+    x = launch.stored(self, kernel)
     if x.dtype is self.dtype:
         launch.run_reduction(kernel, outs, x, dims, (float(correction),))
         return
@@ -397,7 +411,8 @@ class DeviationMean:
 def _read_spread(
     op: str, dim: Any, unbiased: Any, keepdim: bool, correction: Any
 ) -> tuple[Any, float, bool]:
-    """`var(unbiased)`, `var(dim, unbiased, keepdim)` and `var(dim, correction=, keepdim=)` in one form."""
+    """`var(unbiased)`, `var(dim, unbiased, keepdim)` and `var(dim, correction=, keepdim=)` in one
+    form."""
     if isinstance(dim, bool):
         dim, unbiased = None, dim
     if unbiased is not None and correction is not None:
@@ -421,7 +436,8 @@ def _complex_variance(self: Any, dim: Any, correction: float, keepdim: bool) -> 
 
 @composite(f"var(Tensor self, {_READ}) -> Tensor")
 def var(self: Any, dim: Any, unbiased: Any, keepdim: bool, correction: Any) -> Any:
-    """The variance, over all or over some dimensions, with `count - correction` degrees of freedom (1 by default)."""
+    """The variance, over all or over some dimensions, with `count - correction` degrees of freedom
+    (1 by default)."""
     dim, correction, keepdim = _read_spread("var", dim, unbiased, keepdim, correction)
     if self.dtype.is_complex:
         return _complex_variance(self, dim, correction, keepdim)
@@ -437,7 +453,9 @@ def std(self: Any, dim: Any, unbiased: Any, keepdim: bool, correction: Any) -> A
     return F.std_correction(self, dim, correction, keepdim)
 
 
-@composite(f"var_mean(Tensor self, {_READ}) -> (Tensor var, Tensor mean)", names=("var_mean",), out=False)
+@composite(
+    f"var_mean(Tensor self, {_READ}) -> (Tensor var, Tensor mean)", names=("var_mean",), out=False
+)
 def var_mean(self: Any, dim: Any, unbiased: Any, keepdim: bool, correction: Any) -> Any:
     """Variance and mean; arguments as in `var`."""
     dim, correction, keepdim = _read_spread("var_mean", dim, unbiased, keepdim, correction)
@@ -446,7 +464,9 @@ def var_mean(self: Any, dim: Any, unbiased: Any, keepdim: bool, correction: Any)
     return tuple(F.var_mean_correction(self, dim, correction, keepdim))
 
 
-@composite(f"std_mean(Tensor self, {_READ}) -> (Tensor std, Tensor mean)", names=("std_mean",), out=False)
+@composite(
+    f"std_mean(Tensor self, {_READ}) -> (Tensor std, Tensor mean)", names=("std_mean",), out=False
+)
 def std_mean(self: Any, dim: Any, unbiased: Any, keepdim: bool, correction: Any) -> Any:
     """Standard deviation and mean; arguments as in `var`."""
     dim, correction, keepdim = _read_spread("std_mean", dim, unbiased, keepdim, correction)
@@ -459,7 +479,10 @@ def std_mean(self: Any, dim: Any, unbiased: Any, keepdim: bool, correction: Any)
 # --- log-sum-exp
 
 
-@operator("logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", names=("logsumexp", "Tensor.logsumexp", "special.logsumexp"))
+@operator(
+    "logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
+    names=("logsumexp", "Tensor.logsumexp", "special.logsumexp"),
+)
 class LogSumExp:
     """log of the sum of exponentials, shifted so that nothing overflows."""
 
@@ -476,7 +499,10 @@ class LogSumExp:
 
     def backward(grad, self, result, dim, keepdim):
         dims = launch.wrap_dims("logsumexp", dim, self.dim())
-        return launch.restore(grad, dims, keepdim) * (self - launch.restore(result, dims, keepdim)).exp()
+        return (
+            launch.restore(grad, dims, keepdim)
+            * (self - launch.restore(result, dims, keepdim)).exp()
+        )
 
     def samples(S):
         yield (S(3, 4), 1), {}

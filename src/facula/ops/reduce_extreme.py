@@ -1,7 +1,8 @@
 """Extremes: largest and smallest values, and where they stand.
 
-Takes tensors of any real dtype and layout. Keeps true: NaN wins; of equal values the first is named; gradients go to the
-named element (`max(dim)`), or in equal shares to all that reach the extreme (`amax`, `max()`).
+Takes tensors of any real dtype and layout. Keeps true: NaN wins; of equal values the first is
+named; gradients go to the named element (`max(dim)`), or in equal shares to all that reach the
+extreme (`amax`, `max()`).
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ def _check(op: str, self: Any) -> None:
 
 def _run(kernel: str, outs: tuple[Any, ...], self: Any, dims: tuple[int, ...]) -> None:
     """Values come in the kernel's storage dtype, which narrow integers do not have."""
-    x = launch.stored(self)
+    x = launch.stored(self, kernel)
     if x.dtype is self.dtype:
         launch.run_reduction(kernel, outs, x, dims)
         return
-    results = tuple(out if out.dtype is not self.dtype else core.empty(out.shape, dtype=x.dtype) for out in outs)
+    results = tuple(
+        out if out.dtype is not self.dtype else core.empty(out.shape, dtype=x.dtype) for out in outs
+    )
     launch.run_reduction(kernel, results, x, dims)
     for out, result in zip(outs, results, strict=True):
         if out is not result:
@@ -41,7 +44,8 @@ def _values(op: str, self: Any, dim: Any, keepdim: bool) -> Any:
 
 
 def _shared(grad: Any, self: Any, result: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
-    """The gradient in equal shares to all elements that reach the extreme (to the NaNs, if it is NaN)."""
+    """The gradient in equal shares to all elements that reach the extreme (to the NaNs, if it is
+    NaN)."""
     result = launch.restore(result, dims, keepdim)
     reached = F.logical_or(self == result, F.logical_and(F.isnan(self), F.isnan(result)))
     share = launch.restore(grad, dims, keepdim) / reached.sum(dims or None, True)
@@ -113,7 +117,12 @@ def _position(op: str, self: Any, dim: Any, keepdim: bool) -> Any:
     _check(op, self)
     if dim is None:
         if self.numel() == 0:
-            fail(IndexError, op, f"{op}(): Expected reduction dim to be specified for input.numel() == 0", 0)
+            fail(
+                IndexError,
+                op,
+                f"{op}(): Expected reduction dim to be specified for input.numel() == 0",
+                0,
+            )
         shape = (1,) * self.dim() if keepdim else ()
     else:
         d = launch.wrap_dim(op, dim, self.dim())
@@ -236,11 +245,13 @@ def _extreme(op: str, self: Any, dim: Any, keepdim: bool, other: Any) -> Any:
 
 @composite("max(Tensor self, any dim=None, bool keepdim=False, *, Tensor? other=None) -> any")
 def max_(self: Any, dim: Any, keepdim: bool, other: Any) -> Any:
-    """The largest element; or (values, indices) along `dim`; or, with a tensor, the larger of each pair."""
+    """The largest element; or (values, indices) along `dim`; or, with a tensor, the larger of each
+    pair."""
     return _extreme("max", self, dim, keepdim, other)
 
 
 @composite("min(Tensor self, any dim=None, bool keepdim=False, *, Tensor? other=None) -> any")
 def min_(self: Any, dim: Any, keepdim: bool, other: Any) -> Any:
-    """The smallest element; or (values, indices) along `dim`; or, with a tensor, the smaller of each pair."""
+    """The smallest element; or (values, indices) along `dim`; or, with a tensor, the smaller of
+    each pair."""
     return _extreme("min", self, dim, keepdim, other)

@@ -1,9 +1,10 @@
 """Launching reductions, scans and row programs: geometry, dtypes, and the shapes of results.
 
 Takes tensors of any layout and dtype and the dimensions to go along.
-Gives the kernels what they want: contiguous memory read as `[segments, outer, reduce, inner]`, in a storage dtype that has a
-kernel; and the results their shapes.
-Keeps true: a dense tensor of any order of dimensions is reduced where it lies; others are copied once.
+Gives the kernels what they want: contiguous memory read as `[segments, outer, reduce, inner]`, in a
+storage dtype that has a kernel; and the results their shapes.
+Keeps true: a dense tensor of any order of dimensions is reduced where it lies; others are copied
+once.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from facula import core
 from facula.core.errors import fail
 from facula.ops.registry import F
 
-#: storage dtypes with kernels of their own, and what the others are converted to
-STORED = frozenset("f32 f64 bf16 f16 i64 i32 u8 b8".split())
+#: what a dtype is converted to where a kernel does not read it
 WIDENED = {
+    "b8": core.int32,
+    "u8": core.int32,
     "i8": core.int32,
     "i16": core.int32,
     "u16": core.int32,
+    "i32": core.int64,
     "u32": core.int64,
     "u64": core.int64,
     "f8e4m3": core.float32,
@@ -71,21 +74,20 @@ def reduced_shape(shape: Sequence[int], dims: tuple[int, ...], keepdim: bool) ->
     return tuple(n for d, n in enumerate(shape) if d not in dims)
 
 
-def stored(x: Any) -> Any:
-    """The tensor in a dtype that kernels read."""
-    code = x.dtype.code
-    if code in STORED:
-        return x
-    target = WIDENED.get(code)
-    if target is None:
-        fail(
-            NotImplementedError,
-            "reduce",
-            "a real dtype",
-            x.dtype,
-            "reduce the real and the imaginary part: view_as_real(x)",
-        )
-    return x.to(target)
+def stored(x: Any, kernel: str) -> Any:
+    """The tensor in a dtype that the kernel reads: its own, or the narrowest that holds all values."""
+    while not core.has_kernel(f"{kernel}:{x.dtype.code}"):
+        target = WIDENED.get(x.dtype.code)
+        if target is None:
+            fail(
+                NotImplementedError,
+                kernel,
+                f'"{kernel}" not implemented for this dtype: a real number was required',
+                x.dtype,
+                "reduce the real and the imaginary part: view_as_real(x)",
+            )
+        x = x.to(target)
+    return x
 
 
 def dense_order(x: Any) -> tuple[int, ...] | None:
@@ -102,7 +104,8 @@ def dense_order(x: Any) -> tuple[int, ...] | None:
 
 
 def geometry(shape: Sequence[int], reduced: Sequence[bool]) -> tuple[int, int, int, int] | None:
-    """(outer, reduce, inner, segments) of contiguous memory, or None where four blocks are not enough."""
+    """(outer, reduce, inner, segments) of contiguous memory, or None where four blocks are not
+    enough."""
     runs: list[list[Any]] = []
     for size, flag in zip(shape, reduced, strict=True):
         if size == 1:
@@ -121,8 +124,9 @@ def geometry(shape: Sequence[int], reduced: Sequence[bool]) -> tuple[int, int, i
 def run_reduction(
     kernel: str, outs: tuple[Any, ...], x: Any, dims: tuple[int, ...], scalars: tuple[Any, ...] = ()
 ) -> None:
-    """Reduce `x` along `dims` into contiguous `outs` (shape with or without the reduced dimensions)."""
-    x = stored(x)
+    """Reduce `x` along `dims` into contiguous `outs` (shape with or without the reduced
+    dimensions)."""
+    x = stored(x, kernel)
     ndim = x.dim()
     if len(dims) == 1 and x.is_contiguous():
         shape, d = x.shape, dims[0]
@@ -155,7 +159,7 @@ def _run_permuted(
     sizes: tuple[int, ...],
     scalars: tuple[Any, ...],
 ) -> None:
-    """The kept dimensions lie in another order in memory: compute so, and copy the small results."""
+    """The kept dimensions lie in another order: compute in it, and copy the small results."""
     ranked = sorted(kept)
     back = [kept.index(d) for d in ranked]
     sizes_kept = [n for d, n in enumerate(outs[0].shape) if d in ranked]
@@ -208,5 +212,5 @@ def check_nonempty(op: str, shape: Sequence[int], dims: tuple[int, ...]) -> None
 
 
 def full(like: Any, shape: Sequence[int], value: float) -> Any:
-    """A tensor of one value, of the dtype and device of `like` (a tensor, or what is kept of it)."""
+    """A tensor of one value, with dtype and device of `like` (a tensor, or what is kept of it)."""
     return F.full(shape, value, dtype=like.dtype, device=like.device)

@@ -1,7 +1,7 @@
 """Norms of vectors, and what is built on them.
 
-Takes floating-point or complex tensors. Keeps true: sums of powers are carried in f64 between blocks; the gradient at a
-norm of zero is zero, as in PyTorch.
+Takes floating-point or complex tensors. Keeps true: sums of powers are carried in f64 between
+blocks; the gradient at a norm of zero is zero, as in PyTorch.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class VectorNorm:
                     fail(
                         RuntimeError,
                         "linalg.vector_norm",
-                        f"linalg.vector_norm cannot compute the {ord} norm on an empty dimension {d}",
+                        f"linalg.vector_norm cannot compute the {ord} norm on an empty dimension "
+                        f"{d}",
                         tuple(self.shape),
                         "this norm of no elements has no value",
                     )
@@ -56,7 +57,7 @@ class VectorNorm:
         dims = launch.wrap_dims("linalg.vector_norm", dim, self.dim())
         kernel = _KERNELS.get(ord)
         scalars = () if kernel else (float(ord),)
-        x = launch.stored(self)
+        x = launch.stored(self, kernel or "norm.p")
         result = out if x.dtype is out.dtype else core.empty(out.shape, dtype=x.dtype)
         launch.run_reduction(kernel or "norm.p", (result,), x, dims, scalars)
         if result is not out:
@@ -96,7 +97,8 @@ def _norm_gradient(grad: Any, x: Any, norm: Any, ord: float, dims: tuple[int, ..
 
 
 @composite(
-    "linalg_vector_norm(Tensor x, Number ord=2, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
+    "linalg_vector_norm(Tensor x, Number ord=2, int[1]? dim=None, bool keepdim=False, *, dtype? "
+    "dtype=None) -> Tensor",
     names=("linalg.vector_norm",),
 )
 def linalg_vector_norm(x: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
@@ -110,12 +112,16 @@ def linalg_vector_norm(x: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) ->
 
 
 @composite(
-    "norm(Tensor self, any p='fro', any dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor"
+    "norm(Tensor self, any p='fro', any dim=None, bool keepdim=False, *, dtype? dtype=None) -> "
+    "Tensor"
 )
 def norm(self: Any, p: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
-    """The norm of the elements: `p` a number, 'fro' (2), or 'nuc' (the sum of singular values of a matrix)."""
+    """The norm of the elements: `p` a number, 'fro' (2), or 'nuc' (the sum of singular values of a
+    matrix)."""
     if p == "nuc":
-        return F.linalg_matrix_norm(self, "nuc", (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
+        return F.linalg_matrix_norm(
+            self, "nuc", (-2, -1) if dim is None else dim, keepdim, dtype=dtype
+        )
     if p is None or p == "fro":
         p = 2
     if isinstance(p, str):
@@ -131,14 +137,14 @@ def dist(self: Any, other: Any, p: Any) -> Any:
     return F.linalg_vector_norm(self - other, p)
 
 
-@composite(
-    "renorm(Tensor self, Number p, int dim, Number maxnorm) -> Tensor", inplace=True
-)
+@composite("renorm(Tensor self, Number p, int dim, Number maxnorm) -> Tensor", inplace=True)
 def renorm(self: Any, p: Any, dim: int, maxnorm: Any) -> Any:
     """Scale each slice along `dim` down to a norm of at most `maxnorm`."""
     d = launch.wrap_dim("renorm", dim, self.dim())
     if self.dim() < 2:
-        fail(RuntimeError, "renorm", "input needs at least 2 dimensions", f"{self.dim()} dimensions")
+        fail(
+            RuntimeError, "renorm", "input needs at least 2 dimensions", f"{self.dim()} dimensions"
+        )
     if not p > 0:
         fail(RuntimeError, "renorm", "non-positive-norm not supported: p > 0", p)
     if maxnorm < 0:
@@ -155,14 +161,16 @@ def renorm(self: Any, p: Any, dim: int, maxnorm: Any) -> Any:
     out=False,
 )
 def cosine_similarity(x1: Any, x2: Any, dim: int, eps: float) -> Any:
-    """The cosine of the angle: each vector is scaled to length one, or by 1 / eps where it is shorter than eps."""
+    """The cosine of the angle: each vector is scaled to length one, or by 1 / eps where it is
+    shorter than eps."""
     length1 = F.linalg_vector_norm(x1, 2, dim, True).clamp(min=eps)
     length2 = F.linalg_vector_norm(x2, 2, dim, True).clamp(min=eps)
     return ((x1 / length1) * (x2 / length2)).sum(dim)
 
 
 @composite(
-    "pairwise_distance(Tensor x1, Tensor x2, float p=2.0, float eps=1e-6, bool keepdim=False) -> Tensor",
+    "pairwise_distance(Tensor x1, Tensor x2, float p=2.0, float eps=1e-6, bool keepdim=False) -> "
+    "Tensor",
     names=("pairwise_distance", "nn.functional.pairwise_distance"),
     out=False,
 )

@@ -2,9 +2,10 @@
 
 Takes: the language of `ops.rows`.
 Gives: entries in `rows.REDUCTION_PROGRAMS`.
-Keeps true: states of f32 sums are f64 and those of f64 sums carry a compensation, so that a sum over millions of values
-is as accurate as its blocks of some thousand; variances are two-pass inside a block and joined by Chan's formula
-(Chan, Golub, LeVeque 1979), so that no large mean cancels; NaN wins in max and min, and the first of equal values.
+Keeps true: states of f32 sums are f64 and those of f64 sums carry a compensation, so that a sum
+over millions of values is as accurate as its blocks of some thousand; variances are two-pass inside
+a block and joined by Chan's formula (Chan, Golub, LeVeque 1979), so that no large mean cancels; NaN
+wins in max and min, and the first of equal values.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 from facula.ops import scalar
 from facula.ops.rows import (
+    FLOAT_STORAGE,
     REAL_STORAGE,
     reduction_program,
     row_first,
@@ -27,6 +29,10 @@ from facula.ops.rows import (
 from facula.ops.scalar import Scalar, cast, constant, where
 
 State = tuple[Scalar, ...]
+
+#: dtypes that extremes and truth values are taken in; others are converted, or compared with zero, first
+ORDER_STORAGE = (*FLOAT_STORAGE, "i64", "i32")
+TRUTH_STORAGE = ("f32", "i64", "b8")
 
 
 def is_nan(x: Scalar) -> Scalar:
@@ -53,9 +59,7 @@ def sum_merge(a: State, b: State) -> State:
     total = a[0] + b[0]
     if len(a) == 1:
         return (total,)
-    lost = where(
-        scalar.abs(a[0]) >= scalar.abs(b[0]), (a[0] - total) + b[0], (b[0] - total) + a[0]
-    )
+    lost = where(scalar.abs(a[0]) >= scalar.abs(b[0]), (a[0] - total) + b[0], (b[0] - total) + a[0])
     return total, (a[1] + b[1]) + lost
 
 
@@ -127,7 +131,7 @@ class NanMean:
         return sum_value(state[1:]) / state[0]
 
 
-@reduction_program("count_nonzero", outputs="result:row:i64", dtypes=REAL_STORAGE)
+@reduction_program("count_nonzero", outputs="result:row:i64", dtypes=TRUTH_STORAGE)
 class CountNonzero:
     @staticmethod
     def identity(compute: str) -> State:
@@ -146,7 +150,7 @@ class CountNonzero:
         return state[0]
 
 
-@reduction_program("prod", outputs="result:row:wide", dtypes=REAL_STORAGE)
+@reduction_program("prod", outputs="result:row:wide", dtypes=(*FLOAT_STORAGE, "i64"))
 class Prod:
     @staticmethod
     def identity(compute: str) -> State:
@@ -181,11 +185,14 @@ def highest(compute: str) -> Scalar:
 
 
 def beats(a: Scalar, b: Scalar, largest: bool) -> Scalar:
-    """Whether `a` replaces `b`, which stands before it: NaN replaces any number, an equal value nothing."""
+    """Whether `a` replaces `b`, which stands before it: NaN replaces any number, an equal value
+    nothing."""
     better = a > b if largest else a < b
     if not a.is_float:
         return better
-    return scalar.logical_or(better, scalar.logical_and(scalar.isnan(a), scalar.logical_not(scalar.isnan(b))))
+    return scalar.logical_or(
+        better, scalar.logical_and(scalar.isnan(a), scalar.logical_not(scalar.isnan(b)))
+    )
 
 
 class _Extreme:
@@ -202,7 +209,9 @@ class _Extreme:
         value = row_max(x) if cls.largest else row_min(x)
         here = x == value
         if x.is_float:
-            here = scalar.logical_or(here, scalar.isnan(x))  # if there is a NaN, the value is NaN and equals nothing
+            here = scalar.logical_or(
+                here, scalar.isnan(x)
+            )  # if there is a NaN, the value is NaN and equals nothing
         return value, cast(row_first(here), "i64") + row_origin()
 
     @classmethod
@@ -242,16 +251,18 @@ class _Value(_Extreme):
 
 
 for _name, _largest in (("max", True), ("min", False)):
-    reduction_program(f"{_name}.dim", "values:row, indices:row:i64", dtypes=REAL_STORAGE)(
+    reduction_program(f"{_name}.dim", "values:row, indices:row:i64", dtypes=ORDER_STORAGE)(
         type(_name, (_Extreme,), {"largest": _largest})
     )
-    reduction_program(f"arg{_name}", "indices:row:i64", dtypes=REAL_STORAGE)(
+    reduction_program(f"arg{_name}", "indices:row:i64", dtypes=ORDER_STORAGE)(
         type(_name, (_Position,), {"largest": _largest})
     )
-    reduction_program(f"a{_name}", dtypes=REAL_STORAGE)(type(_name, (_Value,), {"largest": _largest}))
+    reduction_program(f"a{_name}", dtypes=ORDER_STORAGE)(
+        type(_name, (_Value,), {"largest": _largest})
+    )
 
 
-@reduction_program("aminmax", "min:row, max:row", dtypes=REAL_STORAGE)
+@reduction_program("aminmax", "min:row, max:row", dtypes=ORDER_STORAGE)
 class MinimumMaximum:
     @staticmethod
     def identity(compute: str) -> State:
@@ -293,8 +304,10 @@ class _Truth:
         return state[0]
 
 
-reduction_program("any", "result:row:b8", dtypes=REAL_STORAGE)(_Truth)
-reduction_program("all", "result:row:b8", dtypes=REAL_STORAGE)(type("all", (_Truth,), {"largest": False}))
+reduction_program("any", "result:row:b8", dtypes=TRUTH_STORAGE)(_Truth)
+reduction_program("all", "result:row:b8", dtypes=TRUTH_STORAGE)(
+    type("all", (_Truth,), {"largest": False})
+)
 
 
 # --- variance
@@ -304,12 +317,16 @@ def moments_identity(compute: str) -> State:
 
 
 def moments_block(x: Scalar) -> State:
-    """Count, mean and sum of squared deviations of a block, corrected for the rounding of the mean."""
+    """Count, mean and sum of squared deviations, corrected for the rounding of the mean."""
     mean = row_mean(x)
     deviation = x - mean
     count = cast(row_length(), "f64")
     shift = cast(row_sum(deviation), "f64") / count
-    return count, cast(mean, "f64") + shift, cast(row_sum(deviation * deviation), "f64") - count * shift * shift
+    return (
+        count,
+        cast(mean, "f64") + shift,
+        cast(row_sum(deviation * deviation), "f64") - count * shift * shift,
+    )
 
 
 def moments_merge(a: State, b: State) -> State:
@@ -330,7 +347,8 @@ class _Moments:
 
 
 def spread(state: State, count: Scalar, correction: Scalar) -> Scalar:
-    """Variance with `count - correction` degrees of freedom, at least none: 0/0 is NaN, as is the mean of nothing."""
+    """Variance with `count - correction` degrees of freedom, at least none: 0/0 is NaN, as is the
+    mean of nothing."""
     freedom = count - correction
     return where(count == 0, float("nan"), state[2] / where(freedom > 0, freedom, 0.0))
 
@@ -530,7 +548,8 @@ class NormStatisticsTracked(_Statistics):
     inputs="grad, x, mean:row:compute, invstd:row:compute",
 )
 class NormBackwardSums:
-    """The sums of the gradient and of its product with the standardised x: the gradients of bias and weight."""
+    """The sums of the gradient and of its product with the standardised x: the gradients of bias
+    and weight."""
 
     @staticmethod
     def identity(compute: str) -> State:

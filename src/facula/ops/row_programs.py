@@ -1,9 +1,10 @@
 """Row programs: softmax, normalisations and cross-entropy, forward and backward.
 
 Takes: the language of `ops.rows`.
-Gives: entries in `rows.ROW_PROGRAMS`; the operators in `ops.softmax`, `ops.norm` and `ops.loss` run them.
-Keeps true: arithmetic is in the compute dtype (f32 for half precision); every exponential is shifted by the row's largest
-value; a row of -inf gives NaN in softmax, as in PyTorch.
+Gives: entries in `rows.ROW_PROGRAMS`; the operators in `ops.softmax`, `ops.norm` and `ops.loss` run
+them.
+Keeps true: arithmetic is in the compute dtype (f32 for half precision); every exponential is
+shifted by the row's largest value; a row of -inf gives NaN in softmax, as in PyTorch.
 """
 
 from __future__ import annotations
@@ -11,7 +12,15 @@ from __future__ import annotations
 from typing import Any
 
 from facula.ops import scalar
-from facula.ops.rows import row_at, row_length, row_max, row_mean, row_position, row_sum, rowwise_program
+from facula.ops.rows import (
+    row_at,
+    row_length,
+    row_max,
+    row_mean,
+    row_position,
+    row_sum,
+    rowwise_program,
+)
 from facula.ops.scalar import Scalar, cast, where
 
 # --- softmax and its logarithm
@@ -114,7 +123,9 @@ def rms_norm_backward(grad: Scalar, x: Scalar, rstd: Scalar) -> Any:
 
 
 @rowwise_program(
-    "rms_norm.backward.weight", "grad, x, rstd:row:compute, weight:column:compute", "dx, dweight:column:compute"
+    "rms_norm.backward.weight",
+    "grad, x, rstd:row:compute, weight:column:compute",
+    "dx, dweight:column:compute",
 )
 def rms_norm_backward_weight(grad: Scalar, x: Scalar, rstd: Scalar, weight: Scalar) -> Any:
     standard = x * rstd
@@ -122,8 +133,10 @@ def rms_norm_backward_weight(grad: Scalar, x: Scalar, rstd: Scalar, weight: Scal
     return rstd * (scaled - standard * row_mean(scaled * standard)), grad * standard
 
 
-# --- normalisation by statistics that are already there (batch, group and instance norm): a statistic belongs to a row
-# (contiguous [N, C, S]: row n * C + c), to a position of the row (channels last), or to a group of rows
+# --- normalisation by statistics that are already there (batch, group and instance norm): a
+# statistic belongs to a row
+# (contiguous [N, C, S]: row n * C + c), to a position of the row (channels last), or to a group of
+# rows
 
 
 def _places(layout: str, names: str) -> str:
@@ -159,13 +172,16 @@ def standardise_backward(
     mean_grad: Scalar,
     mean_product: Scalar,
 ) -> Any:
-    """The gradient where the statistics depend on x: `mean_grad` and `mean_product` are the means of the scaled gradient
-    and of its product with the standardised x, over what the statistics were taken."""
+    """The gradient where the statistics depend on x: `mean_grad` and `mean_product` are the means
+    of the scaled gradient and of its product with the standardised x, over what the statistics were
+    taken."""
     return invstd * (grad * weight - mean_grad - (x - mean) * (invstd * mean_product))
 
 
 for _layout in ("row", "column", "group"):
-    rowwise_program(f"standardise.{_layout}", "x, " + _places(_layout, "mean invstd"), "y")(standardise)
+    rowwise_program(f"standardise.{_layout}", "x, " + _places(_layout, "mean invstd"), "y")(
+        standardise
+    )
     rowwise_program(
         f"standardise.{_layout}.weight", "x, " + _places(_layout, "mean invstd weight bias"), "y"
     )(standardise)
@@ -191,7 +207,11 @@ _SETTINGS = "ignore_index smoothing"
 @rowwise_program("cross_entropy", "x, target:row:i64", _LOSSES, _SETTINGS, smooth=False)
 @rowwise_program("cross_entropy.smooth", "x, target:row:i64", _LOSSES, _SETTINGS, smooth=True)
 @rowwise_program(
-    "cross_entropy.weight", "x, weight:column:compute, target:row:i64", _LOSSES, _SETTINGS, smooth=False
+    "cross_entropy.weight",
+    "x, weight:column:compute, target:row:i64",
+    _LOSSES,
+    _SETTINGS,
+    smooth=False,
 )
 @rowwise_program(
     "cross_entropy.weight.smooth",
@@ -208,7 +228,8 @@ def cross_entropy(
     smooth: bool,
     weight: Scalar | None = None,
 ) -> Any:
-    """-log softmax(x)[target], times the class's weight; 0 for ignored rows. Smoothing gives a share to all classes."""
+    """-log softmax(x)[target], times the class's weight; 0 for ignored rows. Smoothing gives a
+    share to all classes."""
     lse = _log_sum(x)
     ignored = target == cast(ignore_index, "i64")
     index = where(ignored, 0, target)

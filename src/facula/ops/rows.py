@@ -1,11 +1,12 @@
 """The language of reductions and row programs: scalar expressions plus folds over a row.
 
-Takes: Python bodies over `Scalar` values; `row_sum(x)`, `row_max(x)`, ... fold an expression over the whole row.
-Gives: `RowProgram` (softmax, norms, losses), `ReductionProgram` (blocks, merged in a fixed order) and
-`ScanProgram`, traced for one compute dtype by `trace_rows` and `trace_reduction`; the tables `ROW_PROGRAMS`,
-`REDUCTION_PROGRAMS`, `SCAN_PROGRAMS`, filled by the decorators.
-Keeps true: needs neither the core nor a compiler; a traced program is expressions only, its leaves `input(number)` with
-the number spaces below, so that any code generator can lay it out.
+Takes: Python bodies over `Scalar` values; `row_sum(x)`, `row_max(x)`, ... fold an expression over
+the whole row.
+Gives: `RowProgram` (softmax, norms, losses), `ReductionProgram` (blocks, merged in a fixed order)
+and `ScanProgram`, traced for one compute dtype by `trace_rows` and `trace_reduction`; the tables
+`ROW_PROGRAMS`, `REDUCTION_PROGRAMS`, `SCAN_PROGRAMS`, filled by the decorators.
+Keeps true: needs neither the core nor a compiler; a traced program is expressions only, its leaves
+`input(number)` with the number spaces below, so that any code generator can lay it out.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ REAL_STORAGE = (*FLOAT_STORAGE, "i64", "i32", "u8", "b8")
 class Operand:
     """One tensor operand or result of a program.
 
-    `place` says how it is indexed: `full` (every element), `row` (one value a row; where a program is given a period,
-    row `r` reads value `r % period`), `group` (row `r` reads value `r // group`), `column` (one value a position of the row). `dtype` is `storage` (the
-    program's), `compute`, `wide` (`storage` for floats, `i64` for integers), or a fixed short name.
+    `place` says how it is indexed: `full` (every element), `row` (one value a row; where a program
+    is given a period, row `r` reads value `r % period`), `group` (row `r` reads value `r //
+    group`), `column` (one value a position of the row). `dtype` is `storage` (the program's),
+    `compute`, `wide` (`storage` for floats, `i64` for integers), or a fixed short name.
     """
 
     name: str
@@ -48,7 +50,8 @@ class Operand:
 class Fold:
     """A row's worth of `expression` folded by `operation`; `leaf` stands for the value.
 
-    The operation `at` is the element of a full operand (`expression`, a leaf) at the position `index`.
+    The operation `at` is the element of a full operand (`expression`, a leaf) at the position
+    `index`.
     """
 
     operation: str
@@ -68,7 +71,9 @@ _active: list[_Trace] = []
 
 def _fold(operation: str, expression: Any, index: Scalar | None = None) -> Scalar:
     if not _active:
-        raise RuntimeError(f"[row_{operation}] a row program being traced was required: got a call outside of one")
+        raise RuntimeError(
+            f"[row_{operation}] a row program being traced was required: got a call outside of one"
+        )
     expression = scalar.lift(expression)
     trace = _active[-1]
     for fold in trace.folds:
@@ -148,10 +153,11 @@ class RowProgram:
 
 @dataclass(frozen=True, slots=True)
 class ReductionProgram:
-    """A reduction: `block` gives the state of a block, `merge` joins two, `finalize` gives the results.
+    """A reduction: `block` gives the state of a block, `merge` joins two, `finalize` gives the
+    results.
 
-    `identity` is the state of nothing. `improves(fold, state)`, where given, tells from the first fold of a block
-    whether the rest of the block can matter at all.
+    `identity` is the state of nothing. `improves(fold, state)`, where given, tells from the first
+    fold of a block whether the rest of the block can matter at all.
     """
 
     name: str
@@ -164,8 +170,9 @@ class ReductionProgram:
 
 @dataclass(frozen=True, slots=True)
 class ScanProgram:
-    """An inclusive scan. `definition` has `identity(compute)`, `step(state, x, position)` (the state after one more
-    element), `merge(a, b)` (two stretches) and `finalize(state)` (the results). `wide` asks for vector lanes."""
+    """An inclusive scan. `definition` has `identity(compute)`, `step(state, x, position)` (the
+    state after one more element), `merge(a, b)` (two stretches) and `finalize(state)` (the
+    results). `wide` asks for vector lanes."""
 
     name: str
     definition: Any
@@ -197,11 +204,12 @@ def rowwise_program(
     dtypes: tuple[str, ...] = FLOAT_STORAGE,
     **attributes: Any,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Enter a row program into the table; stacked decorators with other `attributes` make variants of one body.
+    """Enter a row program into the table; stacked decorators with other `attributes` make variants
+    of one body.
 
-    The body takes the inputs by name (`Scalar`), the parameters (runtime numbers) and the attributes, and returns one
-    expression an output: any for a `full` output, one free of full operands for a `row` output; a `column` output is the
-    sum over all rows of its expression.
+    The body takes the inputs by name (`Scalar`), the parameters (runtime numbers) and the
+    attributes, and returns one expression an output: any for a `full` output, one free of full
+    operands for a `row` output; a `column` output is the sum over all rows of its expression.
     """
 
     def enter(body: Callable[..., Any]) -> Callable[..., Any]:
@@ -223,8 +231,9 @@ def reduction_program(
     parameters: str = "",
     dtypes: tuple[str, ...] = FLOAT_STORAGE,
 ) -> Callable[[Any], Any]:
-    """Enter a reduction into the table. Functions of the class take Scalars: `block(**inputs, **parameters)`,
-    `merge(a, b)`, `identity(compute)`, `finalize(state, count, **row inputs, **parameters)`."""
+    """Enter a reduction into the table. Functions of the class take Scalars: `block(**inputs,
+    **parameters)`, `merge(a, b)`, `identity(compute)`, `finalize(state, count, **row inputs,
+    **parameters)`."""
 
     def enter(definition: Any) -> Any:
         REDUCTION_PROGRAMS[name] = ReductionProgram(
@@ -261,7 +270,7 @@ class TracedRows:
 
 @dataclass(frozen=True, slots=True)
 class TracedReduction:
-    """A reduction as expressions. The states' leaves are `input(LEFT + k)` and `input(RIGHT + k)`."""
+    """A reduction as expressions; leaves of states are `input(LEFT + k)`, `input(RIGHT + k)`."""
 
     block: tuple[Scalar, ...]
     folds: tuple[Fold, ...]
@@ -274,8 +283,8 @@ class TracedReduction:
 
 @dataclass(frozen=True, slots=True)
 class TracedScan:
-    """A scan as expressions over `input(LEFT + k)` (state), `input(RIGHT + k)` (later state), operand 0, `ORIGIN`
-    (the position)."""
+    """A scan as expressions over `input(LEFT + k)` (state), `input(RIGHT + k)` (later state),
+    operand 0, `ORIGIN` (the position)."""
 
     identity: tuple[Scalar, ...]
     step: tuple[Scalar, ...]
@@ -377,4 +386,6 @@ def trace_scan(program: ScanProgram, storage: str) -> TracedScan:
         cast(value, compute_dtype(operand, storage))
         for value, operand in zip(_tuple(definition.finalize(left)), program.outputs, strict=True)
     )
-    return TracedScan(kept, as_state(step), as_state(definition.merge(left, right)), finalize, compute)
+    return TracedScan(
+        kept, as_state(step), as_state(definition.merge(left, right)), finalize, compute
+    )

@@ -128,7 +128,8 @@ class _Operators:
 class Scalar(_Operators):
     """One real value of one element: a leaf, or a primitive applied to nodes.
 
-    `weak` marks a value made of Python numbers and runtime attributes only: it takes the dtype that it meets.
+    `weak` marks a value made of (a choice among) Python numbers and runtime attributes only: it takes the dtype that it
+    meets.
     """
 
     __slots__ = ("op", "args", "dtype", "value", "weak", "__weakref__")
@@ -293,6 +294,9 @@ def cast(value: Value, dtype: str) -> Any:
         return constant(value.value, dtype)
     if value.dtype == dtype and not value.weak:
         return value
+    if value.weak and value.op == "where":
+        condition, a, b = value.args
+        return node("where", (condition, cast(a, dtype), cast(b, dtype)), dtype)
     return node("cast", (value,), dtype)
 
 

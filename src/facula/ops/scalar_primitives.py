@@ -143,7 +143,7 @@ def where(condition: Value, a: Value, b: Value) -> Any:
         return a
     if condition.op == "logical_not":
         condition, a, b = condition.args[0], b, a
-    return node("where", (condition, a, b), a.dtype, None, condition.weak and a.weak and b.weak)
+    return node("where", (condition, a, b), a.dtype, None, a.weak and b.weak)
 
 
 def _add(x: Scalar, y: Scalar) -> Scalar | None:

@@ -1,7 +1,8 @@
 """Running sums, products, extremes and log-sum-exps along one dimension.
 
-Takes tensors of any layout; gives results of the same shape. Keeps true: f32 sums and products are carried in f64;
-integers and bools add up and multiply in int64; the running extreme names the last of equal values, and NaN stays.
+Takes tensors of any layout; gives results of the same shape. Keeps true: f32 sums and products are
+carried in f64; integers and bools add up and multiply in int64; the running extreme names the last
+of equal values, and NaN stays.
 """
 
 from __future__ import annotations
@@ -112,8 +113,9 @@ def _complex_cumprod(out: Any, x: Any, dim: int) -> None:
 def _cumprod_gradient(grad: Any, x: Any, result: Any, dim: int) -> Any:
     """Element i has a share in every product from i on.
 
-    Away from zeros the share is (sum of grad * result from i on) / x. Behind the first zero all products vanish; at the
-    first zero itself the products are those of the same elements with a one in its place."""
+    Away from zeros the share is (sum of grad * result from i on) / x. Behind the first zero all
+    products vanish; at the first zero itself the products are those of the same elements with a one
+    in its place."""
     if x.dim() == 0:
         return grad
     zero = x == 0

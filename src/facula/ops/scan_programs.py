@@ -2,8 +2,8 @@
 
 Takes: the language of `ops.rows`.
 Gives: entries in `rows.SCAN_PROGRAMS`; the operators in `ops.scan` run them.
-Keeps true: running sums and products of f32 are carried in f64; the running extreme takes the last of equal values and
-keeps the last NaN, as PyTorch does.
+Keeps true: running sums and products of f32 are carried in f64; the running extreme takes the last
+of equal values and keeps the last NaN, as PyTorch does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Operators that only arrange other operators: at-least-n dimensions, broadcasting of lists, differences, trapezoids.
+"""Operators that only arrange other operators: at-least-n dimensions, broadcasting of lists,
+differences, trapezoids.
 
 Takes tensors or lists of them; gives what the primitives give, so gradients and devices follow.
 """
@@ -36,14 +37,18 @@ def _define_atleast(rank: int, change: Any) -> None:
         return tuple(change(t) for t in tensors)
 
     atleast.__doc__ = f"The tensors with at least {rank} dimension(s)."
-    composite(f"atleast_{rank}d(any... tensors) -> any", names=(f"atleast_{rank}d",), out=False)(atleast)
+    composite(f"atleast_{rank}d(any... tensors) -> any", names=(f"atleast_{rank}d",), out=False)(
+        atleast
+    )
 
 
 for _rank, _change in ((1, _rank1), (2, _rank2), (3, _rank3)):
     _define_atleast(_rank, _change)
 
 
-@composite("broadcast_tensors(Tensor[]... tensors) -> Tensor[]", names=("broadcast_tensors",), out=False)
+@composite(
+    "broadcast_tensors(Tensor[]... tensors) -> Tensor[]", names=("broadcast_tensors",), out=False
+)
 def broadcast_tensors(tensors: Any) -> Any:
     """The tensors expanded to their common shape."""
     shape = launch.broadcast_shapes("broadcast_tensors", *(t.shape for t in tensors))
@@ -59,6 +64,8 @@ def diff(self: Any, n: int, dim: int, prepend: Any, append: Any) -> Any:
         fail(RuntimeError, "diff", "diff expects input to be at least one-dimensional", "0-d")
     if n < 0:
         fail(RuntimeError, "diff", "order must be non-negative", n)
+    if n == 0:
+        return self.clone()
     parts = [x for x in (prepend, self, append) if x is not None]
     for part in parts:
         if part.dim() != self.dim():
@@ -75,7 +82,7 @@ def diff(self: Any, n: int, dim: int, prepend: Any, append: Any) -> Any:
             break
         ahead, behind = x.narrow(dim, 1, size - 1), x.narrow(dim, 0, size - 1)
         x = ahead ^ behind if x.dtype is core.bool_ else ahead - behind
-    return x.clone() if x is self else x
+    return x
 
 
 def _areas(op: str, y: Any, x: Any, dx: Any, dim: int) -> Any:
@@ -109,7 +116,11 @@ def _define_trapezoid(name: str, cumulative: bool) -> None:
     what = "running integral" if cumulative else "integral"
     rule.__doc__ = f"The {what} along `dim` by the trapezoidal rule; points `x`, or spacing `dx`."
     names = (name,) if cumulative else (name, "trapz")
-    composite(f"{name}(Tensor y, any x=None, *, Number dx=1, int dim=-1) -> Tensor", names=names, out=False)(rule)
+    composite(
+        f"{name}(Tensor y, any x=None, *, Number dx=1, int dim=-1) -> Tensor",
+        names=names,
+        out=False,
+    )(rule)
 
 
 _define_trapezoid("trapezoid", False)

@@ -1,7 +1,9 @@
 """Operators of order: sort, argsort, topk, kthvalue, medians, mode, quantiles.
 
-Takes tensors of any real dtype; gives values and int64 positions along one dimension. Keeps true: NaN is the largest
-value; sorting is stable in both directions (equal values stay in order); gradients go back to the positions chosen.
+Takes tensors of any real dtype; gives values and int64 positions along one dimension. Keeps true:
+NaN is the largest
+value; sorting is stable in both directions (equal values stay in order); gradients go back to the
+positions chosen.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from facula.core.errors import fail
 from facula.ops import index_launch as launch
 from facula.ops.registry import F, composite, operator, return_type_of
 
-# Unsigned integers without kernels of their own: the sign bit is flipped, so that the signed order is theirs.
+# Unsigned integers without kernels of their own: the sign bit is flipped, so that the signed order
+# is theirs.
 UNSIGNED = {"u16": core.int16, "u32": core.int32, "u64": core.int64}
 
 
@@ -36,9 +39,14 @@ def sortable(self: Any) -> tuple[str, Any]:
 
 
 def along_rows(
-    self: Any, dim: int, length: int, outs: tuple[Any, Any], run: Callable[[str, Any, Any, Any, int], None]
+    self: Any,
+    dim: int,
+    length: int,
+    outs: tuple[Any, Any],
+    run: Callable[[str, Any, Any, Any, int], None],
 ) -> None:
-    """Call `run(code, rows, values, positions, count)` on [count, n] rows along `dim`; store into the results.
+    """Call `run(code, rows, values, positions, count)` on [count, n] rows along `dim`; store into
+    the results.
 
     `length` is the results' size along `dim`."""
     code, source = sortable(self)
@@ -61,7 +69,9 @@ def along_rows(
     outs[1].copy_(positions.movedim(-1, dim).reshape(outs[1].shape))
 
 
-def _select_gradient(grad: Any, self_meta: Any, dim: int, positions: Any, keepdim: bool = True) -> Any:
+def _select_gradient(
+    grad: Any, self_meta: Any, dim: int, positions: Any, keepdim: bool = True
+) -> Any:
     """Send gradients back to the positions that were chosen along `dim`."""
     if not self_meta.dim():
         return grad.reshape(())
@@ -79,7 +89,8 @@ def _pair(shape: Any, self: Any) -> tuple[Any, Any]:
 
 
 @operator(
-    "sort(Tensor self, int dim=-1, bool descending=False, *, bool? stable=None) -> (Tensor values, Tensor indices)"
+    "sort(Tensor self, int dim=-1, bool descending=False, *, bool? stable=None) -> (Tensor "
+    "values, Tensor indices)"
 )
 class sort:
     """Values in order along `dim`, and where they stood. The order is always stable."""
@@ -110,7 +121,9 @@ class sort:
         yield (S(3), 2), {}, IndexError, "Dimension out of range"
 
 
-@composite("argsort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False) -> Tensor")
+@composite(
+    "argsort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False) -> Tensor"
+)
 def argsort(self: Any, dim: int, descending: bool, stable: bool) -> Any:
     """The positions that sort the tensor along `dim`."""
     return F.sort(self.detach(), dim, descending, stable=stable)[1]
@@ -123,18 +136,31 @@ def msort(self: Any) -> Any:
 
 
 @operator(
-    "topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)"
+    "topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, "
+    "Tensor indices)"
 )
 class topk:
-    """The `k` largest (or smallest) elements along `dim`, best first; among equals the earlier one."""
+    """The `k` largest (or smallest) elements along `dim`, best first; among equals the earlier
+    one.
+    """
 
     def meta(self, k, dim, largest, sorted):
         if self.dtype.is_complex or self.dtype is core.bool_:
-            fail(RuntimeError, "topk", f"topk does not support {self.dtype} dtypes on CPU", self.dtype)
+            fail(
+                RuntimeError,
+                "topk",
+                f"topk does not support {self.dtype} dtypes on CPU",
+                self.dtype,
+            )
         dim = launch.dim_of("topk", dim, self.dim())
         size = self.shape[dim] if self.dim() else 1
         if not 0 <= k <= size:
-            fail(RuntimeError, "topk", "selected index k out of range", f"k={k} for a dimension of size {size}")
+            fail(
+                RuntimeError,
+                "topk",
+                "selected index k out of range",
+                f"k={k} for a dimension of size {size}",
+            )
         shape = list(self.shape)
         if shape:
             shape[dim] = k
@@ -146,7 +172,9 @@ class topk:
         dim = launch.dim_of("topk", dim, self.dim())
 
         def run(code, rows, values, positions, count):
-            core.kernel(f"topk:{code}")((values, positions, rows), (count, rows.shape[-1], k, int(largest)), ())
+            core.kernel(f"topk:{code}")(
+                (values, positions, rows), (count, rows.shape[-1], k, int(largest)), ()
+            )
 
         along_rows(self, dim, k, out, run)
 
@@ -183,7 +211,9 @@ def _check_nonempty(op: str, self: Any, dim: int) -> None:
 
 
 def _place(self: Any, dim: int, keepdim: bool, k: int, mode: int, out: tuple[Any, Any]) -> None:
-    """Run the kernel that finds the element at place k: `mode` 0 k, 1 median, 2 median without NaN."""
+    """Run the kernel that finds the element at place k: `mode` 0 k, 1 median, 2 median without
+    NaN.
+    """
     shape = _reduced(self, dim, True)
     outs = tuple(o.reshape(shape or (1,)) for o in out)
 
@@ -199,7 +229,10 @@ def _not_bool(op: str, self: Any) -> None:
         fail(NotImplementedError, op, "a number dtype was required", self.dtype)
 
 
-@operator("kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)")
+@operator(
+    "kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor "
+    "indices)"
+)
 class kthvalue:
     """The k-th smallest element (from 1) along `dim`, and its position."""
 
@@ -227,7 +260,10 @@ class kthvalue:
 
 
 def _define_median(name: str, mode: int, text: str) -> None:
-    @operator(f"_{name}_dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", names=())
+    @operator(
+        f"_{name}_dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+        names=(),
+    )
     class along:
         def meta(self, dim, keepdim):
             _not_bool(name, self)
@@ -251,7 +287,11 @@ def _define_median(name: str, mode: int, text: str) -> None:
 
         def cpu(out, self):
             if self.numel() == 0:
-                out.fill_(float("nan") if self.dtype.is_floating_point else launch.int_limits(self.dtype)[0])
+                out.fill_(
+                    float("nan")
+                    if self.dtype.is_floating_point
+                    else launch.int_limits(self.dtype)[0]
+                )
                 return
             position = core.empty((), dtype=core.int64)
             _place(self.reshape(-1), 0, False, (self.numel() - 1) // 2, mode, (out, position))
@@ -267,18 +307,28 @@ def _define_median(name: str, mode: int, text: str) -> None:
         return return_type_of(name, ("values", "indices"))(values, positions)
 
     either.__doc__ = text
-    composite(f"{name}(Tensor self, int? dim=None, bool keepdim=False) -> (Tensor values, Tensor indices)")(either)
+    composite(
+        f"{name}(Tensor self, int? dim=None, bool keepdim=False) -> (Tensor values, Tensor indices)"
+    )(either)
 
 
 _define_median(
-    "median", 1, "The lower median along `dim` with its position, or of all elements; NaN where there is any."
+    "median",
+    1,
+    "The lower median along `dim` with its position, or of all elements; NaN where there is any.",
 )
-_define_median("nanmedian", 2, "The lower median, NaN left out, along `dim` with its position, or of all elements.")
+_define_median(
+    "nanmedian",
+    2,
+    "The lower median, NaN left out, along `dim` with its position, or of all elements.",
+)
 
 
 @operator("mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)")
 class mode:
-    """The value that occurs most often along `dim` (the smallest of several), and its last position."""
+    """The value that occurs most often along `dim` (the smallest of several), and its last
+    position.
+    """
 
     def meta(self, dim, keepdim):
         check_ordered("mode", self)
@@ -295,7 +345,11 @@ class mode:
             ordered, places = core.empty_like(rows), core.empty(rows.shape, dtype=core.int64)
             core.kernel(f"sort:{code}")((ordered, places, rows), (count, length, 0), ())
             core.kernel(f"mode:{code}")(
-                (values, positions, ordered, places), (length,), (), total=count, grain=max(1, 8192 // length)
+                (values, positions, ordered, places),
+                (length,),
+                (),
+                total=count,
+                grain=max(1, 8192 // length),
             )
 
         along_rows(self, dim, 1, outs, run)
@@ -310,7 +364,9 @@ class mode:
 INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
-def _quantile(op: str, self: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str) -> Any:
+def _quantile(
+    op: str, self: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str
+) -> Any:
     """Sort, then interpolate between the two elements around place q * (n - 1)."""
     q = _check_quantile(op, self, q, interpolation)
     shape = [1] * self.dim() if dim is None else list(self.shape)
@@ -368,11 +424,21 @@ def _interpolate(ordered: Any, place: Any, interpolation: str) -> Any:
 def _check_quantile(op: str, self: Any, q: Any, interpolation: str) -> Any:
     """Check everything and give q as a tensor of the dtype of `self`."""
     if interpolation not in INTERPOLATIONS:
-        fail(RuntimeError, op, f"interpolation must be one of {', '.join(INTERPOLATIONS)}", interpolation)
+        fail(
+            RuntimeError,
+            op,
+            f"interpolation must be one of {', '.join(INTERPOLATIONS)}",
+            interpolation,
+        )
     if self.numel() == 0:
         fail(RuntimeError, op, f"{op}() input tensor must be non-empty", list(self.shape))
     if self.dtype is not core.float32 and self.dtype is not core.float64:
-        fail(RuntimeError, op, f"{op}() input tensor must be either float or double dtype", self.dtype)
+        fail(
+            RuntimeError,
+            op,
+            f"{op}() input tensor must be either float or double dtype",
+            self.dtype,
+        )
     if not isinstance(q, core.Tensor):
         if not 0 <= q <= 1:
             fail(RuntimeError, op, f"{op}() q must be in the range [0, 1]", q)
@@ -387,15 +453,19 @@ def _check_quantile(op: str, self: Any, q: Any, interpolation: str) -> Any:
 
 
 @composite(
-    "quantile(Tensor self, Operand q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor"
+    "quantile(Tensor self, Operand q, int? dim=None, bool keepdim=False, *, str "
+    "interpolation='linear') -> Tensor"
 )
 def quantile(self: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str) -> Any:
-    """The q-quantiles along `dim` (of all elements when None); NaN where there is any. q: number or vector."""
+    """The q-quantiles along `dim` (of all elements when None); NaN where there is any. q: number or
+    vector.
+    """
     return _quantile("quantile", self, q, dim, keepdim, interpolation)
 
 
 @composite(
-    "nanquantile(Tensor self, Operand q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor"
+    "nanquantile(Tensor self, Operand q, int? dim=None, bool keepdim=False, *, str "
+    "interpolation='linear') -> Tensor"
 )
 def nanquantile(self: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str) -> Any:
     """The q-quantiles along `dim`, NaN left out."""

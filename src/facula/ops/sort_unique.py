@@ -1,6 +1,7 @@
 """Operators that find distinct values: `unique`, `unique_consecutive`.
 
-Takes any real tensor; gives the distinct values (or slices along `dim`), where each input went, and how many there are.
+Takes any real tensor; gives the distinct values (or slices along `dim`), where each input went, and
+how many there are.
 Keeps true: `unique` is always sorted; results have data-dependent shapes and no gradient.
 """
 
@@ -46,7 +47,9 @@ def _groups(rows: Any) -> tuple[Any, Any, Any]:
 
 
 def _rows(op: str, self: Any, dim: int | None) -> tuple[Any, Any]:
-    """What is compared: one value a row, or one flattened slice a row; and the slices in their own shape."""
+    """What is compared: one value a row, or one flattened slice a row; and the slices in their own
+    shape.
+    """
     if dim is None:
         flat = self.reshape(-1)
         return flat.reshape((-1, 1)), flat
@@ -75,7 +78,11 @@ def _order(rows: Any) -> Any:
 def _distinct(op: str, self: Any, dim: int | None, ordered: bool) -> tuple[Any, Any, Any]:
     check_ordered(op, self)
     if self.device.type == "meta":
-        fail(NotImplementedError, op, "a tensor with values was required: the result's shape depends on them")
+        fail(
+            NotImplementedError,
+            op,
+            "a tensor with values was required: the result's shape depends on them",
+        )
     self = self.detach()
     rows, slices = _rows(op, self, dim)
     if not ordered:
@@ -97,18 +104,28 @@ def _chosen(results: tuple[Any, Any, Any], inverse: bool, counts: bool) -> Any:
 
 
 @composite(
-    "unique(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False, int? dim=None) -> any",
+    "unique(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False, "
+    "int? dim=None) -> any",
     out=False,
 )
-def unique(self: Any, sorted: bool, return_inverse: bool, return_counts: bool, dim: int | None) -> Any:
-    """The distinct values in order (slices along `dim`), on request with the number of each input and the counts."""
+def unique(
+    self: Any, sorted: bool, return_inverse: bool, return_counts: bool, dim: int | None
+) -> Any:
+    """The distinct values in order (slices along `dim`), on request with the number of each input
+    and the counts.
+    """
     return _chosen(_distinct("unique", self, dim, True), return_inverse, return_counts)
 
 
 @composite(
-    "unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> any",
+    "unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? "
+    "dim=None) -> any",
     out=False,
 )
-def unique_consecutive(self: Any, return_inverse: bool, return_counts: bool, dim: int | None) -> Any:
-    """The values with consecutive repeats dropped, on request with the run of each input and the run lengths."""
+def unique_consecutive(
+    self: Any, return_inverse: bool, return_counts: bool, dim: int | None
+) -> Any:
+    """The values with consecutive repeats dropped, on request with the run of each input and the
+    run lengths.
+    """
     return _chosen(_distinct("unique_consecutive", self, dim, False), return_inverse, return_counts)

@@ -2,12 +2,13 @@
 
 Takes: the scalar language; nothing else.
 Gives: `STEP_PROGRAMS`, filled by `@step_program`, and `trace_step`.
-Keeps true: a step is a function of one element and of values that are the same for the whole tensor; arithmetic is in the
-compute dtype (f32 for half precision), step counts and bias corrections in f64.
+Keeps true: a step is a function of one element and of values that are the same for the whole
+tensor; arithmetic is in the compute dtype (f32 for half precision), step counts and bias
+corrections in f64.
 
-A body takes its operands by name and returns the new value of each operand that changes, by name. `scalars` are
-zero-dimensional f32 states of a tensor (its step count, say); the body sees the new value that `update` gives them as
-`name`, and the old as `name_old`.
+A body takes its operands by name and returns the new value of each operand that changes, by name.
+`scalars` are zero-dimensional f32 states of a tensor (its step count, say); the body sees the new
+value that `update` gives them as `name`, and the old as `name_old`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class StepProgram:
-    """An entry of the table: pointers of one tensor are `operands`, then `scalars`; `s` holds `parameters`."""
+    """An entry of the table: pointers of one tensor are `operands`, then `scalars`; `s` holds
+    `parameters`."""
 
     name: str
     body: Callable[..., Values]
@@ -37,7 +39,8 @@ class StepProgram:
 
 @dataclass(frozen=True, slots=True)
 class TracedStep:
-    """A step as expressions: operand k is `input(k)`, scalar k is `input(TEMPORARY + k)` (its old value)."""
+    """A step as expressions: operand k is `input(k)`, scalar k is `input(TEMPORARY + k)` (its old
+    value)."""
 
     results: tuple[tuple[int, Scalar], ...]
     scalars: tuple[tuple[int, Scalar], ...]
@@ -61,7 +64,8 @@ def step_program(
     update: Callable[[Values], Values] = count_step,
     **attributes: Any,
 ) -> Callable[[Callable[..., Values]], Callable[..., Values]]:
-    """Enter a step into the table; `attributes` are bound, so that one body serves several variants."""
+    """Enter a step into the table; `attributes` are bound, so that one body serves several
+    variants."""
 
     def enter(body: Callable[..., Values]) -> Callable[..., Values]:
         def bound(**values: Any) -> Values:
@@ -85,7 +89,8 @@ def trace_step(program: StepProgram, storage: str) -> TracedStep:
     compute = COMPUTE[storage]
     values: Values = {name: scalar.parameter(name, "f64") for name in program.parameters}
     old = {
-        name: cast(scalar.input(TEMPORARY + k, "f32"), "f64") for k, name in enumerate(program.scalars)
+        name: cast(scalar.input(TEMPORARY + k, "f32"), "f64")
+        for k, name in enumerate(program.scalars)
     }
     new = old | (program.update(values | old) if program.scalars else {})
     for name in program.scalars:
@@ -96,7 +101,9 @@ def trace_step(program: StepProgram, storage: str) -> TracedStep:
         (program.operands.index(name), cast(value, compute)) for name, value in changed.items()
     )
     updates = tuple(
-        (k, cast(new[name], "f32")) for k, name in enumerate(program.scalars) if new[name] is not old[name]
+        (k, cast(new[name], "f32"))
+        for k, name in enumerate(program.scalars)
+        if new[name] is not old[name]
     )
     return TracedStep(results, updates, compute)
 
@@ -121,7 +128,9 @@ def toward(old: Scalar, new: Scalar, weight: Any) -> Scalar:
 
 
 @step_program("sgd", "param grad", "lr momentum dampening weight_decay sign", kind="plain")
-@step_program("sgd.first", "param grad buffer", "lr momentum dampening weight_decay sign", kind="first")
+@step_program(
+    "sgd.first", "param grad buffer", "lr momentum dampening weight_decay sign", kind="first"
+)
 @step_program(
     "sgd.momentum", "param grad buffer", "lr momentum dampening weight_decay sign", kind="momentum"
 )
@@ -246,7 +255,12 @@ def _nadam_update(values: Values) -> Values:
     "nadam", _MOMENTS, _ADAM + " momentum_decay", "step mu_product", _nadam_update, decoupled=False
 )
 @step_program(
-    "nadam.decoupled", _MOMENTS, _ADAM + " momentum_decay", "step mu_product", _nadam_update, decoupled=True
+    "nadam.decoupled",
+    _MOMENTS,
+    _ADAM + " momentum_decay",
+    "step mu_product",
+    _nadam_update,
+    decoupled=True,
 )
 def nadam(
     param: Scalar,
@@ -300,7 +314,8 @@ def radam(
     step_old: Scalar,
     decoupled: bool,
 ) -> Values:
-    """Rectified Adam [Liu et al. 2020]: plain momentum until the variance of the second moment is tractable."""
+    """Rectified Adam [Liu et al. 2020]: plain momentum until the variance of the second moment is
+    tractable."""
     grad = grad * sign
     if decoupled:
         param = param * (1.0 - lr * weight_decay)
@@ -314,9 +329,15 @@ def radam(
     ratio = (length - 4.0) * (length - 2.0) * limit / ((limit - 4.0) * (limit - 2.0) * length)
     rectified = length > 5.0
     rectify = narrow(scalar.sqrt(where(rectified, ratio * (1.0 - power), 1.0)), param)
-    adaptive = where(rectified, rectify / (scalar.sqrt(exp_avg_sq) + eps), constant(1.0, param.dtype))
+    adaptive = where(
+        rectified, rectify / (scalar.sqrt(exp_avg_sq) + eps), constant(1.0, param.dtype)
+    )
     size = narrow(cast(lr, "f64") / _bias(beta1, step), param)
-    return {"param": param - size * exp_avg * adaptive, "exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq}
+    return {
+        "param": param - size * exp_avg * adaptive,
+        "exp_avg": exp_avg,
+        "exp_avg_sq": exp_avg_sq,
+    }
 
 
 # --- scaled by running squares
@@ -379,9 +400,7 @@ def adagrad(
     return {"param": param - size * (grad / (scalar.sqrt(sum) + eps)), "sum": sum}
 
 
-@step_program(
-    "adadelta", "param grad square_avg acc_delta", "lr rho eps weight_decay sign", "step"
-)
+@step_program("adadelta", "param grad square_avg acc_delta", "lr rho eps weight_decay sign", "step")
 def adadelta(
     param: Scalar,
     grad: Scalar,
@@ -432,7 +451,10 @@ def asgd(
     grad = decayed(grad * sign, param, weight_decay)
     eta = narrow(eta_old, param)
     param = param * narrow(1.0 - lambd * eta_old, param) - eta * grad
-    return {"param": param, "ax": where(mu_old == 1.0, param, toward(ax, param, narrow(mu_old, ax)))}
+    return {
+        "param": param,
+        "ax": where(mu_old == 1.0, param, toward(ax, param, narrow(mu_old, ax))),
+    }
 
 
 @step_program(

@@ -8,8 +8,6 @@ that the machine cannot run is an error, not a crash later.
 
 import functools
 import os
-import platform
-import subprocess
 import sys
 from collections.abc import Iterable
 
@@ -37,7 +35,7 @@ _TABLES = {"x86_64": _X86, "AMD64": _X86, "aarch64": _ARM, "arm64": _ARM}
 
 
 def _table() -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
-    machine = platform.machine()
+    machine = os.uname().machine
     if machine not in _TABLES:
         fail(
             RuntimeError,
@@ -64,6 +62,8 @@ _MACOS_NAMES = {"avx1.0": "avx", "lzcnt": "abm"}
 
 
 def _macos_flags() -> set[str]:
+    import subprocess  # costs more to import than everything else here
+
     keys = ["machdep.cpu.features", "machdep.cpu.leaf7_features", "machdep.cpu.extfeatures"]
     found = subprocess.run(["sysctl", "-n", *keys], capture_output=True, text=True, check=False)
     words = found.stdout.lower().split()

@@ -5,22 +5,24 @@ true: the choice is made by file names alone, so that importing facula opens one
 no other.
 """
 
-from pathlib import Path
+import os
 
 from facula.runtime import cpu_features
 
 __all__ = ["kernel_folder", "kernel_library"]
 
 
-def kernel_folder() -> Path:
+def kernel_folder() -> str:
     """Where the build puts the libraries, one per variant."""
-    return Path(__file__).resolve().parent.parent / "_kernels"
+    return os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "_kernels")
 
 
-def kernel_library() -> Path:
-    """The library to load: `facula/_kernels/<variant>.so` for the richest variant that can run
-    here.
-    """
+def kernel_library() -> str:
+    """The library to load: `_kernels/<variant>.so` for the richest variant that can run here."""
     folder = kernel_folder()
-    available = [path.stem for path in folder.glob("*.so")]
-    return folder / f"{cpu_features.choose(available)}.so"
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        names = []
+    available = [name[: -len(".so")] for name in names if name.endswith(".so")]
+    return os.path.join(folder, f"{cpu_features.choose(available)}.so")

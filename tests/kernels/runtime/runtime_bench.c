@@ -1,7 +1,8 @@
 /* Times of the C runtime: `runtime_bench [threads]` prints one line per case.
  *
- * Takes: the number of threads. Gives: microseconds (the least of several runs) and bytes moved per second, counting
- * every operand once. */
+ * Takes: the number of threads.
+ * Gives: microseconds (the least of several runs) and bytes moved per second, counting every
+ * operand once. */
 #include "fk_storage.h"
 #include "fk_copy.h"
 #include "fk_pool.h"
@@ -101,7 +102,8 @@ static void bench_maps(void) {
 
 static void bench_copies(void) {
     const int64_t N = 4096;
-    const char *names[] = {"transpose 4096^2 u8", "transpose 4096^2 u16", "transpose 4096^2 f32", "transpose 4096^2 f64"};
+    const char *names[] = {"transpose 4096^2 u8", "transpose 4096^2 u16", "transpose 4096^2 f32",
+        "transpose 4096^2 f64"};
     int dtypes[] = {FK_U8, FK_BF16, FK_F32, FK_F64};
     for (int k = 0; k < 4; k++) {
         shape(1, 1, N, N);
@@ -137,7 +139,8 @@ static void bench_copies(void) {
     operand(&prepared, 1, FK_F32, 3 * 50176, 50176, 1);
     report("NCHW -> NHWC (32,3,224,224)", run_copy, 8.0 * 32 * 3 * 50176);
     prepared.ndim = 4;
-    int64_t sizes[] = {32, 12, 128, 64}, out[] = {12 * 128 * 64, 128 * 64, 64, 1}, in[] = {128 * 768, 64, 768, 1};
+    int64_t sizes[] = {32, 12, 128, 64}, out[] = {12 * 128 * 64, 128 * 64, 64, 1},
+            in[] = {128 * 768, 64, 768, 1};
     for (int d = 0; d < 4; d++) {
         prepared.shape[d] = sizes[d];
         prepared.stride[0][d] = out[d] * 4;
@@ -171,7 +174,8 @@ static void bench_random(void) {
     report("permutation 1M i64", run_permutation, 8.0 * 1048576);
 }
 
-static void nothing(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
+static void nothing(
+    char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
     (void)p, (void)n, (void)s, (void)begin, (void)end;
 }
 static void run_fork_join(void) { fk_parallel(nothing, NULL, NULL, NULL, 64, 1); }

@@ -1,6 +1,8 @@
-/* Checks of the storage and of the pool that need C: limits, resizing, nesting, concurrent callers, fork.
+/* Checks of the storage and of the pool that need C: limits, resizing, nesting, concurrent
+ * callers, fork.
  *
- * Takes: nothing. Gives: exit status 0, or a line per failed check and 1. */
+ * Takes: nothing.
+ * Gives: exit status 0, or a line per failed check and 1. */
 #include "fk_storage.h"
 #include "fk_copy.h"
 #include "fk_pool.h"
@@ -8,12 +10,12 @@
 #include <sys/wait.h>
 
 static int failures;
-#define CHECK(condition) \
-    do { \
-        if (!(condition)) { \
+#define CHECK(condition)                                           \
+    do {                                                           \
+        if (!(condition)) {                                        \
             printf("%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-            failures++; \
-        } \
+            failures++;                                            \
+        }                                                          \
     } while (0)
 
 static int released;
@@ -33,12 +35,14 @@ static void check_classes(void) {
 }
 
 static void check_storage(void) {
-    int64_t sizes[] = {0, 1, 63, 64, 65, 1024, 1025, 4096, 100000, 1 << 19, (1 << 20) - 1, 1 << 20, 5 << 20, 70 << 20};
+    int64_t sizes[] = {0, 1, 63, 64, 65, 1024, 1025, 4096, 100000, 1 << 19, (1 << 20) - 1, 1 << 20,
+        5 << 20, 70 << 20};
     int64_t live = fk_memory.stats.live;
     for (int round = 0; round < 3; round++)
         for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             fk_storage *a = fk_storage_new(sizes[i]), *b = fk_storage_new(sizes[i]);
-            CHECK(a && b && a != b && a->refs == 1 && a->nbytes == sizes[i] && !a->version && !a->flags);
+            CHECK(a && b && a != b && a->refs == 1 && a->nbytes == sizes[i] && !a->version &&
+                  !a->flags);
             CHECK(((uintptr_t)a->data & 63) == 0 && ((uintptr_t)b->data & 63) == 0);
             memset(a->data, 1, (size_t)sizes[i]);
             memset(b->data, 2, (size_t)sizes[i]);
@@ -52,8 +56,10 @@ static void check_storage(void) {
             fk_storage_decref(b);
             fk_storage_decref(c);
         }
-    CHECK(fk_memory.stats.live == live && fk_memory.stats.allocated == 0 && fk_memory.stats.cached > 0);
-    CHECK(fk_storage_new(-1) == NULL && fk_storage_new(INT64_MIN) == NULL && fk_storage_new(INT64_MAX) == NULL);
+    CHECK(fk_memory.stats.live == live && fk_memory.stats.allocated == 0 &&
+          fk_memory.stats.cached > 0);
+    CHECK(fk_storage_new(-1) == NULL && fk_storage_new(INT64_MIN) == NULL &&
+          fk_storage_new(INT64_MAX) == NULL);
     CHECK(fk_cache_empty() > 0 && fk_memory.stats.cached == 0);
 }
 
@@ -151,7 +157,8 @@ static void mark(char *const *p, const int64_t *n, const fk_scalar *s, int64_t b
     for (int64_t i = begin; i < end; i++) p[0][i]++;
 }
 
-static void nested(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
+static void nested(
+    char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
     (void)s;
     for (int64_t i = begin; i < end; i++) {
         char *row[1] = {p[0] + i * n[0]};
@@ -231,18 +238,39 @@ static void check_blocks(void) {
         for (int64_t rows = 1; rows < 40; rows += 3)
             for (int64_t columns = 1; columns < 40; columns += 2) {
                 int64_t item = items[k], bytes = rows * columns * item;
-                char *a = malloc((size_t)bytes), *b = malloc((size_t)bytes), *c = malloc((size_t)bytes);
+                char *a = malloc((size_t)bytes), *b = malloc((size_t)bytes),
+                     *c = malloc((size_t)bytes);
                 for (int64_t i = 0; i < bytes; i++) a[i] = (char)(i * 7);
-                fk_copy_block((int)item, a, item, rows * item, b, columns * item, item, rows, columns);
-                fk_copy_block((int)item, b, item, columns * item, c, rows * item, item, columns, rows);
+                fk_copy_block(
+                    (int)item, a, item, rows * item, b, columns * item, item, rows, columns);
+                fk_copy_block(
+                    (int)item, b, item, columns * item, c, rows * item, item, columns, rows);
                 CHECK(!memcmp(a, c, (size_t)bytes));
                 CHECK(!memcmp(b + (bytes - item), a + (bytes - item), (size_t)item));
                 free(a), free(b), free(c);
             }
 }
 
+/* the last item read and written is the last of its allocation */
+static void check_weave_and_pick(void) {
+    for (int item = 1; item <= 8; item *= 2)
+        for (int64_t step = 2; step <= 4; step++)
+            for (int64_t n = 16; n < 200; n += 7) {
+                int64_t wide = ((n - 1) * step + 1) * item;
+                char *a = malloc((size_t)(n * step * item)), *b = malloc((size_t)(n * step * item));
+                char *picked = malloc((size_t)(n * item)), *sparse = malloc((size_t)wide);
+                for (int64_t i = 0; i < n * step * item; i++) a[i] = (char)(i * 5);
+                fk_copy_block(item, a, item, n * item, b, step * item, item, n, step);
+                memcpy(sparse, b, (size_t)wide);
+                fk_copy_block(item, sparse, 0, step * item, picked, 0, item, 1, n);
+                CHECK(!memcmp(picked, a, (size_t)(n * item)));
+                free(a), free(b), free(picked), free(sparse);
+            }
+}
+
 int main(void) {
     check_classes();
+    check_weave_and_pick();
     check_storage();
     check_foreign();
     check_resize();

@@ -1,10 +1,12 @@
-"""Scheduling of row programs: which folds share a pass over the row, and what is kept between passes.
+"""Scheduling of row programs: which folds share a pass over the row, and what is kept between
+passes.
 
 Takes: folds and full expressions of a traced program (`ops.rows`).
-Gives: `Schedule`: passes in order; in each the folds to compute and the full results to write, the row-uniform values to
-compute before it, and the temporaries that it stores for later passes.
-Keeps true: a pass reads only folds of earlier passes; every expression is computed at the earliest pass that can; a
-value that costs more than a few instructions is computed once and kept where two passes need it.
+Gives: `Schedule`: passes in order; in each the folds to compute and the full results to write, the
+row-uniform values to compute before it, and the temporaries that it stores for later passes.
+Keeps true: a pass reads only folds of earlier passes; every expression is computed at the earliest
+pass that can; a value that costs more than a few instructions is computed once and kept where two
+passes need it.
 """
 
 from __future__ import annotations
@@ -18,14 +20,17 @@ from facula.ops.scalar import Scalar
 
 #: primitives that cost an instruction or two: cheaper to repeat than to store
 _CHEAP = frozenset(
-    "add sub mul neg abs cast where lt le gt ge eq ne minimum maximum fmin fmax isnan logical_and logical_or "
-    "logical_not bitwise_and bitwise_or bitwise_xor bitwise_not select square constant parameter input".split()
+    "add sub mul neg abs cast where lt le gt ge eq ne minimum maximum fmin fmax isnan "
+    "logical_and logical_or "
+    "logical_not bitwise_and bitwise_or bitwise_xor bitwise_not select square constant parameter "
+    "input".split()
 )
 
 
 @dataclass(slots=True)
 class Pass:
-    """One sweep over the row. `folds` and `results` hold (number, expression), `gathers` (number, operand, index)."""
+    """One sweep over the row. `folds` and `results` hold (number, expression), `gathers` (number,
+    operand, index)."""
 
     gathers: list[tuple[int, Scalar, Scalar]] = field(default_factory=list)
     uniforms: list[tuple[Scalar, Scalar]] = field(default_factory=list)
@@ -36,12 +41,16 @@ class Pass:
     @property
     def roots(self) -> list[Scalar]:
         """Every expression that the sweep computes."""
-        return [e for _, e in self.temporaries] + [e for _, e in self.folds] + [e for _, e in self.results]
+        return (
+            [e for _, e in self.temporaries]
+            + [e for _, e in self.folds]
+            + [e for _, e in self.results]
+        )
 
 
 @dataclass(slots=True)
 class Schedule:
-    """The passes, then what remains uniform after the last (`final`: result number -> expression)."""
+    """The passes, and what is uniform after the last (`final`: result number -> expression)."""
 
     passes: list[Pass]
     final: dict[int, Scalar]
@@ -56,7 +65,11 @@ class _Analysis:
         self.fold_level: dict[int, int] = {}
         self._memo: dict[int, tuple[int, bool]] = {}
         for fold in folds:  # a fold refers to earlier folds only, so this order is enough
-            above = self.level(fold.index) if fold.index is not None else self.level(fold.expression) + 1
+            above = (
+                self.level(fold.index)
+                if fold.index is not None
+                else self.level(fold.expression) + 1
+            )
             self.fold_level[id(fold.leaf)] = above
 
     def look(self, expression: Scalar) -> tuple[int, bool]:
@@ -87,8 +100,8 @@ def schedule(
 ) -> Schedule:
     """Arrange folds and results (number, expression, swept) in passes.
 
-    `varying(leaf)` says which leaves differ along the row; `swept` results are written or summed element by element,
-    the others are uniform and come after the last pass.
+    `varying(leaf)` says which leaves differ along the row; `swept` results are written or summed
+    element by element, the others are uniform and come after the last pass.
     """
     analysis = _Analysis(folds, varying)
     passes: list[Pass] = []
@@ -122,7 +135,7 @@ def _expensive(expression: Scalar, analysis: _Analysis) -> bool:
 
 
 def _share(passes: list[Pass], analysis: _Analysis) -> list[Scalar]:
-    """Store what a later pass would compute again, if it is dear; returns the temporaries' leaves."""
+    """Store what a later pass would compute again, if it is dear; gives the leaves of these."""
     kept: list[Scalar] = []
     for early in range(len(passes)):
         available = {id(n): n for n in nodes.topological_order(passes[early].roots)}

@@ -1,13 +1,14 @@
 """Sweeps in C: one pass of a schedule over a row, or over a tile of neighbouring rows.
 
 Takes: passes from `loops_schedule` and the operands' places and dtypes.
-Gives: `Sweeper`, which writes the loops of a pass in one of two layouts: `row` (the row is contiguous: lanes run along
-it) and `tile` (rows lie interleaved, `[position, inner]`: lanes run across rows).
-Keeps true: lanes are a local array indexed by a `#pragma omp simd` loop and are joined by halves, so the order of
-additions is fixed by the source; sums of f32 go over blocks whose totals are f64.
+Gives: `Sweeper`, which writes the loops of a pass in one of two layouts: `row` (the row is
+contiguous: lanes run along it) and `tile` (rows lie interleaved, `[position, inner]`: lanes run
+across rows).
+Keeps true: lanes are a local array indexed by a `#pragma omp simd` loop and are joined by halves,
+so the order of additions is fixed by the source; sums of f32 go over blocks whose totals are f64.
 
-Names in the C text: operands `x<i>`, results `y<i>`, temporaries `t<i>`, folds `fold<i>`, uniform values `uniform<i>`, states
-`state<i>` and `next<i>`; `at` is the position in the row, `l` the lane.
+Names in the C text: operands `x<i>`, results `y<i>`, temporaries `t<i>`, folds `fold<i>`, uniform
+values `uniform<i>`, states `state<i>` and `next<i>`; `at` is the position in the row, `l` the lane.
 """
 
 from __future__ import annotations
@@ -50,7 +51,10 @@ class Sweeper:
 
     def operand_text(self, number: int) -> str:
         operand = self.inputs[number]
-        stored, computed = rows.storage_dtype(operand, self.storage), rows.compute_dtype(operand, self.storage)
+        stored, computed = (
+            rows.storage_dtype(operand, self.storage),
+            rows.compute_dtype(operand, self.storage),
+        )
         if operand.place in ("row", "group") and not self.tile:
             return f"row{number}"
         return text.load(stored, computed, self.element(f"x{number}", operand.place))
@@ -69,11 +73,13 @@ class Sweeper:
             return self.operand_text(offset)
         if space == rows.TEMPORARY:
             return self.temporary_text[offset]
-        name = {rows.FOLD: "fold", rows.UNIFORM: "uniform", rows.LEFT: "state", rows.RIGHT: "next"}[space]
+        name = {rows.FOLD: "fold", rows.UNIFORM: "uniform", rows.LEFT: "state", rows.RIGHT: "next"}[
+            space
+        ]
         return f"{name}{offset}{self.lane}"
 
     def evaluate(self, roots: Sequence[Scalar]) -> tuple[list[str], list[str]]:
-        """Statements that load the leaves of `roots` and compute them, and the text of each root."""
+        """Statements that load the leaves of `roots` and compute them; the text of each."""
         return text.expressions(roots, self.leaf_text)
 
     # --- values that are uniform along the row
@@ -94,7 +100,8 @@ class Sweeper:
         return f"{text.C_TYPE[dtype]} {name}{extent};"
 
     def assign(self, targets: Sequence[str], roots: Sequence[Scalar]) -> list[str]:
-        """Per row: compute all roots, then assign them to the targets (`name`, an array in the tile layout)."""
+        """Per row: compute all roots, then assign them to the targets (`name`, an array in the tile
+        layout)."""
         lines, texts = self.evaluate(roots)
         held = [
             f"const {text.C_TYPE[root.dtype]} out{k} = {value};"
@@ -108,7 +115,9 @@ class Sweeper:
         if not sweep.uniforms:
             return []
         names = [f"uniform{leaf.value - rows.UNIFORM}" for leaf, _ in sweep.uniforms]
-        declared = [self.declare(n, leaf.dtype) for n, (leaf, _) in zip(names, sweep.uniforms, strict=True)]
+        declared = [
+            self.declare(n, leaf.dtype) for n, (leaf, _) in zip(names, sweep.uniforms, strict=True)
+        ]
         return declared + self.assign(names, [expression for _, expression in sweep.uniforms])
 
     def gathers(self, sweep: Pass) -> list[str]:
@@ -117,7 +126,10 @@ class Sweeper:
         for number, operand, index in sweep.gathers:
             lines.append(self.declare(f"fold{number}", operand.dtype))
             computed, (where,) = self.evaluate([index])
-            load = [f"const int64_t at = {where};", f"fold{number}{self.lane} = {self.leaf_text(operand)};"]
+            load = [
+                f"const int64_t at = {where};",
+                f"fold{number}{self.lane} = {self.leaf_text(operand)};",
+            ]
             lines += self.per_row([*computed, *load])
         return lines
 
@@ -138,9 +150,8 @@ class Sweeper:
             stores.append(f"{self.temporary_text[leaf.value - rows.TEMPORARY]} = {next(values)};")
         for number, expression in sweep.folds:
             step = text.fold_step(operations[number], expression.dtype, f"lanes{number}[l]", "f")
-            stores.append(
-                f"{{ const {text.C_TYPE[expression.dtype]} f = {next(values)}; lanes{number}[l] = {step}; }}"
-            )
+            value = f"const {text.C_TYPE[expression.dtype]} f = {next(values)};"
+            stores.append(f"{{ {value} lanes{number}[l] = {step}; }}")
         for number, expression in sweep.results:
             stores.append(self.result_text(number, expression, next(values)))
         return lines + stores
@@ -155,7 +166,8 @@ class Sweeper:
     def sweep(
         self, sweep: Pass, operations: dict[int, str], start: str, stop: str, *, blocked: bool
     ) -> list[str]:
-        """The loops of one pass over positions [start, stop). `blocked` joins lanes block by block into totals."""
+        """The loops of one pass over positions [start, stop). `blocked` joins lanes block by block
+        into totals."""
         lines = self.gathers(sweep) + self.uniforms(sweep)
         lines += [self.declare(f"fold{n}", e.dtype) for n, e in sweep.folds]
         if not sweep.roots:
@@ -182,9 +194,17 @@ class Sweeper:
             lines.append(self.declare(f"total{number}", total))
             begin.append(f"total{number}{self.lane} = {neutral};")
             lanes = f"lanes{number}{self.lane or '[0]'}"
-            step = text.fold_step(operations[number], total, f"total{number}{self.lane}", f"({text.C_TYPE[total]}){lanes}")
+            step = text.fold_step(
+                operations[number],
+                total,
+                f"total{number}{self.lane}",
+                f"({text.C_TYPE[total]}){lanes}",
+            )
             joins.append(f"total{number}{self.lane} = {step};")
-            results.append(f"fold{number}{self.lane} = ({text.C_TYPE[expression.dtype]})total{number}{self.lane};")
+            results.append(
+                f"fold{number}{self.lane} = "
+                f"({text.C_TYPE[expression.dtype]})total{number}{self.lane};"
+            )
         size = TILE_BLOCK if self.tile else BLOCK
         return [
             *lines,
@@ -197,16 +217,28 @@ class Sweeper:
             *self.per_row(results),
         ]
 
-    def _lanes_over(self, sweep: Pass, operations: dict[int, str], start: str, stop: str) -> list[str]:
-        """Fill `lanes<n>` from positions [start, stop); in the row layout lane 0 ends up with the whole."""
+    def _lanes_over(
+        self, sweep: Pass, operations: dict[int, str], start: str, stop: str
+    ) -> list[str]:
+        """Fill `lanes<n>` from positions [start, stop); in the row layout lane 0 ends up with the
+        whole."""
         count = self.lanes(sweep)
         declared, neutral = [], []
         for number, expression in sweep.folds:
-            declared.append(f"{text.C_TYPE[expression.dtype]} lanes{number}[{count}] __attribute__((aligned(64)));")
-            neutral.append(f"lanes{number}[l] = {text.fold_text(operations[number], expression.dtype).start};")
+            declared.append(
+                f"{text.C_TYPE[expression.dtype]} lanes{number}[{count}] "
+                f"__attribute__((aligned(64)));"
+            )
+            neutral.append(
+                f"lanes{number}[l] = {text.fold_text(operations[number], expression.dtype).start};"
+            )
         body = self.body(sweep, operations)
         extent = "width" if self.tile else str(count)
-        lines = [*declared, "#pragma omp simd", f"for (int64_t l = 0; l < {extent}; l++) {{ {' '.join(neutral)} }}"]
+        lines = [
+            *declared,
+            "#pragma omp simd",
+            f"for (int64_t l = 0; l < {extent}; l++) {{ {' '.join(neutral)} }}",
+        ]
         if self.tile:
             return lines + [
                 f"for (int64_t at = {start}; at < {stop}; at++) {{",
@@ -217,7 +249,11 @@ class Sweeper:
                 "    }",
                 "}",
             ]
-        lines += ["{", f"    int64_t j = {start};", f"    for (; j + {count} <= {stop}; j += {count}) {{"]
+        lines += [
+            "{",
+            f"    int64_t j = {start};",
+            f"    for (; j + {count} <= {stop}; j += {count}) {{",
+        ]
         lines += text.indent(self._lane_loop(body, str(count)), 2)
         lines += ["    }", f"    const int rest = (int)({stop} - j);"]
         lines += text.indent(self._lane_loop(body, "rest"), 1)
@@ -231,7 +267,11 @@ class Sweeper:
             "#pragma omp simd",
             f"for (int l = 0; l < {extent}; l++) {{",
             "    const int64_t at = j + l;",
-            *(["    const int32_t position = (int32_t)(j - origin) + l;"] if self.has_position else []),
+            *(
+                ["    const int32_t position = (int32_t)(j - origin) + l;"]
+                if self.has_position
+                else []
+            ),
             *text.indent(body),
             "}",
         ]
@@ -241,7 +281,9 @@ class Sweeper:
         half = count // 2
         while half:
             steps = " ".join(
-                f"lanes{n}[l] = {text.fold_step(operations[n], e.dtype, f'lanes{n}[l]', f'lanes{n}[l + {half}]')};"
+                f"lanes{n}[l] = "
+                + text.fold_step(operations[n], e.dtype, f"lanes{n}[l]", f"lanes{n}[l + {half}]")
+                + ";"
                 for n, e in sweep.folds
             )
             lines += ["#pragma omp simd", f"for (int l = 0; l < {half}; l++) {{ {steps} }}"]

@@ -1,9 +1,10 @@
-"""Text of the loop generators: C types, loads and stores by storage dtype, fold operations, expressions.
+"""Text of the loop generators: C types, loads and stores by storage dtype, fold operations,
+expressions.
 
 Takes: short dtype names and scalar expressions.
 Gives: the C fragments that `reduction`, `rowwise`, `scan` and `multi_tensor` put into their loops.
-Keeps true: half-precision values are converted by integer arithmetic, so that every loop vectorises on every instruction
-set; bf16 and f16 stores round to nearest even and keep NaN.
+Keeps true: half-precision values are converted by integer arithmetic, so that every loop vectorises
+on every instruction set; bf16 and f16 stores round to nearest even and keep NaN.
 """
 
 from __future__ import annotations
@@ -15,16 +16,29 @@ from facula.codegen.c import printer
 from facula.ops.scalar import Scalar
 
 C_TYPE = {
-    "f32": "float", "f64": "double", "bf16": "uint16_t", "f16": "uint16_t", "i64": "int64_t", "i32": "int32_t",
-    "u8": "uint8_t", "b8": "uint8_t", "i16": "int16_t", "i8": "int8_t", "f32x2": "float", "f64x2": "double",
+    "f32": "float", "f64": "double", "bf16": "uint16_t", "f16": "uint16_t",
+    "i64": "int64_t", "i32": "int32_t", "u8": "uint8_t", "b8": "uint8_t",
 }  # fmt: skip
-SIZE = {"f32": 4, "f64": 8, "bf16": 2, "f16": 2, "i64": 8, "i32": 4, "u8": 1, "b8": 1, "i16": 2, "i8": 1}
+SIZE = {
+    "f32": 4,
+    "f64": 8,
+    "bf16": 2,
+    "f16": 2,
+    "i64": 8,
+    "i32": 4,
+    "u8": 1,
+    "b8": 1,
+    "i16": 2,
+    "i8": 1,
+}
 
 INFINITY_TEXT = {
-    "f32": "__builtin_inff()", "f64": "__builtin_inf()", "i32": "INT32_MAX", "i64": "INT64_MAX", "b8": "1",
+    "f32": "__builtin_inff()", "f64": "__builtin_inf()",
+    "i32": "INT32_MAX", "i64": "INT64_MAX", "b8": "1",
 }  # fmt: skip
 LOWEST_TEXT = {
-    "f32": "-__builtin_inff()", "f64": "-__builtin_inf()", "i32": "INT32_MIN", "i64": "INT64_MIN", "b8": "0",
+    "f32": "-__builtin_inff()", "f64": "-__builtin_inf()",
+    "i32": "INT32_MIN", "i64": "INT64_MIN", "b8": "0",
 }  # fmt: skip
 
 #: conversions of half-precision values, as text that every unit starts with
@@ -64,7 +78,7 @@ static inline uint16_t fk_store_f16(float value)
     uint32_t sign = (bits >> 16) & 0x8000u, magnitude = bits & 0x7FFFFFFFu;
     float absolute;
     memcpy(&absolute, &magnitude, 4);
-    float shifted = absolute + 0.5f; /* subnormal halves: 0.5 has the unit in the last place of 2**-24 */
+    float shifted = absolute + 0.5f; /* subnormal halves: the last place of 0.5 is 2**-24 */
     uint32_t small;
     memcpy(&small, &shifted, 4);
     small -= 0x3F000000u;
@@ -107,7 +121,11 @@ def fold_text(operation: str, dtype: str) -> FoldText:
     if operation == "prod":
         return FoldText("1", "{a} * {b}" if floating else "({t})(({u}){a} * ({u}){b})")
     sign, start = (">", LOWEST_TEXT) if operation == "max" else ("<", INFINITY_TEXT)
-    step = f"({{b}} {sign} {{a}}) | ({{b}} != {{b}}) ? {{b}} : {{a}}" if floating else f"{{b}} {sign} {{a}} ? {{b}} : {{a}}"
+    step = (
+        f"({{b}} {sign} {{a}}) | ({{b}} != {{b}}) ? {{b}} : {{a}}"
+        if floating
+        else f"{{b}} {sign} {{a}} ? {{b}} : {{a}}"
+    )
     return FoldText(start[dtype], step)
 
 

@@ -1,7 +1,9 @@
-"""Translation units of the loop generators: kernels, the helpers they share, and the exported table.
+"""Translation units of the loop generators: kernels, the helpers they share, and the exported
+table.
 
 Takes: `Kernel` texts.
-Gives: `translation_unit`, which assembles headers, math functions that the kernels use, kernels and `facula_kernels[]`.
+Gives: `translation_unit`, which assembles headers, math functions that the kernels use, kernels and
+`facula_kernels[]`.
 Keeps true: the text depends on the kernels alone, so the same table gives the same bytes.
 """
 
@@ -16,7 +18,7 @@ from facula.codegen.c import loops_text, math
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One exported kernel: its name, kind (`d` driver, `b` body, `m` map), C function and C text."""
+    """One exported kernel: name, kind (`d` driver, `b` body, `m` map), C function and text."""
 
     name: str
     kind: str
@@ -32,7 +34,7 @@ def identifier(name: str) -> str:
 def translation_unit(kernels: Sequence[Kernel], prelude: str = "") -> str:
     """The C text of a library with these kernels."""
     bodies = "\n\n".join(kernel.text for kernel in kernels)
-    entries = "\n".join(f'    {{"{k.name}", \'{k.kind}\', (void *){k.function}}},' for k in kernels)
+    entries = "\n".join(f"    {{\"{k.name}\", '{k.kind}', (void *){k.function}}}," for k in kernels)
     helpers = loops_text.HALF_HELPERS if re.search(r"fk_(load|store)_", bodies) else ""
     return "\n".join(
         [

@@ -229,20 +229,34 @@ _FAMILIES = {
     "legendre_p": ("y", "((2.0 * k + 1.0) * y * p - k * q) / (k + 1.0)"),
 }
 
+#: closed forms on [-1, 1] for high degrees: inside, at 1, at -1 (there times (-1)^n)
+_CLOSED = {
+    "chebyshev_t": ("__builtin_cos(m * t)", "1.0", "1.0"),
+    "chebyshev_u": ("__builtin_sin((m + 1.0) * t) / __builtin_sin(t)", "m + 1.0", "m + 1.0"),
+    "chebyshev_v": ("__builtin_cos((m + 0.5) * t) / __builtin_cos(0.5 * t)", "1.0", "2.0 * m + 1.0"),
+    "chebyshev_w": ("__builtin_sin((m + 0.5) * t) / __builtin_sin(0.5 * t)", "2.0 * m + 1.0", "1.0"),
+}
+
 _POLYNOMIAL = """
 FM_CALL double fm_@NAME_f64(double x, double n) {
-    double y = @ARGUMENT, q = 1.0, p = @FIRST;
-    if (!(n >= 0.0)) return 0.0;
-    if (n < 1.0) return 1.0;
+    double y = @ARGUMENT, q = 1.0, p = @FIRST, m = __builtin_trunc(n);
+    if (!(m >= 0.0)) return 0.0;
+    if (m < 1.0) return 1.0;
     if (x != x) return x;
-    for (double k = 1.0; k + 1.0 <= n; k += 1.0) {
+@CLOSED    for (double k = 1.0; k < m; k += 1.0) {
         double next = @NEXT;
         q = p;
         p = next;
-        if (p != p) break;
+        if (!(__builtin_fabs(p) < __builtin_inf())) break;
     }
     return p;
 }
+"""
+
+_HIGH_DEGREE = """    if (m > 6.0 && __builtin_fabs(y) <= 1.0) {
+        double t = __builtin_acos(y), odd = __builtin_fmod(m, 2.0);
+        return y == 1.0 ? @TOP : y == -1.0 ? (odd == 1.0 ? -(@BOTTOM) : @BOTTOM) : @INSIDE;
+    }
 """
 
 _UNARY = "lgamma digamma bessel_j0 bessel_j1 bessel_y0 bessel_y1 airy_ai airy_ai_derivative".split()
@@ -254,7 +268,12 @@ def _polynomials(library: Library) -> list[str]:
     for family, (first, following) in _FAMILIES.items():
         shifts = ("", "shifted_") if family.startswith("chebyshev") else ("",)
         for shift in shifts:
-            text = _POLYNOMIAL.replace("@NAME", shift + family).replace("@FIRST", first)
+            closed = ""
+            if family in _CLOSED:
+                inside, top, bottom = _CLOSED[family]
+                closed = _HIGH_DEGREE.replace("@TOP", top).replace("@BOTTOM", bottom)
+                closed = closed.replace("@INSIDE", inside)
+            text = _POLYNOMIAL.replace("@NAME", shift + family).replace("@CLOSED", closed).replace("@FIRST", first)
             text = text.replace("@NEXT", following).replace("@ARGUMENT", "2.0 * x - 1.0" if shift else "x")
             library.add(text, {}, ("f64",))
             names.append(shift + family)

@@ -1,12 +1,13 @@
 """C text of multi-tensor kernels: one launch over a list of tensors.
 
 Takes: a `StepProgram`, a storage dtype and an instruction-set variant.
-Gives: a driver `step.<name>:<dtype>` with `p` = for each tensor its operands, then its scalars (zero-dimensional f32
-tensors), `n` = number of tensors, then the number of elements of each, `s` = parameters; and the drivers
-`sum_of_squares:<dtype>`, `largest_magnitude:<dtype>` with `p` = result (f32, or f64 for f64: one value a
-tensor), then the tensors, `n` the same.
-Keeps true: operands of one tensor are contiguous and of one dtype; per-tensor values (bias corrections) are computed once
-a tensor in f64; scalars are updated once; results do not depend on the number of threads.
+Gives: a driver `step.<name>:<dtype>` with `p` = for each tensor its operands, then its scalars
+(zero-dimensional f32 tensors), `n` = number of tensors, then the number of elements of each, `s` =
+parameters; and the drivers `sum_of_squares:<dtype>`, `largest_magnitude:<dtype>` with `p` = result
+(f32, or f64 for f64: one value a tensor), then the tensors, `n` the same.
+Keeps true: operands of one tensor are contiguous and of one dtype; per-tensor values (bias
+corrections) are computed once a tensor in f64; scalars are updated once; results do not depend on
+the number of threads.
 """
 
 from __future__ import annotations
@@ -64,9 +65,13 @@ class _Generator:
         self.pointers = len(program.operands) + len(program.scalars)
         operands = [rows.Operand(name) for name in program.operands]
         results = [(k, value, True) for k, value in self.traced.results]
-        plan = loops_schedule.schedule((), results, lambda leaf: leaf.op == "input" and leaf.value < rows.FOLD, False)
+        plan = loops_schedule.schedule(
+            (), results, lambda leaf: leaf.op == "input" and leaf.value < rows.FOLD, False
+        )
         (self.sweep,) = plan.passes
-        self.sweeper = Sweeper(operands, operands, storage, tile=0, vector_bytes=variant.vector_bytes)
+        self.sweeper = Sweeper(
+            operands, operands, storage, tile=0, vector_bytes=variant.vector_bytes
+        )
 
     def body(self) -> list[str]:
         """A range of chunks."""
@@ -90,7 +95,8 @@ class _Generator:
         stripped = loops_schedule.Pass(results=self.sweep.results)
         lines += self.sweeper.sweep(stripped, {}, "0", "length", blocked=False)
         return [
-            f"static void {self.function}_chunks(char *const *p, const int64_t *n, const fk_scalar *s, "
+            f"static void {self.function}_chunks(char *const *p, const int64_t *n, const "
+            f"fk_scalar *s, "
             "int64_t begin, int64_t end)",
             "{",
             "    char *const *all = (char *const *)p[0];",
@@ -108,14 +114,17 @@ class _Generator:
         return f"scalar{leaf.value - rows.TEMPORARY}"
 
     def prepare(self) -> list[str]:
-        """Per-tensor values and the new scalars; tensors that are in the same state share the work."""
+        """Per-tensor values and the new scalars; tensors in the same state share the work."""
         count = len(self.sweep.uniforms)
         scalars = range(len(self.program.scalars))
         roots = [e for _, e in self.sweep.uniforms] + [e for _, e in self.traced.scalars]
         computed, values = text.expressions(roots, self.leaf)
         inner = [f"last{k} = scalar{k};" for k in scalars]
         inner += [f"row[{k}] = (double){values[k]};" for k in range(count)]
-        inner += [f"new{k} = {value};" for (k, _), value in zip(self.traced.scalars, values[count:], strict=True)]
+        inner += [
+            f"new{k} = {value};"
+            for (k, _), value in zip(self.traced.scalars, values[count:], strict=True)
+        ]
         base = len(self.program.operands)
         same = " && ".join(["known", *[f"scalar{k} == last{k}" for k in scalars]])
         return [
@@ -138,20 +147,24 @@ class _Generator:
 
     def driver(self) -> list[str]:
         reads = [
-            f"const double parameter_{name} = s[{k}].f;" for k, name in enumerate(self.program.parameters)
+            f"const double parameter_{name} = s[{k}].f;"
+            for k, name in enumerate(self.program.parameters)
         ]
         voids = [f"(void)parameter_{name};" for name in self.program.parameters]
         return [
-            f"static int {self.function}(char *const *p, const int64_t *n, const fk_scalar *s, const fk_runtime *rt)",
+            f"static int {self.function}(char *const *p, const int64_t *n, const fk_scalar *s, "
+            f"const fk_runtime *rt)",
             "{",
-            f"    int64_t *first = rt->scratch((n[0] + 1) * 8 + n[0] * {8 * len(self.sweep.uniforms)});",
+            f"    int64_t *first = rt->scratch((n[0] + 1) * 8 + n[0] * "
+            f"{8 * len(self.sweep.uniforms)});",
             "    if (!first) return 1;",
             "    double *values = (double *)(first + n[0] + 1);",
             *text.indent([*reads, *voids, *self.prepare()]),
             "    int64_t elements;",
             "    const int64_t chunks = fk_chunks(n, first, &elements);",
             "    char *q[3] = {(char *)p, (char *)first, (char *)values};",
-            f"    rt->parallel({self.function}_chunks, q, n, s, chunks, fk_grain(chunks, elements));",
+            f"    rt->parallel({self.function}_chunks, q, n, s, chunks, fk_grain(chunks, "
+            f"elements));",
             "    rt->release(first);",
             "    return 0;",
             "}",
@@ -159,7 +172,8 @@ class _Generator:
 
 
 _NORM = """\
-static void {name}_chunks(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end)
+static void {name}_chunks(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+                          int64_t end)
 {{
     char *const *all = (char *const *)p[0];
     const int64_t *first = (const int64_t *)p[1];
@@ -229,7 +243,9 @@ def kernel(program: StepProgram, storage: str, variant: str | Isa) -> loops_unit
     """The driver of one optimizer step for one storage dtype."""
     generator = _Generator(program, storage, isa(variant))
     lines = [*generator.body(), *generator.driver()]
-    return loops_unit.Kernel(f"step.{program.name}:{storage}", "d", generator.function, "\n".join(lines))
+    return loops_unit.Kernel(
+        f"step.{program.name}:{storage}", "d", generator.function, "\n".join(lines)
+    )
 
 
 def norm_kernel(name: str, storage: str, variant: str | Isa) -> loops_unit.Kernel:
@@ -251,7 +267,8 @@ def norm_kernel(name: str, storage: str, variant: str | Isa) -> loops_unit.Kerne
 
 
 def kernels(variant: str | Isa, names: Iterable[str] | None = None) -> list[loops_unit.Kernel]:
-    """Every step of the table (or those named) and the per-tensor reductions, for all storage dtypes."""
+    """Every step of the table (or those named) and the per-tensor reductions, for all storage
+    dtypes."""
     chosen = STEP_PROGRAMS if names is None else names
     steps = [kernel(STEP_PROGRAMS[name], storage, variant) for name in chosen for storage in DTYPES]
     return steps + [norm_kernel(name, storage, variant) for name in _NORMS for storage in DTYPES]

@@ -1,13 +1,15 @@
-"""C text of reductions: drivers over `[segments, outer, reduce, inner]`, from the programs of `ops.rows`.
+"""C text of reductions: drivers over `[segments, outer, reduce, inner]`, from the programs of
+`ops.rows`.
 
 Takes: a `ReductionProgram`, a storage dtype and an instruction-set variant.
-Gives: a driver `name:dtype` with `p` = outputs, inputs and `n` = outer, reduce, inner, segments, for contiguous
-inputs `[segments, outer, reduce, inner]` and contiguous outputs `[outer, inner]`; `unit` for a whole library.
-Keeps true: the result depends on the shape only, never on the number of threads: how a reduction is cut into parts is
-decided from the shape, and the parts' states are merged in order.
+Gives: a driver `name:dtype` with `p` = outputs, inputs and `n` = outer, reduce, inner, segments,
+for contiguous inputs `[segments, outer, reduce, inner]` and contiguous outputs `[outer, inner]`;
+`unit` for a whole library.
+Keeps true: the result depends on the shape only, never on the number of threads: how a reduction is
+cut into parts is decided from the shape, and the parts' states are merged in order.
 
-Three loops serve every shape: `rows` (inner == 1: lanes along the row), `tiles` (inner > 1: lanes across neighbouring
-cells), `join` (merges the parts where segments, or a long reduction, were cut).
+Three loops serve every shape: `rows` (inner == 1: lanes along the row), `tiles` (inner > 1: lanes
+across neighbouring cells), `join` (merges the parts where segments, or a long reduction, were cut).
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ TILE, TILE_ROWS = 1024, 64
 
 PLAN = """\
 /* cut a reduction into parts by its shape alone, run them, merge them in order */
-static int fk_reduce(char *const *p, int pointers, const int64_t *n, const fk_scalar *s, const fk_runtime *rt,
-                     fk_body rows, fk_body tiles, fk_body join, int states, int64_t block)
+static int fk_reduce(char *const *p, int pointers, const int64_t *n, const fk_scalar *s,
+                     const fk_runtime *rt, fk_body rows,
+                     fk_body tiles, fk_body join, int states, int64_t block)
 {
     const int64_t outer = n[0], reduce = n[1], inner = n[2], segments = n[3], cells = outer * inner;
     if (cells == 0) return 0;
@@ -48,7 +51,8 @@ static int fk_reduce(char *const *p, int pointers, const int64_t *n, const fk_sc
         if (!q[pointers]) return 1;
     }
     const int64_t m[6] = {outer, reduce, inner, segments, piece, pieces};
-    rt->parallel(inner == 1 ? rows : tiles, q, m, s, items * pieces, cost < 32768 ? 32768 / cost : 1);
+    const int64_t grain = cost < 32768 ? 32768 / cost : 1;
+    rt->parallel(inner == 1 ? rows : tiles, q, m, s, items * pieces, grain);
     if (parts > 1) {
         rt->parallel(join, q, m, s, cells, parts < 4096 ? 16384 / parts : 1);
         rt->release(q[pointers]);
@@ -82,7 +86,11 @@ class _Generator:
 
     def _sweeper(self, tile: int, variant: Isa) -> Sweeper:
         sweeper = Sweeper(
-            self.program.inputs, self.program.outputs, self.storage, tile=tile, vector_bytes=variant.vector_bytes
+            self.program.inputs,
+            self.program.outputs,
+            self.storage,
+            tile=tile,
+            vector_bytes=variant.vector_bytes,
         )
         sweeper.has_position = any(
             leaf.value == rows.POSITION
@@ -94,7 +102,8 @@ class _Generator:
 
     # --- pieces shared by the layouts
     def pointers(self, full: str, cell: str, sweeper: Sweeper) -> list[str]:
-        """Declare operand pointers at the offsets of a row or tile, and load the row layout's per-row values."""
+        """Declare operand pointers at the offsets of a row or tile, and load the row layout's
+        per-row values."""
         lines = []
         for k, operand in enumerate(self.program.outputs):
             kind = text.C_TYPE[rows.storage_dtype(operand, self.storage)]
@@ -108,14 +117,17 @@ class _Generator:
             if operand.place == "row" and not sweeper.tile:
                 computed = rows.compute_dtype(operand, self.storage)
                 lines.append(
-                    f"const {text.C_TYPE[computed]} row{k} = {text.load(stored, computed, f'x{k}[0]')};"
+                    f"const {text.C_TYPE[computed]} row{k} = "
+                    f"{text.load(stored, computed, f'x{k}[0]')};"
                 )
         return lines
 
     def start(self, sweeper: Sweeper) -> list[str]:
         """Declare the states and set them to the identity."""
         names = [f"state{k}" for k in range(len(self.traced.identity))]
-        declared = [sweeper.declare(n, e.dtype) for n, e in zip(names, self.traced.identity, strict=True)]
+        declared = [
+            sweeper.declare(n, e.dtype) for n, e in zip(names, self.traced.identity, strict=True)
+        ]
         return declared + sweeper.assign(names, self.traced.identity)
 
     def blocks(self, sweeper: Sweeper, size: int) -> list[str]:
@@ -135,13 +147,17 @@ class _Generator:
                 guard, (condition,) = sweeper.evaluate([self.traced.improves])
                 inner += [*guard, f"if (!({condition})) continue;"]
         names = [f"next{k}" for k in range(len(self.traced.block))]
-        inner += [sweeper.declare(n, e.dtype) for n, e in zip(names, self.traced.block, strict=True)]
+        inner += [
+            sweeper.declare(n, e.dtype) for n, e in zip(names, self.traced.block, strict=True)
+        ]
         inner += sweeper.assign(names, [self.plan.final[k] for k in range(len(names))])
         inner += self.merge(sweeper)
         return [*lines, *text.indent(inner), "}"]
 
     def merge(self, sweeper: Sweeper) -> list[str]:
-        return sweeper.assign([f"state{k}" for k in range(len(self.traced.merge))], self.traced.merge)
+        return sweeper.assign(
+            [f"state{k}" for k in range(len(self.traced.merge))], self.traced.merge
+        )
 
     def finish(self, sweeper: Sweeper) -> list[str]:
         """Write the results from the states."""
@@ -158,21 +174,28 @@ class _Generator:
         for k, state in enumerate(self.traced.identity):
             kind = text.C_TYPE[state.dtype]
             lines.append(
-                f"{kind} *restrict parked{k} = ({kind} *)(p[{slot}] + 8 * ({k} * parts + part) * cells) + {cell};"
+                f"{kind} *restrict parked{k} = ({kind} *)(p[{slot}] + 8 * ({k} * parts + part) * "
+                f"cells) + {cell};"
             )
-        stores = [f"parked{k}{sweeper.lane or '[0]'} = state{k}{sweeper.lane};" for k in range(len(self.traced.identity))]
+        stores = [
+            f"parked{k}{sweeper.lane or '[0]'} = state{k}{sweeper.lane};"
+            for k in range(len(self.traced.identity))
+        ]
         return lines + sweeper.per_row(stores)
 
     # --- the three loops
     def header(self, part: str) -> list[str]:
         reads = [
-            f"const double parameter_{name} = s[{k}].f;" for k, name in enumerate(self.program.parameters)
+            f"const double parameter_{name} = s[{k}].f;"
+            for k, name in enumerate(self.program.parameters)
         ]
         return [
-            f"static void {self.function}_{part}(char *const *p, const int64_t *n, const fk_scalar *s, "
+            f"static void {self.function}_{part}(char *const *p, const int64_t *n, const "
+            f"fk_scalar *s, "
             "int64_t begin, int64_t end)",
             "{",
-            "    const int64_t outer = n[0], reduce = n[1], inner = n[2], segments = n[3], piece = n[4];",
+            "    const int64_t outer = n[0], reduce = n[1], inner = n[2], segments = n[3], piece "
+            "= n[4];",
             "    const int64_t pieces = n[5], parts = segments * pieces, cells = outer * inner;",
             "    const double length_double = (double)reduce * (double)segments;",
             "    (void)inner, (void)s, (void)cells, (void)piece, (void)length_double;",
@@ -238,7 +261,8 @@ class _Generator:
         for k, state in enumerate(self.traced.identity):
             kind = text.C_TYPE[state.dtype]
             loads.append(
-                f"const {kind} *restrict next{k} = (const {kind} *)(p[{slot}] + 8 * ({k} * parts + part) * cells) + cell;"
+                f"const {kind} *restrict next{k} = (const {kind} *)(p[{slot}] + 8 * ({k} * parts "
+                f"+ part) * cells) + cell;"
             )
         lines = [
             f"const int64_t width = end - cell < {TILE} ? end - cell : {TILE};",
@@ -261,9 +285,11 @@ class _Generator:
     def driver(self) -> list[str]:
         count = len(self.program.outputs) + len(self.program.inputs)
         return [
-            f"static int {self.function}(char *const *p, const int64_t *n, const fk_scalar *s, const fk_runtime *rt)",
+            f"static int {self.function}(char *const *p, const int64_t *n, const fk_scalar *s, "
+            f"const fk_runtime *rt)",
             "{",
-            f"    return fk_reduce(p, {count}, n, s, rt, {self.function}_rows, {self.function}_tiles, "
+            f"    return fk_reduce(p, {count}, n, s, rt, {self.function}_rows, "
+            f"{self.function}_tiles, "
             f"{self.function}_join, {len(self.traced.identity)}, {self.block});",
             "}",
         ]

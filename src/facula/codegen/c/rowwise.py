@@ -1,14 +1,17 @@
 """C text of row programs: drivers that run a fused program over every row.
 
 Takes: a `RowProgram`, a storage dtype and an instruction-set variant.
-Gives: a driver `name:dtype` with `p` = outputs, inputs, `n` = outer, length, inner, period, group and `s` =
-parameters, for contiguous full operands `[outer, length, inner]`, row operands `[outer, inner]` (or `[period]`, where
-row `r` reads value `r % period`), group operands (row `r` reads value `r / group`) and column operands `[length]`; with
-a period or a group, inner is 1. `unit` gives the C of a whole library.
-Keeps true: each row is computed by one thread in a fixed order, and column results (sums over rows) are summed in slots
-whose number depends on the shape only: no result depends on the number of threads.
+Gives: a driver `name:dtype` with `p` = outputs, inputs, `n` = outer, length, inner, period, group
+and `s` = parameters, for contiguous full operands `[outer, length, inner]`, row operands `[outer,
+inner]` (or `[period]`, where row `r` reads value `r % period`), group operands (row `r` reads value
+`r / group`) and column operands `[length]`; with a period or a group, inner is 1. `unit` gives the
+C of a whole library.
+Keeps true: each row is computed by one thread in a fixed order, and column results (sums over rows)
+are summed in slots whose number depends on the shape only: no result depends on the number of
+threads.
 
-Programs with column results exist for inner == 1 only; the others in two layouts, `rows` and `tiles`.
+Programs with column results exist for inner == 1 only; the others in two layouts, `rows` and
+`tiles`.
 """
 
 from __future__ import annotations
@@ -21,25 +24,29 @@ from facula.codegen.c.isa import Isa, isa
 from facula.codegen.c.loops_sweep import Sweeper
 from facula.ops import rows
 
-#: neighbouring rows of a tile; at most so many slots, each of at least so many rows where there are enough
+#: neighbouring rows of a tile; at most so many slots, each of at least so many rows where there are
+#: enough
 TILE = 128
 #: elements of a tile that stay in the second-level cache
 CACHE = 65536
 
 PLAN = f"""\
 enum {{ ROW_TILE = {TILE}, ROW_CACHE = {CACHE} }};
-/* run a row program: by rows or tiles, or by slots of rows where the program wants scratch or sums over rows */
-static int fk_rowwise(char *const *p, int pointers, const int64_t *n, const fk_scalar *s, const fk_runtime *rt,
-                      fk_body rows, fk_body tiles, fk_body join, int sums, int64_t scratch_bytes)
+/* run a row program: by rows or tiles; by slots of rows where it wants scratch or sums over rows */
+static int fk_rowwise(char *const *p, int pointers, const int64_t *n, const fk_scalar *s,
+                      const fk_runtime *rt, fk_body rows,
+                     fk_body tiles, fk_body join, int sums, int64_t scratch_bytes)
 {{
-    const int64_t outer = n[0], length = n[1], inner = n[2], period = n[3], group = n[4], cost = length + 16;
+    const int64_t outer = n[0], length = n[1], inner = n[2], period = n[3], group = n[4];
+    const int64_t cost = length + 16;
     if (outer * inner == 0) return 0;
     char *q[16];
     for (int k = 0; k < pointers; k++) q[k] = p[k];
     if (inner > 1) {{
-        int64_t tile = ROW_TILE; /* as wide as stays in the second-level cache, at least a cache line */
+        int64_t tile = ROW_TILE; /* as wide as stays in the second-level cache */
         while (tile > 16 && tile * length > ROW_CACHE) tile /= 2;
-        const int64_t m[6] = {{outer, length, inner, period, tile, group}}, across = (inner + tile - 1) / tile;
+        const int64_t m[6] = {{outer, length, inner, period, tile, group}};
+        const int64_t across = (inner + tile - 1) / tile;
         const int64_t work = cost * (inner < tile ? inner : tile);
         rt->parallel(tiles, q, m, s, outer * across, work < 16384 ? 16384 / work : 1);
         return 0;
@@ -53,7 +60,8 @@ static int fk_rowwise(char *const *p, int pointers, const int64_t *n, const fk_s
     if (slots > outer) slots = outer;
     q[pointers] = (char *)rt->scratch(slots * (length + 16) * scratch_bytes);
     if (!q[pointers]) return 1;
-    const int64_t m[6] = {{outer, length, inner, period, slots, group}}, work = cost * (outer / slots);
+    const int64_t m[6] = {{outer, length, inner, period, slots, group}};
+    const int64_t work = cost * (outer / slots);
     rt->parallel(rows, q, m, s, slots, work < 16384 ? 16384 / work : 1);
     if (sums) rt->parallel(join, q, m, s, length, 1024);
     rt->release(q[pointers]);
@@ -74,7 +82,9 @@ class _Generator:
         self.sums = [k for k, operand in enumerate(program.outputs) if operand.place == "column"]
         self.scratch: list[tuple[str, str]] = []  # (pointer name, dtype), one row each in a slot
         self.slot = len(program.outputs) + len(program.inputs)
-        self.interleaved = not self.sums and all(operand.place != "group" for operand in program.inputs)
+        self.interleaved = not self.sums and all(
+            operand.place != "group" for operand in program.inputs
+        )
 
     # --- schedules and layouts
     def _varies(self, leaf: rows.Scalar) -> bool:
@@ -87,7 +97,8 @@ class _Generator:
 
     def schedule(self, keep: bool) -> loops_schedule.Schedule:
         results = [
-            (k, value, self.program.outputs[k].place != "row") for k, value in enumerate(self.traced.results)
+            (k, value, self.program.outputs[k].place != "row")
+            for k, value in enumerate(self.traced.results)
         ]
         return loops_schedule.schedule(self.traced.folds, results, self._varies, keep)
 
@@ -124,16 +135,20 @@ class _Generator:
     # --- text
     def header(self, part: str) -> list[str]:
         reads = [
-            f"const double parameter_{name} = s[{k}].f;" for k, name in enumerate(self.program.parameters)
+            f"const double parameter_{name} = s[{k}].f;"
+            for k, name in enumerate(self.program.parameters)
         ]
         return [
-            f"static void {self.function}_{part}(char *const *p, const int64_t *n, const fk_scalar *s, "
+            f"static void {self.function}_{part}(char *const *p, const int64_t *n, const "
+            f"fk_scalar *s, "
             "int64_t begin, int64_t end)",
             "{",
-            "    const int64_t outer = n[0], length = n[1], inner = n[2], period = n[3], slots = n[4], group = n[5], origin = 0;",
+            "    const int64_t outer = n[0], length = n[1], inner = n[2], period = n[3], slots = "
+            "n[4], group = n[5], origin = 0;",
             f"    const {self.compute} length_value = ({self.compute})length;",
             "    const double length_double = (double)length;",
-            "    (void)outer, (void)inner, (void)period, (void)slots, (void)group, (void)origin, (void)s;",
+            "    (void)outer, (void)inner, (void)period, (void)slots, (void)group, (void)origin, "
+            "(void)s;",
             "    (void)length_value, (void)length_double;",
             *text.indent(reads),
         ]
@@ -153,12 +168,15 @@ class _Generator:
             offset = {"full": full, "column": "0", "row": cell, "group": cell}[operand.place]
             uniform = operand.place in ("row", "group") and not sweeper.tile
             if uniform:
-                offset = "row / group" if operand.place == "group" else "(period ? row % period : row)"
+                offset = (
+                    "row / group" if operand.place == "group" else "(period ? row % period : row)"
+                )
             lines.append(f"const {kind} *restrict x{k} = (const {kind} *)p[{base + k}] + {offset};")
             if uniform:
                 computed = rows.compute_dtype(operand, self.storage)
                 lines.append(
-                    f"const {text.C_TYPE[computed]} row{k} = {text.load(stored, computed, f'x{k}[0]')};"
+                    f"const {text.C_TYPE[computed]} row{k} = "
+                    f"{text.load(stored, computed, f'x{k}[0]')};"
                 )
         return lines
 
@@ -189,7 +207,12 @@ class _Generator:
         ]
         lines = self.header("rows")
         if not self.scratch:
-            lines += ["    for (int64_t row = begin; row < end; row++) {", *text.indent(body, 2), "    }", "}"]
+            lines += [
+                "    for (int64_t row = begin; row < end; row++) {",
+                *text.indent(body, 2),
+                "    }",
+                "}",
+            ]
             return lines
         lines += [
             "    for (int64_t slot = begin; slot < end; slot++) {",
@@ -245,9 +268,8 @@ class _Generator:
             number = int(name[1:])
             stored = rows.storage_dtype(self.program.outputs[number], self.storage)
             kind, size = text.C_TYPE[stored], text.SIZE[self.traced.compute]
-            part = (
-                f"(({self.compute} *)(p[{self.slot}] + (({k} * slots + slot) * (length + 16)) * {size}))[at]"
-            )
+            place = f"p[{self.slot}] + (({k} * slots + slot) * (length + 16)) * {size}"
+            part = f"(({self.compute} *)({place}))[at]"
             lines += [
                 f"{kind} *restrict y{number} = ({kind} *)p[{number}];",
                 *body,
@@ -260,9 +282,11 @@ class _Generator:
     def driver(self, tiles: str, join: str) -> list[str]:
         scratch = text.SIZE[self.traced.compute] * len(self.scratch)
         return [
-            f"static int {self.function}(char *const *p, const int64_t *n, const fk_scalar *s, const fk_runtime *rt)",
+            f"static int {self.function}(char *const *p, const int64_t *n, const fk_scalar *s, "
+            f"const fk_runtime *rt)",
             "{",
-            f"    return fk_rowwise(p, {self.slot}, n, s, rt, {self.function}_rows, {tiles}, {join}, "
+            f"    return fk_rowwise(p, {self.slot}, n, s, rt, {self.function}_rows, {tiles}, "
+            f"{join}, "
             f"{len(self.sums)}, {scratch});",
             "}",
         ]

@@ -1,12 +1,13 @@
 """C text of scans: drivers over `[outer, length, inner]`, shape kept.
 
 Takes: a `ScanProgram`, a storage dtype and an instruction-set variant.
-Gives: a driver `name:dtype` with `p` = outputs, input and `n` = outer, length, inner; `unit` for a whole library.
-Keeps true: where a few long rows are cut into stretches, the cuts depend on the shape only and the stretches' states are
-joined in order, so that results do not depend on the number of threads.
+Gives: a driver `name:dtype` with `p` = outputs, input and `n` = outer, length, inner; `unit` for a
+whole library.
+Keeps true: where a few long rows are cut into stretches, the cuts depend on the shape only and the
+stretches' states are joined in order, so that results do not depend on the number of threads.
 
-A step depends on the one before, so the speed comes from several stretches side by side: several rows (or stretches of
-one row) in the `rows` loop, a tile of neighbouring cells in the `tiles` loop.
+A step depends on the one before, so the speed comes from several stretches side by side: several
+rows (or stretches of one row) in the `rows` loop, a tile of neighbouring cells in the `tiles` loop.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ BLOCK = 32
 
 PLAN = f"""\
 enum {{ SCAN_TILE = {TILE} }};
-/* n of the loops: outer, length, inner, stretch, pieces, phase (0: only the states of the stretches; 1: write) */
-static int fk_scan(char *const *p, int pointers, const int64_t *n, const fk_scalar *s, const fk_runtime *rt,
-                   fk_body rows, fk_body tiles, fk_body join, int states, int64_t lanes)
+/* n of the loops: outer, length, inner, stretch, pieces, phase (0: only the states; 1: write) */
+static int fk_scan(char *const *p, int pointers, const int64_t *n, const fk_scalar *s,
+                   const fk_runtime *rt, fk_body rows,
+                     fk_body tiles, fk_body join, int states, int64_t lanes)
 {{
     const int64_t outer = n[0], length = n[1], inner = n[2];
     if (outer * length * inner == 0) return 0;
@@ -74,7 +76,9 @@ class _Generator:
         self.slot = len(program.outputs) + 1
         self.lanes = WIDE if program.wide else NARROW
 
-    def evaluate(self, roots: Sequence[rows.Scalar], names: dict[int, str]) -> tuple[list[str], list[str]]:
+    def evaluate(
+        self, roots: Sequence[rows.Scalar], names: dict[int, str]
+    ) -> tuple[list[str], list[str]]:
         """Statements for `roots`; `names` says how the leaves are spelled, by number."""
         return text.expressions(roots, lambda leaf: names[leaf.value])
 
@@ -88,21 +92,27 @@ class _Generator:
         return ["{", *lines, *held, *[f"state{k}{lane} = out{k};" for k in self.states], "}"]
 
     def element(self, x: str, lane: str, y: str, write: bool) -> list[str]:
-        """One step for one lane; `x` and `y` spell the element, `{k}` in `y` the result's number."""
+        """One step for one lane; `x` and `y` spell the element, `{k}` in `y` the result."""
         names = {rows.LEFT + k: f"state{k}{lane}" for k in self.states}
-        step_names = names | {rows.OPERAND: text.load(self.storage, self.traced.compute, x), rows.ORIGIN: "at"}
+        step_names = names | {
+            rows.OPERAND: text.load(self.storage, self.traced.compute, x),
+            rows.ORIGIN: "at",
+        }
         lines = self.advance(self.traced.step, step_names, lane)
         if not write:
             return lines
         computed, values = self.evaluate(self.traced.finalize, names)
         stores = []
         for k, (operand, value) in enumerate(zip(self.program.outputs, values, strict=True)):
-            stores.append(f"{y.format(k=k)} = {text.store(rows.storage_dtype(operand, self.storage), value)};")
+            stores.append(
+                f"{y.format(k=k)} = {text.store(rows.storage_dtype(operand, self.storage), value)};"
+            )
         return [*lines, "{", *computed, *stores, "}"]
 
     def declare(self, extent: int, width: str) -> list[str]:
         declared = [
-            f"{text.C_TYPE[state.dtype]} state{k}[{extent}];" for k, state in enumerate(self.traced.identity)
+            f"{text.C_TYPE[state.dtype]} state{k}[{extent}];"
+            for k, state in enumerate(self.traced.identity)
         ]
         lines, values = self.evaluate(self.traced.identity, {})
         starts = " ".join(f"state{k}[l] = {value};" for k, value in enumerate(values))
@@ -110,16 +120,20 @@ class _Generator:
 
     def header(self, part: str) -> list[str]:
         return [
-            f"static void {self.function}_{part}(char *const *p, const int64_t *n, const fk_scalar *s, "
+            f"static void {self.function}_{part}(char *const *p, const int64_t *n, const "
+            f"fk_scalar *s, "
             "int64_t begin, int64_t end)",
             "{",
-            "    const int64_t outer = n[0], length = n[1], inner = n[2], stretch = n[3], pieces = n[4], phase = n[5];",
+            "    const int64_t outer = n[0], length = n[1], inner = n[2], stretch = n[3], pieces "
+            "= n[4], phase = n[5];",
             "    (void)s, (void)outer, (void)inner, (void)stretch, (void)pieces, (void)phase;",
         ]
 
     def outputs(self, offset: str) -> list[str]:
         kinds = [text.C_TYPE[rows.storage_dtype(o, self.storage)] for o in self.program.outputs]
-        return [f"{kind} *restrict y{k} = ({kind} *)p[{k}] + {offset};" for k, kind in enumerate(kinds)]
+        return [
+            f"{kind} *restrict y{k} = ({kind} *)p[{k}] + {offset};" for k, kind in enumerate(kinds)
+        ]
 
     def scratch(self, verb: str) -> list[str]:
         """Load or store the states of the stretches of this group."""
@@ -153,7 +167,8 @@ class _Generator:
         lines = [
             f"const int64_t item = group * {self.lanes}, total = outer * pieces;",
             f"const int64_t lanes = total - item < {self.lanes} ? total - item : {self.lanes};",
-            f"int64_t start[{self.lanes}], first[{self.lanes}], extent[{self.lanes}], common = stretch, i = 0;",
+            f"int64_t start[{self.lanes}], first[{self.lanes}], extent[{self.lanes}], common = "
+            f"stretch, i = 0;",
             "for (int64_t l = 0; l < lanes; l++) {",
             "    const int64_t row = (item + l) / pieces;",
             "    first[l] = (item + l) % pieces * stretch;",
@@ -195,17 +210,27 @@ class _Generator:
                 before.append(f"{text.C_TYPE[state.dtype]} state{k}_{lane} = state{k}[{lane}];")
                 after.append(f"state{k}[{lane}] = state{k}_{lane};")
             step = self.element(f"x_{lane}[i]", f"_{lane}", f"y{{k}}_{lane}[i]", write)
-            body += ["{", f"    const int64_t at = first[{lane}] + i;", "    (void)at;", *text.indent(step), "}"]
+            body += [
+                "{",
+                f"    const int64_t at = first[{lane}] + i;",
+                "    (void)at;",
+                *text.indent(step),
+                "}",
+            ]
         return [*before, "for (; i < common; i++) {", *text.indent(body), "}", *after]
 
     def transposed(self, write: bool) -> list[str]:
-        """Blocks of all lanes are turned so that the lanes lie side by side and a step is one vector operation."""
+        """Blocks of all lanes are turned so that the lanes lie side by side and a step is one
+        vector operation."""
         kind = text.C_TYPE[self.storage]
         kinds = [text.C_TYPE[rows.storage_dtype(o, self.storage)] for o in self.program.outputs]
-        step = self.element(f"turned[i * {self.lanes} + l]", "[l]", f"result{{k}}[i * {self.lanes} + l]", write)
+        step = self.element(
+            f"turned[i * {self.lanes} + l]", "[l]", f"result{{k}}[i * {self.lanes} + l]", write
+        )
         each = f"for (int i = 0; i < {BLOCK}; i++)"
         stores = [
-            f"{each} y{k}[start[l] + block + i] = result{k}[i * {self.lanes} + l];" for k in range(len(kinds))
+            f"{each} y{k}[start[l] + block + i] = result{k}[i * {self.lanes} + l];"
+            for k in range(len(kinds))
         ]
         return [
             f"{kind} turned[{BLOCK * self.lanes}];",
@@ -236,7 +261,8 @@ class _Generator:
         for k, state in enumerate(self.traced.identity):
             kind = text.C_TYPE[state.dtype]
             loads += [
-                f"{kind} *slot{k} = ({kind} *)(p[{self.slot}] + 8 * {k} * outer * pieces) + row * pieces + piece;",
+                f"{kind} *slot{k} = ({kind} *)(p[{self.slot}] + 8 * {k} * outer * pieces) + row "
+                f"* pieces + piece;",
                 f"const {kind} next{k} = *slot{k};",
             ]
             moves.append(f"*slot{k} = state{k}[0];")
@@ -283,9 +309,11 @@ class _Generator:
 
     def driver(self) -> list[str]:
         return [
-            f"static int {self.function}(char *const *p, const int64_t *n, const fk_scalar *s, const fk_runtime *rt)",
+            f"static int {self.function}(char *const *p, const int64_t *n, const fk_scalar *s, "
+            f"const fk_runtime *rt)",
             "{",
-            f"    return fk_scan(p, {self.slot}, n, s, rt, {self.function}_rows, {self.function}_tiles, "
+            f"    return fk_scan(p, {self.slot}, n, s, rt, {self.function}_rows, "
+            f"{self.function}_tiles, "
             f"{self.function}_join, {len(self.traced.identity)}, {self.lanes});",
             "}",
         ]

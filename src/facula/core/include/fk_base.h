@@ -1,13 +1,19 @@
-/* What every header of the runtime shares: linkage, branch hints, and loops compiled for several instruction sets.
+/* What every header of the runtime shares: linkage, branch hints, and loops compiled for several
+ * instruction sets.
  *
- * Takes: GCC or Clang. Gives: macros only. Keeps true: the baseline is whatever the translation unit is built for;
- * nothing here needs a feature macro of the C library to be set before other headers. */
+ * Takes: GCC or Clang.
+ * Gives: macros, and the path of this process's control group.
+ * Keeps true: the baseline is whatever the translation unit is built for; whichever header of
+ * the runtime comes first includes this one first, since it asks the C library for everything it
+ * has. */
 #ifndef FK_BASE_H
 #define FK_BASE_H
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 
 #define FK_LOCAL static __attribute__((unused))
 #define FK_INLINE static inline __attribute__((always_inline, unused))
@@ -24,11 +30,27 @@
 
 /* around loops that must become vectors whatever the command line says */
 #if defined(__GNUC__) && !defined(__clang__)
-#define FK_VECTORIZE_BEGIN \
-    _Pragma("GCC push_options") _Pragma("GCC optimize(\"O3\", \"no-trapping-math\", \"no-math-errno\")")
+#define FK_VECTORIZE_BEGIN      \
+    _Pragma("GCC push_options") \
+        _Pragma("GCC optimize(\"O3\", \"no-trapping-math\", \"no-math-errno\")")
 #define FK_VECTORIZE_END _Pragma("GCC pop_options")
 #else
 #define FK_VECTORIZE_BEGIN
 #define FK_VECTORIZE_END
 #endif
+
+/* The file `name` of this process's own control group (version 2); 0 where there is none.  Its
+ * limits bind beside those of the root that a container sees. */
+FK_COLD int fk_own_cgroup(const char *name, char *path, size_t size) {
+    char line[512];
+    int found = 0;
+    FILE *file = fopen("/proc/self/cgroup", "r");
+    if (!file) return 0;
+    while (!found && fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = 0;
+        found = !strncmp(line, "0::/", 4) && line[4] != 0;
+    }
+    fclose(file);
+    return found && snprintf(path, size, "/sys/fs/cgroup%s/%s", line + 3, name) < (int)size;
+}
 #endif

@@ -1,17 +1,22 @@
-/* The elementwise engine: one contiguous kernel serves every layout, broadcast and mixture of dtypes.
+/* The elementwise engine: one contiguous kernel serves every layout, broadcast and mixture of
+ * dtypes.
  *
- * Takes: an `fk_iter`: shape, byte strides, addresses, dtypes in memory and the dtypes that the kernel wants.
- * Gives: `fk_map_run` (a kernel), `fk_copy_run` (a strided copy with cast), `fk_fill_run` (one value).
- * Keeps true: outputs stand before inputs; no output has a zero stride over more than one element; an output is the very
- * same memory as an input or does not touch it; the result does not depend on the number of threads.
+ * Takes: an `fk_iter`: shape, byte strides, addresses, dtypes in memory and the dtypes that the
+ * kernel wants.
+ * Gives: `fk_map_run`, which runs a kernel over it, and the tilings that copies share (fk_copy.h).
+ * Keeps true: outputs stand before inputs; no output has a zero stride over more than one
+ * element; an output is the very same memory as an input or does not touch it; the result does
+ * not depend on the number of threads.
  *
- * After `fk_iter_prepare` the last dimension is the one that the first output walks in its smallest steps.  What is
- * contiguous everywhere goes to the kernel as it is.  The rest is cut into tiles of about a thousand elements over the
- * last dimension and one other: an operand whose tile is contiguous and of the right dtype is used in place, the others
- * are gathered (and cast) into tiles on the stack, so that strides and casts cost L1 traffic only.  A tile that the next
- * step would fill with the same elements, a broadcast one, is kept. */
+ * After `fk_iter_prepare` the last dimension is the one that the first output walks in its
+ * smallest steps.  What is contiguous everywhere goes to the kernel as it is.  The rest is cut
+ * into tiles of about a thousand elements over the last dimension and one other: an operand
+ * whose tile is contiguous and of the right dtype is used in place, the others are gathered (and
+ * cast) into tiles on the stack, so that strides and casts cost L1 traffic only.  A tile that
+ * the next step would fill with the same elements, a broadcast one, is kept. */
 #ifndef FK_ITERATE_H
 #define FK_ITERATE_H
+#include "fk_base.h"
 #include "facula_abi.h"
 #include "fk_block.h"
 #include "fk_cast.h"
@@ -32,12 +37,12 @@ enum {
     FK_PARALLEL_ELEMENTS = 32768, /* the least that a thread gets */
     FK_TILE_ELEMENTS = 1024,
     FK_TILE_BYTES = 49152, /* all tiles of a thread together */
-    FK_BLOCK_ELEMENTS = 4096, /* of a tile where an operand is transposed: long pieces of rows and of columns */
+    FK_BLOCK_ELEMENTS = 4096, /* of a tile where an operand is transposed: long pieces of both */
     FK_COPY_ELEMENTS = 16384,
 };
 
-/* Whether output k is too large to cache; an output that is an input too has been read already, which makes streaming
- * a loss. */
+/* Whether output k is too large to cache; an output that is an input too has been read already,
+ * which makes streaming a loss. */
 FK_LOCAL int fk_iter_streams(const fk_iter *it, int k, int64_t numel) {
     if (k >= it->nout || numel * fk_itemsize[it->dtype[k]] < fk_stream_bytes()) return 0;
     for (int i = it->nout; i < it->nout + it->nin; i++)
@@ -93,8 +98,8 @@ FK_LOCAL void fk_iter_sort(fk_iter *it, int operands) {
     }
 }
 
-/* Drops dimensions of size 1, sorts by the strides of the outputs and then of the inputs, merges what is adjacent.
- * Leaves at least one dimension. Preparing twice changes nothing. */
+/* Drops dimensions of size 1, sorts by the strides of the outputs and then of the inputs, merges
+ * what is adjacent. Leaves at least one dimension. Preparing twice changes nothing. */
 FK_LOCAL void fk_iter_prepare(fk_iter *it) {
     int operands = it->nout + it->nin, kept = 0;
     for (int d = 0; d < it->ndim; d++)
@@ -114,7 +119,8 @@ FK_LOCAL void fk_iter_prepare(fk_iter *it) {
     int last = 0;
     for (int d = 1; d < it->ndim; d++) {
         int merge = 1;
-        for (int k = 0; k < operands && merge; k++) merge = it->stride[k][last] == it->shape[d] * it->stride[k][d];
+        for (int k = 0; k < operands && merge; k++)
+            merge = it->stride[k][last] == it->shape[d] * it->stride[k][d];
         if (merge) {
             it->shape[last] *= it->shape[d];
             for (int k = 0; k < operands; k++) it->stride[k][last] = it->stride[k][d];
@@ -134,7 +140,8 @@ typedef struct {
 } fk_direct_job;
 
 /* items are blocks of 1024 elements, so that threads share no cache line */
-static void fk_direct_body(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
+static void fk_direct_body(
+    char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
     (void)n;
     const fk_direct_job *job = (const fk_direct_job *)(const void *)p[0];
     int64_t first = begin * FK_TILE_ELEMENTS, last = end * FK_TILE_ELEMENTS;
@@ -152,15 +159,15 @@ FK_LOCAL void fk_direct_run(fk_map map, const fk_scalar *s, const fk_iter *it, i
     }
     fk_direct_job job = {map, it, numel};
     char *p[1] = {(char *)&job};
-    fk_parallel(
-        fk_direct_body, p, NULL, s, (numel + FK_TILE_ELEMENTS - 1) / FK_TILE_ELEMENTS,
+    fk_parallel(fk_direct_body, p, NULL, s, (numel + FK_TILE_ELEMENTS - 1) / FK_TILE_ELEMENTS,
         FK_PARALLEL_ELEMENTS / FK_TILE_ELEMENTS);
 }
 
 FK_LOCAL int fk_iter_is_direct(const fk_iter *it) {
     if (it->ndim > 1) return 0;
     for (int k = 0; k < it->nout + it->nin; k++)
-        if (it->dtype[k] != it->compute[k] || it->stride[k][0] != fk_itemsize[it->dtype[k]]) return 0;
+        if (it->dtype[k] != it->compute[k] || it->stride[k][0] != fk_itemsize[it->dtype[k]])
+            return 0;
     return 1;
 }
 
@@ -168,16 +175,18 @@ FK_LOCAL int fk_iter_is_direct(const fk_iter *it) {
 
 typedef struct fk_tiling {
     const fk_iter *it;
-    fk_map map; /* NULL: copy the input to the output */
+    fk_map map;        /* NULL: copy the input to the output */
     int inner, across; /* the dimensions of a tile: columns, rows (across < 0: none, one row) */
-    int64_t length, height;           /* their sizes */
-    int64_t columns, rows;            /* of a tile */
-    int64_t column_tiles, row_tiles;  /* along the two dimensions */
-    int64_t row_step[FK_MAX_OPERANDS], column_step[FK_MAX_OPERANDS]; /* bytes from one element to the next */
-    int outer[FK_MAX_DIMS], outer_count;                             /* the other dimensions, outermost first */
+    int64_t length, height;          /* their sizes */
+    int64_t columns, rows;           /* of a tile */
+    int64_t column_tiles, row_tiles; /* along the two dimensions */
+    int64_t row_step[FK_MAX_OPERANDS],
+        column_step[FK_MAX_OPERANDS];    /* bytes from one element to the next */
+    int outer[FK_MAX_DIMS], outer_count; /* the other dimensions, outermost first */
     int64_t tiles;
     int64_t capacity; /* elements that a tile can hold */
-    int by_row;       /* the kernel is called for each row of a tile, which spares operands with contiguous rows a copy */
+    int by_row;       /* the kernel is called for each row of a tile, which spares operands with
+                         contiguous rows a copy */
     uint8_t in_place[FK_MAX_OPERANDS]; /* the operand's own memory serves as the tile */
     uint8_t stream[FK_MAX_OPERANDS];   /* an output that leaves its tile past the cache */
     fk_cast_fn cast[FK_MAX_OPERANDS];  /* NULL: same dtype */
@@ -238,7 +247,8 @@ FK_LOCAL int fk_transposed_dim(const fk_iter *it) {
     return -1;
 }
 
-/* the dimension that gives a tile its rows: the next one, or the longest where the next would make tiny tiles */
+/* the dimension that gives a tile its rows: the next one, or the longest where the next would make
+ * tiny tiles */
 FK_LOCAL int fk_row_dim(const fk_iter *it) {
     int inner = it->ndim - 1, across = inner - 1;
     if (across < 0 || it->shape[across] * it->shape[inner] >= 256) return across;
@@ -280,12 +290,15 @@ FK_LOCAL void fk_tiling_place(fk_tiling *tiling, int may_stream) {
         int64_t item = fk_itemsize[it->dtype[k]];
         int same = it->dtype[k] == it->compute[k];
         int row = tiling->column_step[k] == item || tiling->columns == 1;
-        int block = tiling->rows == 1 ||
-                    (tiling->columns == tiling->length && tiling->row_step[k] == tiling->length * item) || tiling->by_row;
+        int block =
+            tiling->rows == 1 ||
+            (tiling->columns == tiling->length && tiling->row_step[k] == tiling->length * item) ||
+            tiling->by_row;
         tiling->stream[k] = (uint8_t)(may_stream && row && same && fk_iter_streams(it, k, numel));
         tiling->in_place[k] = (uint8_t)(same && row && block && !tiling->stream[k]);
         int is_output = k < it->nout;
-        int from = is_output ? it->compute[k] : it->dtype[k], to = is_output ? it->dtype[k] : it->compute[k];
+        int from = is_output ? it->compute[k] : it->dtype[k],
+            to = is_output ? it->dtype[k] : it->compute[k];
         tiling->cast[k] = same ? NULL : fk_cast_get(from, to);
     }
 }
@@ -298,14 +311,16 @@ FK_LOCAL int64_t fk_tile_capacity(const fk_iter *it, int64_t most) {
     return capacity < most ? capacity : most;
 }
 
-/* Whether calling the kernel row by row needs no tile (1), and whether whole blocks would not either, but for operands
- * that are the same in every row (2). */
+/* Whether calling the kernel row by row needs no tile (1), and whether whole blocks would not
+ * either, but for operands that are the same in every row (2). */
 FK_LOCAL int fk_row_contiguity(const fk_iter *it, int across) {
     int inner = it->ndim - 1, result = across >= 0 ? 2 : 1;
     for (int k = 0; k < it->nout + it->nin; k++) {
         int64_t item = fk_itemsize[it->dtype[k]];
         if (it->dtype[k] != it->compute[k] || it->stride[k][inner] != item) return 0;
-        if (across >= 0 && it->stride[k][across] != 0 && it->stride[k][across] != it->shape[inner] * item) result = 1;
+        if (across >= 0 && it->stride[k][across] != 0 &&
+            it->stride[k][across] != it->shape[inner] * item)
+            result = 1;
     }
     return result;
 }
@@ -318,18 +333,22 @@ FK_LOCAL void fk_tiling_blocks(fk_tiling *tiling, int across) {
     while (edge * edge > tiling->capacity) edge /= 2;
     int64_t columns = length < edge ? length : edge;
     int64_t rows = height < edge ? height : edge;
-    if (columns < edge) rows = tiling->capacity / columns;
-    else columns = tiling->capacity / rows;
+    if (columns < edge)
+        rows = tiling->capacity / columns;
+    else
+        columns = tiling->capacity / rows;
     fk_tiling_cut(tiling, across, rows, columns);
     for (int k = 0; k < it->nout + it->nin && tiling->columns >= 32; k++)
-        tiling->by_row |= it->dtype[k] == it->compute[k] && tiling->column_step[k] == fk_itemsize[it->dtype[k]];
+        tiling->by_row |=
+            it->dtype[k] == it->compute[k] && tiling->column_step[k] == fk_itemsize[it->dtype[k]];
     fk_tiling_place(tiling, !tiling->by_row);
 }
 
 /* otherwise: whole rows if they are long, else as many rows as a tile holds */
 FK_LOCAL void fk_tiling_rows(fk_tiling *tiling) {
     const fk_iter *it = tiling->it;
-    int64_t capacity = tiling->capacity = fk_tile_capacity(it, FK_TILE_ELEMENTS), length = it->shape[it->ndim - 1];
+    int64_t capacity = tiling->capacity = fk_tile_capacity(it, FK_TILE_ELEMENTS),
+            length = it->shape[it->ndim - 1];
     int across = fk_row_dim(it), contiguity = fk_row_contiguity(it, across);
     int by_row = contiguity == 1 ? length >= 32 : length >= 512;
     if (by_row && contiguity) {
@@ -346,15 +365,18 @@ FK_LOCAL void fk_tiling_rows(fk_tiling *tiling) {
 
 FK_LOCAL void fk_tiling_choose(fk_tiling *tiling) {
     int across = fk_transposed_dim(tiling->it);
-    if (across >= 0) fk_tiling_blocks(tiling, across);
-    else fk_tiling_rows(tiling);
+    if (across >= 0)
+        fk_tiling_blocks(tiling, across);
+    else
+        fk_tiling_rows(tiling);
 }
 
 /* ---- gather and scatter ---- */
 
-/* a block of memory into a contiguous tile, cast if need be; `spare` holds a tile in the memory's dtype */
-FK_LOCAL void fk_gather(
-    const fk_tiling *tiling, int k, const char *src, char *tile, char *spare, int64_t rows, int64_t columns) {
+/* a block of memory into a contiguous tile, cast if need be; `spare` holds a tile in the memory's
+ * dtype */
+FK_LOCAL void fk_gather(const fk_tiling *tiling, int k, const char *src, char *tile, char *spare,
+    int64_t rows, int64_t columns) {
     const fk_iter *it = tiling->it;
     int item = fk_itemsize[it->dtype[k]], wide = fk_itemsize[it->compute[k]];
     int64_t row = tiling->row_step[k], column = tiling->column_step[k];
@@ -374,8 +396,8 @@ FK_LOCAL void fk_gather(
     }
 }
 
-FK_LOCAL void fk_scatter(
-    const fk_tiling *tiling, int k, const char *tile, char *dst, char *spare, int64_t rows, int64_t columns) {
+FK_LOCAL void fk_scatter(const fk_tiling *tiling, int k, const char *tile, char *dst, char *spare,
+    int64_t rows, int64_t columns) {
     const fk_iter *it = tiling->it;
     int item = fk_itemsize[it->dtype[k]], wide = fk_itemsize[it->compute[k]];
     int64_t row = tiling->row_step[k], column = tiling->column_step[k];
@@ -400,17 +422,17 @@ typedef struct fk_tile_content {
     int64_t rows, columns;
 } fk_tile_content;
 
-FK_INLINE int fk_tile_holds(
-    const fk_tiling *tiling, int k, const fk_tile_content *content, const char *src, int64_t rows, int64_t columns) {
+FK_INLINE int fk_tile_holds(const fk_tiling *tiling, int k, const fk_tile_content *content,
+    const char *src, int64_t rows, int64_t columns) {
     if (content->src != src) return 0;
-    if (tiling->row_step[k] == 0 && tiling->column_step[k] == 0) return 1; /* was filled to the brim */
+    if (tiling->row_step[k] == 0 && tiling->column_step[k] == 0)
+        return 1; /* was filled to the brim */
     if (columns == content->columns) return rows <= content->rows;
     return rows == 1 && content->rows == 1 && columns < content->columns;
 }
 
-FK_LOCAL char *fk_tile_input(
-    const fk_tiling *tiling, int k, const char *src, char *tile, char *spare, fk_tile_content *content, int64_t rows,
-    int64_t columns) {
+FK_LOCAL char *fk_tile_input(const fk_tiling *tiling, int k, const char *src, char *tile,
+    char *spare, fk_tile_content *content, int64_t rows, int64_t columns) {
     if (fk_tile_holds(tiling, k, content, src, rows, columns)) return tile;
     int everywhere = tiling->row_step[k] == 0 && tiling->column_step[k] == 0;
     if (everywhere) rows = tiling->rows, columns = tiling->columns;
@@ -441,7 +463,8 @@ FK_LOCAL void fk_tile_call(
 }
 
 /* where the tiles lie in a thread's memory */
-FK_LOCAL void fk_tile_layout(const fk_tiling *tiling, char *memory, char **tile, fk_tile_content *content) {
+FK_LOCAL void fk_tile_layout(
+    const fk_tiling *tiling, char *memory, char **tile, fk_tile_content *content) {
     const fk_iter *it = tiling->it;
     for (int k = 0; k < it->nout + it->nin; k++) {
         tile[k] = memory;
@@ -450,7 +473,8 @@ FK_LOCAL void fk_tile_layout(const fk_tiling *tiling, char *memory, char **tile,
     }
 }
 
-static void fk_tile_body(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
+static void fk_tile_body(
+    char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
     (void)n;
     const fk_tiling *tiling = (const fk_tiling *)(const void *)p[0];
     int nout = tiling->it->nout, operands = nout + tiling->it->nin;
@@ -463,12 +487,17 @@ static void fk_tile_body(char *const *p, const int64_t *n, const fk_scalar *s, i
     for (int64_t t = begin; t < end; t++, fk_cursor_next(&cursor, tiling)) {
         int64_t row = cursor.row_tile * tiling->rows, column = cursor.column_tile * tiling->columns;
         int64_t rows = tiling->height - row < tiling->rows ? tiling->height - row : tiling->rows;
-        int64_t columns = tiling->length - column < tiling->columns ? tiling->length - column : tiling->columns;
+        int64_t columns =
+            tiling->length - column < tiling->columns ? tiling->length - column : tiling->columns;
         for (int k = 0; k < operands; k++) {
             at[k] = cursor.base[k] + row * tiling->row_step[k] + column * tiling->column_step[k];
-            if (tiling->in_place[k]) use[k] = at[k];
-            else if (k < nout) use[k] = tile[k];
-            else use[k] = fk_tile_input(tiling, k, at[k], tile[k], spare, &content[k], rows, columns);
+            if (tiling->in_place[k])
+                use[k] = at[k];
+            else if (k < nout)
+                use[k] = tile[k];
+            else
+                use[k] =
+                    fk_tile_input(tiling, k, at[k], tile[k], spare, &content[k], rows, columns);
         }
         fk_tile_call(tiling, use, s, rows, columns);
         for (int k = 0; k < nout; k++)
@@ -479,7 +508,8 @@ static void fk_tile_body(char *const *p, const int64_t *n, const fk_scalar *s, i
 
 FK_LOCAL void fk_tiling_run(fk_body body, const fk_tiling *tiling, const fk_scalar *s) {
     char *p[1] = {(char *)(uintptr_t)tiling};
-    fk_parallel(body, p, NULL, s, tiling->tiles, FK_PARALLEL_ELEMENTS / (tiling->rows * tiling->columns));
+    fk_parallel(
+        body, p, NULL, s, tiling->tiles, FK_PARALLEL_ELEMENTS / (tiling->rows * tiling->columns));
 }
 
 /* Runs a map kernel over an iteration; `it` is prepared in place. */

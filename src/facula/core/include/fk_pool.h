@@ -1,19 +1,19 @@
 /* The thread pool, and the services that kernels get from the core (`fk_runtime_table`).
  *
  * Takes: a body over an index space, a number of threads.
- * Gives: `fk_parallel`, `fk_set_num_threads`, `fk_get_num_threads`, `fk_default_threads`, scratch memory, and the table
- * of them.
- * Keeps true: one pool for everything, started on the first call that needs it; the index space is cut into contiguous
- * parts, the caller takes part, and whoever is free takes the next one, so that a thread that wakes late holds nobody
- * up; a nested call, or one while another thread uses the pool, runs in the calling thread; a forked child starts with
- * no pool and makes its own; bodies never touch Python, so the GIL may be held or not.
+ * Gives: `fk_parallel`, `fk_set_num_threads`, `fk_get_num_threads`, `fk_default_threads`,
+ * scratch memory, and the table of them.
+ * Keeps true: one pool for everything, started on the first call that needs it; the index space
+ * is cut into contiguous parts, the caller takes part, and whoever is free takes the next one,
+ * so that a thread that wakes late holds nobody up; a nested call, or one while another thread
+ * uses the pool, runs in the calling thread; a forked child starts with no pool and makes its
+ * own; bodies never touch Python, so the GIL may be held or not.
  *
  * Static state: include this header in exactly one translation unit. */
 #ifndef FK_POOL_H
 #define FK_POOL_H
 #include "fk_base.h"
 #include <errno.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -22,8 +22,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
+#if defined(__linux__)
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#endif
 #include "facula_abi.h"
 
 enum {
@@ -33,7 +36,8 @@ enum {
     FK_WORKER_STACK = 4 << 20,
     FK_SCRATCH_SLOTS = 24,
 };
-#define FK_SCRATCH_CACHE ((int64_t)256 << 20) /* the most bytes that released scratch blocks may keep */
+#define FK_SCRATCH_CACHE \
+    ((int64_t)256 << 20) /* the most bytes that released scratch blocks may keep */
 
 typedef struct fk_job {
     fk_body body;
@@ -45,7 +49,8 @@ typedef struct fk_job {
 } fk_job;
 
 static struct {
-    /* generation << 32 | parts << 16 | next part: claiming a part proves that the job is still the one looked at */
+    /* generation << 32 | parts << 16 | next part: claiming a part proves that the job is still the
+     * one looked at */
     _Alignas(64) _Atomic uint64_t ticket;
     _Alignas(64) _Atomic uint32_t pending; /* parts that are not finished */
     _Atomic uint32_t caller_sleeps;
@@ -79,14 +84,19 @@ FK_COLD int fk_quota_processors(const char *quota_path, const char *period_path)
 
 FK_COLD int fk_available_processors(void) {
     long count = sysconf(_SC_NPROCESSORS_ONLN);
-    uint64_t affinity[128] = {0}; /* the system call itself: 8192 processors, and no feature macros */
+#if defined(__linux__)
+    uint64_t affinity[128] = {
+        0}; /* the system call itself: 8192 processors, and no feature macros */
     long bytes = syscall(SYS_sched_getaffinity, 0, sizeof affinity, affinity), allowed = 0;
     for (long i = 0; i < bytes / 8; i++) allowed += __builtin_popcountll(affinity[i]);
     if (allowed > 0 && (count <= 0 || allowed < count)) count = allowed;
-    int quotas[2] = {
-        fk_quota_processors("/sys/fs/cgroup/cpu.max", NULL),
-        fk_quota_processors("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us")};
-    for (int i = 0; i < 2; i++)
+#endif
+    char own[640];
+    int quotas[3] = {fk_quota_processors("/sys/fs/cgroup/cpu.max", NULL),
+        fk_quota_processors(
+            "/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us"),
+        fk_own_cgroup("cpu.max", own, sizeof own) ? fk_quota_processors(own, NULL) : 0};
+    for (int i = 0; i < 3; i++)
         if (quotas[i] > 0 && quotas[i] < count) count = quotas[i];
     return count < 1 ? 1 : count > FK_MAX_THREADS ? FK_MAX_THREADS : (int)count;
 }
@@ -112,9 +122,12 @@ FK_LOCAL int fk_get_num_threads(void) {
     return FK_LIKELY(fk_pool.threads) ? fk_pool.threads : fk_threads_start(fk_default_threads());
 }
 
-/* 0 or less: back to the default.  Takes effect from the next call on; threads beyond the number sleep. */
+/* 0 or less: back to the default.  Takes effect from the next call on; threads beyond the number
+ * sleep. */
 FK_COLD void fk_set_num_threads(int threads) {
-    fk_threads_start(threads <= 0 ? fk_default_threads() : threads > FK_MAX_THREADS ? FK_MAX_THREADS : threads);
+    fk_threads_start(threads <= 0               ? fk_default_threads()
+                     : threads > FK_MAX_THREADS ? FK_MAX_THREADS
+                                                : threads);
 }
 
 /* ---- waiting ---- */
@@ -127,6 +140,8 @@ FK_INLINE void fk_pause(void) {
 #endif
 }
 
+/* sleeps while the word is as seen; may return early */
+#if defined(__linux__)
 FK_LOCAL void fk_futex_wait(_Atomic uint32_t *word, uint32_t seen) {
     syscall(SYS_futex, (uint32_t *)word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
 }
@@ -134,6 +149,23 @@ FK_LOCAL void fk_futex_wait(_Atomic uint32_t *word, uint32_t seen) {
 FK_LOCAL void fk_futex_wake(_Atomic uint32_t *word, int count) {
     syscall(SYS_futex, (uint32_t *)word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
 }
+#else
+static pthread_mutex_t fk_futex_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t fk_futex_changed = PTHREAD_COND_INITIALIZER;
+
+FK_LOCAL void fk_futex_wait(_Atomic uint32_t *word, uint32_t seen) {
+    pthread_mutex_lock(&fk_futex_mutex);
+    if (atomic_load(word) == seen) pthread_cond_wait(&fk_futex_changed, &fk_futex_mutex);
+    pthread_mutex_unlock(&fk_futex_mutex);
+}
+
+FK_LOCAL void fk_futex_wake(_Atomic uint32_t *word, int count) {
+    (void)word, (void)count;
+    pthread_mutex_lock(&fk_futex_mutex);
+    pthread_cond_broadcast(&fk_futex_changed);
+    pthread_mutex_unlock(&fk_futex_mutex);
+}
+#endif
 
 /* ---- parts ---- */
 
@@ -149,7 +181,8 @@ FK_LOCAL int fk_run_part(void) {
         &fk_pool.ticket, &seen, seen + 1, memory_order_acquire, memory_order_acquire));
     /* an unfinished part keeps the job in place */
     const fk_job *job = &fk_pool.job;
-    int64_t share = job->total / (int64_t)parts, rest = job->total % (int64_t)parts, k = (int64_t)part;
+    int64_t share = job->total / (int64_t)parts, rest = job->total % (int64_t)parts,
+            k = (int64_t)part;
     int64_t begin = k * share + (k < rest ? k : rest), end = begin + share + (k < rest);
     job->body(job->p, job->n, job->s, begin, end);
     if (atomic_fetch_sub_explicit(&fk_pool.pending, 1, memory_order_seq_cst) == 1 &&
@@ -163,9 +196,12 @@ static void *fk_worker(void *unused) {
     fk_inside_parallel = 1;
     for (;;) {
         uint32_t seen = atomic_load_explicit(&fk_pool.generation, memory_order_seq_cst);
-        while (fk_run_part()) {}
+        while (fk_run_part()) {
+        }
         int spins = fk_pool.spin ? FK_SPIN_WORKER : 0;
-        while (spins-- > 0 && atomic_load_explicit(&fk_pool.generation, memory_order_relaxed) == seen) fk_pause();
+        while (
+            spins-- > 0 && atomic_load_explicit(&fk_pool.generation, memory_order_relaxed) == seen)
+            fk_pause();
         if (atomic_load_explicit(&fk_pool.generation, memory_order_seq_cst) != seen) continue;
         atomic_fetch_add_explicit(&fk_pool.sleepers, 1, memory_order_seq_cst);
         fk_futex_wait(&fk_pool.generation, seen);
@@ -180,7 +216,8 @@ FK_LOCAL void fk_wait_for_parts(void) {
     if (!atomic_load_explicit(&fk_pool.pending, memory_order_acquire)) return;
     atomic_store_explicit(&fk_pool.caller_sleeps, 1, memory_order_seq_cst);
     uint32_t left;
-    while ((left = atomic_load_explicit(&fk_pool.pending, memory_order_seq_cst))) fk_futex_wait(&fk_pool.pending, left);
+    while ((left = atomic_load_explicit(&fk_pool.pending, memory_order_seq_cst)))
+        fk_futex_wait(&fk_pool.pending, left);
     atomic_store_explicit(&fk_pool.caller_sleeps, 0, memory_order_relaxed);
 }
 
@@ -200,7 +237,8 @@ FK_COLD void fk_pool_after_fork(void) {
 
 /* Has at least `wanted` workers if the system lets us; the caller owns the pool. */
 FK_COLD void fk_start_workers(int wanted) {
-    if (!fk_pool.fork_handler) fk_pool.fork_handler = pthread_atfork(NULL, NULL, fk_pool_after_fork) == 0;
+    if (!fk_pool.fork_handler)
+        fk_pool.fork_handler = pthread_atfork(NULL, NULL, fk_pool_after_fork) == 0;
     pthread_attr_t attributes;
     if (pthread_attr_init(&attributes)) return;
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
@@ -219,8 +257,8 @@ FK_COLD void fk_start_workers(int wanted) {
 
 /* ---- parallel ---- */
 
-static __attribute__((noinline)) int fk_parallel_shared(
-    fk_body body, char *const *p, const int64_t *n, const fk_scalar *s, int64_t total, int64_t parts) {
+static __attribute__((noinline)) int fk_parallel_shared(fk_body body, char *const *p,
+    const int64_t *n, const fk_scalar *s, int64_t total, int64_t parts) {
     if (atomic_exchange_explicit(&fk_pool.busy, 1, memory_order_acquire)) return 0;
     if (FK_UNLIKELY(fk_pool.workers < parts - 1)) fk_start_workers((int)parts - 1);
     fk_pool.job = (fk_job){body, p, n, s, total, parts};
@@ -232,7 +270,8 @@ static __attribute__((noinline)) int fk_parallel_shared(
     if (atomic_load_explicit(&fk_pool.sleepers, memory_order_seq_cst))
         fk_futex_wake(&fk_pool.generation, (int)parts - 1);
     fk_inside_parallel = 1;
-    while (fk_run_part()) {}
+    while (fk_run_part()) {
+    }
     fk_inside_parallel = 0;
     fk_wait_for_parts();
     atomic_store_explicit(&fk_pool.busy, 0, memory_order_release);
@@ -240,8 +279,8 @@ static __attribute__((noinline)) int fk_parallel_shared(
 }
 
 /* Runs body over [0, total), at least `grain` items a part; returns when all is done. */
-FK_LOCAL void fk_parallel(
-    fk_body body, char *const *p, const int64_t *n, const fk_scalar *s, int64_t total, int64_t grain) {
+FK_LOCAL void fk_parallel(fk_body body, char *const *p, const int64_t *n, const fk_scalar *s,
+    int64_t total, int64_t grain) {
     if (total <= 0) return;
     if (grain < 1) grain = 1;
     if (total > grain && !fk_inside_parallel) {
@@ -269,7 +308,9 @@ FK_LOCAL void fk_scratch_lock(void) {
     while (atomic_exchange_explicit(&fk_scratch_cache.lock, 1, memory_order_acquire)) sched_yield();
 }
 
-FK_LOCAL void fk_scratch_unlock(void) { atomic_store_explicit(&fk_scratch_cache.lock, 0, memory_order_release); }
+FK_LOCAL void fk_scratch_unlock(void) {
+    atomic_store_explicit(&fk_scratch_cache.lock, 0, memory_order_release);
+}
 
 /* a forked child: another thread may have held the lock, so the list is not to be trusted */
 FK_COLD void fk_scratch_forget(void) { memset(&fk_scratch_cache, 0, sizeof fk_scratch_cache); }
@@ -337,7 +378,8 @@ FK_LOCAL void fk_scratch_release(void *memory) {
         fk_scratch_lock();
         int slot = 0; /* an empty one, else the one released longest ago */
         for (int i = 0; i < FK_SCRATCH_SLOTS && fk_scratch_cache.slots[slot]; i++)
-            if (!fk_scratch_cache.slots[i] || fk_scratch_cache.slots[i]->stamp < fk_scratch_cache.slots[slot]->stamp)
+            if (!fk_scratch_cache.slots[i] ||
+                fk_scratch_cache.slots[i]->stamp < fk_scratch_cache.slots[slot]->stamp)
                 slot = i;
         dropped = fk_scratch_cache.slots[slot];
         int64_t cached = fk_scratch_cache.cached - (dropped ? dropped->bytes : 0);
@@ -353,6 +395,6 @@ FK_LOCAL void fk_scratch_release(void *memory) {
     free(dropped);
 }
 
-static const fk_runtime fk_runtime_table __attribute__((unused)) = {
-    fk_parallel, fk_get_num_threads, fk_scratch, fk_scratch_release};
+static const fk_runtime fk_runtime_table
+    __attribute__((unused)) = {fk_parallel, fk_get_num_threads, fk_scratch, fk_scratch_release};
 #endif

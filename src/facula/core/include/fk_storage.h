@@ -1,10 +1,12 @@
 /* Storage: reference-counted memory with a caching allocator.
  *
  * Takes: byte counts, or memory that somebody else owns.
- * Gives: `fk_storage`, whose header and data share one 64-byte-aligned block; free lists per size class; large blocks
- * on huge pages, kept for reuse up to a byte limit; statistics and limits.
- * Keeps true: `data` is 64-byte aligned for memory of our own; the caller holds the GIL (nothing here is atomic); a block
- * in a free list is in no other list; `allocated` + `cached` bytes never exceed the limit that the user set.
+ * Gives: `fk_storage`, whose header and data share one 64-byte-aligned block; free lists per
+ * size class; large blocks on huge pages, kept for reuse up to a byte limit; statistics and
+ * limits.
+ * Keeps true: `data` is 64-byte aligned for memory of our own; the caller holds the GIL (nothing
+ * here is atomic); a block in a free list is in no other list; `allocated` + `cached` bytes
+ * never exceed the limit that the user set.
  *
  * Static state: include this header in exactly one translation unit. */
 #ifndef FK_STORAGE_H
@@ -17,7 +19,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-
 enum fk_storage_flags {
     FK_READONLY = 1,   /* writing is an error; checked by the caller */
     FK_FOREIGN = 2,    /* `data` belongs to `owner` */
@@ -29,9 +30,9 @@ enum fk_storage_flags {
 typedef struct fk_storage {
     int64_t refs;
     char *data;
-    int64_t nbytes;      /* as asked for, not the capacity of the block */
-    uint32_t version;    /* counts in-place writes */
-    int32_t size_class;  /* of the block that the header stands in; negative: header only */
+    int64_t nbytes;     /* as asked for, not the capacity of the block */
+    uint32_t version;   /* counts in-place writes */
+    int32_t size_class; /* of the block that the header stands in; negative: header only */
     int32_t flags;
     int32_t device;
     void *owner;
@@ -41,10 +42,11 @@ typedef struct fk_storage {
 } fk_storage;
 
 enum {
-    FK_STORAGE_HEADER = 128,  /* sizeof(fk_storage) rounded up to the alignment of the data */
-    FK_SMALL_CLASSES = 17,    /* 0, 64, 128, ... 1024 bytes */
+    FK_STORAGE_HEADER = 128, /* sizeof(fk_storage) rounded up to the alignment of the data */
+    FK_SMALL_CLASSES = 17,   /* 0, 64, 128, ... 1024 bytes */
     FK_SIZE_CLASSES = 17 + 4 * 37,
-    FK_LARGE_CLASS = 17 + 4 * 9 + 3, /* the class of 1 MiB: mapped, huge-page advised, in the recency list */
+    FK_LARGE_CLASS = 17 + 4 * 9 +
+        3, /* the class of 1 MiB: mapped, huge-page advised, in the recency list */
     FK_HEADER_ONLY = -1,
 };
 _Static_assert(sizeof(fk_storage) <= FK_STORAGE_HEADER, "the header must fit before the data");
@@ -65,10 +67,11 @@ typedef struct fk_memory_stats {
 static struct {
     fk_storage *free[FK_SIZE_CLASSES];
     fk_memory_stats stats;
-    int64_t cache_limit;         /* negative: not yet determined */
-    int64_t memory_limit;        /* 0: none */
-    int64_t machine_limit;       /* of the cgroup or host, 0 where unknown */
-    fk_storage *newest, *oldest; /* cached large blocks by recency: `extra` is the older, `owner` the newer */
+    int64_t cache_limit;   /* negative: not yet determined */
+    int64_t memory_limit;  /* 0: none */
+    int64_t machine_limit; /* of the cgroup or host, 0 where unknown */
+    fk_storage *newest,
+        *oldest; /* cached large blocks by recency: `extra` is the older, `owner` the newer */
 } fk_memory = {.cache_limit = -1};
 
 /* ---- size classes ---- */
@@ -100,8 +103,11 @@ FK_COLD int64_t fk_read_number(const char *path) {
 
 FK_COLD int64_t fk_machine_memory(void) {
     int64_t host = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
-    const char *paths[] = {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
-    for (int i = 0; i < 2; i++) {
+    char own[640];
+    const char *paths[] = {
+        "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes", own};
+    int count = fk_own_cgroup("memory.max", own, sizeof own) ? 3 : 2;
+    for (int i = 0; i < count; i++) {
         int64_t limit = fk_read_number(paths[i]);
         if (limit > 0 && (host <= 0 || limit < host)) host = limit;
     }
@@ -110,7 +116,8 @@ FK_COLD int64_t fk_machine_memory(void) {
 
 FK_COLD void fk_memory_start(void) {
     fk_memory.machine_limit = fk_machine_memory();
-    fk_memory.cache_limit = fk_memory.machine_limit ? fk_memory.machine_limit / 4 : (int64_t)1 << 30;
+    fk_memory.cache_limit =
+        fk_memory.machine_limit ? fk_memory.machine_limit / 4 : (int64_t)1 << 30;
 }
 
 /* ---- blocks ---- */
@@ -123,7 +130,8 @@ FK_INLINE int64_t fk_map_bytes(int size_class) {
 FK_COLD fk_storage *fk_block_map(int size_class) {
     int64_t length = fk_map_bytes(size_class);
     int64_t slack = length >= FK_HUGE_PAGE ? FK_HUGE_PAGE : 0;
-    char *base = mmap(NULL, (size_t)(length + slack), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *base = mmap(
+        NULL, (size_t)(length + slack), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED) return NULL;
     if (slack) { /* start on a huge page and give the rest back */
         char *start = (char *)(((uintptr_t)base + (uintptr_t)slack - 1) & ~((uintptr_t)slack - 1));
@@ -138,14 +146,22 @@ FK_COLD fk_storage *fk_block_map(int size_class) {
 }
 
 FK_COLD void fk_block_free(fk_storage *block) {
-    if (block->size_class >= FK_LARGE_CLASS) munmap(block, (size_t)fk_map_bytes(block->size_class));
-    else free(block);
+    if (block->size_class >= FK_LARGE_CLASS)
+        munmap(block, (size_t)fk_map_bytes(block->size_class));
+    else
+        free(block);
 }
 
 FK_INLINE void fk_recency_remove(fk_storage *block) {
     fk_storage *older = block->extra, *newer = block->owner;
-    if (newer) newer->extra = older; else fk_memory.newest = older;
-    if (older) older->owner = newer; else fk_memory.oldest = newer;
+    if (newer)
+        newer->extra = older;
+    else
+        fk_memory.newest = older;
+    if (older)
+        older->owner = newer;
+    else
+        fk_memory.oldest = newer;
 }
 
 /* the least recently freed large block is the tail of its class's list */
@@ -182,7 +198,8 @@ FK_COLD fk_storage *fk_block_new_once(int size_class) {
     return posix_memalign(&block, 64, bytes) ? NULL : (fk_storage *)block;
 }
 
-/* Room for `bytes` more under the user's limit, and under the machine's if emptying the cache gives it. */
+/* Room for `bytes` more under the user's limit, and under the machine's if emptying the cache gives
+ * it. */
 FK_COLD int fk_memory_make_room(int64_t bytes) {
     fk_memory_stats *stats = &fk_memory.stats;
     int64_t total = stats->allocated + stats->cached + bytes;
@@ -234,20 +251,26 @@ FK_COLD void fk_large_keep(fk_storage *block) {
         fk_block_free(block);
         return;
     }
-    while (fk_memory.oldest && fk_memory.stats.cached + bytes > fk_memory.cache_limit) fk_cache_drop_oldest();
-    if (fk_memory.stats.cached + bytes > fk_memory.cache_limit) fk_cache_empty(); /* small blocks fill it */
+    while (fk_memory.oldest && fk_memory.stats.cached + bytes > fk_memory.cache_limit)
+        fk_cache_drop_oldest();
+    if (fk_memory.stats.cached + bytes > fk_memory.cache_limit)
+        fk_cache_empty(); /* small blocks fill it */
     block->next = fk_memory.free[block->size_class];
     fk_memory.free[block->size_class] = block;
     block->extra = fk_memory.newest;
     block->owner = NULL;
-    if (fk_memory.newest) fk_memory.newest->owner = block; else fk_memory.oldest = block;
+    if (fk_memory.newest)
+        fk_memory.newest->owner = block;
+    else
+        fk_memory.oldest = block;
     fk_memory.newest = block;
     fk_memory.stats.cached += bytes;
 }
 
 /* A small block that does not fit the cache pushes old large ones out, or goes. */
 FK_COLD void fk_small_keep(fk_storage *block, int64_t bytes) {
-    while (fk_memory.oldest && fk_memory.stats.cached + bytes > fk_memory.cache_limit) fk_cache_drop_oldest();
+    while (fk_memory.oldest && fk_memory.stats.cached + bytes > fk_memory.cache_limit)
+        fk_cache_drop_oldest();
     if (fk_memory.stats.cached + bytes > fk_memory.cache_limit) {
         fk_block_free(block);
         return;
@@ -319,9 +342,10 @@ FK_COLD fk_storage *fk_storage_header(char *data, int64_t nbytes, int32_t flags)
     return storage;
 }
 
-/* Memory that `owner` keeps alive; `release(owner)` runs when the storage dies (either may be NULL).
- * NULL when there is no room for the header: `release` has then not been called. */
-FK_COLD fk_storage *fk_storage_from(void *data, int64_t nbytes, void *owner, void (*release)(void *)) {
+/* Memory that `owner` keeps alive; `release(owner)` runs when the storage dies (either may be
+ * NULL). NULL when there is no room for the header: `release` has then not been called. */
+FK_COLD fk_storage *fk_storage_from(
+    void *data, int64_t nbytes, void *owner, void (*release)(void *)) {
     fk_storage *storage = fk_storage_header((char *)data, nbytes, FK_FOREIGN);
     if (!storage) return NULL;
     storage->owner = owner;
@@ -330,7 +354,9 @@ FK_COLD fk_storage *fk_storage_from(void *data, int64_t nbytes, void *owner, voi
 }
 
 /* A size without data, for the meta device. */
-FK_COLD fk_storage *fk_storage_meta(int64_t nbytes) { return fk_storage_header(NULL, nbytes, FK_META); }
+FK_COLD fk_storage *fk_storage_meta(int64_t nbytes) {
+    return fk_storage_header(NULL, nbytes, FK_META);
+}
 
 FK_INLINE void fk_storage_incref(fk_storage *storage) { storage->refs++; }
 
@@ -380,13 +406,16 @@ FK_COLD void fk_storage_release_inner(void *inner) { fk_storage_decref((fk_stora
 
 /* Room in the block that the header or, after a resize, the data stands in. */
 FK_LOCAL int64_t fk_storage_capacity(const fk_storage *storage) {
-    if (storage->release == fk_storage_release_inner) return fk_storage_capacity((fk_storage *)storage->owner);
+    if (storage->release == fk_storage_release_inner)
+        return fk_storage_capacity((fk_storage *)storage->owner);
     if (storage->flags & FK_META) return FK_STORAGE_MAX;
-    return storage->size_class == FK_HEADER_ONLY ? storage->nbytes : fk_class_bytes(storage->size_class);
+    return storage->size_class == FK_HEADER_ONLY ? storage->nbytes
+                                                 : fk_class_bytes(storage->size_class);
 }
 
-/* Changes the size and keeps the common prefix.  0: done; -1: no memory; -2: this storage cannot be resized.
- * The header stays where it is: data that outgrows its block moves to a block of its own, which `owner` then holds. */
+/* Changes the size and keeps the common prefix.  0: done; -1: no memory; -2: this storage cannot be
+ * resized. The header stays where it is: data that outgrows its block moves to a block of its own,
+ * which `owner` then holds. */
 FK_COLD int fk_storage_resize(fk_storage *storage, int64_t nbytes) {
     if (nbytes < 0 || nbytes > FK_STORAGE_MAX) return -1;
     if (nbytes == storage->nbytes) return 0;
@@ -406,11 +435,13 @@ FK_COLD int fk_storage_resize(fk_storage *storage, int64_t nbytes) {
 
 /* ---- limits and statistics ---- */
 
-/* The most bytes that freed blocks may keep; negative: back to the default, a quarter of the machine's memory. */
+/* The most bytes that freed blocks may keep; negative: back to the default, a quarter of the
+ * machine's memory. */
 FK_COLD void fk_cache_set_limit(int64_t bytes) {
     fk_memory_start();
     if (bytes >= 0) fk_memory.cache_limit = bytes;
-    while (fk_memory.oldest && fk_memory.stats.cached > fk_memory.cache_limit) fk_cache_drop_oldest();
+    while (fk_memory.oldest && fk_memory.stats.cached > fk_memory.cache_limit)
+        fk_cache_drop_oldest();
     if (fk_memory.stats.cached > fk_memory.cache_limit) fk_cache_empty();
 }
 

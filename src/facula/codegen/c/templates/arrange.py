@@ -1,6 +1,8 @@
-"""C kernels that rearrange one tensor: strided copies with any signs, triangles, rolls, padding by index, ranges.
+"""C kernels that rearrange one tensor: strided copies with any signs, triangles, rolls, padding by
+index, ranges.
 
-Takes an instruction set; `unit` gives one translation unit. Keeps true: results are contiguous; sources are contiguous
+Takes an instruction set; `unit` gives one translation unit. Keeps true: results are contiguous;
+sources are contiguous
 except for `arrange`, whose strides may be negative or zero.
 """
 
@@ -12,8 +14,10 @@ from .movement import ARITHMETIC, COMPLEX, PRELUDE, SIZES, STREAM, fill, table
 
 MOVES = r"""
 /* arrange:@S@  result[x] = self[offset + sum x * stride].  p: result, self.
- * n: ndim (at least 1), offset, shape[ndim], stride[ndim]; items are rows (all coordinates but the last) */
-static void arrange_@S@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
+ * n: ndim (at least 1), offset, shape[ndim], stride[ndim]; items are rows (all coordinates but the
+ * last) */
+static void arrange_@S@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+            int64_t end) {
     (void)s;
     int64_t ndim = n[0], length = n[1 + ndim], step = n[1 + 2 * ndim];
     const int64_t *shape = n + 2, *stride = shape + ndim;
@@ -30,7 +34,8 @@ static void arrange_@S@(char *const *p, const int64_t *n, const fk_scalar *s, in
 
 /* triangle:@S@  keeps column - row <= diagonal (lower) or >= diagonal (upper), zero elsewhere.
  * p: result, self.  n: rows, columns, diagonal, upper; items are rows of all matrices */
-static void triangle_@S@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
+static void triangle_@S@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+            int64_t end) {
     (void)s;
     int64_t columns = n[1];
     for (int64_t row = begin; row < end; row++) {
@@ -49,10 +54,13 @@ static void triangle_@S@(char *const *p, const int64_t *n, const fk_scalar *s, i
     }
 }
 
-/* pad:@S@  result[o, x] = self[o, table0[x0], table1[x1], table2[x2]]; a table's -1 gives the value.
- * p: result, self, tables (int64, one after the other), value.  n: sizes of the result [3], sizes of self [3];
+/* pad:@S@ result[o, x] = self[o, table0[x0], table1[x1], table2[x2]]; a table's -1 gives the value.
+ * 
+ * p: result, self, tables (int64, one after the other), value. n: sizes of the result [3], sizes of
+ * self [3];
  * items are rows of the result */
-static void pad_@S@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
+static void pad_@S@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+            int64_t end) {
     (void)s;
     const int64_t *depth = (const int64_t *)p[2], *height = depth + n[0], *width = height + n[1];
     @T@ value = p[3] ? *(const @T@ *)p[3] : (@T@){0};
@@ -95,7 +103,8 @@ static void roll(char *const *p, const int64_t *n, const fk_scalar *s, int64_t b
 PAD_SUM = r"""
 /* pad.sum:@S@  the transpose of pad: self[o, table(x)] += result[o, x], -1 left out.
  * p: self (written), result's gradient, tables.  n as pad; items are the outer index o */
-static void pad_sum_@S@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
+static void pad_sum_@S@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+            int64_t end) {
     (void)s;
     const int64_t *depth = (const int64_t *)p[2], *height = depth + n[0], *width = height + n[1];
     for (int64_t outer = begin; outer < end; outer++) {
@@ -115,29 +124,37 @@ static void pad_sum_@S@(char *const *p, const int64_t *n, const fk_scalar *s, in
 
 RANGES = r"""
 /* arange:@D@  p: result.  s: start, step */
-static void arange_@D@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
+static void arange_@D@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+            int64_t end) {
     (void)n;
     @T@ *to = (@T@ *)p[0];
     for (int64_t i = begin; i < end; i++) to[i] = (@T@)(s[0].@M@ + (@W@)i * s[1].@M@);
 }
 
-/* linspace:@D@  from both ends, so that the last value is exact.  p: result.  n: steps.  s: start, end */
-static void linspace_@D@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
+/* linspace:@D@ from both ends, so that the last value is exact. p: result. n: steps. s: start, end
+ * */
+static void linspace_@D@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+            int64_t end) {
     @T@ *to = (@T@ *)p[0];
     double step = n[0] > 1 ? (s[1].f - s[0].f) / (double)(n[0] - 1) : 0;
     int64_t half = n[0] / 2;
     for (int64_t i = begin; i < end; i++)
-        to[i] = (@T@)(i < half || n[0] == 1 ? s[0].f + step * (double)i : s[1].f - step * (double)(n[0] - 1 - i));
+        to[i] = (@T@)(i < half || n[0] == 1 ? s[0].f + step * (double)i
+                : s[1].f - step * (double)(n[0] - 1 - i));
 }
 """
 
 
 def unit(isa: Any) -> str:
-    """Give the translation unit of the rearranging kernels; the compiler's flags alone make it fit `isa`."""
+    """Give the translation unit of the rearranging kernels; the compiler's flags alone make it fit
+    `isa`.
+    """
     text, entries = [PRELUDE, STREAM, ROLL], [("roll", "b", "roll")]
     for size, ctype in SIZES.items():
         text.append(fill(MOVES, S=size, T=ctype))
-        entries += [(f"{name}:{size}", "b", f"{name}_{size}") for name in ("arrange", "triangle", "pad")]
+        entries += [
+            (f"{name}:{size}", "b", f"{name}_{size}") for name in ("arrange", "triangle", "pad")
+        ]
     for dtype, ctype in {**ARITHMETIC, **COMPLEX}.items():
         target = "to[width[c]]"
         add = f"{target} += grad[c];"
@@ -147,6 +164,10 @@ def unit(isa: Any) -> str:
         entries.append((f"pad.sum:{dtype}", "b", f"pad_sum_{dtype}"))
     for dtype, ctype in {"f32": "float", "f64": "double", "i64": "int64_t"}.items():
         real = dtype != "i64"
-        text.append(fill(RANGES, D=dtype, T=ctype, M="f" if real else "i", W="double" if real else "int64_t"))
+        text.append(
+            fill(
+                RANGES, D=dtype, T=ctype, M="f" if real else "i", W="double" if real else "int64_t"
+            )
+        )
         entries += [(f"{name}:{dtype}", "b", f"{name}_{dtype}") for name in ("arange", "linspace")]
     return "".join(text) + table(entries)

@@ -28,6 +28,7 @@ from .storage import PROLOGUE, STORAGES, Storage, conversions, fill, table
 DTYPES = ("f32", "f64", "bf16", "f16")
 QUERY_BLOCK = 64
 KEY_BLOCK = 192  # a multiple of the tile height (6)
+FEW_QUERIES = 6  # up to so many, dot products along the depth beat tiles of queries
 
 # 2**x on [-0.5, 0.5], ascending powers: minimax in float (relative error 2e-9), for bf16 (3e-6), Taylor in double
 _EXP2 = {
@@ -75,6 +76,8 @@ class Flavour:
             "PAIR": 2 if self.pairs else 1,
             "Q": QUERY_BLOCK,
             "K": KEY_BLOCK,
+            "FEW": FEW_QUERIES,
+            "c": "f64" if double else "f32",
         }
 
 
@@ -481,7 +484,7 @@ static void keep_@s@(const attention_problem *a, const attention_lanes *lanes, i
 """
 
 _SOFTMAX = """
-/* one key block of the online softmax: scores [count][@Q@] become weights relative to the new maximum; ratio rescales
+/* one key block of the online softmax, scale > 0: scores [count][@Q@] become weights relative to the new maximum; ratio rescales
  * what was summed before.  An odd count gets a zero row for the pairs. */
 static int softmax_@s@(@COMPUTE@ *scores, @ELEMENT@ *weights, const @COMPUTE@ *keep, int64_t count, int64_t width,
     @COMPUTE@ scale, @COMPUTE@ *maximum, @COMPUTE@ *total, @COMPUTE@ *ratio)
@@ -489,16 +492,16 @@ static int softmax_@s@(@COMPUTE@ *scores, @ELEMENT@ *weights, const @COMPUTE@ *k
     int rescale = 0;
     for (int64_t lane = 0; lane < width; lane += @LANES@) {
         const @COMPUTE@ *column = scores + lane;
-        vector_@s@ before = LOAD_@s@(maximum + lane), first = before, second = before, third = before, fourth = before;
+        vector_@s@ before = LOAD_@s@(maximum + lane), first = splat_@s@(-INFINITY), second = first, third = first, fourth = first;
         int64_t row = 0;
         for (; row + 4 <= count; row += 4) {
-            first = larger_@s@(LOAD_@s@(column + row * @Q@) * scale, first);
-            second = larger_@s@(LOAD_@s@(column + (row + 1) * @Q@) * scale, second);
-            third = larger_@s@(LOAD_@s@(column + (row + 2) * @Q@) * scale, third);
-            fourth = larger_@s@(LOAD_@s@(column + (row + 3) * @Q@) * scale, fourth);
+            first = larger_@s@(LOAD_@s@(column + row * @Q@), first);
+            second = larger_@s@(LOAD_@s@(column + (row + 1) * @Q@), second);
+            third = larger_@s@(LOAD_@s@(column + (row + 2) * @Q@), third);
+            fourth = larger_@s@(LOAD_@s@(column + (row + 3) * @Q@), fourth);
         }
-        for (; row < count; row++) first = larger_@s@(LOAD_@s@(column + row * @Q@) * scale, first);
-        vector_@s@ now = larger_@s@(larger_@s@(first, second), larger_@s@(third, fourth));
+        for (; row < count; row++) first = larger_@s@(LOAD_@s@(column + row * @Q@), first);
+        vector_@s@ now = larger_@s@(larger_@s@(larger_@s@(first, second), larger_@s@(third, fourth)) * scale, before);
         vector_@s@ finite = (vector_@s@)((integer_@s@)now & (now > -INFINITY)); /* nothing allowed yet: subtract zero */
         vector_@s@ factor = power_@s@(before - finite), sum = LOAD_@s@(total + lane) * factor, other = {};
         integer_@s@ moved = before != now;
@@ -547,7 +550,7 @@ _WEIGHTS = {
 _FORWARD = """
 typedef struct {
     @ELEMENT@ *columns, *key_tile, *value_tile, *weights;
-    @COMPUTE@ *scores, *sums, *bias, *keep;
+    @COMPUTE@ *scores, *sums, *bias, *keep, *rows;
 } forward_slot_@s@;
 
 static int64_t forward_carve_@s@(const attention_problem *a, char *base, forward_slot_@s@ *slot)
@@ -562,12 +565,13 @@ static int64_t forward_carve_@s@(const attention_problem *a, char *base, forward
     TAKE(sums, @COMPUTE@, a->value_depth * @Q@);
     TAKE(bias, @COMPUTE@, @K@ * @Q@);
     TAKE(keep, @COMPUTE@, (@K@ + 4) * @Q@);
+    TAKE(rows, @COMPUTE@, a->depth * @FEW@);
 #undef TAKE
     return at;
 }
 
-static void forward_store_@s@(const attention_problem *a, const attention_lanes *lanes, @COMPUTE@ *sums,
-    const @COMPUTE@ *maximum, const @COMPUTE@ *total, int any)
+static void forward_store_@s@(const attention_problem *a, const attention_lanes *lanes, const @COMPUTE@ *sums,
+    int64_t lane_stride, int64_t depth_stride, const @COMPUTE@ *maximum, const @COMPUTE@ *total, int any)
 {
     const int64_t *stride = a->out_stride;
     for (int64_t lane = 0; lane < lanes->count; lane++) {
@@ -576,12 +580,57 @@ static void forward_store_@s@(const attention_problem *a, const attention_lanes 
         @COMPUTE@ inverse = empty ? 0 : 1 / total[lane];
         @STORAGE@ *out = (@STORAGE@ *)a->out + lanes->batch * stride[0] + head * stride[1] + row * stride[2];
         if (any)
-            for (int64_t i = 0; i < a->value_depth; i++) out[i] = store_@s@(sums[i * @Q@ + lane] * inverse);
+            for (int64_t i = 0; i < a->value_depth; i++) out[i] = store_@s@(sums[i * depth_stride + lane * lane_stride] * inverse);
         else
             memset(out, 0, (size_t)a->value_depth * sizeof(@STORAGE@));
         ((@COMPUTE@ *)a->logsumexp)[(lanes->batch * a->heads + head) * a->queries + row] = empty
             ? (@COMPUTE@)INFINITY : (maximum[lane] + @LOG2@(total[lane])) * (@COMPUTE@)0.69314718055994530942;
     }
+}
+
+/* a block of few queries: dot products along the depth, nothing is packed */
+static void forward_few_@s@(const attention_problem *a, const attention_lanes *lanes, const forward_slot_@s@ *slot,
+    int64_t first_row, int64_t end, const @STORAGE@ *keys, const @STORAGE@ *values)
+{
+    @COMPUTE@ maximum[@Q@], total[@Q@], ratio[@Q@], scale = (@COMPUTE@)(a->scale * 1.44269504088896340736);
+    int64_t depth = a->depth, value_depth = a->value_depth;
+    for (int i = 0; i < @Q@; i++) maximum[i] = -INFINITY, total[i] = 0;
+    memset(slot->scores, 0, sizeof(@COMPUTE@) * @K@ * @Q@);
+    memset(slot->sums, 0, sizeof(@COMPUTE@) * (size_t)(value_depth * lanes->count));
+    for (int64_t lane = 0; lane < lanes->count; lane++) {
+        const @STORAGE@ *from = (const @STORAGE@ *)a->query + lanes->batch * a->query_stride[0]
+            + lanes->head[lane] * a->query_stride[1] + lanes->row[lane] * a->query_stride[2];
+        for (int64_t i = 0; i < depth; i++) slot->rows[lane * depth + i] = load_@s@(from[i]);
+    }
+    for (int64_t first = 0; first < end; first += @K@) {
+        int64_t count = end - first < @K@ ? end - first : @K@;
+        for (int64_t row = 0; row < count; row++) {
+            const @STORAGE@ *key = keys + (first + row) * a->key_stride[2];
+            for (int64_t lane = 0; lane < lanes->count; lane++) {
+                const @COMPUTE@ *query = slot->rows + lane * depth;
+                @COMPUTE@ sum = 0;
+                _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < depth; i++) sum += query[i] * load_@s@(key[i]);
+                slot->scores[row * @Q@ + lane] = sum;
+            }
+        }
+        @COMPUTE@ factor = scale;
+        if (a->mask_kind || !(scale > 0) || (a->causal && first + count - 1 > first_row)) {
+            biased_@s@(a, lanes, first, count, scale, slot->scores, slot->bias);
+            factor = 1;
+        }
+        if (a->dropout > 0) keep_@s@(a, lanes, first, count, slot->keep);
+        softmax_@c@(slot->scores, 0, a->dropout > 0 ? slot->keep : 0, count, lanes->width, factor, maximum, total, ratio);
+        for (int64_t lane = 0; first && lane < lanes->count; lane++)
+            for (int64_t i = 0; i < value_depth; i++) slot->sums[lane * value_depth + i] *= ratio[lane];
+        for (int64_t row = 0; row < count; row++) {
+            const @STORAGE@ *value = values + (first + row) * a->value_stride[2];
+            for (int64_t lane = 0; lane < lanes->count; lane++) {
+                @COMPUTE@ weight = slot->scores[row * @Q@ + lane], *sums = slot->sums + lane * value_depth;
+                _Pragma("omp simd") for (int64_t i = 0; i < value_depth; i++) sums[i] += weight * load_@s@(value[i]);
+            }
+        }
+    }
+    forward_store_@s@(a, lanes, slot->sums, value_depth, 1, maximum, total, end > 0);
 }
 
 static void forward_block_@s@(const attention_problem *a, int64_t item, char *scratch)
@@ -592,21 +641,25 @@ static void forward_block_@s@(const attention_problem *a, int64_t item, char *sc
     attention_select(a, item, &lanes);
     forward_carve_@s@(a, scratch, &slot);
     lanes.width = attention_round(lanes.count, @LANES@);
-    for (int i = 0; i < @Q@; i++) maximum[i] = -INFINITY, total[i] = 0;
-    columns_@s@(a->query, a->query_stride, &lanes, a->depth, slot.columns);
     int64_t end = a->causal && lanes.last_row + 1 < a->keys ? lanes.last_row + 1 : a->keys;
     const @STORAGE@ *keys = (const @STORAGE@ *)a->key + lanes.batch * a->key_stride[0] + lanes.key_head * a->key_stride[1];
     const @STORAGE@ *values = (const @STORAGE@ *)a->value + lanes.batch * a->value_stride[0]
         + lanes.key_head * a->value_stride[1];
     int64_t first_row = lanes.row[0];
     for (int64_t i = 1; i < lanes.count; i++) first_row = lanes.row[i] < first_row ? lanes.row[i] : first_row;
+    if (lanes.count <= @FEW@) {
+        forward_few_@s@(a, &lanes, &slot, first_row, end, keys, values);
+        return;
+    }
+    for (int i = 0; i < @Q@; i++) maximum[i] = -INFINITY, total[i] = 0;
+    columns_@s@(a->query, a->query_stride, &lanes, a->depth, slot.columns);
     for (int64_t first = 0; first < end; first += @K@) {
         int64_t count = end - first < @K@ ? end - first : @K@, stride;
         const @ELEMENT@ *tile = rows_@s@(keys + first * a->key_stride[2], a->key_stride[2], count, a->depth, slot.key_tile, &stride);
         product_@s@(tile, stride, @PAIR@, slot.columns, @Q@ * @PAIR@, slot.scores, @Q@, count,
             (a->depth + @PAIR@ - 1) / @PAIR@, lanes.width, 0);
         @COMPUTE@ factor = scale;
-        if (a->mask_kind || (a->causal && first + count - 1 > first_row)) {
+        if (a->mask_kind || !(scale > 0) || (a->causal && first + count - 1 > first_row)) {
             biased_@s@(a, &lanes, first, count, scale, slot.scores, slot.bias);
             factor = 1;
         }
@@ -621,7 +674,7 @@ static void forward_block_@s@(const attention_problem *a, int64_t item, char *sc
         product_@s@(tile, @PAIR@, stride, @RIGHT@, @Q@ * @PAIR@, slot.sums, @Q@, a->value_depth,
             (count + @PAIR@ - 1) / @PAIR@, lanes.width, first > 0);
     }
-    forward_store_@s@(a, &lanes, slot.sums, maximum, total, end > 0);
+    forward_store_@s@(a, &lanes, slot.sums, 1, @Q@, maximum, total, end > 0);
 }
 
 static void forward_body_@s@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end)

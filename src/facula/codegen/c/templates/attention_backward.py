@@ -365,7 +365,6 @@ static const @COMPUTE@ *tile_rows_@s@(const @STORAGE@ *source, int64_t stride, i
 
 def text(flavour: Flavour) -> str:
     """C text of the backward driver of one dtype; `product`, `power` and the vectors are those of the compute type."""
-    compute = "f64" if flavour.storage.compute == "double" else "f32"
-    names = {**flavour.names, "c": compute, "B": KEY_BLOCK}
+    names = {**flavour.names, "B": KEY_BLOCK}
     parts = [_ROWS, _SLOT, _PREPARE, _TILE, _LOOPS, _DRIVER]
     return "".join(fill(part, **names) for part in parts)

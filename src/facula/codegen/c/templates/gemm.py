@@ -14,6 +14,7 @@ s = alpha, beta
 
 from ..isa import Isa
 from .tile_kind import Kind, fill
+from .tile_pack import storages
 
 __all__ = ["gemm_entries", "gemm_text"]
 
@@ -332,7 +333,7 @@ def format_text(kind: Kind, name: str) -> str:
     a = {"u8i8": "u8", "f16_f32": "f16", "bf16_f32": "bf16"}.get(name, name)
     b = {"u8": "i8"}.get(a, a)
     signed = name == "i8" and kind.group == 4
-    raw = (kind.name == a) or (kind.name == "i8" and kind.group == 4)
+    raw = next(storage.raw for storage in storages(kind) if storage.name == b)
     same = result == kind.accumulator_name
     packed_a = "s8" if signed else a
     raw_a = int(raw and not signed)

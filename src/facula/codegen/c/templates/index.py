@@ -1,7 +1,9 @@
 """C kernels for indexing: gather, scatter, masks, index checks, searches.
 
-Takes an instruction set; `unit` gives one translation unit. Every kernel trusts its indices: operators run `index.check`
-first. Keeps true: for one destination element, contributions arrive in index order whatever the number of threads, so
+Takes an instruction set; `unit` gives one translation unit. Every kernel trusts its indices:
+operators run `index.check`
+first. Keeps true: for one destination element, contributions arrive in index order whatever the
+number of threads, so
 results are deterministic; negative indices count from the end.
 """
 
@@ -12,14 +14,20 @@ from typing import Any
 from . import index_mask, index_search
 from .movement import ARITHMETIC, COMPLEX, PRELUDE, SIZES, STREAM, fill, table
 
-# p, n of gather and scatter are described at `geometry`; the three innermost levels are walked without an odometer.
+# p, n of gather and scatter are described at `geometry`; the three innermost levels are walked
+# without an odometer.
 GEOMETRY = r"""
-/* The iteration space of gather and scatter is the index tensor's shape.  One coordinate, `dim`, is replaced by the index
+/* The iteration space of gather and scatter is the index tensor's shape. One coordinate, `dim`, is
+ * replaced by the index
  * value in the addressed tensor.
- * n: ndim (at least 2), dim, extent, split, flag, shape[ndim], index strides[ndim], addressed strides[ndim],
- *    other strides[ndim]      (all in elements; "other" is the result of gather, the source of scatter)
- * The addressed stride of `dim` is the step of one index value; extent is what negative indices wrap around.
- * split: 0 items are rows (all coordinates but the last; in scatter, all coordinates before dim), 1 items are values of
+ * n: ndim (at least 2), dim, extent, split, flag, shape[ndim], index strides[ndim], addressed
+ * strides[ndim],
+ * other strides[ndim] (all in elements; "other" is the result of gather, the source of scatter)
+ * 
+ * The addressed stride of `dim` is the step of one index value; extent is what negative indices
+ * wrap around.
+ * split: 0 items are rows (all coordinates but the last; in scatter, all coordinates before dim), 1
+ * items are values of
  *        the last coordinate, 2 (scatter) items are index values. */
 typedef struct {
     int64_t ndim, dim, extent, index_row, index_column, other_row, other_column;
@@ -30,7 +38,8 @@ typedef struct {
 INLINE geometry read_geometry(const int64_t *n) {
     geometry g;
     g.ndim = n[0], g.dim = n[1], g.extent = n[2];
-    g.shape = n + 5, g.index = g.shape + g.ndim, g.address = g.index + g.ndim, g.other = g.address + g.ndim;
+    g.shape = n + 5, g.index = g.shape + g.ndim, g.address = g.index + g.ndim, g.other = g.address
+            + g.ndim;
     int64_t row = g.ndim - 2, column = g.ndim - 1;
     g.step = g.address[g.dim];
     g.index_row = g.index[row], g.index_column = g.index[column];
@@ -81,7 +90,8 @@ INLINE int64_t wrap(int64_t index, int64_t extent) { return index + ((index >> 6
 
 GATHER = r"""
 /* gather:@S@  p: result, self, index (int64).  n[4]: 1 when the result is larger than the caches */
-static void gather_rows_@S@(const geometry *g, const @T@ *self, @T@ *result, const int64_t *index, int64_t run,
+static void gather_rows_@S@(const geometry *g, const @T@ *self, @T@ *result, const int64_t *index,
+        int64_t run,
                             int64_t first, int64_t last, int streaming) {
     int whole = g->index_column == 0 && g->dim != g->ndim - 1;
     int solid = g->address_column == 1 && g->other_column == 1;
@@ -92,7 +102,8 @@ static void gather_rows_@S@(const geometry *g, const @T@ *self, @T@ *result, con
         @T@ *to = result + r * g->other_row;
         if (whole && solid) {
             if (r + 6 < run && bytes >= 32) {
-                const char *next = (const char *)(from + 6 * g->address_row + wrap(at[ahead], g->extent) * g->step + first);
+                const char *next = (const char *)(from + 6 * g->address_row + wrap(at[ahead],
+                        g->extent) * g->step + first);
                 for (int64_t b = 0; b < MIN(bytes, 512); b += 64) __builtin_prefetch(next + b);
             }
             const char *source = (const char *)(from + wrap(at[0], g->extent) * g->step + first);
@@ -100,19 +111,22 @@ static void gather_rows_@S@(const geometry *g, const @T@ *self, @T@ *result, con
             else copy_bytes((char *)(to + first), source, bytes);
         } else if (whole) {
             from += wrap(at[0], g->extent) * g->step;
-            for (int64_t c = first; c < last; c++) to[c * g->other_column] = from[c * g->address_column];
+            for (int64_t c = first; c < last; c++) to[c * g->other_column] =
+                    from[c * g->address_column];
         } else if (g->index_column == 1 && g->other_column == 1) {
             for (int64_t c = first; c < last; c++)
                 to[c] = from[c * g->address_column + wrap(at[c], g->extent) * g->step];
         } else {
             for (int64_t c = first; c < last; c++)
                 to[c * g->other_column] =
-                    from[c * g->address_column + wrap(at[c * g->index_column], g->extent) * g->step];
+                    from[c * g->address_column + wrap(at[c * g->index_column], g->extent)
+                            * g->step];
         }
     }
 }
 
-static void gather_@S@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
+static void gather_@S@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+            int64_t end) {
     (void)s;
     geometry g = read_geometry(n);
     int64_t first = 0, last = g.shape[g.ndim - 1], row = begin, stop = end;
@@ -124,7 +138,8 @@ static void gather_@S@(char *const *p, const int64_t *n, const fk_scalar *s, int
     walk_to(&w, &g, row);
     while (w.row < stop) {
         int64_t run = walk_run(&w, &g, stop);
-        gather_rows_@S@(&g, (const @T@ *)p[1] + w.address, (@T@ *)p[0] + w.other, (const int64_t *)p[2] + w.index, run,
+        gather_rows_@S@(&g, (const @T@ *)p[1] + w.address, (@T@ *)p[0] + w.other,
+                (const int64_t *)p[2] + w.index, run,
                        first, last, (int)n[4]);
         walk_on(&w, &g, run);
     }
@@ -133,8 +148,10 @@ static void gather_@S@(char *const *p, const int64_t *n, const fk_scalar *s, int
 """
 
 SCATTER = r"""
-/* scatter.@OP@:@S@  p: self (changed), source, index (int64).  A source stride of 0 repeats one value. */
-static void scatter_@OP@_rows_@S@(const geometry *g, @T@ *self, const @T@ *source, const int64_t *index, int64_t run,
+/* scatter.@OP@:@S@ p: self (changed), source, index (int64). A source stride of 0 repeats one
+ * value. */
+static void scatter_@OP@_rows_@S@(const geometry *g, @T@ *self, const @T@ *source,
+        const int64_t *index, int64_t run,
                                   int64_t first, int64_t last, uint64_t low, uint64_t span) {
     int whole = g->index_column == 0 && g->dim != g->ndim - 1;
     for (int64_t r = 0; r < run; r++) {
@@ -166,12 +183,14 @@ static void scatter_@OP@_rows_@S@(const geometry *g, @T@ *self, const @T@ *sourc
     }
 }
 
-static void scatter_@OP@_@S@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
+static void scatter_@OP@_@S@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+            int64_t end) {
     (void)s;
     geometry g = read_geometry(n);
     int64_t first = 0, last = g.shape[g.ndim - 1], rows = 1, row = 0, inner = 1;
     uint64_t low = 0, span = UINT64_MAX;
-    for (int64_t d = 0; d < g.ndim - 1; d++) rows *= g.shape[d], inner *= d < g.dim ? 1 : g.shape[d];
+    for (int64_t d = 0; d < g.ndim - 1; d++) rows *= g.shape[d], inner *= d < g.dim ? 1
+            : g.shape[d];
     if (n[3] == 0) row = begin * inner, rows = end * inner;
     else if (n[3] == 1) first = begin, last = end;
     else low = (uint64_t)begin, span = (uint64_t)(end - begin);
@@ -179,14 +198,18 @@ static void scatter_@OP@_@S@(char *const *p, const int64_t *n, const fk_scalar *
     walk_to(&w, &g, row);
     while (w.row < rows) {
         int64_t run = walk_run(&w, &g, rows);
-        scatter_@OP@_rows_@S@(&g, (@T@ *)p[0] + w.address, (const @T@ *)p[1] + w.other, (const int64_t *)p[2] + w.index,
+        scatter_@OP@_rows_@S@(&g, (@T@ *)p[0] + w.address, (const @T@ *)p[1] + w.other,
+                (const int64_t *)p[2] + w.index,
                              run, first, last, low, span);
         walk_on(&w, &g, run);
     }
 }
 """
 
-ROW_SET = "copy_bytes((char *)(to + first), (const char *)(from + first), (last - first) * (int64_t)sizeof(@T@));"
+ROW_SET = (
+    "copy_bytes((char *)(to + first), (const char *)(from + first), "
+    "(last - first) * (int64_t)sizeof(@T@));"
+)
 ROW_COMBINE = r"""_Pragma("omp simd")
                 for (int64_t c = first; c < last; c++) {
                     @T@ *a = to + c;
@@ -213,8 +236,10 @@ UNSIGNED_PRODUCT = {
 }
 
 CHECK = r"""
-/* index.check  p: first bad position (int64, set to -1 by the caller), index (int64).  n: low, high: low <= index < high */
-static void index_check(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
+/* index.check p: first bad position (int64, set to -1 by the caller), index (int64). n: low, high:
+ * low <= index < high */
+static void index_check(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+            int64_t end) {
     (void)s;
     const int64_t *index = (const int64_t *)p[1];
     int64_t *bad = (int64_t *)p[0];
@@ -225,23 +250,27 @@ static void index_check(char *const *p, const int64_t *n, const fk_scalar *s, in
         if (!wrong) continue;
         while ((uint64_t)index[i] - low < span) i++;
         int64_t seen = __atomic_load_n(bad, __ATOMIC_RELAXED);
-        while ((seen < 0 || seen > i) && !__atomic_compare_exchange_n(bad, &seen, i, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
+        while ((seen < 0 || seen > i) && !__atomic_compare_exchange_n(bad, &seen, i, 0,
+                __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
         return;
     }
 }
 
 /* index.linear  p: result, index tensors (int64).  n: how many, then extent, step, stride of each:
  * result[i] = sum of wrap(index[i * stride], extent) * step */
-static void index_linear(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
+static void index_linear(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+            int64_t end) {
     (void)s;
     int64_t *result = (int64_t *)p[0];
     for (int64_t k = 0; k < n[0]; k++) {
         const int64_t *index = (const int64_t *)p[1 + k];
         int64_t extent = n[1 + 3 * k], step = n[2 + 3 * k], stride = n[3 + 3 * k];
         if (k == 0)
-            for (int64_t i = begin; i < end; i++) result[i] = wrap(index[i * stride], extent) * step;
+            for (int64_t i = begin; i < end; i++) result[i] = wrap(index[i * stride], extent)
+                    * step;
         else
-            for (int64_t i = begin; i < end; i++) result[i] += wrap(index[i * stride], extent) * step;
+            for (int64_t i = begin; i < end; i++) result[i] += wrap(index[i * stride], extent)
+                    * step;
     }
 }
 """
@@ -262,7 +291,9 @@ def _combine(op: str, dtype: str) -> str:
 
 
 def unit(isa: Any) -> str:
-    """Give the translation unit of the indexing kernels; the compiler's flags alone make it fit `isa`."""
+    """Give the translation unit of the indexing kernels; the compiler's flags alone make it fit
+    `isa`.
+    """
     parts = [PRELUDE, STREAM, GEOMETRY, CHECK]
     entries = [("index.check", "b", "index_check"), ("index.linear", "b", "index_linear")]
     for size, ctype in SIZES.items():

@@ -1,7 +1,9 @@
 """C kernels over boolean masks: counting, coordinates, selection, and scattering through a mask.
 
-`parts()` gives C text and table entries for the index unit. All work in blocks of the mask: `mask.count` counts each
-block, the operator adds the counts up, and the other kernels start each block at its own place, so blocks may run on any
+`parts()` gives C text and table entries for the index unit. All work in blocks of the mask:
+`mask.count` counts each
+block, the operator adds the counts up, and the other kernels start each block at its own place, so
+blocks may run on any
 thread. Keeps true: the order is that of the mask's elements.
 """
 
@@ -10,8 +12,10 @@ from __future__ import annotations
 from .movement import SIZES, fill
 
 BLOCKS = r"""
-/* mask.count  p: count of true values per block (int64), mask (one byte each).  n: elements, block length; items blocks */
-static void mask_count(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
+/* mask.count p: count of true values per block (int64), mask (one byte each). n: elements, block
+ * length; items blocks */
+static void mask_count(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+            int64_t end) {
     (void)s;
     const uint8_t *mask = (const uint8_t *)p[1];
     for (int64_t b = begin; b < end; b++) {
@@ -21,7 +25,8 @@ static void mask_count(char *const *p, const int64_t *n, const fk_scalar *s, int
     }
 }
 
-/* mask.start  p: first place per block and, at the end, the total (int64), counts (int64).  n: blocks.  A driver. */
+/* mask.start p: first place per block and, at the end, the total (int64), counts (int64). n:
+ * blocks. A driver. */
 static int mask_start(char *const *p, const int64_t *n, const fk_scalar *s, const fk_runtime *rt) {
     (void)s, (void)rt;
     int64_t total = 0;
@@ -33,7 +38,8 @@ static int mask_start(char *const *p, const int64_t *n, const fk_scalar *s, cons
     return 0;
 }
 
-/* positions of the true values of one block, written without branches; `found` ends the loop early and in bounds */
+/* positions of the true values of one block, written without branches; `found` ends the loop early
+ * and in bounds */
 INLINE void block_positions(int64_t *restrict to, const uint8_t *mask, int64_t i, int64_t count) {
     for (int64_t found = 0; found < count; i++) {
         to[found] = i;
@@ -41,8 +47,10 @@ INLINE void block_positions(int64_t *restrict to, const uint8_t *mask, int64_t i
     }
 }
 
-/* mask.positions  p: coordinates (int64, [total, ndim]), mask, starts.  n: elements, block length, ndim, shape[ndim] */
-static void mask_positions(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
+/* mask.positions p: coordinates (int64, [total, ndim]), mask, starts. n: elements, block length,
+ * ndim, shape[ndim] */
+static void mask_positions(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+            int64_t end) {
     (void)s;
     const uint8_t *mask = (const uint8_t *)p[1];
     const int64_t *start = (const int64_t *)p[2], *shape = n + 3;
@@ -60,7 +68,8 @@ static void mask_positions(char *const *p, const int64_t *n, const fk_scalar *s,
                 for (int64_t d = 0; d < ndim; d++) to[d] = position[d];
                 to += ndim, count--;
             }
-            for (int64_t d = ndim - 1; d >= 0 && ++position[d] == shape[d] && d; d--) position[d] = 0;
+            for (int64_t d = ndim - 1; d >= 0 && ++position[d] == shape[d] && d; d--)
+                    position[d] = 0;
         }
     }
 }
@@ -68,7 +77,8 @@ static void mask_positions(char *const *p, const int64_t *n, const fk_scalar *s,
 
 MOVES = r"""
 /* mask.select:@S@  p: result, self, mask, starts.  n: elements, block length */
-static void mask_select_@S@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
+static void mask_select_@S@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+            int64_t end) {
     (void)s;
     const @T@ *self = (const @T@ *)p[1];
     const uint8_t *mask = (const uint8_t *)p[2];
@@ -84,7 +94,8 @@ static void mask_select_@S@(char *const *p, const int64_t *n, const fk_scalar *s
 }
 
 /* mask.scatter:@S@  p: result, self, mask, starts, source.  n: elements, block length */
-static void mask_scatter_@S@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
+static void mask_scatter_@S@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+            int64_t end) {
     (void)s;
     const @T@ *self = (const @T@ *)p[1], *source = (const @T@ *)p[4];
     @T@ *to = (@T@ *)p[0];

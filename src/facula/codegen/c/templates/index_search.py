@@ -1,6 +1,7 @@
 """C kernels that search: searchsorted, histograms, run boundaries, repeat counts.
 
-`parts()` gives C text and table entries for the index unit. Keeps true: boundaries are taken to be sorted (nothing is
+`parts()` gives C text and table entries for the index unit. Keeps true: boundaries are taken to be
+sorted (nothing is
 checked); a NaN value goes behind all of them.
 """
 
@@ -11,9 +12,12 @@ from .movement import fill
 SEARCHED = {"f32": "float", "f64": "double", "i64": "int64_t", "i32": "int32_t"}
 
 SEARCH = r"""
-/* one batch of values against one row of boundaries: all take the same number of halvings, so the lanes stay together */
-INLINE void search_batch_@D@(int64_t *restrict result, const @T@ *restrict sorted, const int64_t *order,
-                             const @T@ *restrict values, int64_t boundaries, int right, int64_t count) {
+/* one batch of values against one row of boundaries: all take the same number of halvings, so the
+ * lanes stay together */
+INLINE void search_batch_@D@(int64_t *restrict result, const @T@ *restrict sorted,
+        const int64_t *order,
+                             const @T@ *restrict values, int64_t boundaries, int right,
+                                         int64_t count) {
     int64_t low[32] = {0};
     for (int64_t length = boundaries; length > 0;) {
         int64_t half = length > 1 ? length >> 1 : 1;
@@ -35,8 +39,10 @@ INLINE void search_batch_@D@(int64_t *restrict result, const @T@ *restrict sorte
 }
 
 /* searchsorted:@D@  p: result (int64), boundaries, values, sorter (int64) or null.
- * n: boundaries per row, values per row, 1 when all rows share one row of boundaries, 1 for the right side; items values */
-static void searchsorted_@D@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
+ * n: boundaries per row, values per row, 1 when all rows share one row of boundaries, 1 for the
+ * right side; items values */
+static void searchsorted_@D@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+            int64_t end) {
     (void)s;
     for (int64_t i = begin; i < end;) {
         int64_t row = n[2] ? 0 : i / n[1], stop = n[2] ? end : MIN(end, (row + 1) * n[1]);
@@ -46,14 +52,17 @@ static void searchsorted_@D@(char *const *p, const int64_t *n, const fk_scalar *
         const @T@ *values = (const @T@ *)p[2];
         for (; i + 32 <= stop; i += 32)
             search_batch_@D@(result + i, sorted, order, values + i, n[0], (int)n[3], 32);
-        if (i < stop) search_batch_@D@(result + i, sorted, order, values + i, n[0], (int)n[3], stop - i);
+        if (i < stop) search_batch_@D@(result + i, sorted, order, values + i, n[0], (int)n[3],
+                stop - i);
         i = stop;
     }
 }
 
-/* runs:@D@  marks where a value differs from the one before: p: mark (one byte), values [rows, length]; n: length.
+/* runs:@D@ marks where a value differs from the one before: p: mark (one byte), values [rows,
+ * length]; n: length.
  * Items are rows after the first one; mark has one value a row, the first is the operator's. */
-static void runs_@D@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
+static void runs_@D@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+            int64_t end) {
     (void)s;
     const @T@ *values = (const @T@ *)p[1];
     uint8_t *mark = (uint8_t *)p[0] + 1;
@@ -71,9 +80,12 @@ static void runs_@D@(char *const *p, const int64_t *n, const fk_scalar *s, int64
 """
 
 HISTOGRAM = r"""
-/* histogram:@D@  p: counts (@D@, zeroed), values, edges (bins + 1) or null for bins of equal width, weights or null.
- * n: values, bins.  s: low, high.  Values outside and NaN are left out; the last bin holds its right edge.  A driver. */
-static int histogram_@D@(char *const *p, const int64_t *n, const fk_scalar *s, const fk_runtime *rt) {
+/* histogram:@D@ p: counts (@D@, zeroed), values, edges (bins + 1) or null for bins of equal width,
+ * weights or null.
+ * n: values, bins. s: low, high. Values outside and NaN are left out; the last bin holds its right
+ * edge. A driver. */
+static int histogram_@D@(char *const *p, const int64_t *n, const fk_scalar *s,
+            const fk_runtime *rt) {
     (void)rt;
     @T@ *counts = (@T@ *)p[0];
     const @T@ *values = (const @T@ *)p[1], *edges = (const @T@ *)p[2], *weights = (const @T@ *)p[3];
@@ -101,8 +113,10 @@ static int histogram_@D@(char *const *p, const int64_t *n, const fk_scalar *s, c
 """
 
 REPEAT = r"""
-/* repeat.index  p: result (int64), ends (int64: running totals of the repeats).  Items are entries. */
-static void repeat_index(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
+/* repeat.index p: result (int64), ends (int64: running totals of the repeats). Items are entries.
+ * */
+static void repeat_index(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+            int64_t end) {
     (void)n, (void)s;
     const int64_t *ends = (const int64_t *)p[1];
     int64_t *result = (int64_t *)p[0];

@@ -1,6 +1,7 @@
 """C kernel that joins tensors along a dimension.
 
-Takes an instruction set; `unit` gives one translation unit with `cat`, which works on bytes and so on every dtype.
+Takes an instruction set; `unit` gives one translation unit with `cat`, which works on bytes and so
+on every dtype.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ from typing import Any
 from .movement import PRELUDE, STREAM, table
 
 CAT = r"""
-/* items are pieces of at most 16 KiB of one input's step.  n here: inputs, outer, bytes of a result row, bytes of a piece,
- * whether to stream, then each input's bytes, its place in a row, and the running number of pieces */
-static void cat_pieces(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
+/* items are pieces of at most 16 KiB of one input's step. n here: inputs, outer, bytes of a result
+ * row, bytes of a piece,
+ * whether to stream, then each input's bytes, its place in a row, and the running number of pieces
+ * */
+static void cat_pieces(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+            int64_t end) {
     (void)s;
     int64_t inputs = n[0], row = n[2], piece = n[3], streaming = n[4];
     const int64_t *bytes = n + 5, *place = bytes + inputs, *pieces = place + inputs;
@@ -30,7 +34,8 @@ static void cat_pieces(char *const *p, const int64_t *n, const fk_scalar *s, int
     if (streaming) STREAM_FENCE();
 }
 
-/* cat  p: result, inputs (contiguous).  n: inputs, outer, bytes of a result row, place of the first input in it, then the
+/* cat p: result, inputs (contiguous). n: inputs, outer, bytes of a result row, place of the first
+ * input in it, then the
  * bytes of one outer step of each input (above 0) */
 static int cat(char *const *p, const int64_t *n, const fk_scalar *s, const fk_runtime *rt) {
     int64_t inputs = n[0], outer = n[1], piece = 16384, at = n[3];
@@ -42,7 +47,8 @@ static int cat(char *const *p, const int64_t *n, const fk_scalar *s, const fk_ru
         bytes[k] = n[4 + k], place[k] = at, at += bytes[k];
         pieces[k + 1] = pieces[k] + (bytes[k] + piece - 1) / piece;
     }
-    plan[0] = inputs, plan[1] = outer, plan[2] = n[2], plan[3] = piece, plan[4] = outer * n[2] >= STREAM_FROM;
+    plan[0] = inputs, plan[1] = outer, plan[2] = n[2], plan[3] = piece, plan[4] =
+            outer * n[2] >= STREAM_FROM;
     int64_t size = (at - n[3]) / pieces[inputs] + 1;
     rt->parallel(cat_pieces, p, plan, s, outer * pieces[inputs], MAX(1, 65536 / size));
     rt->release(plan);
@@ -52,5 +58,7 @@ static int cat(char *const *p, const int64_t *n, const fk_scalar *s, const fk_ru
 
 
 def unit(isa: Any) -> str:
-    """Give the translation unit of the joining kernel; the compiler's flags alone make it fit `isa`."""
+    """Give the translation unit of the joining kernel; the compiler's flags alone make it fit
+    `isa`.
+    """
     return PRELUDE + STREAM + CAT + table([("cat", "d", "cat")])

@@ -1,7 +1,9 @@
 """Shared C text of the data-movement templates (index, sort, join, arrange).
 
-Takes nothing; gives the prelude, the element types by size and by dtype, and `table`, which prints `facula_kernels[]`.
-Keeps true: all text is plain C11 with GCC attributes, every function is static, and kernels that only move data exist
+Takes nothing; gives the prelude, the element types by size and by dtype, and `table`, which prints
+`facula_kernels[]`.
+Keeps true: all text is plain C11 with GCC attributes, every function is static, and kernels that
+only move data exist
 once per element size (b1 b2 b4 b8 b16), those that calculate once per dtype.
 """
 
@@ -52,7 +54,8 @@ INLINE void copy_bytes(char *restrict to, const char *restrict from, int64_t byt
 }
 """
 
-# Rows that go to memory larger than the last-level cache bypass it: no read of the line that is about to be overwritten.
+# Rows that go to memory larger than the last-level cache bypass it: no read of the line that is
+# about to be overwritten.
 STREAM = r"""
 #if defined(__AVX512F__)
 typedef float stream_vector __attribute__((vector_size(64), may_alias, aligned(4)));
@@ -92,7 +95,7 @@ def fill(text: str, **values: object) -> str:
 
 def table(entries: Iterable[tuple[str, str, str]]) -> str:
     """Print the table of a translation unit from (kernel name, kind letter, C function) triples."""
-    rows = "".join(f'    {{"{name}", \'{kind}\', (void *){fn}}},\n' for name, kind, fn in entries)
+    rows = "".join(f"    {{\"{name}\", '{kind}', (void *){fn}}},\n" for name, kind, fn in entries)
     return (
         f"\nconst int facula_abi = FACULA_ABI;\n"
         f"const fk_entry facula_kernels[] = {{\n{rows}    {{0, 0, 0}}}};\n"

@@ -1,9 +1,13 @@
 """C kernels for order: sort, top-k, k-th value and medians, modes, lexicographic order of rows.
 
-Takes an instruction set; `unit` gives one translation unit. Every value becomes an unsigned key whose order is the order
-wanted: negative numbers flipped, -0 equal to +0, NaN above everything, all bits inverted for descending order. Keys up to
-32 bits travel in one word with their position, wider ones in a pair; a least-significant-digit radix sort moves them and
-skips digits that all keys share. Keeps true: sorting is stable in both directions; results hold the original values, so
+Takes an instruction set; `unit` gives one translation unit. Every value becomes an unsigned key
+whose order is the order
+wanted: negative numbers flipped, -0 equal to +0, NaN above everything, all bits inverted for
+descending order. Keys up to
+32 bits travel in one word with their position, wider ones in a pair; a least-significant-digit
+radix sort moves them and
+skips digits that all keys share. Keeps true: sorting is stable in both directions; results hold the
+original values, so
 the sign of zero and the payload of NaN survive.
 """
 
@@ -14,13 +18,18 @@ from typing import Any
 from . import sort_select
 from .movement import PRELUDE, fill, table
 
-#: dtype: (C type, C type of its bits, significant bits, expression for the ascending key of the bits u)
+#: dtype: (C type, C type of its bits, significant bits, expression for the ascending key of the
+#: bits u)
 KEYS: dict[str, tuple[str, str, int, str]] = {}
 
 
 def _float_key(bits: int, infinity: str) -> str:
     word, size = f"uint{bits}_t", hex(1 << (bits - 1))
-    sign, full, magnitude = f"({word}){size}", f"({word})-1", f"({word})(u & ({word})~({word}){size})"
+    sign, full, magnitude = (
+        f"({word}){size}",
+        f"({word})-1",
+        f"({word})(u & ({word})~({word}){size})",
+    )
     return (
         f"({magnitude} > {infinity} ? {full} : {magnitude} == 0 ? {sign} : "
         f"({word})(u ^ ((u >> {bits - 1}) ? {full} : {sign})))"
@@ -84,7 +93,8 @@ INLINE @W@ *radix_@W@(@W@ *a, @W@ *b, int64_t n, int bits, int width, int digits
     uint32_t count[MAX_DIGITS << 8 > 6 << 11 ? MAX_DIGITS << 8 : 6 << 11];
     __builtin_memset(count, 0, sizeof(uint32_t) * ((uint64_t)digits << width));
     for (int64_t i = 0; i < n; i++)
-        for (int d = 0; d < digits; d++) count[((uint64_t)d << width) + DIGIT_@W@(a[i], d * width, width)]++;
+        for (int d = 0; d < digits; d++) count[((uint64_t)d << width) + DIGIT_@W@(a[i], d * width,
+                width)]++;
     for (int d = 0; d < digits; d++) {
         if (d * width >= bits) break;
         if (!digit_@W@(a, b, n, d * width, width, count + ((uint64_t)d << width))) continue;
@@ -94,13 +104,15 @@ INLINE @W@ *radix_@W@(@W@ *a, @W@ *b, int64_t n, int bits, int width, int digits
     return a;
 }
 
-/* sort n records by key and position (positions rise at the start); gives the array that holds the result */
+/* sort n records by key and position (positions rise at the start); gives the array that holds the
+ * result */
 static @W@ *order_@W@(@W@ *a, @W@ *b, int64_t n, int bits) {
     if (n <= 32) return insertion_@W@(a, n), a;
     if (bits <= 8) return radix_@W@(a, b, n, bits, 8, 1);
     if (bits <= 16) return radix_@W@(a, b, n, bits, 8, 2);
     int narrow = n < 1500 || n > 1 << 20;
-    if (bits <= 32) return narrow ? radix_@W@(a, b, n, bits, 8, 4) : radix_@W@(a, b, n, bits, 11, 3);
+    if (bits <= 32) return narrow ? radix_@W@(a, b, n, bits, 8, 4) : radix_@W@(a, b, n, bits, 11,
+            3);
     return narrow ? radix_@W@(a, b, n, bits, 8, 8) : radix_@W@(a, b, n, bits, 11, 6);
 }
 """
@@ -113,8 +125,10 @@ static void records_@D@(const @U@ *restrict row, @W@ *restrict to, int64_t n, in
     for (int64_t i = 0; i < n; i++) to[i] = MAKE_@W@((@K@)(key_@D@(row[i]) ^ flip), i);
 }
 
-/* sort:@D@  p: values, positions (int64), self [rows, length].  n: rows, length, descending.  A driver. */
-static void sort_rows_@D@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
+/* sort:@D@ p: values, positions (int64), self [rows, length]. n: rows, length, descending. A
+ * driver. */
+static void sort_rows_@D@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+            int64_t end) {
     (void)s;
     int64_t length = n[1];
     for (int64_t slot = begin; slot < end; slot++) {
@@ -149,7 +163,9 @@ static int sort_@D@(char *const *p, const int64_t *n, const fk_scalar *s, const 
 
 
 def unit(isa: Any) -> str:
-    """Give the translation unit of the ordering kernels; the compiler's flags alone make it fit `isa`."""
+    """Give the translation unit of the ordering kernels; the compiler's flags alone make it fit
+    `isa`.
+    """
     text = [PRELUDE, RADIX, fill(RECORD, W="word"), fill(RECORD, W="wide")]
     entries = []
     for dtype, (_, bits_type, bits, key) in KEYS.items():

@@ -1,6 +1,8 @@
-"""C kernels that need part of an order: top-k, k-th value, medians, modes, lexicographic order of rows.
+"""C kernels that need part of an order: top-k, k-th value, medians, modes, lexicographic order of
+rows.
 
-`parts` gives the C text and table entries of one dtype; the records and keys are those of `sort`. Keeps true: among equal
+`parts` gives the C text and table entries of one dtype; the records and keys are those of `sort`.
+Keeps true: among equal
 values the earlier position comes first, and NaN is the largest value.
 """
 
@@ -9,8 +11,10 @@ from __future__ import annotations
 from .movement import fill
 
 TOPK = r"""
-/* topk:@D@  p: values, positions (int64) [rows, k], self [rows, length].  n: rows, length, k, largest.  A driver.
- * One pass keeps the records that beat the k-th best so far; whenever the pool is full it is sorted and cut to k. */
+/* topk:@D@ p: values, positions (int64) [rows, k], self [rows, length]. n: rows, length, k,
+ * largest. A driver.
+ * One pass keeps the records that beat the k-th best so far; whenever the pool is full it is sorted
+ * and cut to k. */
 static int64_t topk_cut_@D@(@W@ *pool, @W@ *spare, int64_t count, int64_t k) {
     const @W@ *sorted = order_@W@(pool, spare, count, @BITS@);
     if (sorted != pool) __builtin_memcpy(pool, sorted, (uint64_t)MIN(k, count) * sizeof(@W@));
@@ -28,7 +32,8 @@ INLINE int topk_hit_@D@(const @U@ *restrict row, @K@ *restrict key, @K@ flip, @K
     return hit != 0;
 }
 
-static void topk_row_@D@(const @U@ *restrict row, @W@ *pool, @W@ *spare, int64_t length, int64_t k, int64_t capacity,
+static void topk_row_@D@(const @U@ *restrict row, @W@ *pool, @W@ *spare, int64_t length,
+        int64_t k, int64_t capacity,
                          int largest) {
     @K@ flip = largest ? (@K@)(@U@)-1 : 0, bar = 0, key[64];
     int64_t count = 0, full = 0;
@@ -50,7 +55,8 @@ static void topk_row_@D@(const @U@ *restrict row, @W@ *pool, @W@ *spare, int64_t
     topk_cut_@D@(pool, spare, count, k);
 }
 
-static void topk_rows_@D@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
+static void topk_rows_@D@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+            int64_t end) {
     (void)s;
     int64_t length = n[1], k = n[2], capacity = n[5];
     for (int64_t slot = begin; slot < end; slot++) {
@@ -83,7 +89,8 @@ static int topk_@D@(char *const *p, const int64_t *n, const fk_scalar *s, const 
 """
 
 SELECT = r"""
-/* the key that stands at place k (from 0) of the ascending order: the digit that holds it is found from the top down */
+/* the key that stands at place k (from 0) of the ascending order: the digit that holds it is found
+ * from the top down */
 static @K@ select_@D@(@K@ *keys, @K@ *spare, int64_t n, int64_t k, int64_t *skipped) {
     int64_t before = 0;
     for (int shift = @BITS@ > 8 ? @BITS@ - 8 : 0; n > 1; shift = shift > 8 ? shift - 8 : 0) {
@@ -105,9 +112,12 @@ static @K@ select_@D@(@K@ *keys, @K@ *spare, int64_t n, int64_t k, int64_t *skip
     return keys[0];
 }
 
-/* kth:@D@  p: values, positions (int64) [rows], self [rows, length].  n: rows, length, k (from 0), mode.  A driver.
- * mode 0: the k-th smallest; 1: the lower median, NaN when the row has one; 2: the lower median of what is not NaN */
-static void kth_rows_@D@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
+/* kth:@D@ p: values, positions (int64) [rows], self [rows, length]. n: rows, length, k (from 0),
+ * mode. A driver.
+ * mode 0: the k-th smallest; 1: the lower median, NaN when the row has one; 2: the lower median of
+ * what is not NaN */
+static void kth_rows_@D@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+            int64_t end) {
     (void)s;
     int64_t length = n[1], mode = n[3];
     for (int64_t slot = begin; slot < end; slot++) {
@@ -119,7 +129,8 @@ static void kth_rows_@D@(char *const *p, const int64_t *n, const fk_scalar *s, i
             for (int64_t i = 0; i < length; i++) keys[i] = key_@D@(row[i]);
             if (mode && @FLOAT@) {
                 for (int64_t i = 0; i < length; i++) bad += keys[i] == (@K@)(@U@)-1;
-                k = mode == 2 ? (MAX(length - bad, 1) - 1) / 2 : bad ? length - bad : (length - 1) / 2;
+                k = mode == 2 ? (MAX(length - bad, 1) - 1) / 2 : bad ? length - bad : (length - 1)
+                        / 2;
             }
             @K@ found = select_@D@(keys, keys + length, length, k, &skipped);
             for (int64_t left = k - skipped;; at++)
@@ -143,9 +154,12 @@ static int kth_@D@(char *const *p, const int64_t *n, const fk_scalar *s, const f
 """
 
 RUNS = r"""
-/* mode:@D@  the value that stands most often in a sorted row, the smallest of several, and its last position.
- * p: values, positions [rows], sorted values, sorted positions [rows, length].  n: length; items are rows */
-static void mode_@D@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
+/* mode:@D@ the value that stands most often in a sorted row, the smallest of several, and its last
+ * position.
+ * p: values, positions [rows], sorted values, sorted positions [rows, length]. n: length; items are
+ * rows */
+static void mode_@D@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+            int64_t end) {
     (void)s;
     for (int64_t r = begin; r < end; r++) {
         const @U@ *row = (const @U@ *)p[2] + r * n[0];
@@ -161,7 +175,8 @@ static void mode_@D@(char *const *p, const int64_t *n, const fk_scalar *s, int64
     }
 }
 
-/* lexsort:@D@  p: order (int64, [rows]), values [rows, length].  n: rows, length.  A driver: stable merges. */
+/* lexsort:@D@ p: order (int64, [rows]), values [rows, length]. n: rows, length. A driver: stable
+ * merges. */
 static int lexsort_@D@(char *const *p, const int64_t *n, const fk_scalar *s, const fk_runtime *rt) {
     (void)s;
     int64_t rows = n[0], length = n[1], *a = (int64_t *)p[0];
@@ -171,7 +186,8 @@ static int lexsort_@D@(char *const *p, const int64_t *n, const fk_scalar *s, con
     for (int64_t i = 0; i < rows; i++) a[i] = i;
     for (int64_t run = 1; run < rows; run *= 2) {
         for (int64_t start = 0; start < rows; start += 2 * run) {
-            int64_t i = start, middle = MIN(rows, start + run), j = middle, stop = MIN(rows, start + 2 * run);
+            int64_t i = start, middle = MIN(rows, start + run), j = middle, stop = MIN(rows, start
+                    + 2 * run);
             for (int64_t k = start; k < stop; k++) {
                 int left = j >= stop;
                 if (!left && i < middle) {

@@ -220,6 +220,7 @@ NOINLINE void block(const job *j, cursor *w, long count, long row)
 """
 
 QUEUE = r"""
+#define PIECE(bytes) (((bytes) + 63) / 64 * 64)
 /* Units of work that the threads take from a counter; each thread has its own scratch memory. */
 typedef struct queue {
     void (*unit)(void *context, long unit, char *scratch);
@@ -243,7 +244,7 @@ NOINLINE int launch(void (*unit)(void *, long, char *), void *context, long unit
                     long scratch_bytes, int parallel, const fk_runtime *rt)
 {
     const long workers = parallel ? MAX(1, MIN(units, rt->threads())) : 1;
-    queue q = {unit, context, units, (scratch_bytes + 4095 + 128) / 4096 * 4096 + 64, NULL, 0};
+    queue q = {unit, context, units, PIECE(scratch_bytes), NULL, 0};
     if (scratch_bytes && !(q.scratch = rt->scratch(q.scratch_bytes * workers))) return 1;
     char *p[] = {(char *)&q};
     if (workers == 1)
@@ -258,10 +259,9 @@ NOINLINE int launch(void (*unit)(void *, long, char *), void *context, long unit
 INLINE void *carve(char **scratch, long bytes)
 {
     char *piece = *scratch;
-    *scratch += (bytes + 63) / 64 * 64;
+    *scratch += PIECE(bytes);
     return piece;
 }
-#define PIECE(bytes) (((bytes) + 63) / 64 * 64)
 """
 
 

@@ -1,0 +1,54 @@
+# The commands of the house.  Everything happens in a virtual environment of its own, VENV.
+PYTHON ?= python3.11
+VENV ?= .venv
+RUN := $(VENV)/bin/python
+
+# in a checkout only this machine's kernel variant is built; a wheel holds all of them
+export FACULA_BUILD_ISA ?= native
+
+.PHONY: help venv demo gpt test lint types layers bench wheel clean
+
+help:  ## what there is
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/' | expand -t 12
+
+$(RUN):
+	$(PYTHON) -m venv $(VENV)
+
+# the checkout, editable, with all tools; again when what it needs changes
+$(VENV)/installed: pyproject.toml | $(RUN)
+	$(VENV)/bin/pip install -q -e ".[dev,demo]"
+	touch $@
+
+venv: $(VENV)/installed  ## install the checkout (editable) with all tools
+
+demo: $(RUN)  ## install the checkout, then train a ResNet-18 on handwritten digits
+	$(VENV)/bin/pip install -q -e ".[demo]"
+	$(RUN) examples/train_digits.py
+
+gpt: $(RUN)  ## train a small language model on Python's own sources
+	$(VENV)/bin/pip install -q -e ".[demo]"
+	$(RUN) examples/train_gpt.py
+
+test: $(VENV)/installed  ## all tests
+	$(RUN) -m pytest
+
+lint: $(VENV)/installed  ## format, lint, file sizes
+	$(RUN) -m ruff format --check .
+	$(RUN) -m ruff check .
+	$(RUN) tools/size.py --check
+
+types: $(VENV)/installed  ## static types
+	$(RUN) -m mypy
+
+layers: $(VENV)/installed  ## no package imports one above it
+	$(VENV)/bin/lint-imports
+
+bench: $(VENV)/installed  ## the figures of README.md
+	$(RUN) tools/bench.py
+
+wheel: $(RUN)  ## a wheel with every kernel variant, in dist/
+	FACULA_BUILD_ISA=all $(VENV)/bin/pip wheel -q --no-deps --wheel-dir dist .
+
+clean:  ## forget everything that was built
+	rm -rf build dist $(VENV) src/facula/_kernels src/*.egg-info
+	find src -name '*.so' -delete

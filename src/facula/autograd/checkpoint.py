@@ -1,0 +1,591 @@
+"""Checkpointing: saving memory by computing a part of the forward pass again during the backward pass.
+
+Takes a function and its arguments.  Gives its result; what the function would have kept for the backward pass is thrown
+away and computed again when needed.
+Keeps true: the second computation sees the same random numbers and autocast state; in the non-reentrant form its saved
+tensors are matched one by one, by number and (by default) shape, dtype and device.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import platform
+import threading
+import traceback
+import uuid
+import warnings
+import weakref
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import facula
+from facula import core
+from facula.autograd import backward as run_backward
+from facula.autograd.function import Function
+from facula.autograd.grad_mode import enable_grad, no_grad
+from facula.autograd.graph import saved_tensors_hooks
+from facula.core.errors import fail
+
+__all__ = """CheckpointError CheckpointFunction CheckpointPolicy SelectiveCheckpointContext
+check_backward_validity checkpoint checkpoint_sequential create_selective_checkpoint_contexts detach_variable
+get_device_states noop_context_fn set_checkpoint_debug_enabled set_checkpoint_early_stop set_device_states""".split()
+
+_debug_enabled: bool | None = None
+_early_stop = True
+
+
+class CheckpointError(RuntimeError):
+    """The second computation did not do what the first did."""
+
+
+class DefaultDeviceType:
+    """The kind of device whose random state is kept beside the CPU's."""
+
+    _default_device_type = "cuda"
+
+    @staticmethod
+    def set_device_type(device: str = "cuda") -> None:
+        """Set it."""
+        DefaultDeviceType._default_device_type = device
+
+    @staticmethod
+    def get_device_type() -> str:
+        """Give it."""
+        return DefaultDeviceType._default_device_type
+
+
+@contextlib.contextmanager
+def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
+    """Inside, ``debug`` of every checkpoint is ``enabled`` (None: what each one says)."""
+    global _debug_enabled
+    previous, _debug_enabled = _debug_enabled, enabled
+    try:
+        yield
+    finally:
+        _debug_enabled = previous
+
+
+@contextlib.contextmanager
+def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
+    """Inside, whether second computations stop once all saved tensors are there."""
+    global _early_stop
+    previous, _early_stop = _early_stop, enable
+    try:
+        yield
+    finally:
+        _early_stop = previous
+
+
+def detach_variable(inputs: tuple) -> tuple:
+    """Tensors of ``inputs`` without history and with the same ``requires_grad``."""
+    if not isinstance(inputs, tuple):
+        fail(RuntimeError, "detach_variable", "a tuple of tensors", got=type(inputs).__name__)
+    out = []
+    for value in inputs:
+        if isinstance(value, core.Tensor):
+            detached = value.detach()
+            detached.requires_grad = value.requires_grad
+            out.append(detached)
+        else:
+            out.append(value)
+    return tuple(out)
+
+
+def check_backward_validity(inputs: Any) -> None:
+    """Warns where no input requires a gradient."""
+    if not any(isinstance(i, core.Tensor) and i.requires_grad for i in inputs):
+        warnings.warn(
+            "None of the inputs have requires_grad=True. Gradients will be None", stacklevel=3
+        )
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[Any]]:
+    """The devices of the arguments, beside the CPU, and their random states."""
+    devices = {
+        a.get_device() for a in args if isinstance(a, core.Tensor) and a.device.type not in ("cpu", "meta")
+    }
+    module = getattr(facula, DefaultDeviceType.get_device_type(), None) if devices else None
+    return sorted(devices), [module.get_rng_state(d) for d in sorted(devices)]  # type: ignore[union-attr]
+
+
+def set_device_states(devices: list[int], states: list[Any], *, device_type: str | None = None) -> None:
+    """Put back what `get_device_states` gave."""
+    kind = device_type or DefaultDeviceType.get_device_type()
+    for device, state in zip(devices, states, strict=True):
+        getattr(facula, kind).set_rng_state(state, device)
+
+
+class _RandomState:
+    """The random states of the CPU and of the arguments' devices at one moment."""
+
+    def __init__(self, args: tuple) -> None:
+        self.cpu = facula.get_rng_state()
+        self.devices, self.states = get_device_states(*args)
+
+    @contextlib.contextmanager
+    def restored(self) -> Iterator[None]:
+        """Inside, the states are those of that moment; afterwards they are as before."""
+        now = facula.get_rng_state()
+        facula.set_rng_state(self.cpu)
+        set_device_states(self.devices, self.states)
+        try:
+            yield
+        finally:
+            facula.set_rng_state(now)
+
+
+@contextlib.contextmanager
+def _same_autocast(state: dict[str, Any]) -> Iterator[None]:
+    with facula.autocast(**state):
+        yield
+
+
+def _autocast_state() -> dict[str, Any]:
+    return {
+        "device_type": "cpu",
+        "enabled": facula.is_autocast_enabled("cpu"),
+        "dtype": facula.get_autocast_dtype("cpu"),
+        "cache_enabled": facula.is_autocast_cache_enabled(),
+    }
+
+
+class CheckpointFunction(Function):
+    """The reentrant form: a backward pass of its own inside the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, run_function: Callable, preserve_rng_state: bool, *args: Any) -> Any:
+        """Run unrecorded; keep the arguments."""
+        check_backward_validity(args)
+        ctx.run_function = run_function
+        ctx.random_state = _RandomState(args) if preserve_rng_state else None
+        ctx.autocast_state = _autocast_state()
+        ctx.inputs = [None if isinstance(a, core.Tensor) else a for a in args]
+        ctx.tensor_indices = [i for i, a in enumerate(args) if isinstance(a, core.Tensor)]
+        ctx.save_for_backward(*[args[i] for i in ctx.tensor_indices])
+        with no_grad():
+            return run_function(*args)
+
+    @staticmethod
+    def backward(ctx: Any, *args: Any) -> Any:
+        """Run recorded, and go back through that."""
+        inputs = list(ctx.inputs)
+        for index, tensor in zip(ctx.tensor_indices, ctx.saved_tensors, strict=True):
+            inputs[index] = tensor
+        again = ctx.random_state.restored() if ctx.random_state else contextlib.nullcontext()
+        with again:
+            detached = detach_variable(tuple(inputs))
+            with enable_grad(), _same_autocast(ctx.autocast_state):
+                outputs = ctx.run_function(*detached)
+        if isinstance(outputs, core.Tensor):
+            outputs = (outputs,)
+        pairs = [
+            (out, grad)
+            for out, grad in zip(outputs, args, strict=True)
+            if isinstance(out, core.Tensor) and out.requires_grad
+        ]
+        if not pairs:
+            fail(
+                RuntimeError,
+                "checkpoint",
+                "an output that requires a gradient",
+                got="none of output has requires_grad=True, this checkpoint() is not necessary",
+            )
+        run_backward([out for out, _ in pairs], [grad for _, grad in pairs])
+        grads = tuple(i.grad if isinstance(i, core.Tensor) else None for i in detached)
+        return (None, None, *grads)
+
+
+def noop_context_fn() -> tuple[Any, Any]:
+    """Two contexts that do nothing."""
+    return contextlib.nullcontext(), contextlib.nullcontext()
+
+
+def checkpoint(
+    function: Callable,
+    *args: Any,
+    use_reentrant: bool | None = None,
+    context_fn: Callable[[], tuple[Any, Any]] = noop_context_fn,
+    determinism_check: str = "default",
+    debug: bool = False,
+    early_stop: bool = True,
+    **kwargs: Any,
+) -> Any:
+    """``function(*args, **kwargs)`` without keeping what its backward pass needs.
+
+    ``use_reentrant=False`` is the better form: it works with `autograd.grad`, nested outputs and keyword arguments.
+    ``context_fn`` gives the contexts for the first and the second computation.
+    """
+    if use_reentrant is None:
+        warnings.warn(
+            "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. use_reentrant=False is "
+            "recommended, but if you need to preserve the current default behavior, you can pass use_reentrant=True.",
+            stacklevel=2,
+        )
+        use_reentrant = True
+    preserve = kwargs.pop("preserve_rng_state", True)
+    if use_reentrant:
+        if kwargs:
+            raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+        if context_fn is not noop_context_fn or debug is not False:
+            raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
+        return CheckpointFunction.apply(function, preserve, *args)
+    steps = _without_reentrance(
+        function, preserve, context_fn, determinism_check, debug, early_stop, *args, **kwargs
+    )
+    next(steps)
+    result = function(*args, **kwargs)
+    with contextlib.suppress(StopIteration):
+        next(steps)
+    return result
+
+
+def checkpoint_sequential(
+    functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
+) -> Any:
+    """A sequence of modules in ``segments`` parts, each but the last checkpointed."""
+    if use_reentrant is None:
+        warnings.warn(
+            "torch.utils.checkpoint.checkpoint_sequential: the use_reentrant parameter should be passed explicitly.",
+            stacklevel=2,
+        )
+        use_reentrant = True
+    preserve = kwargs.pop("preserve_rng_state", True)
+    if kwargs:
+        raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+    modules = list(functions.children()) if hasattr(functions, "children") else list(functions)
+
+    def run(start: int, end: int) -> Callable:
+        def forward(x: Any) -> Any:
+            for module in modules[start : end + 1]:
+                x = module(x)
+            return x
+
+        return forward
+
+    size = len(modules) // segments
+    end = -1
+    for start in range(0, size * (segments - 1), size):
+        end = start + size - 1
+        input = checkpoint(
+            run(start, end), input, use_reentrant=use_reentrant, preserve_rng_state=preserve
+        )
+    return run(end + 1, len(modules) - 1)(input)
+
+
+# the non-reentrant form ---------------------------------------------------------------------------------------------
+
+
+class _Handle:
+    """Stands for one recomputed tensor; alive as long as something may ask for it."""
+
+
+class _Holder:
+    """What is saved in place of a tensor: which handle to ask, per backward run."""
+
+    def __init__(self) -> None:
+        self.handles: dict[Any, _Handle] = {}
+
+
+class _StopRecomputation(Exception):
+    """All tensors are there."""
+
+
+def _metadata(tensor: Any) -> dict[str, Any]:
+    return {"shape": tensor.shape, "dtype": tensor.dtype, "device": tensor.device}
+
+
+_DETERMINISM_CHECKS = {"default": _metadata, "none": None}
+
+
+class _Frame:
+    """One checkpointed call: what it saved, and how to compute it again."""
+
+    def __init__(self, recompute: Callable, early_stop: bool, metadata: Callable | None) -> None:
+        self.recompute = recompute
+        self.early_stop = early_stop
+        self.metadata = metadata
+        self.holders: list[Any] = []
+        self.saved_metadata: list[dict] = []
+        self.recomputed: dict[Any, weakref.WeakKeyDictionary] = defaultdict(
+            weakref.WeakKeyDictionary
+        )
+        self.counts: dict[Any, int] = defaultdict(int)
+        self.is_recomputed: dict[Any, bool] = defaultdict(bool)
+        self.names: list[str] = []
+        self.recomputed_names: list[str] = []
+        self.ended = False
+
+    def check(self, run: Any) -> None:
+        """Raises CheckpointError where the second computation did other than the first."""
+        if not self.counts[run] == len(self.holders):
+            raise CheckpointError(
+                "[checkpoint] the same number of saved tensors in both computations was required: A different number of "
+                f"tensors was saved during the original forward and recomputation.\nNumber of tensors saved during "
+                f"forward: {len(self.holders)}\nNumber of tensors saved during recomputation: {self.counts[run]}"
+            )
+        if self.metadata is None:
+            return
+        different = []
+        for index, reference in enumerate(self.holders):
+            holder = reference()
+            if holder is None or run not in holder.handles:
+                continue
+            tensor = self.recomputed[run].get(holder.handles[run])
+            if tensor is None:
+                continue
+            then, now = self.saved_metadata[index], self.metadata(tensor)
+            if then != now:
+                different.append(f"tensor at position {index}:\nsaved metadata: {then}\nrecomputed metadata: {now}")
+        if different:
+            raise CheckpointError(
+                "[checkpoint] the same metadata in both computations was required: Recomputed values for the following "
+                "tensors have different metadata than during the forward pass.\n" + "\n".join(different)
+            )
+
+
+def _recomputation_hooks(frame_reference: Any, run: Any) -> saved_tensors_hooks:
+    def pack(tensor: Any) -> Any:
+        frame = frame_reference()
+        index = frame.counts[run]
+        frame.counts[run] += 1
+        if index >= len(frame.holders):
+            if not frame.early_stop:
+                raise CheckpointError(
+                    "[checkpoint] the same number of saved tensors in both computations was required: trying to save more "
+                    "tensors during recomputation than during the original forward pass."
+                )
+            raise _StopRecomputation
+        holder = frame.holders[index]()
+        if holder is not None:
+            handle = holder.handles.get(run)
+            if handle is None:
+                handle = holder.handles[run] = _Handle()
+            frame.recomputed[run][handle] = tensor.detach()
+        if frame.early_stop and frame.counts[run] == len(frame.holders):
+            raise _StopRecomputation
+        return tensor.detach()
+
+    return saved_tensors_hooks(pack, lambda packed: packed)
+
+
+def _checkpoint_hooks(frame: _Frame) -> saved_tensors_hooks:
+    def pack(tensor: Any) -> _Holder:
+        holder = _Holder()
+        frame.holders.append(weakref.ref(holder))
+        if frame.metadata is not None:
+            with no_grad():
+                frame.saved_metadata.append(frame.metadata(tensor))
+        return holder
+
+    def unpack(holder: _Holder) -> Any:
+        group = getattr(GraphExecGroup._current, "group", None)
+        task = core.current_graph_task_id() if group is None else group
+        run = uuid.uuid4() if task == -1 else task  # read outside a backward run: computed for this once
+        if not frame.is_recomputed[run]:
+            with _recomputation_hooks(weakref.ref(frame), run), contextlib.suppress(_StopRecomputation):
+                frame.recompute()
+            frame.is_recomputed[run] = True
+            frame.check(run)
+        handle = holder.handles.get(run)
+        if handle is None or handle not in frame.recomputed[run]:
+            raise CheckpointError(
+                "[checkpoint] a saved tensor that is still there was required: torch.utils.checkpoint: Unpack is being "
+                "triggered for a tensor that was already unpacked once. If you are calling ctx.saved_tensors in backward, "
+                "make sure to do so only once. Otherwise please open an issue with details on your use case."
+            )
+        tensor = frame.recomputed[run][handle]
+        holder.handles.pop(run)
+        return tensor
+
+    return saved_tensors_hooks(pack, unpack)
+
+
+def _without_reentrance(
+    function: Callable,
+    preserve_rng_state: bool,
+    context_fn: Callable,
+    determinism_check: str,
+    debug: bool,
+    early_stop: bool,
+    *args: Any,
+    **kwargs: Any,
+) -> Iterator[None]:
+    if determinism_check not in _DETERMINISM_CHECKS:
+        raise ValueError(
+            f"determinism_check should be one of {list(_DETERMINISM_CHECKS)}, but got {determinism_check}"
+        )
+    debug = _debug_enabled if _debug_enabled is not None else debug
+    if debug and context_fn is not noop_context_fn:
+        raise ValueError("debug=True is incompatible with non-default context_fn")
+    trace: list[list[str]] = [[], []]
+    forward_context, recompute_context = (
+        (_Trace(trace[0]), _Trace(trace[1])) if debug else context_fn()
+    )
+    random_state = _RandomState(args) if preserve_rng_state else None
+    autocast_state = _autocast_state()
+
+    def recompute() -> None:
+        again = random_state.restored() if random_state else contextlib.nullcontext()
+        with again, _same_autocast(autocast_state), recompute_context, enable_grad():
+            function(*args, **kwargs)
+
+    frame = _Frame(
+        recompute, early_stop and _early_stop, _DETERMINISM_CHECKS[determinism_check]
+    )
+    if debug:
+        check = frame.check
+
+        def explained(run: Any) -> None:
+            try:
+                check(run)
+            except CheckpointError as error:
+                raise CheckpointError(
+                    f"{error}\n\nforward on {platform.machine()}:\n{''.join(trace[0])}\nrecomputation:\n"
+                    f"{''.join(trace[1])}"
+                ) from error
+
+        frame.check = explained  # type: ignore[method-assign]
+    with _checkpoint_hooks(frame), forward_context:
+        yield
+    frame.ended = True
+
+
+class _Trace:
+    """Notes where tensors were saved, by noting the calls on the way."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self.lines = lines
+
+    def __enter__(self) -> _Trace:
+        self.lines.extend(traceback.format_stack(limit=12)[:-1])
+        return self
+
+    def __exit__(self, *exc_info: Any) -> None:
+        return None
+
+
+# selective checkpointing --------------------------------------------------------------------------------------------
+
+
+class CheckpointPolicy(enum.Enum):
+    """What to do with an operator's result."""
+
+    MUST_SAVE = 0
+    PREFER_SAVE = 1
+    MUST_RECOMPUTE = 2
+    PREFER_RECOMPUTE = 3
+
+
+class SelectiveCheckpointContext:
+    """What a policy function is told about the call."""
+
+    def __init__(self, *, is_recompute: bool, op_output: Any = None) -> None:
+        self.is_recompute = is_recompute
+        self.op_output = op_output
+
+
+class _PolicyMode:
+    """A dispatch mode that keeps the results of some operators, or gives back what was kept."""
+
+    def __init__(self, policy: Callable, storage: dict, replay: bool, allow_mutation: bool) -> None:
+        self.policy = policy
+        self.storage = storage
+        self.replay = replay
+        self.allow_mutation = allow_mutation
+
+    def __enter__(self) -> _PolicyMode:
+        core.push_dispatch_mode(self)
+        return self
+
+    def __exit__(self, *exc_info: Any) -> None:
+        core.pop_dispatch_mode()
+
+    def _kept(self, func: Any, args: tuple, kwargs: dict, out: Any = None) -> bool:
+        context = SelectiveCheckpointContext(is_recompute=self.replay, op_output=out)
+        decision = self.policy(context, func, *args, **kwargs)
+        if isinstance(decision, bool):
+            decision = CheckpointPolicy.MUST_SAVE if decision else CheckpointPolicy.PREFER_RECOMPUTE
+        return decision in (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if not self.replay:
+            out = func(*args, **kwargs)
+            if self._kept(func, args, kwargs, out):
+                self.storage[func].append(_Kept(out))
+            return out
+        if not self._kept(func, args, kwargs):
+            return func(*args, **kwargs)
+        queue = self.storage.get(func)
+        if not queue:
+            raise RuntimeError(
+                f"[checkpoint] a kept result of {func} was required: got none; the second computation calls it more often "
+                "than the first"
+            )
+        return queue.pop(0).get(self.allow_mutation)
+
+
+class _Kept:
+    """A kept result with the versions it had."""
+
+    def __init__(self, value: Any) -> None:
+        many = isinstance(value, (tuple, list))
+        parts = list(value) if many else [value]
+        self.kind = type(value) if many else None
+        self.parts = [p.detach() if isinstance(p, core.Tensor) else p for p in parts]
+        self.versions = [p._version if isinstance(p, core.Tensor) else None for p in self.parts]
+
+    def get(self, allow_mutation: bool) -> Any:
+        """The result; raises where it was changed since."""
+        for part, version in zip(self.parts, self.versions, strict=True):
+            if version is not None and part._version != version and not allow_mutation:
+                raise RuntimeError(
+                    "Tensor cached during selective activation checkpoint has been mutated"
+                )
+        return self.parts[0] if self.kind is None else self.kind(self.parts)
+
+
+def create_selective_checkpoint_contexts(
+    policy_fn_or_list: Any, allow_cache_entry_mutation: bool = False
+) -> tuple[Any, Any]:
+    """Contexts for ``context_fn`` that keep the results of some operators.
+
+    ``policy_fn_or_list`` is a list of operators, or ``f(context, operator, *args, **kwargs)`` that gives a
+    `CheckpointPolicy`.
+    """
+    if isinstance(policy_fn_or_list, list):
+        chosen = set(policy_fn_or_list)
+
+        def policy(context: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
+            keep = op in chosen
+            return CheckpointPolicy.MUST_SAVE if keep else CheckpointPolicy.PREFER_RECOMPUTE
+
+    elif callable(policy_fn_or_list):
+        policy = policy_fn_or_list
+    else:
+        raise TypeError("policy_fn_or_list must be either a function or a list of ops.")
+    storage: dict[Any, list] = defaultdict(list)
+    return (
+        _PolicyMode(policy, storage, False, allow_cache_entry_mutation),
+        _PolicyMode(policy, storage, True, allow_cache_entry_mutation),
+    )
+
+
+class GraphExecGroup:
+    """Marks backward runs that share recomputed tensors; one at a time per thread."""
+
+    _current = threading.local()
+
+    def __enter__(self) -> None:
+        if getattr(GraphExecGroup._current, "group", None) is not None:
+            raise RuntimeError(
+                "GraphExecGroup contexts cannot be nested. Already in a GraphExecGroup context."
+            )
+        GraphExecGroup._current.group = self
+
+    def __exit__(self, *exc_info: Any) -> None:
+        GraphExecGroup._current.group = None

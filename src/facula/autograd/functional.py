@@ -1,0 +1,425 @@
+"""Jacobians, Hessians and their products with vectors.
+
+Takes a function of tensors and its inputs.  Gives derivatives, nested like the outputs and inputs.
+Keeps true: with ``create_graph`` the result can be differentiated again; ``strict`` raises where an output does not depend
+on an input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import facula
+from facula import core
+from facula.autograd import grad as _grad
+from facula.autograd.grad_mode import enable_grad, set_grad_enabled
+from facula.core.errors import fail
+
+__all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
+
+
+def _as_tuple(value: Any, name: str, op: str) -> tuple[bool, tuple]:
+    """(was a tuple, the tuple); raises unless it holds tensors only."""
+    many = isinstance(value, tuple)
+    values = value if many else (value,)
+    for i, element in enumerate(values):
+        if not isinstance(element, core.Tensor):
+            at = f"Value {i} of " if many else ""
+            fail(
+                TypeError,
+                op,
+                f"the {name} to be either a Tensor or a tuple of Tensors",
+                got=f"{at}type {type(element)}",
+            )
+    return many, values
+
+
+def _restore(values: tuple, many: bool) -> Any:
+    return values if many else values[0]
+
+
+def _prepare(inputs: tuple, create_graph: bool, need_graph: bool) -> tuple:
+    """Inputs that can be differentiated with respect to, joined to the caller's graph where asked."""
+    prepared = []
+    for tensor in inputs:
+        if create_graph and tensor.requires_grad:
+            prepared.append(tensor.view_as(tensor))
+        else:
+            prepared.append(tensor.detach().requires_grad_(need_graph))
+    return tuple(prepared)
+
+
+def _finish(values: Any, create_graph: bool) -> Any:
+    """Results without history, unless the caller wants one."""
+    if isinstance(values, tuple):
+        return tuple(_finish(v, create_graph) for v in values)
+    return values if create_graph or values is None else values.detach()
+
+
+def _check_vector(v: Any, likes: tuple, many_likes: bool, name: str, op: str) -> tuple:
+    """The vector as a tuple shaped like ``likes``; ones for a single-element one."""
+    if v is None:
+        if len(likes) != 1 or likes[0].numel() != 1:
+            fail(
+                RuntimeError,
+                op,
+                f"the vector v where the {name} is not a single Tensor of one element",
+                got="The vector v can only be None if the user-provided function returns a single Tensor with a single "
+                "element."
+                if name == "output"
+                else "The vector v can only be None if the input to the user-provided function is a single Tensor with a "
+                "single element.",
+            )
+        return tuple(facula.ones_like(t) for t in likes)
+    _, values = _as_tuple(v, "v", op)
+    if len(values) != len(likes):
+        fail(RuntimeError, op, f"v of {len(likes)} tensors", got=f"v of invalid length {len(values)}")
+    for i, (value, like) in enumerate(zip(values, likes, strict=True)):
+        if value.size() != like.size():
+            fail(
+                RuntimeError,
+                op,
+                f"entry {i} of v of size {like.size()}",
+                got=f"v has invalid size: should be {like.size()} but got {value.size()}.",
+            )
+    return tuple(value.detach() if not value.requires_grad else value for value in values)
+
+
+def _strict_outputs(outputs: tuple, op: str) -> None:
+    for i, output in enumerate(outputs):
+        if not output.requires_grad:
+            fail(
+                RuntimeError,
+                op,
+                "outputs that depend on the inputs in strict mode",
+                got=f"Output {i} of the user-provided function does not require gradients. The outputs must be computed "
+                "in a differentiable manner from the input when running in strict mode.",
+            )
+
+
+def _fill_zeros(
+    grads: tuple, likes: tuple, strict: bool, create_graph: bool, op: str, what: str
+) -> tuple:
+    """Zeros in place of None; in strict mode an error."""
+    filled = []
+    for i, (grad, like) in enumerate(zip(grads, likes, strict=True)):
+        if grad is None:
+            if strict:
+                fail(
+                    RuntimeError,
+                    op,
+                    "dependence on every input in strict mode",
+                    got=f"The {what} user-provided function is independent of input {i}. This is not allowed in strict mode.",
+                )
+            grad = facula.zeros_like(like)
+        elif strict and create_graph and not grad.requires_grad:
+            fail(
+                RuntimeError,
+                op,
+                "a derivative that depends on every input in strict mode with create_graph",
+                got=f"The jacobian of the user-provided function is independent of input {i}.",
+            )
+        filled.append(grad)
+    return tuple(filled)
+
+
+def _gradients(outputs: tuple, inputs: tuple, vectors: tuple | None, create_graph: bool) -> tuple:
+    """As `autograd.grad`, with None for everything where nothing requires a gradient."""
+    used = [
+        (o, None if vectors is None else vectors[i])
+        for i, o in enumerate(outputs)
+        if o is not None and o.requires_grad
+    ]
+    if not used:
+        return (None,) * len(inputs)
+    return _grad(
+        [o for o, _ in used],
+        inputs,
+        None if vectors is None else [v for _, v in used],
+        allow_unused=True,
+        create_graph=create_graph,
+        retain_graph=create_graph or None,
+    )
+
+
+def vjp(
+    func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple:
+    """(outputs, ``v`` times the Jacobian)."""
+    with enable_grad():
+        many, inputs = _as_tuple(inputs, "inputs", "vjp")
+        inputs = _prepare(inputs, create_graph, True)
+        many_out, outputs = _as_tuple(func(*inputs), "outputs of the user-provided function", "vjp")
+        if strict:
+            _strict_outputs(outputs, "vjp")
+        vector = _check_vector(v, outputs, many_out, "output", "vjp")
+    with set_grad_enabled(create_graph or core.is_grad_enabled()):
+        grads = _gradients(outputs, inputs, vector, create_graph)
+        product = _fill_zeros(grads, inputs, strict, create_graph, "vjp", "vjp of the")
+    return (
+        _restore(_finish(outputs, create_graph), many_out),
+        _restore(_finish(product, create_graph), many),
+    )
+
+
+def jvp(
+    func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple:
+    """(outputs, the Jacobian times ``v``), by differentiating the vector-Jacobian product with respect to its vector."""
+    with enable_grad():
+        many, inputs = _as_tuple(inputs, "inputs", "jvp")
+        inputs = _prepare(inputs, create_graph, True)
+        vector = _check_vector(v, inputs, many, "input", "jvp")
+        many_out, outputs = _as_tuple(func(*inputs), "outputs of the user-provided function", "jvp")
+        if strict:
+            _strict_outputs(outputs, "jvp")
+        dummies = tuple(facula.zeros_like(o).requires_grad_() for o in outputs)
+        grads = _gradients(outputs, inputs, dummies, True)
+        grads = _fill_zeros(grads, inputs, strict, True, "jvp", "output of the") if strict else grads
+    with set_grad_enabled(create_graph or core.is_grad_enabled()):
+        pairs = [(g, t) for g, t in zip(grads, vector, strict=True) if g is not None]
+        if pairs and any(g.requires_grad for g, _ in pairs):
+            product = _gradients(
+                tuple(g for g, _ in pairs), dummies, tuple(t for _, t in pairs), create_graph
+            )
+        else:
+            product = (None,) * len(dummies)
+        product = _fill_zeros(product, outputs, strict, create_graph, "jvp", "jvp of the")
+    return (
+        _restore(_finish(outputs, create_graph), many_out),
+        _restore(_finish(product, create_graph), many_out),
+    )
+
+
+def _jacobian_rows(
+    output: Any, inputs: tuple, create_graph: bool, strict: bool, index: int
+) -> list[list[Any]]:
+    """Per input, the gradients of every element of one output."""
+    columns: list[list[Any]] = [[] for _ in inputs]
+    flat = output.reshape(-1)
+    for j in range(flat.numel()):
+        grads = _gradients((flat[j],), inputs, None, True) if output.requires_grad else (None,) * len(inputs)
+        for column, grad, tensor, number in zip(columns, grads, inputs, range(len(inputs)), strict=True):
+            if grad is None:
+                if strict:
+                    fail(
+                        RuntimeError,
+                        "jacobian",
+                        "outputs that depend on every input in strict mode",
+                        got=f"Output {index} of the user-provided function is independent of input {number}. This is not "
+                        "allowed in strict mode.",
+                    )
+                grad = facula.zeros_like(tensor)
+            elif strict and create_graph and not grad.requires_grad:
+                fail(
+                    RuntimeError,
+                    "jacobian",
+                    "a jacobian that depends on every input in strict mode with create_graph",
+                    got=f"The jacobian of the user-provided function is independent of input {number}.",
+                )
+            column.append(grad)
+    return columns
+
+
+def _jacobian_by_rows(
+    outputs: tuple, inputs: tuple, create_graph: bool, strict: bool
+) -> tuple:
+    result = []
+    for i, output in enumerate(outputs):
+        columns = _jacobian_rows(output, inputs, create_graph, strict, i)
+        blocks = []
+        for column, tensor in zip(columns, inputs, strict=True):
+            shape = (*output.size(), *tensor.size())
+            empty = tensor.new_zeros(shape)
+            blocks.append(facula.stack(column).view(shape) if column else empty)
+        result.append(tuple(blocks))
+    return tuple(result)
+
+
+def _jacobian_batched(outputs: tuple, inputs: tuple, create_graph: bool) -> tuple:
+    """All rows of an output in one backward run over a batch of unit vectors."""
+    result = []
+    for output in outputs:
+        count = output.numel()
+        if output.requires_grad:
+            basis = facula.eye(count, dtype=output.dtype, device=output.device)
+            grads = _grad(
+                [output.reshape(-1)],
+                inputs,
+                [basis],
+                create_graph=create_graph,
+                retain_graph=True,
+                allow_unused=True,
+                is_grads_batched=True,
+            )
+        else:
+            grads = (None,) * len(inputs)
+        blocks = []
+        for grad, tensor in zip(grads, inputs, strict=True):
+            shape = (*output.size(), *tensor.size())
+            blocks.append(tensor.new_zeros(shape) if grad is None else grad.reshape(shape))
+        result.append(tuple(blocks))
+    return tuple(result)
+
+
+def _jacobian_forward(func: Callable, inputs: tuple) -> tuple[bool, tuple]:
+    """Columns by forward mode: (the function gives a tuple, blocks)."""
+    transforms = facula.func
+    argnums = tuple(range(len(inputs)))
+    shape_of: dict[str, bool] = {}
+
+    def as_tuple(*args: Any) -> tuple:
+        out = func(*args)
+        shape_of["many"] = isinstance(out, tuple)
+        return out if isinstance(out, tuple) else (out,)
+
+    blocks = transforms.jacfwd(as_tuple, argnums)(*inputs)
+    return shape_of["many"], blocks
+
+
+def jacobian(
+    func: Callable,
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    strategy: str = "reverse-mode",
+) -> Any:
+    """All derivatives of the outputs with respect to the inputs: ``[*output, *input]`` for each pair.
+
+    ``vectorize`` computes all rows in one run; "forward-mode" computes columns.
+    """
+    if strategy not in ("forward-mode", "reverse-mode"):
+        raise AssertionError(
+            'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your function has more outputs than '
+            'inputs, "forward-mode" tends to be more performant. Otherwise, prefer to use "reverse-mode".'
+        )
+    many, tensors = _as_tuple(inputs, "inputs", "jacobian")
+    if strategy == "forward-mode":
+        if create_graph:
+            raise NotImplementedError(
+                "torch.autograd.functional.jacobian: `create_graph=True` and `strategy=\"forward-mode\"` are not supported "
+                "together (yet). Please either set `create_graph=False` or `strategy=\"reverse-mode\"`."
+            )
+        if not vectorize:
+            raise NotImplementedError(
+                "Computing Jacobian using forward-AD or forward-over-reverse Hessian is only implemented for "
+                "`vectorize=True`."
+            )
+        many_out, blocks = _jacobian_forward(func, tensors)
+        return _nest(tuple(tuple(_finish(b, False) for b in row) for row in blocks), many_out, many)
+    if strict and vectorize:
+        raise RuntimeError(
+            "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not supported together. Please "
+            "either set `strict=False` or `vectorize=False`."
+        )
+    with enable_grad():
+        prepared = _prepare(tensors, create_graph, True)
+        many_out, outputs = _as_tuple(
+            func(*prepared), "outputs of the user-provided function", "jacobian"
+        )
+        if strict:
+            _strict_outputs(outputs, "jacobian")
+        if vectorize:
+            blocks = _jacobian_batched(outputs, prepared, create_graph)
+        else:
+            blocks = _jacobian_by_rows(outputs, prepared, create_graph, strict)
+    return _nest(_finish(blocks, create_graph), many_out, many)
+
+
+def _nest(blocks: tuple, many_out: bool, many_in: bool) -> Any:
+    rows = tuple(row if many_in else row[0] for row in blocks)
+    return rows if many_out else rows[0]
+
+
+def _single_output(func: Callable, op: str) -> Callable:
+    def checked(*args: Any) -> Any:
+        many, outputs = _as_tuple(func(*args), "outputs of the user-provided function", op)
+        if many or not isinstance(outputs[0], core.Tensor):
+            fail(RuntimeError, op, "a function that returns a single Tensor", got="a tuple")
+        if outputs[0].numel() != 1:
+            fail(
+                RuntimeError,
+                op,
+                "a single element",
+                got="The Tensor returned by the function should contain a single element",
+            )
+        return outputs[0].reshape(())
+
+    return checked
+
+
+def hessian(
+    func: Callable,
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    outer_jacobian_strategy: str = "reverse-mode",
+) -> Any:
+    """All second derivatives of a scalar function: ``[*input_i, *input_j]`` for each pair."""
+    if outer_jacobian_strategy not in ("forward-mode", "reverse-mode"):
+        raise AssertionError(
+            'Expected strategy to be either "forward-mode" or "reverse-mode".'
+        )
+    many, tensors = _as_tuple(inputs, "inputs", "hessian")
+    scalar = _single_output(func, "hessian")
+
+    def gradient(*args: Any) -> Any:
+        if outer_jacobian_strategy == "forward-mode":
+            # the outer transform tracks derivatives itself: recorded gradients must not be cut off
+            args = tuple(a.requires_grad_() if not a.requires_grad else a for a in args)
+        rows = jacobian(scalar, args, strict=strict, create_graph=True)
+        return tuple(rows)
+
+    blocks = jacobian(
+        gradient,
+        tensors,
+        create_graph=create_graph,
+        strict=strict,
+        vectorize=vectorize,
+        strategy=outer_jacobian_strategy,
+    )
+    return blocks if many else blocks[0][0]
+
+
+def vhp(
+    func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple:
+    """(output, ``v`` times the Hessian)."""
+    with enable_grad():
+        many, tensors = _as_tuple(inputs, "inputs", "vhp")
+        prepared = _prepare(tensors, create_graph, True)
+        vector = _check_vector(v, prepared, many, "input", "vhp")
+        output = _single_output(func, "vhp")(*prepared)
+        if strict:
+            _strict_outputs((output,), "vhp")
+        first = _gradients((output,), prepared, None, True)
+        first = _fill_zeros(first, prepared, strict, True, "vhp", "output of the")
+    with set_grad_enabled(create_graph or core.is_grad_enabled()):
+        second = _gradients(first, prepared, vector, create_graph)
+        product = _fill_zeros(second, prepared, strict, create_graph, "vhp", "double backward of the")
+    return _finish(output, create_graph), _restore(_finish(product, create_graph), many)
+
+
+def hvp(
+    func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple:
+    """(output, the Hessian times ``v``), by differentiating the gradient's product with a dummy vector."""
+    with enable_grad():
+        many, tensors = _as_tuple(inputs, "inputs", "hvp")
+        prepared = _prepare(tensors, create_graph, True)
+        vector = _check_vector(v, prepared, many, "input", "hvp")
+        output = _single_output(func, "hvp")(*prepared)
+        if strict:
+            _strict_outputs((output,), "hvp")
+        first = _gradients((output,), prepared, None, True)
+        first = _fill_zeros(first, prepared, strict, True, "hvp", "output of the")
+        dummies = tuple(facula.zeros_like(t).requires_grad_() for t in prepared)
+        double = _gradients(first, prepared, dummies, True)
+        double = _fill_zeros(double, prepared, strict, True, "hvp", "double backward of the")
+    with set_grad_enabled(create_graph or core.is_grad_enabled()):
+        product = _gradients(double, dummies, vector, create_graph)
+        product = _fill_zeros(product, prepared, strict, create_graph, "hvp", "hvp of the")
+    return _finish(output, create_graph), _restore(_finish(product, create_graph), many)

@@ -1,0 +1,470 @@
+"""Losses with fused kernels: cross-entropy, and those that are one sum over two tensors.
+
+Takes predictions and targets; gives a loss for each sample, or their sum or mean. Keeps true:
+log-probabilities are never written to memory; targets are checked before anything is read by them;
+ignored rows have no loss, no gradient and no part in the mean. Other losses stand in
+`loss_composites`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.ops import reduce_launch as launch
+from facula.ops.norm import wide_of
+from facula.ops.registry import F, composite, operator
+
+LEGACY = "bool? size_average=None, bool? reduce=None, str reduction='mean'"
+
+
+def reduction_of(op: str, size_average: Any, reduce: Any, reduction: str) -> str:
+    """The reduction that the arguments ask for; the two older flags warn."""
+    if size_average is not None or reduce is not None:
+        average = size_average is None or size_average
+        reduction = "none" if reduce is False else "mean" if average else "sum"
+        warnings.warn(
+            f"size_average and reduce args will be deprecated, please use "
+            f"reduction='{reduction}' instead.",
+            stacklevel=4,
+        )
+    if reduction not in ("none", "mean", "sum"):
+        fail(ValueError, op, f"{reduction} is not a valid value for reduction", repr(reduction))
+    return reduction
+
+
+def reduced(loss: Any, reduction: str) -> Any:
+    """A loss for each element, or its mean or sum."""
+    return loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
+
+
+# --- cross-entropy
+
+
+def check_targets(target: Any, classes: int, ignore_index: int) -> None:
+    """Raise unless every target is a class or the ignored index."""
+    if target.numel() == 0:
+        return
+    low, high = (int(v) for v in F.aminmax(target))
+    if low >= 0 and high < classes:
+        return
+    for extreme in (low, high):
+        if extreme != ignore_index and not 0 <= extreme < classes:
+            fail(
+                IndexError,
+                "cross_entropy",
+                f"Target {extreme} is out of bounds: targets in [0, {classes})",
+                extreme,
+            )
+    outside = F.logical_and(F.logical_or(target < 0, target >= classes), target != ignore_index)
+    if outside.any():
+        fail(
+            IndexError,
+            "cross_entropy",
+            f"Target out of bounds: targets in [0, {classes})",
+            "others",
+        )
+
+
+def _class_dim(x: Any) -> int:
+    return 0 if x.dim() == 1 else 1
+
+
+_ROWS = "Tensor input, Tensor target, Tensor? weight, int ignore_index, float label_smoothing"
+
+
+@operator(
+    f"cross_entropy_rows({_ROWS}) -> (Tensor, Tensor)", names=(), out=False, nondifferentiable=(1,)
+)
+class CrossEntropyRows:
+    """The loss of each row, and its log-sum-exp, both in the dtype of statistics."""
+
+    def meta(input, target, weight, ignore_index, label_smoothing):
+        wide = wide_of(input.dtype)
+        return (
+            core.empty(target.shape, dtype=wide, device=input.device),
+            core.empty(target.shape, dtype=wide, device=input.device),
+        )
+
+    def cpu(out, input, target, weight, ignore_index, label_smoothing):
+        dim = _class_dim(input)
+        check_targets(target, input.shape[dim], ignore_index)
+        kernel, parameters = "cross_entropy", ()
+        if weight is not None:
+            kernel, parameters = kernel + ".weight", (weight.to(out[0].dtype).contiguous(),)
+        if label_smoothing:
+            kernel += ".smooth"
+        core.kernel(f"{kernel}:{input.dtype.code}")(
+            (*out, input.contiguous(), *parameters, target.contiguous()),
+            (*launch.along(input, dim), 0, 0),
+            (float(ignore_index), float(label_smoothing)),
+        )
+
+    def backward(grads, input, target, weight, ignore_index, label_smoothing, results):
+        if grads[0] is None:
+            return None, None, None
+        if core.is_grad_enabled():
+            dx = _cross_entropy_formula(
+                grads[0], input, target, weight, ignore_index, label_smoothing
+            )
+        else:
+            dx = F.cross_entropy_rows_backward(
+                grads[0], input, target, results[1], weight, ignore_index, label_smoothing
+            )
+        return dx, None, None
+
+    def samples(S):
+        yield (S(3, 4), core.tensor([0, 3, 1]), None, -100, 0.0), {}
+
+
+@operator(
+    "cross_entropy_rows_backward(Tensor grad, Tensor input, Tensor target, Tensor lse, Tensor? "
+    "weight, "
+    "int ignore_index, float label_smoothing) -> Tensor",
+    names=(),
+    out=False,
+)
+class CrossEntropyRowsBackward:
+    """grad * (softmax(input) - target distribution)."""
+
+    def meta(grad, input, target, lse, weight, ignore_index, label_smoothing):
+        return core.empty(input.shape, dtype=input.dtype, device=input.device)
+
+    def cpu(out, grad, input, target, lse, weight, ignore_index, label_smoothing):
+        kernel, parameters = "cross_entropy.backward", ()
+        if weight is not None:
+            kernel, parameters = kernel + ".weight", (weight.to(lse.dtype).contiguous(),)
+        core.kernel(f"{kernel}:{input.dtype.code}")(
+            (
+                out,
+                input.contiguous(),
+                *parameters,
+                target.contiguous(),
+                lse,
+                grad.to(lse.dtype).contiguous(),
+            ),
+            (*launch.along(input, _class_dim(input)), 0, 0),
+            (float(ignore_index), float(label_smoothing)),
+        )
+
+
+def _cross_entropy_formula(
+    grad: Any, x: Any, target: Any, weight: Any, ignore_index: int, smoothing: float
+) -> Any:
+    """The gradient by operators, so that it can be differentiated again."""
+    dim = _class_dim(x)
+    classes = x.shape[dim]
+    ignored = target == ignore_index
+    index = F.where(ignored, F.zeros_like(target), target).unsqueeze(dim)
+    ones = F.ones_like(index).to(x.dtype)
+    distribution = F.scatter(F.zeros_like(x), dim, index, ones) * (1 - smoothing)
+    distribution = distribution + smoothing / classes
+    if weight is not None:
+        shape = [1] * x.dim()
+        shape[dim] = classes
+        distribution = distribution * weight.reshape(shape)
+    scale = grad.masked_fill(ignored, 0).unsqueeze(dim).to(x.dtype)
+    return (F.softmax(x, dim) * distribution.sum(dim, True) - distribution) * scale
+
+
+def _check_classes(op: str, input: Any, target: Any, weight: Any) -> None:
+    dim = _class_dim(input)
+    expected = (*input.shape[:dim], *input.shape[dim + 1 :])
+    if input.dim() == 0 or tuple(target.shape) != expected:
+        if input.dim() > 1 and target.dim() and input.shape[0] != target.shape[0]:
+            fail(
+                ValueError,
+                op,
+                f"Expected input batch_size ({input.shape[0]}) to match target batch_size "
+                f"({target.shape[0]})",
+                f"input {tuple(input.shape)}, target {tuple(target.shape)}",
+            )
+        fail(
+            RuntimeError,
+            op,
+            f"Expected target size {list(expected)}",
+            list(target.shape),
+            "a class index a sample, or probabilities of the shape of the input",
+        )
+    if target.dtype is not core.int64 and target.dtype is not core.uint8:
+        fail(RuntimeError, op, "expected scalar type Long for class indices", target.dtype)
+    if weight is not None and (weight.dim() != 1 or weight.numel() != input.shape[dim]):
+        fail(
+            RuntimeError,
+            op,
+            "weight tensor should be defined either for all or no classes",
+            list(weight.shape),
+        )
+
+
+def _averaged(loss: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
+    """Reduce row losses: the mean is over the weights of the rows that count."""
+    if reduction == "none":
+        return loss
+    if reduction == "sum":
+        return loss.sum()
+    kept = target != ignore_index
+    if weight is None:
+        return loss.sum() / kept.sum()
+    chosen = weight[F.where(kept, target, F.zeros_like(target))]
+    return loss.sum() / (chosen * kept).sum()
+
+
+def _probability_loss(
+    input: Any, target: Any, weight: Any, smoothing: float, reduction: str
+) -> Any:
+    """Cross-entropy with a distribution for each sample."""
+    dim = _class_dim(input)
+    classes = input.shape[dim]
+    if smoothing:
+        target = target * (1 - smoothing) + smoothing / classes
+    terms = F.log_softmax(input, dim) * target
+    if weight is not None:
+        shape = [1] * input.dim()
+        shape[dim] = classes
+        terms = terms * weight.reshape(shape)
+    loss = -terms.sum(dim)
+    if reduction == "mean":
+        return loss.sum() / (input.numel() / classes)
+    return loss.sum() if reduction == "sum" else loss
+
+
+@composite(
+    "functional_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? "
+    "size_average=None, "
+    "int ignore_index=-100, bool? reduce=None, str reduction='mean', float label_smoothing=0.0) "
+    "-> Tensor",
+    names=("nn.functional.cross_entropy",),
+    out=False,
+)
+def functional_cross_entropy(
+    input: Any,
+    target: Any,
+    weight: Any,
+    size_average: Any,
+    ignore_index: int,
+    reduce: Any,
+    reduction: str,
+    label_smoothing: float,
+) -> Any:
+    """-log softmax(input) at the target class, or against class probabilities, over the class
+    dimension."""
+    reduction = reduction_of("cross_entropy", size_average, reduce, reduction)
+    if not 0.0 <= label_smoothing <= 1.0:
+        fail(
+            RuntimeError,
+            "cross_entropy",
+            "label_smoothing must be between 0.0 and 1.0",
+            label_smoothing,
+        )
+    if tuple(target.shape) == tuple(input.shape) and target.dtype.is_floating_point:
+        return _probability_loss(input, target, weight, label_smoothing, reduction)
+    _check_classes("cross_entropy", input, target, weight)
+    target = target.to(core.int64)
+    loss = F.cross_entropy_rows(input, target, weight, ignore_index, label_smoothing)[0]
+    return _averaged(loss, target, weight, ignore_index, reduction).to(input.dtype)
+
+
+@composite(
+    "nll_loss(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int "
+    "ignore_index=-100, "
+    "bool? reduce=None, str reduction='mean') -> Tensor",
+    names=("nn.functional.nll_loss",),
+    out=False,
+)
+def nll_loss(
+    input: Any,
+    target: Any,
+    weight: Any,
+    size_average: Any,
+    ignore_index: int,
+    reduce: Any,
+    reduction: str,
+) -> Any:
+    """The negative log-likelihood: -weight[target] * input[target], over the class dimension."""
+    reduction = reduction_of("nll_loss", size_average, reduce, reduction)
+    _check_classes("nll_loss", input, target, weight)
+    target = target.to(core.int64)
+    dim = _class_dim(input)
+    if not target.is_meta:
+        check_targets(target, input.shape[dim], ignore_index)
+    kept = target != ignore_index
+    index = F.where(kept, target, F.zeros_like(target))
+    loss = -F.gather(input, dim, index.unsqueeze(dim)).squeeze(dim)
+    if weight is not None:
+        loss = loss * weight[index]
+    loss = F.where(kept, loss, F.zeros_like(loss))
+    return _averaged(loss, target, weight, ignore_index, reduction)
+
+
+# --- one sum over two tensors
+
+
+def _check_pair(op: str, input: Any, target: Any) -> tuple[Any, Any]:
+    """Both in one shape and dtype; unlike shapes are broadcast, with a warning."""
+    if tuple(input.shape) != tuple(target.shape):
+        warnings.warn(
+            f"[{op}] Using a target size ({tuple(target.shape)}) that is different to the input "
+            f"size "
+            f"({tuple(input.shape)}). This will likely lead to incorrect results due to "
+            f"broadcasting. "
+            "Please ensure they have the same size.",
+            stacklevel=4,
+        )
+        input, target = F.broadcast_tensors(input, target)
+    if input.dtype is not target.dtype:
+        dtype = core.promote_types(input.dtype, target.dtype)
+        input, target = input.to(dtype), target.to(dtype)
+    return input, target
+
+
+def _run_total(kernel: str, out: Any, input: Any, target: Any, mean: bool) -> None:
+    name = f"{kernel}.{'mean' if mean else 'sum'}"
+    core.kernel(f"{name}:{input.dtype.code}")(
+        (out, input.contiguous(), target.contiguous()), (1, input.numel(), 1, 1)
+    )
+
+
+def _share(grad: Any, input: Any, mean: bool) -> Any:
+    return grad / input.numel() if mean and input.numel() else grad
+
+
+@operator("mse_total(Tensor input, Tensor target, bool mean) -> Tensor", names=(), out=False)
+class MseTotal:
+    """The sum or mean of squared differences, in one pass."""
+
+    def meta(input, target, mean):
+        return core.empty((), dtype=input.dtype, device=input.device)
+
+    def cpu(out, input, target, mean):
+        _run_total("mse_loss", out, input, target, mean)
+
+    def backward(grad, input, target, mean, needs):
+        slope = (input - target) * (_share(grad, input, mean) * 2)
+        return slope if needs[0] else None, -slope if needs[1] else None
+
+    def samples(S):
+        yield (S(3, 4), S(3, 4), True), {}
+
+
+@operator("l1_total(Tensor input, Tensor target, bool mean) -> Tensor", names=(), out=False)
+class L1Total:
+    """The sum or mean of absolute differences, in one pass."""
+
+    def meta(input, target, mean):
+        return core.empty((), dtype=input.dtype, device=input.device)
+
+    def cpu(out, input, target, mean):
+        _run_total("l1_loss", out, input, target, mean)
+
+    def backward(grad, input, target, mean, needs):
+        slope = (input - target).sign() * _share(grad, input, mean)
+        return slope if needs[0] else None, -slope if needs[1] else None
+
+    def samples(S):
+        yield (S(3, 4), S(3, 4), False), {}
+
+
+@operator("bce_logits_total(Tensor input, Tensor target, bool mean) -> Tensor", names=(), out=False)
+class BceLogitsTotal:
+    """The sum or mean of the binary cross-entropy of logits, in one pass."""
+
+    def meta(input, target, mean):
+        return core.empty((), dtype=input.dtype, device=input.device)
+
+    def cpu(out, input, target, mean):
+        _run_total("bce_with_logits", out, input, target, mean)
+
+    def backward(grad, input, target, mean, needs):
+        share = _share(grad, input, mean)
+        dx = (F.sigmoid(input) - target) * share if needs[0] else None
+        return dx, -input * share if needs[1] else None
+
+    def samples(S):
+        yield (S(3, 4), S(3, 4, low=0.0, high=1.0), True), {}
+
+
+def _one_number(op: str, total: Any, input: Any, target: Any, reduction: str) -> Any:
+    """The fused sum where there is a kernel, else None."""
+    fused = reduction != "none" and input.dtype.code in launch.FLOATING
+    return total(input, target, reduction == "mean") if fused else None
+
+
+@composite(
+    f"mse_loss(Tensor input, Tensor target, {LEGACY}, Tensor? weight=None) -> Tensor",
+    names=("nn.functional.mse_loss",),
+    out=False,
+)
+def mse_loss(
+    input: Any, target: Any, size_average: Any, reduce: Any, reduction: str, weight: Any
+) -> Any:
+    """(input - target)**2."""
+    reduction = reduction_of("mse_loss", size_average, reduce, reduction)
+    input, target = _check_pair("mse_loss", input, target)
+    if weight is not None:
+        return weighted((input - target) ** 2, weight, reduction)
+    total = _one_number("mse_loss", F.mse_total, input, target, reduction)
+    return reduced((input - target) ** 2, reduction) if total is None else total
+
+
+@composite(
+    f"l1_loss(Tensor input, Tensor target, {LEGACY}, Tensor? weight=None) -> Tensor",
+    names=("nn.functional.l1_loss",),
+    out=False,
+)
+def l1_loss(
+    input: Any, target: Any, size_average: Any, reduce: Any, reduction: str, weight: Any
+) -> Any:
+    """|input - target|."""
+    reduction = reduction_of("l1_loss", size_average, reduce, reduction)
+    input, target = _check_pair("l1_loss", input, target)
+    if weight is not None:
+        return weighted((input - target).abs(), weight, reduction)
+    total = _one_number("l1_loss", F.l1_total, input, target, reduction)
+    return reduced((input - target).abs(), reduction) if total is None else total
+
+
+def weighted(loss: Any, weight: Any, reduction: str) -> Any:
+    """A weighted loss: the mean is over the weights."""
+    if reduction == "mean":
+        return (loss * weight).sum() / weight.expand(loss.shape).sum()
+    return reduced(loss * weight, reduction)
+
+
+@composite(
+    "binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor? weight=None, bool? "
+    "size_average=None, "
+    "bool? reduce=None, str reduction='mean', Tensor? pos_weight=None) -> Tensor",
+    names=("nn.functional.binary_cross_entropy_with_logits",),
+    out=False,
+)
+def binary_cross_entropy_with_logits(
+    input: Any,
+    target: Any,
+    weight: Any,
+    size_average: Any,
+    reduce: Any,
+    reduction: str,
+    pos_weight: Any,
+) -> Any:
+    """Binary cross-entropy of sigmoid(input), without overflow."""
+    reduction = reduction_of("binary_cross_entropy_with_logits", size_average, reduce, reduction)
+    if tuple(input.shape) != tuple(target.shape):
+        fail(
+            ValueError,
+            "binary_cross_entropy_with_logits",
+            f"Target size ({target.shape}) must be the same as input size ({input.shape})",
+            tuple(target.shape),
+        )
+    if weight is None and pos_weight is None and target.dtype is input.dtype:
+        total = _one_number("bce_with_logits", F.bce_logits_total, input, target, reduction)
+        if total is not None:
+            return total
+    softplus = F.softplus(-input.abs()) + (-input).clamp(min=0)
+    if pos_weight is None:
+        loss = (1 - target) * input + softplus
+    else:
+        loss = (1 - target) * input + ((pos_weight - 1) * target + 1) * softplus
+    return reduced(loss if weight is None else loss * weight, reduction)

@@ -1,0 +1,591 @@
+"""Losses that are formulas over operators.
+
+Takes predictions and targets; gives a loss for each sample, or their sum or mean (`reduction`).
+Keeps true: names, defaults and conventions are PyTorch's; gradients follow from the operators
+inside.
+"""
+
+from __future__ import annotations
+
+import warnings
+from math import pi
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.ops.loss import LEGACY, reduced, reduction_of, weighted
+from facula.ops.registry import F, composite
+
+_FUNCTIONAL = "nn.functional."
+
+
+def _loss(schema: str) -> Any:
+    """A composite that appears in `nn.functional` alone."""
+    name = schema.partition("(")[0]
+    return composite(schema, names=(_FUNCTIONAL + name,), out=False)
+
+
+def _warn_unlike(op: str, input: Any, target: Any) -> None:
+    if tuple(input.shape) != tuple(target.shape):
+        warnings.warn(
+            f"[{op}] Using a target size ({tuple(target.shape)}) that is different to the input "
+            f"size "
+            f"({tuple(input.shape)}). This will likely lead to incorrect results due to "
+            f"broadcasting. "
+            "Please ensure they have the same size.",
+            stacklevel=4,
+        )
+
+
+def _same_shape(op: str, input: Any, target: Any) -> None:
+    if tuple(input.shape) != tuple(target.shape):
+        fail(
+            ValueError,
+            op,
+            f"Using a target size ({target.shape}) that is different to the input size "
+            f"({input.shape}) is deprecated. "
+            "Please ensure they have the same size",
+            tuple(target.shape),
+        )
+
+
+# --- regression
+
+
+@_loss(f"smooth_l1_loss(Tensor input, Tensor target, {LEGACY}, float beta=1.0) -> Tensor")
+def smooth_l1_loss(
+    input: Any, target: Any, size_average: Any, reduce: Any, reduction: str, beta: float
+) -> Any:
+    """d**2 / (2 beta) where |d| < beta, else |d| - beta / 2. [Girshick 2015]"""
+    reduction = reduction_of("smooth_l1_loss", size_average, reduce, reduction)
+    _warn_unlike("smooth_l1_loss", input, target)
+    if beta < 0:
+        fail(
+            RuntimeError,
+            "smooth_l1_loss",
+            "smooth_l1_loss does not support negative values for beta",
+            beta,
+        )
+    difference = (input - target).abs()
+    if beta == 0:
+        return reduced(difference, reduction)
+    loss = F.where(
+        difference < beta, difference * difference * (0.5 / beta), difference - 0.5 * beta
+    )
+    return reduced(loss, reduction)
+
+
+@_loss(
+    "huber_loss(Tensor input, Tensor target, str reduction='mean', float delta=1.0, Tensor? "
+    "weight=None) -> Tensor"
+)
+def huber_loss(input: Any, target: Any, reduction: str, delta: float, weight: Any) -> Any:
+    """d**2 / 2 where |d| < delta, else delta * (|d| - delta / 2). [Huber 1964]"""
+    reduction = reduction_of("huber_loss", None, None, reduction)
+    if delta <= 0:
+        fail(
+            RuntimeError,
+            "huber_loss",
+            "huber_loss does not support non-positive values for delta",
+            delta,
+        )
+    _warn_unlike("huber_loss", input, target)
+    difference = (input - target).abs()
+    loss = F.where(
+        difference < delta, difference * difference * 0.5, (difference - 0.5 * delta) * delta
+    )
+    return weighted(loss, weight, reduction) if weight is not None else reduced(loss, reduction)
+
+
+@_loss(
+    "poisson_nll_loss(Tensor input, Tensor target, bool log_input=True, bool full=False, bool? "
+    "size_average=None, "
+    "float eps=1e-8, bool? reduce=None, str reduction='mean') -> Tensor"
+)
+def poisson_nll_loss(
+    input: Any,
+    target: Any,
+    log_input: bool,
+    full: bool,
+    size_average: Any,
+    eps: float,
+    reduce: Any,
+    reduction: str,
+) -> Any:
+    """The negative log-likelihood of counts; `full` adds Stirling's term for log(target!)."""
+    reduction = reduction_of("poisson_nll_loss", size_average, reduce, reduction)
+    if log_input:
+        loss = input.exp() - target * input
+    else:
+        loss = input - target * (input + eps).log()
+    if full:
+        stirling = target * target.log() - target + 0.5 * (2 * pi * target).log()
+        loss = loss + stirling.masked_fill(target <= 1, 0)
+    return reduced(loss, reduction)
+
+
+@_loss(
+    "gaussian_nll_loss(Tensor input, Tensor target, any var, bool full=False, float eps=1e-6, "
+    "str reduction='mean') -> Tensor"
+)
+def gaussian_nll_loss(
+    input: Any, target: Any, var: Any, full: bool, eps: float, reduction: str
+) -> Any:
+    """The negative log-likelihood of normally distributed targets with the given variances."""
+    op = "gaussian_nll_loss"
+    if not isinstance(var, core.Tensor):
+        if var < 0:
+            fail(ValueError, op, "var has negative entry/entries", var)
+        var = F.full_like(input, float(var))
+    elif not var.is_meta and (var < 0).any():
+        fail(ValueError, op, "var has negative entry/entries", "a tensor with some")
+    if tuple(var.shape) != tuple(input.shape):
+        if tuple(input.shape[:-1]) == tuple(var.shape):
+            var = var.unsqueeze(-1)
+        elif tuple(input.shape[:-1]) != tuple(var.shape[:-1]) or var.shape[-1] != 1:
+            fail(ValueError, op, "var is of incorrect size", tuple(var.shape))
+    if reduction not in ("none", "mean", "sum"):
+        fail(ValueError, op, f"{reduction} is not valid", repr(reduction))
+    floor = var.detach().clamp(min=eps)
+    var = var + (
+        floor - var.detach()
+    )  # as a constant, so that the gradient reaches a clamped variance too
+    difference = input - target
+    loss = 0.5 * (var.log() + difference * difference / var)
+    if full:
+        loss = loss + 0.5 * F.log(F.full((), 2 * pi, dtype=core.float64)).item()
+    return reduced(loss, reduction)
+
+
+@_loss(f"kl_div(Tensor input, Tensor target, {LEGACY}, bool log_target=False) -> Tensor")
+def kl_div(
+    input: Any, target: Any, size_average: Any, reduce: Any, reduction: str, log_target: bool
+) -> Any:
+    """target * (log target - input), for log-probabilities `input`. [Kullback, Leibler 1951]"""
+    batch = reduction == "batchmean"
+    if not batch:
+        reduction = reduction_of("kl_div", size_average, reduce, reduction)
+        if reduction == "mean":
+            warnings.warn(
+                "reduction: 'mean' divides the total loss by both the batch size and the support "
+                "size."
+                "'batchmean' divides only by the batch size, and aligns with the KL div math "
+                "definition."
+                "'mean' will be changed to behave the same as 'batchmean' in the next major "
+                "release.",
+                stacklevel=3,
+            )
+    if log_target:
+        loss = target.exp() * (target - input)
+    else:
+        loss = F.xlogy(target, target) - target * input
+    if batch:
+        return loss.sum() / input.shape[0] if input.dim() else loss.sum()
+    return reduced(loss, reduction)
+
+
+# --- classification
+
+
+@_loss(
+    "binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? "
+    "size_average=None, "
+    "bool? reduce=None, str reduction='mean') -> Tensor"
+)
+def binary_cross_entropy(
+    input: Any, target: Any, weight: Any, size_average: Any, reduce: Any, reduction: str
+) -> Any:
+    """-target log(input) - (1 - target) log(1 - input), each logarithm at least -100."""
+    op = "binary_cross_entropy"
+    reduction = reduction_of(op, size_average, reduce, reduction)
+    _same_shape(op, input, target)
+    if not input.is_meta and input.numel():
+        low, high = (float(v) for v in F.aminmax(input.detach()))
+        if not (low >= 0 and high <= 1):
+            fail(
+                RuntimeError,
+                op,
+                "all elements of input should be between 0 and 1",
+                f"[{low}, {high}]",
+            )
+    loss = F.binary_cross_entropy_elements(input, target)
+    if weight is not None:
+        loss = loss * weight
+    return reduced(loss, reduction)
+
+
+@composite(
+    "binary_cross_entropy_elements(Tensor input, Tensor target) -> Tensor", names=(), out=False
+)
+def binary_cross_entropy_elements(input: Any, target: Any) -> Any:
+    """The loss of each element; where a logarithm is cut off at -100 its gradient is that at a tiny
+    probability."""
+
+    def bounded_log(x: Any, complement: Any) -> Any:
+        value = complement.clamp(min=-100)
+        # the slope of log(max(x, 1e-12)) beside the value of max(log(x), -100)
+        floor = x.detach().clamp(min=1e-12)
+        return value.detach() + (x - x.detach()) / floor
+
+    ones = 1 - input
+    positive = bounded_log(input, input.log())
+    negative = bounded_log(ones, F.log1p(-input))
+    return -(target * positive + (1 - target) * negative)
+
+
+@_loss(f"soft_margin_loss(Tensor input, Tensor target, {LEGACY}) -> Tensor")
+def soft_margin_loss(
+    input: Any, target: Any, size_average: Any, reduce: Any, reduction: str
+) -> Any:
+    """log(1 + exp(-target * input)) for targets of -1 and 1."""
+    reduction = reduction_of("soft_margin_loss", size_average, reduce, reduction)
+    return reduced(F.softplus(-target * input), reduction)
+
+
+@_loss(f"hinge_embedding_loss(Tensor input, Tensor target, float margin=1.0, {LEGACY}) -> Tensor")
+def hinge_embedding_loss(
+    input: Any, target: Any, margin: float, size_average: Any, reduce: Any, reduction: str
+) -> Any:
+    """input where the target is 1, max(0, margin - input) where it is -1."""
+    reduction = reduction_of("hinge_embedding_loss", size_average, reduce, reduction)
+    zero = F.zeros_like(input)
+    apart = F.where(target != 1, (margin - input).clamp(min=0), zero)
+    near = F.where(target != -1, input, zero)
+    return reduced(apart + near, reduction)
+
+
+@_loss(
+    f"cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, "
+    f"{LEGACY}) -> Tensor"
+)
+def cosine_embedding_loss(
+    input1: Any,
+    input2: Any,
+    target: Any,
+    margin: float,
+    size_average: Any,
+    reduce: Any,
+    reduction: str,
+) -> Any:
+    """1 - cos where the target is 1, max(0, cos - margin) where it is -1."""
+    op = "cosine_embedding_loss"
+    reduction = reduction_of(op, size_average, reduce, reduction)
+    if target.dim() not in (0, 1):
+        fail(RuntimeError, op, "0D or 1D target tensor expected", f"{target.dim()} dimensions")
+    dim = target.dim()
+    if input1.dim() != dim + 1 or input2.dim() != dim + 1:
+        fail(
+            RuntimeError,
+            op,
+            f"{dim}D target tensor expects {dim + 1}D input tensors",
+            f"{tuple(input1.shape)} and {tuple(input2.shape)}",
+        )
+    tiny = 1e-12
+    product = (input1 * input2).sum(dim)
+    squares = ((input1 * input1).sum(dim) + tiny) * ((input2 * input2).sum(dim) + tiny)
+    cosine = product / squares.sqrt()
+    zero = F.zeros_like(cosine)
+    positive = F.where(target == 1, 1 - cosine, zero)
+    negative = F.where(target == -1, (cosine - margin).clamp(min=0), zero)
+    return reduced(positive + negative, reduction)
+
+
+@_loss(
+    f"margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0, {LEGACY}) "
+    f"-> Tensor"
+)
+def margin_ranking_loss(
+    input1: Any,
+    input2: Any,
+    target: Any,
+    margin: float,
+    size_average: Any,
+    reduce: Any,
+    reduction: str,
+) -> Any:
+    """max(0, -target * (input1 - input2) + margin)."""
+    op = "margin_ranking_loss"
+    reduction = reduction_of(op, size_average, reduce, reduction)
+    if not input1.dim() == input2.dim() == target.dim():
+        fail(
+            RuntimeError,
+            op,
+            "All input tensors should have same dimension",
+            f"sizes {tuple(input1.shape)}, {tuple(input2.shape)}, {tuple(target.shape)}",
+        )
+    return reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
+
+
+@_loss(
+    "multi_margin_loss(Tensor input, Tensor target, int p=1, float margin=1.0, Tensor? "
+    "weight=None, "
+    "bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor"
+)
+def multi_margin_loss(
+    input: Any,
+    target: Any,
+    p: int,
+    margin: float,
+    weight: Any,
+    size_average: Any,
+    reduce: Any,
+    reduction: str,
+) -> Any:
+    """sum over other classes of max(0, margin - input[target] + input)**p, over the number of
+    classes."""
+    op = "multi_margin_loss"
+    reduction = reduction_of(op, size_average, reduce, reduction)
+    if p not in (1, 2):
+        fail(ValueError, op, "only p == 1 and p == 2 supported", p)
+    if weight is not None and weight.dim() != 1:
+        fail(ValueError, op, "weight must be one-dimensional", weight.dim())
+    single = input.dim() < 2
+    rows = input.reshape(1, -1) if single else input
+    index = target.reshape(-1, 1)
+    terms = (margin - rows.gather(1, index) + rows).clamp(min=0)
+    if p == 2:
+        terms = terms * terms
+    if weight is not None:
+        terms = terms * weight[index]
+    own = F.scatter(F.zeros_like(rows).to(core.bool_), 1, index, True)
+    loss = terms.masked_fill(own, 0).sum(1) / rows.shape[1]
+    return reduced(loss.reshape(()) if single else loss, reduction)
+
+
+@_loss(f"multilabel_margin_loss(Tensor input, Tensor target, {LEGACY}) -> Tensor")
+def multilabel_margin_loss(
+    input: Any, target: Any, size_average: Any, reduce: Any, reduction: str
+) -> Any:
+    """sum over target classes i and others j of max(0, 1 - input[i] + input[j]), over the number of
+    classes; the target classes stand first, ended by -1."""
+    op = "multilabel_margin_loss"
+    reduction = reduction_of(op, size_average, reduce, reduction)
+    if tuple(input.shape) != tuple(target.shape):
+        fail(
+            RuntimeError, op, f"inconsistent target size: {tuple(input.shape)}", tuple(target.shape)
+        )
+    single = input.dim() < 2
+    rows = input.reshape(1, -1) if single else input
+    labels = target.reshape(rows.shape)
+    listed = (labels >= 0).to(core.int64).cumprod(1)
+    index = labels * listed
+    counts = F.scatter_add(F.zeros_like(labels), 1, index, listed)
+    terms = (1 - rows.gather(1, index).unsqueeze(2) + rows.unsqueeze(1)).clamp(min=0)
+    relevant = F.logical_and(listed.unsqueeze(2) == 1, (counts == 0).unsqueeze(1))
+    loss = (terms * relevant).sum((1, 2)) / rows.shape[1]
+    return reduced(loss.reshape(()) if single else loss, reduction)
+
+
+@_loss(
+    "multilabel_soft_margin_loss(Tensor input, Tensor target, Tensor? weight=None, bool? "
+    "size_average=None, "
+    "bool? reduce=None, str reduction='mean') -> Tensor"
+)
+def multilabel_soft_margin_loss(
+    input: Any, target: Any, weight: Any, size_average: Any, reduce: Any, reduction: str
+) -> Any:
+    """The mean over classes of the binary cross-entropy of logits."""
+    reduction = reduction_of("multilabel_soft_margin_loss", size_average, reduce, reduction)
+    loss = -(target * F.logsigmoid(input) + (1 - target) * F.logsigmoid(-input))
+    if weight is not None:
+        loss = loss * weight
+    return reduced(loss.mean(-1), reduction)
+
+
+# --- triplets
+
+
+@_loss(
+    "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, "
+    "float p=2, "
+    f"float eps=1e-6, bool swap=False, {LEGACY}) -> Tensor"
+)
+def triplet_margin_loss(
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    margin: float,
+    p: float,
+    eps: float,
+    swap: bool,
+    size_average: Any,
+    reduce: Any,
+    reduction: str,
+) -> Any:
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin). [Balntas et al. 2016]"""
+    reduction = reduction_of("triplet_margin_loss", size_average, reduce, reduction)
+    if margin <= 0:
+        fail(ValueError, "triplet_margin_loss", "margin must be greater than 0", margin)
+
+    def distance(a: Any, b: Any) -> Any:
+        return F.pairwise_distance(a, b, p, eps)
+
+    return _triplets(distance, anchor, positive, negative, margin, swap, reduction)
+
+
+def _triplets(
+    distance: Any,
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    margin: float,
+    swap: bool,
+    reduction: str,
+) -> Any:
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = F.minimum(far, distance(positive, negative))
+    return reduced((near - far + margin).clamp(min=0), reduction)
+
+
+@_loss(
+    "triplet_margin_with_distance_loss(Tensor anchor, Tensor positive, Tensor negative, *, any "
+    "distance_function=None, "
+    "float margin=1.0, bool swap=False, str reduction='mean') -> Tensor"
+)
+def triplet_margin_with_distance_loss(
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    distance_function: Any,
+    margin: float,
+    swap: bool,
+    reduction: str,
+) -> Any:
+    """As `triplet_margin_loss`, with any distance (default: `pairwise_distance`)."""
+    op = "triplet_margin_with_distance_loss"
+    reduction = reduction_of(op, None, None, reduction)
+    if margin <= 0:
+        fail(ValueError, op, "margin must be greater than 0", margin)
+    distance = distance_function if distance_function is not None else F.pairwise_distance
+    if not anchor.dim() == positive.dim() == negative.dim():
+        fail(
+            RuntimeError,
+            op,
+            "The anchor, positive, and negative tensors are expected to have the same number of "
+            "dimensions",
+            f"{anchor.dim()}, {positive.dim()} and {negative.dim()}",
+        )
+    return _triplets(distance, anchor, positive, negative, margin, swap, reduction)
+
+
+# --- connectionist temporal classification
+
+#: log of a probability that counts as none; finite, so that its gradient is zero and not NaN
+_NEVER = -1e30
+
+
+@composite(
+    "ctc_loss(Tensor log_probs, Tensor targets, any input_lengths, any target_lengths, int "
+    "blank=0, "
+    "str reduction='mean', bool zero_infinity=False) -> Tensor",
+    names=("ctc_loss", "nn.functional.ctc_loss"),
+    out=False,
+)
+def ctc_loss(
+    log_probs: Any,
+    targets: Any,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int,
+    reduction: str,
+    zero_infinity: bool,
+) -> Any:
+    """The negative log-probability of the targets over all alignments. [Graves et al. 2006]"""
+    op = "ctc_loss"
+    reduction = {0: "none", 1: "mean", 2: "sum"}.get(
+        reduction, reduction
+    )  # the older positional form is a number
+    reduction = reduction_of(op, None, None, reduction)
+    single = log_probs.dim() == 2
+    if single:
+        log_probs = log_probs.unsqueeze(1)
+    batch = log_probs.shape[1]
+    inputs, lengths = (
+        _length_list(op, input_lengths, batch),
+        _length_list(op, target_lengths, batch),
+    )
+    _check_ctc(op, log_probs, inputs, lengths, blank)
+    padded = _padded_targets(op, targets, lengths, single)
+    loss = _ctc_rows(log_probs, padded, inputs, lengths, blank)
+    impossible = loss > -_NEVER / 2
+    loss = F.where(impossible, F.full_like(loss, 0.0 if zero_infinity else float("inf")), loss)
+    if reduction == "mean":
+        divisor = core.tensor([max(n, 1) for n in lengths], dtype=loss.dtype)
+        return (loss / divisor).mean()
+    if reduction == "sum":
+        return loss.sum()
+    return loss.reshape(()) if single else loss
+
+
+def _length_list(op: str, lengths: Any, batch: int) -> list[int]:
+    values = lengths.reshape(-1).tolist() if isinstance(lengths, core.Tensor) else lengths
+    values = [int(values)] if isinstance(values, int) else [int(v) for v in values]
+    if len(values) != batch:
+        fail(RuntimeError, op, f"lengths for a batch of {batch}", f"{len(values)} lengths")
+    return values
+
+
+def _check_ctc(op: str, log_probs: Any, inputs: list[int], lengths: list[int], blank: int) -> None:
+    steps, _, classes = log_probs.shape
+    if not 0 <= blank < classes:
+        fail(RuntimeError, op, "blank must be in label range", blank)
+    for n in inputs:
+        if n < 0 or n > steps:
+            fail(RuntimeError, op, f"Expected input_lengths to have value at most {steps}", n)
+    if min(lengths, default=0) < 0:
+        fail(RuntimeError, op, "Expected target_lengths to be at least 0", min(lengths))
+
+
+def _padded_targets(op: str, targets: Any, lengths: list[int], single: bool) -> Any:
+    """Targets as `[N, longest]`; zeros (of no effect) behind the end of each."""
+    longest = max(lengths, default=0)
+    if targets.dim() == 2 or single:
+        rows = targets.reshape(len(lengths), -1).to(core.int64)
+        if rows.shape[1] < longest:
+            fail(RuntimeError, op, f"targets of at least {longest} labels a row", rows.shape[1])
+        return rows.narrow(1, 0, longest)
+    if targets.numel() != sum(lengths):
+        fail(
+            RuntimeError,
+            op,
+            f"concatenated targets of {sum(lengths)} labels, the sum of target_lengths",
+            targets.numel(),
+        )
+    rows = F.zeros((len(lengths), longest), dtype=core.int64)
+    start = 0
+    for k, n in enumerate(lengths):
+        if n:
+            rows[k].narrow(0, 0, n).copy_(targets.narrow(0, start, n))
+        start += n
+    return rows
+
+
+def _ctc_rows(
+    log_probs: Any, labels: Any, inputs: list[int], lengths: list[int], blank: int
+) -> Any:
+    """The loss of each sample by the forward recursion over the labels with blanks between them."""
+    steps, batch, _ = log_probs.shape
+    places = 2 * labels.shape[1] + 1
+    path = F.full((batch, places), blank, dtype=core.int64)
+    path[:, 1::2] = labels
+    emitted = log_probs.gather(2, path.unsqueeze(0).expand(steps, batch, places))
+    never = F.full((batch, places), _NEVER, dtype=log_probs.dtype)
+    jump = F.zeros((batch, places), dtype=core.bool_)
+    if places > 2:
+        jump[:, 2:] = F.logical_and(path[:, 2:] != blank, path[:, 2:] != path[:, :-2])
+    alive = core.tensor([[t < n for n in inputs] for t in range(steps)])
+    state = F.cat([emitted[0][:, :2], never[:, 2:]], 1)
+    for t in range(1, steps):
+        before = F.cat([never[:, :1], state[:, :-1]], 1)
+        skipped = F.cat([never[:, :2], state[:, :-2]], 1)[:, :places]
+        ways = F.stack([state, before, F.where(jump, skipped, never)])
+        ahead = F.logsumexp(ways, 0) + emitted[t]
+        state = F.where(alive[t].unsqueeze(1), ahead, state)
+    last = core.tensor([[2 * n, max(2 * n - 1, 0)] for n in lengths])
+    ends = state.gather(1, last)
+    second = F.where(core.tensor([n > 0 for n in lengths]), ends[:, 1], never[:, 0])
+    total = F.logsumexp(F.stack([ends[:, 0], second]), 0)
+    empty = core.tensor([n == 0 for n in inputs])
+    nothing = core.tensor([0.0 if n == 0 else -_NEVER for n in lengths], dtype=log_probs.dtype)
+    return F.where(empty, nothing, -total)

@@ -1,0 +1,327 @@
+"""Normalisations: layer, root-mean-square, batch, group, instance, local response.
+
+Takes floating-point tensors; statistics are computed in f32 (f64 for f64) from blocks joined by
+Chan's formula. Keeps true: forward and backward are fused kernels, the same for every number of
+threads; where a gradient is to be differentiated again (`create_graph`), it is computed by
+operators instead.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.ops import reduce_launch as launch
+from facula.ops.registry import F, composite, operator
+
+
+def wide_of(dtype: Any) -> Any:
+    """The dtype in which statistics are kept."""
+    return core.float64 if dtype.code == "f64" else core.float32
+
+
+def _check_float(op: str, x: Any) -> None:
+    if x.dtype.code not in launch.FLOATING:
+        fail(
+            RuntimeError,
+            op,
+            f'a floating-point input ("{op}" not implemented for this dtype)',
+            x.dtype,
+        )
+
+
+def _wide(x: Any, wide: Any) -> Any:
+    """A parameter as kernels read it."""
+    return None if x is None else x.to(wide).contiguous()
+
+
+# --- layer norm and root-mean-square norm
+
+
+def _check_normalized(op: str, x: Any, shape: tuple[int, ...], *parameters: Any) -> None:
+    _check_float(op, x)
+    if not shape:
+        fail(RuntimeError, op, "Expected normalized_shape to be at least 1-dimensional", "none")
+    if tuple(x.shape[x.dim() - len(shape) :]) != tuple(shape) or x.dim() < len(shape):
+        expected = "[*, " + ", ".join(map(str, shape)) + "]"
+        fail(
+            RuntimeError,
+            op,
+            f"Given normalized_shape={list(shape)}, expected input with shape {expected}",
+            f"input of size{list(x.shape)}",
+        )
+    for name, parameter in zip(("weight", "bias"), parameters, strict=False):
+        if parameter is not None and tuple(parameter.shape) != tuple(shape):
+            fail(
+                RuntimeError,
+                op,
+                f"Expected {name} to be of same shape as normalized_shape, {list(shape)}",
+                f"{name} of shape {list(parameter.shape)}",
+            )
+
+
+def _row_shape(x: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of one value a row."""
+    kept = x.dim() - len(shape)
+    return (*x.shape[:kept], *([1] * len(shape)))
+
+
+_LAYER = "Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps"
+
+
+@operator(
+    f"native_layer_norm({_LAYER}) -> (Tensor, Tensor, Tensor)",
+    names=("native_layer_norm",),
+    out=False,
+    nondifferentiable=(1, 2),
+)
+class LayerNorm:
+    """The normalised tensor, and the mean and inverse deviation of each row."""
+
+    def meta(input, normalized_shape, weight, bias, eps):
+        _check_normalized("layer_norm", input, normalized_shape, weight, bias)
+        statistics = _row_shape(input, normalized_shape)
+        wide = wide_of(input.dtype)
+        return (
+            core.empty(input.shape, dtype=input.dtype, device=input.device),
+            core.empty(statistics, dtype=wide, device=input.device),
+            core.empty(statistics, dtype=wide, device=input.device),
+        )
+
+    def cpu(out, input, normalized_shape, weight, bias, eps):
+        length = prod(normalized_shape)
+        wide = out[1].dtype
+        parameters: tuple[Any, ...] = ()
+        kernel = "layer_norm"
+        if weight is not None or bias is not None:
+            if weight is None:
+                weight = F.ones_like(bias)
+            kernel += ".weight" if bias is None else ".weight.bias"
+            parameters = tuple(_wide(p, wide) for p in (weight, bias) if p is not None)
+        core.kernel(f"{kernel}:{input.dtype.code}")(
+            (*out, input.contiguous(), *parameters),
+            (out[1].numel(), length, 1, 0, 0),
+            (float(eps),),
+        )
+
+    def backward(grads, input, normalized_shape, weight, bias_meta, eps, results, needs):
+        if grads[0] is None:
+            return None, None, None
+        if core.is_grad_enabled():
+            return _layer_norm_formula(grads[0], input, normalized_shape, weight, eps, needs)
+        dx, dweight, dbias = F.layer_norm_backward(
+            grads[0], input, results[1], results[2], weight, needs[1] or needs[2]
+        )
+        if needs[1]:
+            dweight = dweight.reshape(weight.shape).to(weight.dtype)
+        if needs[2]:
+            dbias = dbias.reshape(normalized_shape).to(bias_meta.dtype)
+        return dx, dweight if needs[1] else None, dbias if needs[2] else None
+
+    def samples(S):
+        yield (S(3, 4), (4,), S(4), S(4), 1e-5), {}
+        yield (S(2, 3, 4), (3, 4), None, None, 1e-5), {}
+
+
+@operator(
+    "layer_norm_backward(Tensor grad, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, "
+    "bool parameters) "
+    "-> (Tensor, Tensor, Tensor)",
+    names=(),
+    out=False,
+)
+class LayerNormBackward:
+    """The gradients of input and, where asked for, of weight and bias (statistics' dtype)."""
+
+    def meta(grad, input, mean, rstd, weight, parameters):
+        length = input.numel() // mean.numel() if mean.numel() else 0
+        size = (length,) if parameters else (0,)
+        return (
+            core.empty(input.shape, dtype=input.dtype, device=input.device),
+            core.empty(size, dtype=mean.dtype, device=input.device),
+            core.empty(size, dtype=mean.dtype, device=input.device),
+        )
+
+    def cpu(out, grad, input, mean, rstd, weight, parameters):
+        rows = mean.numel()
+        length = input.numel() // rows if rows else 0
+        sizes = (rows, length, 1, 0, 0)
+        code = input.dtype.code
+        wide = mean.dtype
+        tensors = (grad.to(input.dtype).contiguous(), input.contiguous(), mean, rstd)
+        if not parameters and weight is None:
+            core.kernel(f"layer_norm.backward:{code}")((out[0], *tensors), sizes)
+            return
+        sums = out[1:] if parameters else tuple(core.empty((length,), dtype=wide) for _ in "ab")
+        if rows == 0:
+            for total in sums:
+                total.zero_()
+            return
+        weight = F.ones((length,), dtype=wide) if weight is None else _wide(weight, wide)
+        core.kernel(f"layer_norm.backward.weight:{code}")((out[0], *sums, *tensors, weight), sizes)
+
+
+def _over_rows(x: Any, shape: tuple[int, ...]) -> Any:
+    """The sum over everything but the normalised dimensions."""
+    kept = x.dim() - len(shape)
+    return x.sum(tuple(range(kept))) if kept else x
+
+
+def _layer_norm_formula(
+    grad: Any, x: Any, shape: tuple[int, ...], weight: Any, eps: float, needs: tuple[bool, ...]
+) -> tuple[Any, Any, Any]:
+    """The gradients by operators. The statistics are made anew from x, since their own gradients
+    matter here."""
+    dims = tuple(range(x.dim() - len(shape), x.dim()))
+    centred = x - x.mean(dims, True)
+    scale = ((centred * centred).mean(dims, True) + eps).rsqrt()
+    standard = centred * scale
+    scaled = grad if weight is None else grad * weight
+    dx = scale * (
+        scaled - scaled.mean(dims, True) - standard * (scaled * standard).mean(dims, True)
+    )
+    dweight = _over_rows(grad * standard, shape) if needs[1] else None
+    return dx, dweight, _over_rows(grad, shape) if needs[2] else None
+
+
+@composite(
+    "layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
+    "float eps=1e-5, "
+    "bool cudnn_enable=True) -> Tensor",
+    names=("layer_norm", "nn.functional.layer_norm"),
+    out=False,
+)
+def layer_norm(
+    input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float, cudnn_enable: bool
+) -> Any:
+    """(x - mean) / sqrt(var + eps) * weight + bias over the last dimensions. [Ba, Kiros, Hinton
+    2016]"""
+    return F.native_layer_norm(input, normalized_shape, weight, bias, eps)[0]
+
+
+@operator(
+    "fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float eps) -> (Tensor, "
+    "Tensor)",
+    names=(),
+    out=False,
+    nondifferentiable=(1,),
+)
+class RmsNorm:
+    """The scaled tensor, and the inverse root mean square of each row."""
+
+    def meta(input, normalized_shape, weight, eps):
+        _check_normalized("rms_norm", input, normalized_shape, weight)
+        return (
+            core.empty(input.shape, dtype=input.dtype, device=input.device),
+            core.empty(
+                _row_shape(input, normalized_shape), dtype=wide_of(input.dtype), device=input.device
+            ),
+        )
+
+    def cpu(out, input, normalized_shape, weight, eps):
+        kernel = "rms_norm" if weight is None else "rms_norm.weight"
+        parameters = () if weight is None else (_wide(weight, out[1].dtype),)
+        core.kernel(f"{kernel}:{input.dtype.code}")(
+            (*out, input.contiguous(), *parameters),
+            (out[1].numel(), prod(normalized_shape), 1, 0, 0),
+            (float(eps),),
+        )
+
+    def backward(grads, input, normalized_shape, weight, eps, results, needs):
+        if grads[0] is None:
+            return None, None
+        if core.is_grad_enabled():
+            return _rms_norm_formula(grads[0], input, normalized_shape, weight, eps, needs)
+        dx, dweight = F.rms_norm_backward(grads[0], input, results[1], weight)
+        return dx, dweight.reshape(weight.shape).to(weight.dtype) if needs[1] else None
+
+    def samples(S):
+        yield (S(3, 4), (4,), S(4), 1e-5), {}
+
+
+@operator(
+    "rms_norm_backward(Tensor grad, Tensor input, Tensor rstd, Tensor? weight) -> (Tensor, Tensor)",
+    names=(),
+    out=False,
+)
+class RmsNormBackward:
+    """The gradients of input and weight, the second in the statistics' dtype."""
+
+    def meta(grad, input, rstd, weight):
+        size = (0,) if weight is None else (weight.numel(),)
+        return (
+            core.empty(input.shape, dtype=input.dtype, device=input.device),
+            core.empty(size, dtype=rstd.dtype, device=input.device),
+        )
+
+    def cpu(out, grad, input, rstd, weight):
+        rows = rstd.numel()
+        sizes = (rows, input.numel() // rows if rows else 0, 1, 0, 0)
+        tensors = (grad.to(input.dtype).contiguous(), input.contiguous(), rstd)
+        if weight is None:
+            core.kernel(f"rms_norm.backward:{input.dtype.code}")((out[0], *tensors), sizes)
+        elif rows == 0:
+            out[1].zero_()
+        else:
+            core.kernel(f"rms_norm.backward.weight:{input.dtype.code}")(
+                (*out, *tensors, _wide(weight, rstd.dtype)), sizes
+            )
+
+
+def _rms_norm_formula(
+    grad: Any, x: Any, shape: tuple[int, ...], weight: Any, eps: float, needs: tuple[bool, ...]
+) -> tuple[Any, Any]:
+    dims = tuple(range(x.dim() - len(shape), x.dim()))
+    scale = ((x * x).mean(dims, True) + eps).rsqrt()
+    standard = x * scale
+    scaled = grad if weight is None else grad * weight
+    dx = scale * (scaled - standard * (scaled * standard).mean(dims, True))
+    return dx, _over_rows(grad * standard, shape) if needs[1] else None
+
+
+@composite(
+    "rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None) -> "
+    "Tensor",
+    names=("rms_norm", "nn.functional.rms_norm"),
+    out=False,
+)
+def rms_norm(input: Any, normalized_shape: Any, weight: Any, eps: Any) -> Any:
+    """x / sqrt(mean(x**2) + eps) * weight over the last dimensions; eps defaults to the dtype's.
+    [Zhang, Sennrich 2019]"""
+    if eps is None:
+        eps = core.finfo(input.dtype).eps
+    return F.fused_rms_norm(input, normalized_shape, weight, eps)[0]
+
+
+@composite(
+    "local_response_norm(Tensor input, int size, float alpha=1e-4, float beta=0.75, float k=1.0) "
+    "-> Tensor",
+    names=("nn.functional.local_response_norm",),
+    out=False,
+)
+def local_response_norm(input: Any, size: int, alpha: float, beta: float, k: float) -> Any:
+    """x / (k + alpha * mean of x**2 over `size` neighbouring channels)**beta. [Krizhevsky et al.
+    2012]"""
+    if input.dim() < 3:
+        fail(
+            ValueError,
+            "local_response_norm",
+            "Expected 3D or higher dimensionality input",
+            f"{input.dim()} dimensions",
+        )
+    if input.numel() == 0:
+        return input
+    # running sums along the channels would cancel: the window is a sum of `size` shifted copies
+    squares = input * input
+    shape = list(squares.shape)
+    shape[1] = size // 2
+    before = F.zeros(shape, dtype=input.dtype, device=input.device)
+    shape[1] = (size - 1) // 2
+    after = F.zeros(shape, dtype=input.dtype, device=input.device)
+    padded = F.cat([before, squares, after], 1)
+    window = padded.narrow(1, 0, input.shape[1])
+    for shift in range(1, size):
+        window = window + padded.narrow(1, shift, input.shape[1])
+    return input / (window * (alpha / size) + k) ** beta

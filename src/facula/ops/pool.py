@@ -1,0 +1,510 @@
+"""Operators: pooling over windows of one to three dimensions, and its inverse.
+
+Takes `[N, C, *spatial]` or `[C, *spatial]`, contiguous or channels last; gives the same layout. The primitives are
+`_max_pool`, `_adaptive_max_pool`, `_avg_pool` and `_adaptive_avg_pool` with any number of spatial dimensions; maxima are
+differentiated through the positions that gave them (`_plane_scatter_add`, `_plane_gather`), averages are linear and are
+differentiated by `_avg_pool_backward` and `_adaptive_avg_pool_backward`. Public names stand in `pool_api`.
+Keeps true: padding never wins a maximum, NaN does, of equal values the first; half precision adds in float32; results do
+not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.ops.registry import F, operator
+
+#: the least work of a thread, in outputs times window positions
+GRAIN = 32768
+CHANNEL_BLOCK = 64
+
+
+def dense(x: Any, space: int) -> tuple[Any, bool]:
+    """The tensor in an order that kernels take, and whether that is channels last."""
+    if space in (2, 3) and x.dim() == space + 2 and not x.is_contiguous():
+        order = core.channels_last if space == 2 else core.channels_last_3d
+        if x.is_contiguous(memory_format=order):
+            return x, True
+    return x.contiguous(), False
+
+
+def like(x: Any, shape: Sequence[int], space: int, dtype: Any = None) -> Any:
+    """Unset elements in the order of `x`: contiguous, or channels last."""
+    dtype = dtype or x.dtype
+    if not dense_order(x, space):
+        return core.empty(shape, dtype=dtype, device=x.device)
+    strides, step = [0] * len(shape), 1
+    for d in (1, *range(len(shape) - 1, 1, -1), 0):
+        strides[d] = step
+        step *= max(shape[d], 1)
+    return core.empty_strided(shape, strides, dtype=dtype, device=x.device)
+
+
+def dense_order(x: Any, space: int) -> bool:
+    """Whether results that follow `x` lie channels last."""
+    if space not in (2, 3) or x.dim() != space + 2 or x.is_contiguous():
+        return False
+    return x.is_contiguous(memory_format=core.channels_last if space == 2 else core.channels_last_3d)
+
+
+def same_order(x: Any, space: int, last: bool) -> Any:
+    """The tensor contiguous, or channels last."""
+    if not last:
+        return x.contiguous()
+    return x.contiguous(memory_format=core.channels_last if space == 2 else core.channels_last_3d)
+
+
+def full(values: Sequence[int], fill: int = 1) -> list[int]:
+    """Three spatial values: absent dimensions lead."""
+    return [fill] * (3 - len(values)) + list(values)
+
+
+def planes(shape: Sequence[int], space: int, last: bool) -> tuple[int, int]:
+    """How kernels count what lies outside the spatial dimensions: (planes, 1) or (batch, channels)."""
+    lead = shape[: len(shape) - space]
+    return (lead[0], lead[1]) if last else (math.prod(lead), 1)
+
+
+def blocks(count: int, channels: int, last: bool) -> int:
+    """The items of a kernel that owns planes: planes, or batches times blocks of channels."""
+    return count * ((channels + CHANNEL_BLOCK - 1) // CHANNEL_BLOCK) if last else count
+
+
+def out_size(size: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> int:
+    """The outputs along one dimension; with ceil_mode the last window starts inside the input or its left padding."""
+    reach = size + 2 * padding - dilation * (kernel - 1) - 1
+    count = (reach + (stride - 1 if ceil_mode else 0)) // stride + 1
+    return count - 1 if ceil_mode and (count - 1) * stride >= size + padding else count
+
+
+def check_windows(
+    op: str,
+    x: Any,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    ceil_mode: bool,
+) -> list[int]:
+    """Check a window's numbers against the input; gives the spatial sizes of the result."""
+    space = len(kernel)
+    if x.dim() not in (space + 1, space + 2) or 0 in x.shape[x.dim() - space - 1 :]:
+        fail(
+            RuntimeError,
+            op,
+            f"Expected {space + 1}D or {space + 2}D (batch mode) tensor with optional 0 dim batch size for input",
+            list(x.shape),
+        )
+    for name, values, least in (
+        ("kernel size should be greater than zero", kernel, 1),
+        ("stride should not be zero", stride, 1),
+        ("dilation should be greater than zero", dilation, 1),
+        ("padding should not be negative", padding, 0),
+    ):
+        if min(values) < least:
+            fail(RuntimeError, op, name, list(values))
+    for k, p, d in zip(kernel, padding, dilation, strict=True):
+        if p > (d * (k - 1) + 1) // 2:
+            fail(
+                RuntimeError,
+                op,
+                "pad should be at most half of effective kernel size",
+                f"pad={p}, kernel_size={k} and dilation={d}",
+            )
+    sizes = x.shape[x.dim() - space :]
+    outs = [
+        out_size(*numbers, ceil_mode)
+        for numbers in zip(sizes, kernel, stride, padding, dilation, strict=True)
+    ]
+    if min(outs) < 1:
+        fail(
+            RuntimeError,
+            op,
+            f"an input at least as large as the window was required: Given input size {list(sizes)}, calculated output "
+            f"size {outs} is too small",
+        )
+    return outs
+
+
+def _numbers(
+    shape: Sequence[int],
+    outs: Sequence[int],
+    windows: tuple[Sequence[int], ...],
+    last: bool,
+    flag: int,
+    divisor: int = 0,
+) -> tuple[int, ...]:
+    """The sizes that pooling kernels read; `windows` holds kernel, stride, padding, dilation."""
+    space = len(outs)
+    kernel, stride, padding, dilation = windows
+    return (
+        *planes(shape, space, last),
+        *full(shape[len(shape) - space :]),
+        *full(outs),
+        *full(kernel),
+        *full(stride),
+        *full(padding, 0),
+        *full(dilation),
+        flag,
+        divisor,
+    )
+
+
+def _rows(numbers: Sequence[int]) -> int:
+    """The items of a kernel that owns output rows."""
+    return numbers[0] * numbers[5] * numbers[6]
+
+
+def _row_grain(numbers: Sequence[int], window: int) -> int:
+    return max(1, GRAIN // max(1, numbers[7] * numbers[1] * window))
+
+
+def _adaptive_windows(space: int) -> tuple[Sequence[int], ...]:
+    return ([1] * space, [1] * space, [0] * space, [1] * space)
+
+
+@operator(
+    "_max_pool(Tensor self, int[] kernel, int[] stride, int[] padding, int[] dilation, bool ceil_mode, int index_bytes) "
+    "-> (Tensor values, Tensor indices)",
+    names=(),
+    out=False,
+)
+class MaxPool:
+    """The largest value of each window and its flat position in the plane.
+
+    index_bytes: 8 gives int64 positions, 4 int32, 0 none (an empty tensor; not differentiable then).
+    """
+
+    def meta(self, kernel, stride, padding, dilation, ceil_mode, index_bytes):
+        outs = check_windows("max_pool", self, kernel, stride, padding, dilation, ceil_mode)
+        space = len(kernel)
+        shape = (*self.shape[: self.dim() - space], *outs)
+        dtype = core.int64 if index_bytes == 8 else core.int32
+        indices = like(self, shape if index_bytes else (0,), space if index_bytes else 0, dtype)
+        return like(self, shape, space), indices
+
+    def cpu(out, self, kernel, stride, padding, dilation, ceil_mode, index_bytes):
+        values, indices = out
+        space = len(kernel)
+        x, last = dense(self, space)
+        numbers = _numbers(
+            x.shape,
+            values.shape[values.dim() - space :],
+            (kernel, stride, padding, dilation),
+            last,
+            index_bytes,
+        )
+        core.kernel(f"max_pool{'.last' if last else ''}:{x.dtype.code}")(
+            (values, indices if index_bytes else None, x),
+            numbers,
+            (),
+            total=_rows(numbers),
+            grain=_row_grain(numbers, math.prod(kernel)),
+        )
+
+    def backward(grads, self_meta, kernel, results):
+        space = len(kernel)
+        return F._plane_scatter_add(grads[0], results[1], list(self_meta.shape[-space:]))
+
+    def samples(S):
+        yield (S(2, 3, 7, 8), [3, 2], [2, 1], [1, 0], [1, 2], False, 8), {}
+        yield (S(2, 3, 9), [3], [2], [1], [1], True, 4), {}
+        yield (S(1, 2, 5, 4, 6), [2, 2, 3], [2, 2, 2], [0, 1, 1], [1, 1, 1], True, 8), {}
+
+    def errors(S):
+        yield (S(1, 3, 3), [2], [1], [2], [1], False, 8), {}, RuntimeError, "pad should be at most"
+        yield (S(1, 3, 3), [5], [1], [0], [1], False, 8), {}, RuntimeError, "too small"
+
+
+@operator(
+    "_adaptive_max_pool(Tensor self, int[] output_size) -> (Tensor values, Tensor indices)",
+    names=(),
+    out=False,
+)
+class AdaptiveMaxPool:
+    """The largest value of each of `output_size` equal parts, and its flat position in the plane."""
+
+    def meta(self, output_size):
+        check_adaptive("adaptive_max_pool", self, output_size)
+        shape = (*self.shape[: self.dim() - len(output_size)], *output_size)
+        return (
+            core.empty(shape, dtype=self.dtype, device=self.device),
+            core.empty(shape, dtype=core.int64, device=self.device),
+        )
+
+    def cpu(out, self, output_size):
+        x = self.contiguous()
+        space = len(output_size)
+        numbers = _numbers(x.shape, output_size, _adaptive_windows(space), False, 8)
+        window = math.prod(x.shape[x.dim() - space :]) // max(1, math.prod(output_size)) + 1
+        core.kernel(f"adaptive_max_pool:{x.dtype.code}")(
+            (*out, x), numbers, (), total=_rows(numbers), grain=_row_grain(numbers, window)
+        )
+
+    def backward(grads, self_meta, output_size, results):
+        space = len(output_size)
+        return F._plane_scatter_add(grads[0], results[1], list(self_meta.shape[-space:]))
+
+    def samples(S):
+        yield (S(2, 3, 7, 8), [3, 2]), {}
+        yield (S(3, 5), [7]), {}
+
+
+def check_adaptive(op: str, x: Any, output_size: Sequence[int]) -> None:
+    """Raise unless the input has dimensions to pool and the sizes are not negative."""
+    space = len(output_size)
+    if x.dim() not in (space + 1, space + 2) or 0 in x.shape[x.dim() - space :]:
+        fail(
+            RuntimeError,
+            op,
+            f"Expected {space + 1}D or {space + 2}D tensor with non-zero size for non-batch dimensions",
+            list(x.shape),
+        )
+    if min(output_size, default=0) < 0:
+        fail(
+            RuntimeError, op, "elements of output_size must be greater than or equal to 0", output_size
+        )
+
+
+def _summable(x: Any) -> Any:
+    """The tensor in a dtype whose kernels add: half precision in float32."""
+    if x.dtype in (core.bfloat16, core.float16):
+        return x.to(core.float32)
+    return x
+
+
+def _store(out: Any, result: Any) -> None:
+    if result is not out:
+        out.copy_(result)
+
+
+def _target(out: Any) -> Any:
+    """Where a kernel that adds may write: `out`, or float32 in the same order."""
+    if out.dtype in (core.bfloat16, core.float16):
+        return core.empty_like(out, dtype=core.float32)
+    return out
+
+
+@operator(
+    "_plane_scatter_add(Tensor source, Tensor indices, int[] sizes) -> Tensor",
+    names=(),
+    out=False,
+)
+class PlaneScatterAdd:
+    """Planes of `sizes`, zero but for the sums of the source at flat positions `indices`."""
+
+    def meta(source, indices, sizes):
+        space = len(sizes)
+        return like(indices, (*source.shape[: source.dim() - space], *sizes), space, source.dtype)
+
+    def cpu(out, source, indices, sizes):
+        space = len(sizes)
+        places, last = dense(indices, space)
+        values, target = same_order(_summable(source), space, last), _target(out)
+        count, channels = planes(values.shape, space, last)
+        core.kernel(f"plane_scatter_add{'.last' if last else ''}:{values.dtype.code}")(
+            (target, values, places),
+            (
+                count,
+                channels,
+                math.prod(values.shape[values.dim() - space :]),
+                math.prod(sizes),
+                places.dtype.itemsize,
+            ),
+            (),
+            total=blocks(count, channels, last),
+            grain=max(1, GRAIN // max(1, math.prod(sizes))),
+        )
+        _store(out, target)
+
+    def backward(grad, indices, sizes):
+        return F._plane_gather(grad, indices, len(sizes)), None
+
+
+@operator(
+    "_plane_gather(Tensor source, Tensor indices, int space) -> Tensor", names=(), out=False
+)
+class PlaneGather:
+    """The source's values at flat positions `indices` of each plane; the last `space` dimensions are a plane."""
+
+    def meta(source, indices, space):
+        return like(indices, indices.shape, space, source.dtype)
+
+    def cpu(out, source, indices, space):
+        places, last = dense(indices, space)
+        values, target = same_order(_summable(source), space, last), _target(out)
+        count, channels = planes(values.shape, space, last)
+        core.kernel(f"plane_gather{'.last' if last else ''}:{values.dtype.code}")(
+            (target, values, places),
+            (
+                count,
+                channels,
+                math.prod(places.shape[places.dim() - space :]),
+                math.prod(values.shape[values.dim() - space :]),
+                places.dtype.itemsize,
+            ),
+            (),
+            total=blocks(count, channels, last),
+            grain=max(1, GRAIN // max(1, math.prod(places.shape[places.dim() - space :]))),
+        )
+        _store(out, target)
+
+    def backward(grad, source_meta, indices, space):
+        return F._plane_scatter_add(grad, indices, list(source_meta.shape[-space:])), None
+
+
+@operator("_plane_scatter(Tensor source, Tensor indices, int[] sizes) -> Tensor", names=(), out=False)
+class PlaneScatter:
+    """Planes of `sizes`, zero but for the source at flat positions `indices`; the last of equal positions stays."""
+
+    def meta(source, indices, sizes):
+        shape = (*source.shape[: source.dim() - len(sizes)], *sizes)
+        return core.empty(shape, dtype=source.dtype, device=source.device)
+
+    def cpu(out, source, indices, sizes):
+        values, places, target = _summable(source).contiguous(), indices.contiguous(), _target(out)
+        space = len(sizes)
+        count, _ = planes(values.shape, space, False)
+        core.kernel(f"plane_scatter:{values.dtype.code}")(
+            (target, values, places),
+            (count, 1, math.prod(values.shape[values.dim() - space :]), math.prod(sizes), 8),
+            (),
+            total=count,
+            grain=max(1, GRAIN // max(1, math.prod(sizes))),
+        )
+        _store(out, target)
+
+    def backward(grad, indices, sizes):
+        return F._plane_gather(grad, indices, len(sizes)), None
+
+
+@operator(
+    "_avg_pool(Tensor self, int[] kernel, int[] stride, int[] padding, bool ceil_mode, bool count_include_pad, int divisor) "
+    "-> Tensor",
+    names=(),
+    out=False,
+)
+class AvgPool:
+    """The mean of each window; divisor 0: the number of positions, with or without padding."""
+
+    def meta(self, kernel, stride, padding, ceil_mode, count_include_pad, divisor):
+        space = len(kernel)
+        outs = check_windows("avg_pool", self, kernel, stride, padding, [1] * space, ceil_mode)
+        return like(self, (*self.shape[: self.dim() - space], *outs), space)
+
+    def cpu(out, self, kernel, stride, padding, ceil_mode, count_include_pad, divisor):
+        space = len(kernel)
+        x, last = dense(self, space)
+        numbers = _numbers(
+            x.shape,
+            out.shape[out.dim() - space :],
+            (kernel, stride, padding, [1] * space),
+            last,
+            int(count_include_pad),
+            divisor,
+        )
+        core.kernel(f"avg_pool{'.last' if last else ''}:{x.dtype.code}")(
+            (out, x),
+            numbers,
+            (),
+            total=_rows(numbers),
+            grain=_row_grain(numbers, math.prod(kernel)),
+        )
+
+    def backward(grad, self_meta, kernel, stride, padding, ceil_mode, count_include_pad, divisor):
+        sizes = list(self_meta.shape[-len(kernel) :])
+        return F._avg_pool_backward(
+            grad, sizes, kernel, stride, padding, ceil_mode, count_include_pad, divisor
+        )
+
+    def samples(S):
+        yield (S(2, 3, 7, 8), [3, 2], [2, 1], [1, 0], False, True, 0), {}
+        yield (S(2, 3, 7, 8), [3, 2], [2, 2], [1, 1], True, False, 0), {}
+        yield (S(2, 9), [3], [2], [1], True, True, 5), {}
+
+
+@operator(
+    "_avg_pool_backward(Tensor grad, int[] sizes, int[] kernel, int[] stride, int[] padding, bool ceil_mode, "
+    "bool count_include_pad, int divisor) -> Tensor",
+    names=(),
+    out=False,
+)
+class AvgPoolBackward:
+    """The transpose of `_avg_pool`: each window's positions get their share of its gradient."""
+
+    def meta(grad, sizes, kernel, stride, padding, ceil_mode, count_include_pad, divisor):
+        space = len(kernel)
+        return like(grad, (*grad.shape[: grad.dim() - space], *sizes), space)
+
+    def cpu(out, grad, sizes, kernel, stride, padding, ceil_mode, count_include_pad, divisor):
+        windows = (kernel, stride, padding, [1] * len(kernel))
+        _average_gradient("avg_pool.grad", out, grad, windows, int(count_include_pad), divisor)
+
+    def backward(grad, kernel, stride, padding, ceil_mode, count_include_pad, divisor):
+        return F._avg_pool(grad, kernel, stride, padding, ceil_mode, count_include_pad, divisor)
+
+
+def _average_gradient(
+    kernel: str, out: Any, grad: Any, windows: tuple[Sequence[int], ...], flag: int, divisor: int
+) -> None:
+    """Run the gradient kernel of an average; half precision in float32."""
+    space = len(windows[0])
+    last = dense_order(out, space)
+    given, target = same_order(_summable(grad), space, last), _target(out)
+    numbers = _numbers(
+        out.shape, given.shape[given.dim() - space :], windows, last, flag, divisor
+    )
+    core.kernel(f"{kernel}{'.last' if last else ''}:{given.dtype.code}")(
+        (target, given),
+        numbers,
+        (),
+        total=blocks(numbers[0], numbers[1], last),
+        grain=max(1, GRAIN // max(1, math.prod(numbers[2:5]))),
+    )
+    _store(out, target)
+
+
+@operator("_adaptive_avg_pool(Tensor self, int[] output_size) -> Tensor", names=(), out=False)
+class AdaptiveAvgPool:
+    """The mean of each of `output_size` equal parts."""
+
+    def meta(self, output_size):
+        check_adaptive("adaptive_avg_pool", self, output_size)
+        space = len(output_size)
+        return like(self, (*self.shape[: self.dim() - space], *output_size), space)
+
+    def cpu(out, self, output_size):
+        space = len(output_size)
+        x, last = dense(self, space)
+        numbers = _numbers(x.shape, output_size, _adaptive_windows(space), last, 0)
+        window = math.prod(x.shape[x.dim() - space :]) // max(1, math.prod(output_size)) + 1
+        core.kernel(f"adaptive_avg_pool{'.last' if last else ''}:{x.dtype.code}")(
+            (out, x), numbers, (), total=_rows(numbers), grain=_row_grain(numbers, window)
+        )
+
+    def backward(grad, self_meta, output_size):
+        return F._adaptive_avg_pool_backward(grad, list(self_meta.shape[-len(output_size) :]))
+
+    def samples(S):
+        yield (S(2, 3, 7, 8), [3, 2]), {}
+        yield (S(2, 3, 7, 8), [1, 1]), {}
+        yield (S(3, 5), [7]), {}
+
+
+@operator("_adaptive_avg_pool_backward(Tensor grad, int[] sizes) -> Tensor", names=(), out=False)
+class AdaptiveAvgPoolBackward:
+    """The transpose of `_adaptive_avg_pool`."""
+
+    def meta(grad, sizes):
+        space = len(sizes)
+        return like(grad, (*grad.shape[: grad.dim() - space], *sizes), space)
+
+    def cpu(out, grad, sizes):
+        _average_gradient("adaptive_avg_pool.grad", out, grad, _adaptive_windows(len(sizes)), 0, 0)
+
+    def backward(grad, grad_shape, sizes):
+        return F._adaptive_avg_pool(grad, list(grad_shape[-len(sizes) :]))

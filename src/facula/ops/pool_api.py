@@ -1,0 +1,222 @@
+"""Pooling under its public names: one function a number of spatial dimensions.
+
+Takes PyTorch's arguments (one number stands for every dimension; stride defaults to the kernel size); calls the primitives
+of `pool`. Keeps true: positions are computed only where they are asked for or needed by a gradient.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.ops.registry import F, composite
+
+_MAX = "(Tensor input, int[{n}] kernel_size, int[{n}]? stride=None, int[{n}] padding=0, int[{n}] dilation=1, bool ceil_mode=False"
+
+
+def _strides(stride: Sequence[int] | None, kernel: Sequence[int]) -> list[int]:
+    return list(stride) if stride else list(kernel)
+
+
+def _max(
+    input: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, indices: bool
+) -> Any:
+    """Maxima, with positions where asked for; positions for the gradient alone are narrow."""
+    wide = 8
+    if not indices:
+        narrow = 4 if math.prod(input.shape[-len(kernel) :]) < 1 << 31 else 8
+        wide = narrow if input.requires_grad and core.is_grad_enabled() else 0
+    result = F._max_pool(
+        input, kernel, _strides(stride, kernel), padding, dilation, ceil_mode, wide
+    )
+    return result if indices else result[0]
+
+
+def _define_max(n: int) -> None:
+    arguments = _MAX.format(n=n)
+
+    @composite(
+        f"max_pool{n}d_with_indices{arguments}) -> (Tensor values, Tensor indices)",
+        names=(f"max_pool{n}d_with_indices", f"nn.functional.max_pool{n}d_with_indices"),
+    )
+    def with_indices(
+        input: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+    ) -> Any:
+        """The largest value of each window, and its flat position in the input's plane."""
+        return _max(input, kernel_size, stride, padding, dilation, ceil_mode, True)
+
+    @composite(
+        f"max_pool{n}d{arguments}, bool return_indices=False) -> Tensor",
+        names=(f"nn.functional.max_pool{n}d", f"max_pool{n}d"),
+    )
+    def plain(
+        input: Any,
+        kernel_size: Any,
+        stride: Any,
+        padding: Any,
+        dilation: Any,
+        ceil_mode: bool,
+        return_indices: bool,
+    ) -> Any:
+        """The largest value of each window; return_indices: also its flat position in the input's plane."""
+        return _max(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+def _output_size(input: Any, output_size: Any, n: int, op: str) -> list[int]:
+    """One size a spatial dimension; None keeps the input's."""
+    sizes = list(output_size) if isinstance(output_size, (tuple, list)) else [output_size] * n
+    if len(sizes) == 1:
+        sizes *= n
+    if len(sizes) != n:
+        fail(RuntimeError, op, f"output_size of {n} numbers was required", output_size)
+    return [input.shape[d - n] if s is None else int(s) for d, s in enumerate(sizes)]
+
+
+def _define_adaptive(n: int) -> None:
+    @composite(
+        f"adaptive_max_pool{n}d(Tensor input, any output_size, bool return_indices=False) -> Tensor",
+        names=(f"nn.functional.adaptive_max_pool{n}d", f"adaptive_max_pool{n}d"),
+    )
+    def maximum(input: Any, output_size: Any, return_indices: bool) -> Any:
+        """The largest value of each of `output_size` equal parts; return_indices: also its flat position."""
+        sizes = _output_size(input, output_size, n, f"adaptive_max_pool{n}d")
+        result = F._adaptive_max_pool(input, sizes)
+        return result if return_indices else result[0]
+
+    @composite(
+        f"adaptive_max_pool{n}d_with_indices(Tensor input, any output_size, bool return_indices=False) "
+        "-> (Tensor values, Tensor indices)",
+        names=(f"nn.functional.adaptive_max_pool{n}d_with_indices",),
+    )
+    def with_indices(input: Any, output_size: Any, return_indices: bool) -> Any:
+        """The largest value of each of `output_size` equal parts, and its flat position."""
+        return F._adaptive_max_pool(
+            input, _output_size(input, output_size, n, f"adaptive_max_pool{n}d")
+        )
+
+    @composite(
+        f"adaptive_avg_pool{n}d(Tensor input, any output_size) -> Tensor",
+        names=(f"nn.functional.adaptive_avg_pool{n}d", *((f"adaptive_avg_pool{n}d",) if n == 1 else ())),
+    )
+    def average(input: Any, output_size: Any) -> Any:
+        """The mean of each of `output_size` equal parts; None keeps a dimension."""
+        sizes = _output_size(input, output_size, n, f"adaptive_avg_pool{n}d")
+        return F._adaptive_avg_pool(input, sizes)
+
+
+def _define_average(n: int) -> None:
+    divisor = "" if n == 1 else ", int? divisor_override=None"
+
+    def run(
+        input: Any,
+        kernel_size: Any,
+        stride: Any,
+        padding: Any,
+        ceil_mode: bool,
+        count_include_pad: bool,
+        divisor_override: int | None = None,
+    ) -> Any:
+        """The mean of each window; padding counts unless count_include_pad is False."""
+        if divisor_override == 0:
+            fail(RuntimeError, f"avg_pool{n}d", "divisor must be not zero", 0)
+        return F._avg_pool(
+            input,
+            kernel_size,
+            _strides(stride, kernel_size),
+            padding,
+            ceil_mode,
+            count_include_pad,
+            divisor_override or 0,
+        )
+
+    composite(
+        f"avg_pool{n}d(Tensor input, int[{n}] kernel_size, int[{n}]? stride=None, int[{n}] padding=0, bool ceil_mode=False, "
+        f"bool count_include_pad=True{divisor}) -> Tensor",
+        names=(f"nn.functional.avg_pool{n}d", *((f"avg_pool{n}d",) if n == 1 else ())),
+    )(run)
+
+
+def _define_power(n: int) -> None:
+    @composite(
+        f"lp_pool{n}d(Tensor input, float norm_type, int[{n}] kernel_size, int[{n}]? stride=None, bool ceil_mode=False) "
+        "-> Tensor",
+        names=(f"nn.functional.lp_pool{n}d",),
+    )
+    def power(input: Any, norm_type: float, kernel_size: Any, stride: Any, ceil_mode: bool) -> Any:
+        """The power mean without division: `(sum of x ** p) ** (1 / p)` of each window."""
+        count = math.prod(kernel_size)
+        mean = F._avg_pool(
+            input.pow(norm_type),
+            kernel_size,
+            _strides(stride, kernel_size),
+            [0] * n,
+            ceil_mode,
+            True,
+            0,
+        )
+        return (mean.sign() * mean.abs().relu()).mul(count).pow(1.0 / norm_type)
+
+
+def _define_unpool(n: int) -> None:
+    @composite(
+        f"max_unpool{n}d(Tensor input, Tensor indices, int[{n}] kernel_size, int[{n}]? stride=None, int[{n}] padding=0, "
+        "int[]? output_size=None) -> Tensor",
+        names=(f"nn.functional.max_unpool{n}d",),
+    )
+    def unpool(
+        input: Any, indices: Any, kernel_size: Any, stride: Any, padding: Any, output_size: Any
+    ) -> Any:
+        """The inverse of max pooling: maxima at their positions, zero elsewhere."""
+        op = f"max_unpool{n}d"
+        steps = _strides(stride, kernel_size)
+        shape = input.shape[-n:]
+        usual = [
+            (s - 1) * t + k - 2 * p
+            for s, t, k, p in zip(shape, steps, kernel_size, padding, strict=True)
+        ]
+        sizes = usual if output_size is None else list(output_size)[-n:]
+        _check_unpool(op, input, indices, sizes, usual, steps, output_size is not None)
+        return F._plane_scatter(input, indices, sizes)
+
+
+def _check_unpool(
+    op: str, input: Any, indices: Any, sizes: list[int], usual: list[int], steps: list[int], given: bool
+) -> None:
+    if indices.dtype is not core.int64:
+        fail(RuntimeError, op, "elements in indices should be type int64", indices.dtype)
+    if tuple(indices.shape) != tuple(input.shape):
+        fail(
+            RuntimeError,
+            op,
+            "Expected shape of indices to be same as that of the input tensor",
+            f"{list(indices.shape)} and {list(input.shape)}",
+        )
+    for size, default, step in zip(sizes, usual, steps, strict=True):
+        if given and not default - step < size < default + step:
+            fail(
+                ValueError,
+                op,
+                f"invalid output_size {sizes}: each must lie within a stride of {usual}",
+                sizes,
+            )
+    if indices.device.type == "meta" or not indices.numel():
+        return
+    low, high, limit = indices.min().item(), indices.max().item(), math.prod(sizes)
+    if low < 0 or high >= limit:
+        fail(
+            RuntimeError,
+            op,
+            f"Found an invalid max index: positions in [0, {limit}) were required",
+            high if high >= limit else low,
+        )
+
+
+for _n in (1, 2, 3):
+    _define_max(_n)
+    _define_adaptive(_n)
+    _define_average(_n)
+    _define_power(_n)
+    _define_unpool(_n)

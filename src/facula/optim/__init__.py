@@ -1,0 +1,56 @@
+"""Optimizers and learning-rate schedules.
+
+Takes parameters.  Gives PyTorch's `torch.optim` names.
+Keeps true: state dictionaries are interchangeable with PyTorch's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from facula.core.errors import fail
+from facula.optim import lr_scheduler, swa_utils
+from facula.optim.adam import Adam, Adamax, AdamW, NAdam, RAdam
+from facula.optim.lbfgs import LBFGS
+from facula.optim.optimizer import Optimizer
+from facula.optim.other import Adafactor, Muon, SparseAdam
+from facula.optim.running_squares import ASGD, Adadelta, Adagrad, RMSprop, Rprop
+from facula.optim.sgd import SGD
+
+__all__ = """ASGD Adadelta Adafactor Adagrad Adam AdamW Adamax LBFGS Muon NAdam Optimizer RAdam RMSprop Rprop SGD SparseAdam
+lr_scheduler swa_utils swap_in_optimizer_params_and_state""".split()
+
+
+@contextlib.contextmanager
+def swap_in_optimizer_params_and_state(
+    optimizer: Optimizer, swapin_parameters: dict[str, Any], swapin_optim_state: dict[str, Any]
+) -> Iterator[None]:
+    """Inside, the optimizer has other parameters and state; its own are back afterwards.
+
+    ``swapin_parameters`` are in the order of the optimizer's own; ``swapin_optim_state`` has the form of a state
+    dictionary.
+    """
+    tensors = list(swapin_parameters.values())
+    count = sum(len(group["params"]) for group in optimizer.param_groups)
+    if len(tensors) != count:
+        fail(
+            ValueError,
+            "swap_in_optimizer_params_and_state",
+            f"a tensor for each of {count} parameters",
+            got=len(tensors),
+        )
+    groups, state = optimizer.param_groups, optimizer.state
+    try:
+        taken = iter(tensors)
+        optimizer.param_groups = [
+            {**saved, "params": [next(taken) for _ in own["params"]]}
+            for own, saved in zip(groups, swapin_optim_state["param_groups"], strict=True)
+        ]
+        optimizer.state = type(state)(dict)
+        for index, entry in swapin_optim_state["state"].items():
+            optimizer.state[tensors[index] if isinstance(index, int) else index] = entry
+        yield
+    finally:
+        optimizer.param_groups, optimizer.state = groups, state

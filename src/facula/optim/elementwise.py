@@ -1,0 +1,277 @@
+"""Optimizers whose step works on each element by itself.
+
+Takes parameters with gradients.  Gives one kernel launch for all tensors of a group that are in memory as the kernel wants
+them, and a formula over operators for the others.
+Keeps true: both ways compute the same; the formula is functional, so that a differentiable step can be differentiated, also
+through several steps; the kernel's writes count as in-place changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import facula
+from facula import core
+from facula.optim.optimizer import Optimizer, run_closure
+
+_CODES = {
+    core.float32: "f32",
+    core.float64: "f64",
+    core.bfloat16: "bf16",
+    core.float16: "f16",
+}
+_POINTERS = 64  # as many as one launch takes
+_SIZES = 95  # sizes beside the number of tensors
+_kernels: dict[tuple[str, Any], Any] = {}
+
+
+def find_kernel(name: str, dtype: Any) -> Any:
+    """The step kernel of this name for a dtype, None where there is none."""
+    key = (name, dtype)
+    try:
+        return _kernels[key]
+    except KeyError:
+        full = f"step.{name}:{_CODES[dtype]}" if dtype in _CODES else None
+        kernel = core.kernel(full) if full is not None and core.has_kernel(full) else None
+        _kernels[key] = kernel
+        return kernel
+
+
+def fits(tensors: Sequence[Any]) -> bool:
+    """Whether tensors of one element order lie alike in memory, without gaps."""
+    first = tensors[0]
+    strides = None
+    for t in tensors:
+        if t.dtype is not first.dtype or t.device.type != "cpu":
+            return False
+        if not t.is_contiguous():
+            strides = first.stride() if strides is None else strides
+    if strides is None:
+        return True
+    if any(t.stride() != strides for t in tensors):
+        return False
+    order = sorted(zip(strides, first.shape, strict=True))
+    expected = 1
+    for stride, size in order:
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def launch(kernel: Any, rows: Sequence[tuple], parameters: Sequence[float]) -> None:
+    """Run a step kernel over rows of (parameter, gradient, states ..., scalars ...)."""
+    width = len(rows[0])
+    batch = min(_POINTERS // width, _SIZES)
+    for start in range(0, len(rows), batch):
+        part = rows[start : start + batch] if len(rows) > batch else rows
+        pointers: list[Any] = []
+        sizes = [len(part)]
+        for row in part:
+            pointers += row
+            sizes.append(row[0].numel())
+        kernel(pointers, sizes, parameters)
+    core.increment_version([row[0] for row in rows])
+
+
+class ElementwiseOptimizer(Optimizer):
+    """A subclass gives the names of its kernel, its states and its formula."""
+
+    #: state tensors of the parameter's shape, and zero-dimensional ones, in the kernel's order
+    _states: tuple[str, ...] = ()
+    _scalars: tuple[str, ...] = ("step",)
+
+    def _kernel_name(self, group: dict) -> str:
+        raise NotImplementedError
+
+    def _parameters(self, group: dict) -> tuple[float, ...]:
+        """The kernel's numbers."""
+        raise NotImplementedError
+
+    def _state_names(self, group: dict) -> tuple[str, ...]:
+        return self._states
+
+    def _init_state(self, group: dict, parameter: Any, state: dict) -> None:
+        """Make the state of a parameter."""
+        state["step"] = scalar_state(0.0, group, parameter)
+        for name in self._state_names(group):
+            state[name] = zeros_like(parameter)
+
+    def _formula(self, group: dict, p: Any, g: Any, state: dict, step: Any) -> tuple[Any, dict]:
+        """The new parameter and the new states, computed by operators; ``step`` has been counted already."""
+        raise NotImplementedError
+
+    def _check_gradient(self, group: dict, grad: Any) -> None:
+        if grad.is_sparse:
+            raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update the parameters; gives the closure's loss, where there is a closure."""
+        loss = None if closure is None else run_closure(closure)
+        recording = core.set_grad_enabled(False)
+        try:
+            for group in self.param_groups:
+                if group["differentiable"]:
+                    core.set_grad_enabled(recording)
+                    self._step_group_by_formula(group)
+                    core.set_grad_enabled(False)
+                else:
+                    self._step_group(group)
+        finally:
+            core.set_grad_enabled(recording)
+        return loss
+
+    def _step_group(self, group: dict) -> None:
+        names = self._state_names(group) + self._scalars
+        plain: list[tuple] = []
+        other: list[tuple] = []
+        states = self.state
+        dtype = None
+        for p in group["params"]:
+            g = p.grad
+            if g is None:
+                continue
+            state = states[p]
+            if not state:
+                self._check_gradient(group, g)
+                self._init_state(group, p, state)
+            row = (p, g, *[state[name] for name in names])
+            if dtype is None:
+                dtype = p.dtype
+            if p.dtype is dtype and self._row_fits(row):
+                plain.append(row)
+            else:
+                other.append((p, g, state))
+        if plain:
+            kernel = find_kernel(self._kernel_name(group), dtype)
+            if kernel is None:
+                other += [(row[0], row[1], states[row[0]]) for row in plain]
+            else:
+                launch(kernel, plain, self._parameters(group))
+        for p, g, state in other:
+            self._step_one(group, p, g, state)
+
+    def _row_fits(self, row: tuple) -> bool:
+        if row[1].is_sparse:
+            return False
+        last = len(row) - len(self._scalars)
+        for scalar in row[last:]:
+            if scalar.dtype is not core.float32 or scalar.device.type != "cpu":
+                return False
+        return fits(row[:last])
+
+    def _step_group_by_formula(self, group: dict) -> None:
+        for p in group["params"]:
+            if p.grad is None:
+                continue
+            state = self.state[p]
+            if not state:
+                self._check_gradient(group, p.grad)
+                self._init_state(group, p, state)
+            self._step_one(group, p, p.grad, state)
+
+    def _step_one(self, group: dict, p: Any, g: Any, state: dict) -> None:
+        """One parameter: complex ones as pairs, through the kernel where that fits, else by formula."""
+        self._check_gradient(group, g)
+        names = self._state_names(group)
+        view: Any = facula.view_as_real if p.is_complex() else _same
+        differentiable = group["differentiable"]
+        shown = {name: view(state[name]) for name in names}
+        real_p, real_g = view(p), view(g)
+        if not differentiable:
+            row = (real_p, real_g, *shown.values(), *[state[name] for name in self._scalars])
+            kernel = find_kernel(self._kernel_name(group), real_p.dtype)
+            if kernel is not None and self._row_fits(row):
+                launch(kernel, [row], self._parameters(group))
+                return
+        step = None
+        if "step" in state:
+            state["step"] = state["step"] + 1 if differentiable else state["step"].add_(1)
+            live = differentiable or group.get("capturable", False)
+            step = state["step"] if live else float(state["step"])
+        if group.get("maximize"):
+            real_g = -real_g
+        scalars = {name: state[name] for name in self._scalars if name != "step"}
+        new_p, new_states = self._formula(group, real_p, real_g, {**shown, **scalars}, step)
+        for name, value in new_states.items():
+            if differentiable:
+                complex_state = p.is_complex() and name in shown
+                state[name] = facula.view_as_complex(value) if complex_state else value
+            elif name in shown:
+                shown[name].copy_(value)
+            else:
+                state[name].copy_(value)
+        real_p.copy_(new_p)
+
+
+def _same(tensor: Any) -> Any:
+    return tensor
+
+
+def zeros_like(parameter: Any) -> Any:
+    """Zeros in the parameter's memory order."""
+    return facula.zeros_like(parameter, memory_format=facula.preserve_format)
+
+
+def scalar_dtype() -> Any:
+    """The dtype of step counts."""
+    wide = core.get_default_dtype() == core.float64
+    return core.float64 if wide else core.float32
+
+
+def scalar_state(value: Any, group: dict, parameter: Any) -> Any:
+    """A zero-dimensional state; on the parameter's device where the group is capturable or fused."""
+    if isinstance(value, core.Tensor):
+        return value.detach().clone().to(scalar_dtype())
+    live = group.get("capturable") or group.get("fused")
+    return facula.tensor(value, dtype=scalar_dtype(), device=parameter.device if live else None)
+
+
+def square_root(x: Any) -> Any:
+    """Of a number or a tensor."""
+    return x.sqrt() if isinstance(x, core.Tensor) else x**0.5
+
+
+def with_decay(p: Any, g: Any, weight_decay: Any) -> Any:
+    """The gradient of the loss with the L2 penalty."""
+    return g if isinstance(weight_decay, (int, float)) and weight_decay == 0 else g + weight_decay * p
+
+
+def sign_of(group: dict) -> float:
+    """By what the kernels multiply gradients."""
+    return -1.0 if group["maximize"] else 1.0
+
+
+def check_range(name: str, value: Any, low: float = 0.0, high: float | None = None) -> None:
+    """Raises ValueError unless ``low <= value`` (and ``value < high``)."""
+    if not low <= value or (high is not None and not value < high):
+        raise ValueError(f"Invalid {name} value: {value}")
+
+
+def check_lr(lr: Any, foreach: bool | None = False, capturable: bool = False) -> None:
+    """Raises unless ``lr`` is a sensible number or one-element tensor."""
+    if isinstance(lr, core.Tensor):
+        if foreach and not capturable:
+            raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
+        if lr.numel() != 1:
+            raise ValueError("Tensor lr must be 1-element")
+    if not 0.0 <= lr:
+        raise ValueError(f"Invalid learning rate: {lr}")
+
+
+def check_betas(betas: Any) -> None:
+    """Raises unless both are in [0, 1)."""
+    for i, beta in enumerate(betas):
+        if not 0.0 <= beta < 1.0:
+            raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
+
+
+def check_implementation(
+    foreach: bool | None, fused: bool | None, differentiable: bool
+) -> None:
+    """Raises where the ways to compute that are asked for exclude each other."""
+    if fused and differentiable:
+        raise RuntimeError("`fused` does not support `differentiable`")
+    if fused and foreach:
+        raise RuntimeError("`fused` and `foreach` cannot be `True` together.")

@@ -1,0 +1,581 @@
+"""Learning-rate schedules.
+
+Takes an optimizer.  Gives schedules that set the learning rate of its groups at every `step`; those of cycles and of a
+plateau stand in `lr_cycles`.
+Keeps true: a schedule takes effect when it is made; most compute the next rate from the present one, so that several can
+be chained; state dictionaries are PyTorch's.
+"""
+
+from __future__ import annotations
+
+import math
+import types
+import warnings
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from typing import Any
+from weakref import ref
+
+from facula import core
+from facula.optim.optimizer import Optimizer
+
+__all__ = """LambdaLR MultiplicativeLR StepLR MultiStepLR ConstantLR LinearLR ExponentialLR SequentialLR
+CosineAnnealingLR ChainedScheduler ReduceLROnPlateau CyclicLR CosineAnnealingWarmRestarts OneCycleLR PolynomialLR
+LRScheduler""".split()
+
+EPOCH_DEPRECATION_WARNING = (
+    "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. Please use "
+    "`scheduler.step()` to step the scheduler. During the deprecation, if epoch is different from None, the closed form "
+    "is used instead of the new chainable form, where available."
+)
+
+
+def _copy(value: Any) -> Any:
+    return value.clone() if isinstance(value, core.Tensor) else value
+
+
+def _update_param_group_val(param_group: dict[str, Any], key: str, val: Any) -> None:
+    """Set a setting; a tensor keeps its identity."""
+    if isinstance(param_group[key], core.Tensor):
+        param_group[key].fill_(float(val))
+    else:
+        param_group[key] = val
+
+
+def _format_param(name: str, optimizer: Optimizer, param: Any) -> list[Any]:
+    """One value a group."""
+    groups = len(optimizer.param_groups)
+    if not isinstance(param, (list, tuple)):
+        return [_copy(param) for _ in range(groups)]
+    if len(param) != groups:
+        raise ValueError(
+            f"{name} must have the same length as optimizer.param_groups. {name} has {len(param)} values, param_groups "
+            f"has {groups}."
+        )
+    return [_copy(value) for value in param]
+
+
+def _call_form(function: Any) -> Any:
+    """What a state dictionary keeps of a callable: the attributes of an object, nothing of a function."""
+    return None if isinstance(function, types.FunctionType) else function.__dict__.copy()
+
+
+class LRScheduler:
+    """Base class: a subclass defines ``get_lr``, which gives the next rate of every group."""
+
+    _get_lr_called_within_step = False
+    _is_initial = False
+
+    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+        self.optimizer = optimizer
+        if last_epoch == -1:
+            for group in optimizer.param_groups:
+                group.setdefault("initial_lr", _copy(group["lr"]))
+        else:
+            for i, group in enumerate(optimizer.param_groups):
+                if "initial_lr" not in group:
+                    raise KeyError(
+                        f"param 'initial_lr' is not specified in param_groups[{i}] when resuming scheduler with "
+                        f"last_epoch >= 0.\nThis typically happens when:\n1. You're trying to resume training from a "
+                        "checkpoint but haven't properly loaded the optimizer state\n2. You're using last_epoch >= 0 "
+                        "for a fresh training run (not recommended)"
+                    )
+        self.base_lrs: list[Any] = [_copy(g["initial_lr"]) for g in optimizer.param_groups]
+        self.last_epoch = last_epoch
+        self._track_steps(optimizer)
+        self._initial_step()
+
+    @staticmethod
+    def _track_steps(optimizer: Any) -> None:
+        """Note that the optimizer has stepped, to warn about the wrong order of calls."""
+        if hasattr(optimizer.step, "_wrapped_by_lr_sched"):
+            return
+        reference, function = ref(optimizer), optimizer.step.__func__
+
+        @wraps(function)
+        def tracked(*args: Any, **kwargs: Any) -> Any:
+            owner = reference()
+            owner._opt_called = True
+            return function.__get__(owner, type(owner))(*args, **kwargs)
+
+        tracked._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
+        optimizer.step = tracked
+
+    def _initial_step(self) -> None:
+        """Set the first rates."""
+        self._step_count = 0
+        self._is_initial = True
+        try:
+            self.step()
+        finally:
+            self._is_initial = False
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but the optimizer."""
+        return {key: value for key, value in self.__dict__.items() if key != "optimizer"}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take back what `state_dict` gave."""
+        self.__dict__.update(state_dict)
+
+    def get_last_lr(self) -> list[Any]:
+        """The rates that are in effect."""
+        return self._last_lr
+
+    def get_lr(self) -> list[Any]:
+        """The next rate of every group."""
+        raise NotImplementedError
+
+    def _warn_outside_step(self) -> None:
+        if not self._get_lr_called_within_step:
+            warnings.warn(
+                "To get the last learning rate computed by the scheduler, please use `get_last_lr()`.",
+                UserWarning,
+                stacklevel=3,
+            )
+
+    def _present(self) -> list[Any]:
+        return [_copy(group["lr"]) for group in self.optimizer.param_groups]
+
+    def _check_order(self) -> None:
+        if self._step_count != 1:
+            return
+        if not hasattr(self.optimizer.step, "_wrapped_by_lr_sched"):
+            warnings.warn(
+                "Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. Please, "
+                "make sure to call `optimizer.step()` before `lr_scheduler.step()`.",
+                UserWarning,
+                stacklevel=3,
+            )
+        elif not getattr(self.optimizer, "_opt_called", False):
+            warnings.warn(
+                "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you should "
+                "call them in the opposite order: `optimizer.step()` before `lr_scheduler.step()`. Failure to do this "
+                "will result in PyTorch skipping the first value of the learning rate schedule.",
+                UserWarning,
+                stacklevel=3,
+            )
+
+    def step(self, epoch: int | None = None) -> None:
+        """Set the next rates; with ``epoch`` those of that epoch."""
+        self._check_order()
+        self._step_count += 1
+        if epoch is not None:
+            warnings.warn(EPOCH_DEPRECATION_WARNING, UserWarning, stacklevel=2)
+        self._update_lr(epoch)
+
+    def _update_lr(self, epoch: int | None = None) -> None:
+        self._get_lr_called_within_step = True
+        try:
+            if epoch is None:
+                self.last_epoch += 1
+                values = self.get_lr()
+            else:
+                self.last_epoch = epoch
+                closed = getattr(self, "_get_closed_form_lr", None)
+                values = closed() if closed is not None else self.get_lr()
+        finally:
+            self._get_lr_called_within_step = False
+        for group, value in zip(self.optimizer.param_groups, values, strict=True):
+            _update_param_group_val(group, "lr", value)
+        self._last_lr = self._present()
+
+
+class _LRScheduler(LRScheduler):
+    """`LRScheduler` under its older name."""
+
+
+class _enable_get_lr_call:
+    """Inside, ``get_lr`` does not warn."""
+
+    def __init__(self, o: LRScheduler) -> None:
+        self.o = o
+
+    def __enter__(self) -> _enable_get_lr_call:
+        self.o._get_lr_called_within_step = True
+        return self
+
+    def __exit__(self, *exc_info: Any) -> None:
+        self.o._get_lr_called_within_step = False
+
+
+class LambdaLR(LRScheduler):
+    """The initial rate times a function of the epoch."""
+
+    def __init__(self, optimizer: Optimizer, lr_lambda: Any, last_epoch: int = -1) -> None:
+        self.lr_lambdas = _one_function_a_group(optimizer, lr_lambda)
+        super().__init__(optimizer, last_epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Functions are left out; callable objects give their attributes."""
+        state = {k: v for k, v in self.__dict__.items() if k not in ("optimizer", "lr_lambdas")}
+        state["lr_lambdas"] = [_call_form(function) for function in self.lr_lambdas]
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take back what `state_dict` gave."""
+        state = dict(state_dict)
+        functions = state.pop("lr_lambdas")
+        self.__dict__.update(state)
+        for function, saved in zip(self.lr_lambdas, functions, strict=True):
+            if saved is not None:
+                function.__dict__.update(saved)
+
+    def get_lr(self) -> list[Any]:
+        """The next rate of every group."""
+        self._warn_outside_step()
+        return [
+            base * function(self.last_epoch)
+            for function, base in zip(self.lr_lambdas, self.base_lrs, strict=True)
+        ]
+
+
+def _one_function_a_group(optimizer: Optimizer, functions: Any) -> list[Callable[[int], float]]:
+    groups = len(optimizer.param_groups)
+    if not isinstance(functions, (list, tuple)):
+        return [functions] * groups
+    if len(functions) != groups:
+        raise ValueError(f"Expected {groups} lr_lambdas, but got {len(functions)}")
+    return list(functions)
+
+
+class MultiplicativeLR(LambdaLR):
+    """The present rate times a function of the epoch."""
+
+    def get_lr(self) -> list[Any]:
+        """The next rate of every group."""
+        self._warn_outside_step()
+        if self._is_initial:
+            return self._present()
+        return [
+            lr * function(self.last_epoch)
+            for function, lr in zip(self.lr_lambdas, self._present(), strict=True)
+        ]
+
+
+class StepLR(LRScheduler):
+    """The rate times ``gamma`` every ``step_size`` epochs."""
+
+    def __init__(
+        self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1
+    ) -> None:
+        self.step_size = step_size
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[Any]:
+        """The next rate of every group."""
+        self._warn_outside_step()
+        if self.last_epoch == 0 or self.last_epoch % self.step_size != 0:
+            return self._present()
+        return [lr * self.gamma for lr in self._present()]
+
+    def _get_closed_form_lr(self) -> list[Any]:
+        return [base * self.gamma ** (self.last_epoch // self.step_size) for base in self.base_lrs]
+
+
+class MultiStepLR(LRScheduler):
+    """The rate times ``gamma`` at every milestone."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        milestones: Iterable[int],
+        gamma: float = 0.1,
+        last_epoch: int = -1,
+    ) -> None:
+        self.milestones = Counter(milestones)
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[Any]:
+        """The next rate of every group."""
+        self._warn_outside_step()
+        times = self.milestones[self.last_epoch] if self.last_epoch in self.milestones else 0
+        return [lr * self.gamma**times if times else lr for lr in self._present()]
+
+    def _get_closed_form_lr(self) -> list[Any]:
+        passed = bisect_right(sorted(self.milestones.elements()), self.last_epoch)
+        return [base * self.gamma**passed for base in self.base_lrs]
+
+
+class ConstantLR(LRScheduler):
+    """The rate times ``factor`` for ``total_iters`` epochs."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        factor: float = 1.0 / 3,
+        total_iters: int = 5,
+        last_epoch: int = -1,
+    ) -> None:
+        if factor > 1.0 or factor < 0:
+            raise ValueError("Constant multiplicative factor expected to be between 0 and 1.")
+        self.factor = factor
+        self.total_iters = total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[Any]:
+        """The next rate of every group."""
+        self._warn_outside_step()
+        if self.last_epoch == 0:
+            return [lr * self.factor for lr in self._present()]
+        if self.last_epoch != self.total_iters:
+            return self._present()
+        return [lr * (1.0 / self.factor) for lr in self._present()]
+
+    def _get_closed_form_lr(self) -> list[Any]:
+        inside = self.last_epoch < self.total_iters
+        return [base * (self.factor if inside else 1.0) for base in self.base_lrs]
+
+
+class LinearLR(LRScheduler):
+    """The rate times a factor that goes linearly from one value to another."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        start_factor: float = 1.0 / 3,
+        end_factor: float = 1.0,
+        total_iters: int = 5,
+        last_epoch: int = -1,
+    ) -> None:
+        if start_factor > 1.0 or start_factor <= 0:
+            raise ValueError(
+                "Starting multiplicative factor expected to be greater than 0 and less or equal to 1."
+            )
+        if end_factor > 1.0 or end_factor < 0:
+            raise ValueError("Ending multiplicative factor expected to be between 0 and 1.")
+        self.start_factor = start_factor
+        self.end_factor = end_factor
+        self.total_iters = total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[Any]:
+        """The next rate of every group."""
+        self._warn_outside_step()
+        if self.last_epoch == 0:
+            return [lr * self.start_factor for lr in self._present()]
+        if self._is_initial or self.last_epoch > self.total_iters:
+            return self._present()
+        change = self.end_factor - self.start_factor
+        before = self.total_iters * self.start_factor + (self.last_epoch - 1) * change
+        return [lr * (1.0 + change / before) for lr in self._present()]
+
+    def _get_closed_form_lr(self) -> list[Any]:
+        done = min(self.total_iters, self.last_epoch) / self.total_iters
+        factor = self.start_factor + (self.end_factor - self.start_factor) * done
+        return [base * factor for base in self.base_lrs]
+
+
+class ExponentialLR(LRScheduler):
+    """The rate times ``gamma`` every epoch."""
+
+    def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[Any]:
+        """The next rate of every group."""
+        self._warn_outside_step()
+        if self._is_initial:
+            return self._present()
+        return [lr * self.gamma for lr in self._present()]
+
+    def _get_closed_form_lr(self) -> list[Any]:
+        return [base * self.gamma**self.last_epoch for base in self.base_lrs]
+
+
+class PolynomialLR(LRScheduler):
+    """The initial rate times ``(1 - epoch / total_iters) ** power``."""
+
+    def __init__(
+        self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1
+    ) -> None:
+        self.total_iters = total_iters
+        self.power = power
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[Any]:
+        """The next rate of every group."""
+        self._warn_outside_step()
+        if self._is_initial or self.last_epoch > self.total_iters:
+            return self._present()
+        left = 1.0 - self.last_epoch / self.total_iters
+        before = 1.0 - (self.last_epoch - 1) / self.total_iters
+        return [lr * (left / before) ** self.power for lr in self._present()]
+
+    def _get_closed_form_lr(self) -> list[Any]:
+        done = min(self.total_iters, self.last_epoch) / self.total_iters
+        return [base * (1.0 - done) ** self.power for base in self.base_lrs]
+
+
+class CosineAnnealingLR(LRScheduler):
+    """The rate along half a cosine to ``eta_min`` over ``T_max`` epochs. [Loshchilov & Hutter 2017]"""
+
+    def __init__(
+        self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1
+    ) -> None:
+        self.T_max = T_max
+        self.eta_min = eta_min
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[Any]:
+        """The next rate of every group."""
+        self._warn_outside_step()
+        present = self._present()
+        if self._is_initial:
+            return present
+        epoch, period, least = self.last_epoch, self.T_max, self.eta_min
+        if self._step_count == 1 and epoch > 0:
+            return [least + (lr - least) * (1 + math.cos(epoch * math.pi / period)) / 2 for lr in present]
+        if (epoch - 1 - period) % (2 * period) == 0:
+            # the step before was at the bottom: start up again
+            rise = (1 - math.cos(math.pi / period)) / 2
+            return [lr + (base - least) * rise for base, lr in zip(self.base_lrs, present, strict=True)]
+        ratio = (1 + math.cos(math.pi * epoch / period)) / (1 + math.cos(math.pi * (epoch - 1) / period))
+        return [ratio * (lr - least) + least for lr in present]
+
+    def _get_closed_form_lr(self) -> list[Any]:
+        factor = (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2
+        return [self.eta_min + (base - self.eta_min) * factor for base in self.base_lrs]
+
+
+class SequentialLR(LRScheduler):
+    """Schedules one after the other, changing at the milestones."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        schedulers: Sequence[LRScheduler],
+        milestones: list[int],
+        last_epoch: int = -1,
+    ) -> None:
+        name = type(self).__name__
+        if len(schedulers) < 1:
+            raise ValueError(f"{name} expects at least one scheduler to be chained, but got no scheduler.")
+        for i, scheduler in enumerate(schedulers):
+            if not hasattr(scheduler, "optimizer"):
+                raise TypeError(f"{name} at index {i} should have `optimizer` as its attribute.")
+            if isinstance(scheduler, ReduceLROnPlateau):
+                raise ValueError(
+                    f"{name} does not support `ReduceLROnPlateau` scheduler as it requires additional kwargs to be "
+                    f"specified when calling `step`, but got one at index {i} in the given schedulers sequence."
+                )
+            if optimizer != scheduler.optimizer:
+                raise ValueError(
+                    f"{name} expects all schedulers to belong to the same optimizer, but got scheduler "
+                    f"{type(scheduler).__name__} at index {i} that is different from the optimizer passed in."
+                )
+        if len(milestones) != len(schedulers) - 1:
+            raise ValueError(
+                "Sequential Schedulers expects number of schedulers provided to be one more than the number of milestone "
+                f"points, but got number of schedulers {len(schedulers)} and the number of milestones to be equal to "
+                f"{len(milestones)}"
+            )
+        self._schedulers = schedulers
+        self._milestones = milestones
+        self.last_epoch = last_epoch + 1
+        self.optimizer = optimizer
+        # every schedule took effect when it was made: undo all, and let the first one start
+        for group in optimizer.param_groups:
+            _update_param_group_val(group, "lr", group["initial_lr"])
+        for scheduler in self._schedulers:
+            _rewind(scheduler)
+        self._schedulers[0]._initial_step()
+        self._last_lr = schedulers[0].get_last_lr()
+
+    def step(self) -> None:  # type: ignore[override]
+        """Step the schedule whose turn it is."""
+        self.last_epoch += 1
+        index = bisect_right(self._milestones, self.last_epoch)
+        scheduler = self._schedulers[index]
+        if index > 0 and self._milestones[index - 1] == self.last_epoch:
+            scheduler._update_lr(0)
+        else:
+            scheduler.step()
+        self._last_lr = scheduler.get_last_lr()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state, with that of every schedule."""
+        return _state_with_schedules(self)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take back what `state_dict` gave."""
+        _load_with_schedules(self, state_dict)
+
+
+def _rewind(scheduler: Any) -> None:
+    """Count one step less, in nested schedules too."""
+    for inner in getattr(scheduler, "_schedulers", ()):
+        _rewind(inner)
+    if hasattr(scheduler, "last_epoch"):
+        scheduler.last_epoch -= 1
+
+
+def _state_with_schedules(scheduler: Any) -> dict[str, Any]:
+    state = {k: v for k, v in scheduler.__dict__.items() if k not in ("optimizer", "_schedulers")}
+    state["_schedulers"] = [inner.state_dict() for inner in scheduler._schedulers]
+    return state
+
+
+def _load_with_schedules(scheduler: Any, state_dict: dict[str, Any]) -> None:
+    state = dict(state_dict)
+    inner_states = state.pop("_schedulers")
+    scheduler.__dict__.update(state)
+    for inner, inner_state in zip(scheduler._schedulers, inner_states, strict=True):
+        inner.load_state_dict(inner_state)
+
+
+class ChainedScheduler(LRScheduler):
+    """Several schedules at once, each changing what the ones before left."""
+
+    def __init__(
+        self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None
+    ) -> None:
+        name = type(self).__name__
+        if len(schedulers) < 1:
+            raise ValueError(f"{name} expects at least one scheduler to be chained, but got no scheduler.")
+        optimizer = optimizer or schedulers[0].optimizer
+        for i, scheduler in enumerate(schedulers):
+            if not hasattr(scheduler, "optimizer"):
+                raise TypeError(f"{name} at index {i} should have `optimizer` as its attribute.")
+            if isinstance(scheduler, ReduceLROnPlateau):
+                raise ValueError(
+                    f"{name} does not support `ReduceLROnPlateau` scheduler as it requires additional kwargs to be "
+                    f"specified when calling `step`, but got one at index {i} in the given schedulers sequence."
+                )
+            if optimizer != scheduler.optimizer:
+                raise ValueError(
+                    f"{name} expects all schedulers to belong to the same optimizer, but got scheduler "
+                    f"{type(scheduler).__name__} at index {i} that is different from the others."
+                )
+        self._schedulers = schedulers
+        self.optimizer = optimizer
+        self._last_lr = [_copy(g["lr"]) for g in self._schedulers[-1].optimizer.param_groups]
+
+    def step(self) -> None:  # type: ignore[override]
+        """Step all of them."""
+        for scheduler in self._schedulers:
+            scheduler.step()
+        self._last_lr = [_copy(g["lr"]) for g in self._schedulers[-1].optimizer.param_groups]
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state, with that of every schedule."""
+        return _state_with_schedules(self)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take back what `state_dict` gave."""
+        _load_with_schedules(self, state_dict)
+
+
+from facula.optim.lr_cycles import (  # noqa: E402 - needs the base class above
+    CosineAnnealingWarmRestarts,
+    CyclicLR,
+    OneCycleLR,
+    ReduceLROnPlateau,
+)

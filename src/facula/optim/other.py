@@ -1,0 +1,288 @@
+"""Optimizers that look at whole tensors: Adafactor, Muon; and Adam for sparse gradients.
+
+Takes parameters.  Gives the optimizers.
+Keeps true: states and their names are PyTorch's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import facula
+from facula import core
+from facula.autograd.grad_mode import no_grad
+from facula.optim.elementwise import check_betas, check_range, scalar_dtype
+from facula.optim.optimizer import Optimizer, ParamsT, run_closure
+
+__all__ = ["Adafactor", "Muon", "SparseAdam"]
+
+
+class SparseAdam(Optimizer):
+    """Adam that touches only the rows that have a gradient."""
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: Any = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        maximize: bool = False,
+    ) -> None:
+        if isinstance(lr, core.Tensor) and lr.numel() != 1:
+            raise ValueError("Tensor lr must be 1-element")
+        if not 0.0 < lr:
+            raise ValueError(f"Invalid learning rate: {lr}")
+        if not 0.0 < eps:
+            raise ValueError(f"Invalid epsilon value: {eps}")
+        check_betas(betas)
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
+        positions = [
+            (i, j)
+            for i, group in enumerate(self.param_groups)
+            for j, p in enumerate(group["params"])
+            if p.is_sparse
+        ]
+        if positions:
+            raise ValueError(
+                f"Sparse params at indices {positions}: SparseAdam requires dense parameter tensors"
+            )
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update the parameters; gives the closure's loss, where there is a closure."""
+        loss = run_closure(closure)
+        with no_grad():
+            for group in self.param_groups:
+                for p in group["params"]:
+                    if p.grad is not None:
+                        self._step_one(group, p, p.grad)
+        return loss
+
+    def _step_one(self, group: dict, p: Any, g: Any) -> None:
+        if not g.is_sparse:
+            raise RuntimeError(
+                "SparseAdam does not support dense gradients, please consider Adam instead"
+            )
+        state = self.state[p]
+        if not state:
+            state["step"] = 0
+            state["exp_avg"] = facula.zeros_like(p, memory_format=facula.preserve_format)
+            state["exp_avg_sq"] = facula.zeros_like(p, memory_format=facula.preserve_format)
+        state["step"] += 1
+        beta1, beta2 = group["betas"]
+        g = g.coalesce()
+        indices, values = g._indices(), g._values()
+        if values.numel() == 0:
+            return
+        if group["maximize"]:
+            values = -values
+
+        def sparse(v: Any) -> Any:
+            return facula.sparse_coo_tensor(indices, v, g.size())
+
+        first, second = state["exp_avg"], state["exp_avg_sq"]
+        old_first = first.sparse_mask(g)._values()
+        new_first = (values - old_first) * (1 - beta1)
+        first.add_(sparse(new_first))
+        old_second = second.sparse_mask(g)._values()
+        new_second = (values * values - old_second) * (1 - beta2)
+        second.add_(sparse(new_second))
+        numerator = new_first + old_first
+        denominator = (new_second + old_second).sqrt() + group["eps"]
+        step = state["step"]
+        size = float(group["lr"]) * math.sqrt(1 - beta2**step) / (1 - beta1**step)
+        p.add_(sparse(numerator / denominator * -size))
+
+
+class Adafactor(Optimizer):
+    """Adam's second moment of matrices as an outer product of row and column means. [Shazeer & Stern 2018]"""
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: Any = 1e-2,
+        beta2_decay: float = -0.8,
+        eps: tuple[float | None, float] = (None, 1e-3),
+        d: float = 1.0,
+        weight_decay: float = 0.0,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+    ) -> None:
+        if isinstance(lr, core.Tensor) and lr.numel() != 1:
+            raise ValueError("Tensor lr must be 1-element")
+        if not 0.0 <= lr:
+            raise ValueError(f"Learning rate should be >= 0 but is: {lr}")
+        if not 0.0 >= beta2_decay:
+            raise ValueError(f"beta2_decay should be <= 0 but is: {beta2_decay}")
+        if eps[0] is not None and not 0.0 <= eps[0]:
+            raise ValueError(f"epsilon1 should be >= 0 but is: {eps[0]}")
+        if not 0.0 <= eps[1]:
+            raise ValueError(f"epsilon2 should be >= 0 but is: {eps[1]}")
+        if not 1.0 <= d:
+            raise ValueError(f"Clipping threshold d should be >= 1 but is: {d}")
+        if not 0.0 <= weight_decay:
+            raise ValueError(f"weight_decay should be >= 0 but is: {weight_decay}")
+        defaults = {
+            "lr": lr,
+            "beta2_decay": beta2_decay,
+            "eps": eps,
+            "d": d,
+            "weight_decay": weight_decay,
+            "foreach": foreach,
+            "maximize": maximize,
+        }
+        super().__init__(params, defaults)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            group.setdefault("foreach", None)
+        for entry in self.state.values():
+            if entry and not isinstance(entry["step"], core.Tensor):
+                entry["step"] = facula.tensor(float(entry["step"]), dtype=scalar_dtype())
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update the parameters; gives the closure's loss, where there is a closure."""
+        loss = run_closure(closure)
+        with no_grad():
+            for group in self.param_groups:
+                for p in group["params"]:
+                    if p.grad is not None:
+                        self._step_one(group, p, p.grad)
+        return loss
+
+    def _init_state(self, p: Any, g: Any, state: dict) -> None:
+        state["step"] = facula.tensor(0.0, dtype=scalar_dtype())
+        if g.dim() > 1:
+            rows, columns = list(g.shape), list(g.shape)
+            rows[-1] = 1
+            columns[-2] = 1
+            state["row_var"] = g.new_zeros(rows)
+            state["col_var"] = g.new_zeros(columns)
+        else:
+            state["variance"] = facula.zeros_like(g, memory_format=facula.preserve_format)
+
+    def _step_one(self, group: dict, p: Any, g: Any) -> None:
+        if g.is_sparse:
+            raise RuntimeError("Adafactor does not support sparse gradients")
+        if p.is_complex():
+            raise RuntimeError("Adafactor does not support complex parameters")
+        state = self.state[p]
+        if not state:
+            self._init_state(p, g, state)
+        if group["maximize"]:
+            g = -g
+        state["step"].add_(1)
+        step = float(state["step"])
+        lr = float(group["lr"])
+        eps1, eps2 = group["eps"]
+        eps1 = facula.finfo(p.dtype).eps if eps1 is None else eps1
+        fresh = step ** group["beta2_decay"]  # 1 - beta2
+        rho = min(lr, 1.0 / step**0.5)
+        alpha = max(eps2, float(p.norm(2)) / p.numel() ** 0.5) * rho
+        if group["weight_decay"] != 0:
+            p.mul_(1 - lr * group["weight_decay"])
+        if g.dim() > 1:
+            row, column = state["row_var"], state["col_var"]
+            row.lerp_(g.norm(dim=-1, keepdim=True).square() / g.size(-1), fresh)
+            column.lerp_(g.norm(dim=-2, keepdim=True).square() / g.size(-2), fresh)
+            variance = (row @ column) / row.mean(dim=-2, keepdim=True).clamp(min=eps1)
+        else:
+            variance = state["variance"].lerp_(g.square(), fresh)
+        update = variance.clamp(min=eps1 * eps1).rsqrt() * g
+        scale = max(1.0, float(update.norm(2)) / (update.numel() ** 0.5 * group["d"]))
+        p.add_(update, alpha=-alpha / scale)
+
+
+def _newton_schulz(g: Any, coefficients: tuple[float, float, float], steps: int, eps: float) -> Any:
+    """A matrix with the singular vectors of ``g`` and singular values near one, in bfloat16."""
+    if steps >= 100:
+        raise ValueError("Number of steps must be less than 100 for computational efficiency")
+    if g.dim() != 2:
+        raise ValueError("Input tensor gradient must be a 2D matrix")
+    if len(coefficients) != 3:
+        raise ValueError("Coefficients must be a tuple of exactly 3 values")
+    a, b, c = coefficients
+    x = g.bfloat16()
+    wide = g.size(0) > g.size(1)
+    if wide:
+        x = x.T
+    x = x / x.norm().clamp(min=eps)
+    for _ in range(steps):
+        gram = x @ x.T
+        polynomial = facula.addmm(gram, gram, gram, beta=b, alpha=c)
+        x = facula.addmm(x, polynomial, x, beta=a)
+    return x.T if wide else x
+
+
+class Muon(Optimizer):
+    """Momentum whose matrices are made orthogonal before each step. [Jordan et al. 2024]"""
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float = 1e-3,
+        weight_decay: float = 0.1,
+        momentum: float = 0.95,
+        nesterov: bool = True,
+        ns_coefficients: tuple[float, float, float] = (3.4445, -4.7750, 2.0315),
+        eps: float = 1e-7,
+        ns_steps: int = 5,
+        adjust_lr_fn: str | None = None,
+    ) -> None:
+        if isinstance(lr, core.Tensor) and lr.numel() != 1:
+            raise ValueError("Tensor lr must be 1-element")
+        check_range("learning rate", lr)
+        check_range("momentum", momentum)
+        check_range("weight decay", weight_decay)
+        if adjust_lr_fn not in (None, "original", "match_rms_adamw"):
+            raise ValueError(f"Adjust learning rate function {adjust_lr_fn} is not supported")
+        defaults = {
+            "lr": lr,
+            "weight_decay": weight_decay,
+            "momentum": momentum,
+            "nesterov": nesterov,
+            "ns_coefficients": ns_coefficients,
+            "eps": eps,
+            "ns_steps": ns_steps,
+            "adjust_lr_fn": adjust_lr_fn,
+        }
+        super().__init__(params, defaults)
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.ndim != 2:
+                    raise ValueError(
+                        f"Muon only supports 2D parameters whereas we found a parameter with size: {p.size()}"
+                    )
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update the parameters; gives the closure's loss, where there is a closure."""
+        loss = run_closure(closure)
+        with no_grad():
+            for group in self.param_groups:
+                for p in group["params"]:
+                    if p.grad is not None:
+                        self._step_one(group, p, p.grad)
+        return loss
+
+    def _step_one(self, group: dict, p: Any, g: Any) -> None:
+        if p.is_complex():
+            raise RuntimeError("Muon does not support complex parameters")
+        if g.is_sparse:
+            raise RuntimeError("Muon does not support sparse gradients")
+        state = self.state[p]
+        if "momentum_buffer" not in state:
+            state["momentum_buffer"] = facula.zeros_like(g, memory_format=facula.preserve_format)
+        buffer, momentum = state["momentum_buffer"], group["momentum"]
+        buffer.lerp_(g, 1 - momentum)
+        update = g.lerp(buffer, momentum) if group["nesterov"] else buffer
+        update = _newton_schulz(update, group["ns_coefficients"], group["ns_steps"], group["eps"])
+        rows, columns = p.shape[:2]
+        if group["adjust_lr_fn"] == "match_rms_adamw":
+            ratio = 0.2 * math.sqrt(max(rows, columns))
+        else:
+            ratio = math.sqrt(max(1, rows / columns))
+        p.mul_(1 - group["lr"] * group["weight_decay"])
+        p.add_(update.to(p.dtype), alpha=-float(group["lr"]) * ratio)

@@ -1,0 +1,180 @@
+"""Stochastic gradient descent with momentum. [Sutskever et al. 2013]
+
+Takes parameters.  Gives `SGD`.
+Keeps true: the first step starts the momentum buffer with the gradient itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import facula
+from facula.optim.elementwise import (
+    ElementwiseOptimizer,
+    check_implementation,
+    check_lr,
+    find_kernel,
+    fits,
+    launch,
+    sign_of,
+    with_decay,
+)
+from facula.optim.optimizer import ParamsT
+
+__all__ = ["SGD"]
+
+
+class SGD(ElementwiseOptimizer):
+    """``p -= lr * v`` with ``v = momentum * v + (1 - dampening) * g``; Nesterov's form looks one step ahead."""
+
+    _scalars = ()
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: Any = 1e-3,
+        momentum: float = 0,
+        dampening: float = 0,
+        weight_decay: Any = 0,
+        nesterov: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        check_lr(lr)
+        if momentum < 0.0:
+            raise ValueError(f"Invalid momentum value: {momentum}")
+        if weight_decay < 0.0:
+            raise ValueError(f"Invalid weight_decay value: {weight_decay}")
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "dampening": dampening,
+            "weight_decay": weight_decay,
+            "nesterov": nesterov,
+            "maximize": maximize,
+            "foreach": foreach,
+            "differentiable": differentiable,
+            "fused": fused,
+        }
+        if nesterov and (momentum <= 0 or dampening != 0):
+            raise ValueError("Nesterov momentum requires a momentum and zero dampening")
+        check_implementation(foreach, fused, differentiable)
+        super().__init__(params, defaults)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            group.setdefault("nesterov", False)
+            group.setdefault("maximize", False)
+            group.setdefault("foreach", None)
+            group.setdefault("differentiable", False)
+            group.setdefault("fused", False)
+
+    def _parameters(self, group: dict) -> tuple[float, ...]:
+        return (
+            float(group["lr"]),
+            float(group["momentum"]),
+            float(group["dampening"]),
+            float(group["weight_decay"]),
+            sign_of(group),
+        )
+
+    def _step_group(self, group: dict) -> None:
+        momentum = group["momentum"] != 0
+        dtype = None
+        running: list[tuple] = []
+        starting: list[tuple] = []
+        other: list[tuple] = []
+        for p in group["params"]:
+            g = p.grad
+            if g is None:
+                continue
+            state = self.state[p] if momentum else {}  # no entry where there is nothing to keep
+            buffer = state.get("momentum_buffer")
+            if dtype is None:
+                dtype = p.dtype
+            row = (p, g) if buffer is None else (p, g, buffer)
+            if p.dtype is not dtype or g.is_sparse or not fits(row):
+                other.append((p, g, state))
+            elif momentum and buffer is None:
+                starting.append(row)
+            else:
+                running.append(row)
+        if dtype is None:
+            return
+        suffix = ".nesterov" if group["nesterov"] else ""
+        if running:
+            name = f"sgd.momentum{suffix}" if momentum else "sgd"
+            self._launch_rows(group, name, dtype, running)
+        if starting:
+            started = []
+            for p, g in starting:
+                buffer = facula.empty_like(p, memory_format=facula.preserve_format).detach()
+                started.append((p, g, buffer))
+            if find_kernel(f"sgd.first{suffix}", dtype) is None:
+                other += [(p, g, self.state[p]) for p, g in starting]
+            else:
+                for p, _, buffer in started:
+                    self.state[p]["momentum_buffer"] = buffer
+                self._launch_rows(group, f"sgd.first{suffix}", dtype, started)
+        for p, g, state in other:
+            self._step_one(group, p, g, state)
+
+    def _launch_rows(self, group: dict, name: str, dtype: Any, rows: list[tuple]) -> None:
+        kernel = find_kernel(name, dtype)
+        if kernel is not None:
+            launch(kernel, rows, self._parameters(group))
+            return
+        for row in rows:
+            state = self.state[row[0]] if group["momentum"] != 0 else {}
+            self._step_one(group, row[0], row[1], state)
+
+    def _step_group_by_formula(self, group: dict) -> None:
+        for p in group["params"]:
+            if p.grad is not None:
+                state = self.state[p] if group["momentum"] != 0 else {}
+                self._step_one(group, p, p.grad, state)
+
+    def _init_state(self, group: dict, parameter: Any, state: dict) -> None:
+        """Nothing: the buffer comes with the first gradient."""
+
+    def _step_one(self, group: dict, p: Any, g: Any, state: dict) -> None:
+        if g.is_sparse:
+            self._step_sparse(group, p, g)
+            return
+        view: Any = facula.view_as_real if p.is_complex() else _same
+        lr, momentum = group["lr"], group["momentum"]
+        target = view(p)
+        grad = -view(g) if group["maximize"] else view(g)
+        grad = with_decay(target, grad, group["weight_decay"])
+        if momentum != 0:
+            old = state.get("momentum_buffer")
+            if old is None:
+                buffer = grad.detach().clone()
+            else:
+                buffer = momentum * view(old) + (1 - group["dampening"]) * grad
+            if old is None or group["differentiable"]:
+                state["momentum_buffer"] = (
+                    facula.view_as_complex(buffer) if p.is_complex() else buffer
+                )
+            else:
+                view(old).copy_(buffer)
+            grad = grad + momentum * buffer if group["nesterov"] else buffer
+        target.copy_(target - lr * grad)
+
+    def _step_sparse(self, group: dict, p: Any, g: Any) -> None:
+        if group["momentum"] != 0 or group["weight_decay"] != 0:
+            raise RuntimeError(
+                "SGD with momentum or weight_decay does not support sparse gradients"
+            )
+        lr = float(group["lr"])
+        p.add_(g, alpha=lr if group["maximize"] else -lr)
+
+
+def _same(tensor: Any) -> Any:
+    return tensor
+
+

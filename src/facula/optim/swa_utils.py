@@ -1,0 +1,214 @@
+"""Averages of models over training: stochastic weight averaging and exponential moving averages.
+
+Takes a model and, step by step, its parameters.  Gives `AveragedModel`, `SWALR` and `update_bn`.
+Keeps true: the averaged model is a module of its own; buffers are copied, or averaged with ``use_buffers``.
+[Izmailov et al. 2018]
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable
+from copy import deepcopy
+from typing import Any
+
+import facula
+from facula.autograd.grad_mode import no_grad
+from facula.nn.modules.batchnorm import _BatchNorm
+from facula.nn.modules.module import Module
+from facula.optim.lr_scheduler import LRScheduler
+
+__all__ = """AveragedModel SWALR get_ema_avg_fn get_ema_multi_avg_fn get_swa_avg_fn get_swa_multi_avg_fn
+update_bn""".split()
+
+
+def _check_decay(decay: float) -> None:
+    if decay < 0.0 or decay > 1.0:
+        raise ValueError(
+            f"Invalid decay value {decay} provided. Please provide a value in [0,1] range."
+        )
+
+
+def get_ema_avg_fn(decay: float = 0.999) -> Callable:
+    """Exponential moving average of one parameter."""
+    _check_decay(decay)
+
+    def ema_update(ema_param: Any, current_param: Any, num_averaged: Any) -> Any:
+        return decay * ema_param + (1 - decay) * current_param
+
+    return no_grad()(ema_update)
+
+
+def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable:
+    """Exponential moving average of a list of parameters, in place."""
+    _check_decay(decay)
+
+    def ema_update(ema_params: Any, current_params: Any, _: Any) -> None:
+        for average, current in zip(ema_params, current_params, strict=True):
+            if average.is_floating_point() or average.is_complex():
+                average.lerp_(current.to(average.dtype), 1 - decay)
+            else:
+                average.copy_(average * decay + current * (1 - decay))
+
+    return no_grad()(ema_update)
+
+
+def get_swa_avg_fn() -> Callable:
+    """Equal average of one parameter."""
+
+    def swa_update(averaged_param: Any, current_param: Any, num_averaged: Any) -> Any:
+        return averaged_param + (current_param - averaged_param) / (num_averaged + 1)
+
+    return no_grad()(swa_update)
+
+
+def get_swa_multi_avg_fn() -> Callable:
+    """Equal average of a list of parameters, in place."""
+
+    def swa_update(averaged_params: Any, current_params: Any, num_averaged: Any) -> None:
+        weight = 1.0 / (float(num_averaged) + 1.0)
+        for average, current in zip(averaged_params, current_params, strict=True):
+            if average.is_floating_point() or average.is_complex():
+                average.lerp_(current.to(average.dtype), weight)
+            else:
+                average.add_(current - average, alpha=weight)
+
+    return no_grad()(swa_update)
+
+
+class AveragedModel(Module):
+    """A copy of a model whose parameters are averages of those of the model over its `update_parameters` calls."""
+
+    n_averaged: Any
+
+    def __init__(
+        self,
+        model: Module,
+        device: Any = None,
+        avg_fn: Callable | None = None,
+        multi_avg_fn: Callable | None = None,
+        use_buffers: bool = False,
+    ) -> None:
+        super().__init__()
+        if avg_fn is not None and multi_avg_fn is not None:
+            raise AssertionError("Only one of avg_fn and multi_avg_fn should be provided")
+        self.module = deepcopy(model)
+        if device is not None:
+            self.module = self.module.to(device)
+        self.register_buffer(
+            "n_averaged", facula.tensor(0, dtype=facula.long, device=device)
+        )
+        self.avg_fn = avg_fn
+        self.multi_avg_fn = multi_avg_fn
+        self.use_buffers = use_buffers
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The averaged model's output."""
+        return self.module(*args, **kwargs)
+
+    def _tensors(self, module: Module) -> list[Any]:
+        if self.use_buffers:
+            return list(itertools.chain(module.parameters(), module.buffers()))
+        return list(module.parameters())
+
+    def update_parameters(self, model: Module) -> None:
+        """Take the model's parameters into the averages."""
+        averages = [t.detach() for t in self._tensors(self.module)]
+        current = [t.detach().to(a.device) for t, a in zip(self._tensors(model), averages, strict=True)]
+        count = self.n_averaged
+        with no_grad():
+            if int(count) == 0:
+                for average, value in zip(averages, current, strict=True):
+                    average.copy_(value)
+            elif self.multi_avg_fn is not None or self.avg_fn is None:
+                update = self.multi_avg_fn or get_swa_multi_avg_fn()
+                update(averages, current, count)
+            else:
+                for average, value in zip(averages, current, strict=True):
+                    average.copy_(self.avg_fn(average, value, count.to(average.device)))
+            if not self.use_buffers:
+                for mine, theirs in zip(self.module.buffers(), model.buffers(), strict=True):
+                    mine.detach().copy_(theirs.detach().to(mine.device))
+            self.n_averaged += 1
+
+
+def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
+    """Compute the running statistics of the model's batch normalization over one pass through ``loader``."""
+    momenta = {}
+    for module in model.modules():
+        if isinstance(module, _BatchNorm):
+            module.reset_running_stats()
+            momenta[module] = module.momentum
+    if not momenta:
+        return
+    was_training = model.training
+    model.train()
+    for module in momenta:
+        module.momentum = None
+    with no_grad():
+        for batch in loader:
+            if isinstance(batch, (list, tuple)):
+                batch = batch[0]
+            model(batch if device is None else batch.to(device))
+    for module, momentum in momenta.items():
+        module.momentum = momentum
+    model.train(was_training)
+
+
+class SWALR(LRScheduler):
+    """Anneals the learning rates to ``swa_lr`` over ``anneal_epochs`` and then keeps them."""
+
+    def __init__(
+        self,
+        optimizer: Any,
+        swa_lr: float,
+        anneal_epochs: int = 10,
+        anneal_strategy: str = "cos",
+        last_epoch: int = -1,
+    ) -> None:
+        given = swa_lr if isinstance(swa_lr, (list, tuple)) else [swa_lr] * len(optimizer.param_groups)
+        if len(given) != len(optimizer.param_groups):
+            raise ValueError(
+                f"Invalid length of swa_lr: expected {len(optimizer.param_groups)}, got {len(given)}"
+            )
+        for value, group in zip(given, optimizer.param_groups, strict=True):
+            group["swa_lr"] = value
+        if anneal_strategy not in ("cos", "linear"):
+            raise ValueError(
+                f"anneal_strategy must by one of 'cos' or 'linear', instead got {anneal_strategy}"
+            )
+        self._anneal_strategy = anneal_strategy
+        if not isinstance(anneal_epochs, int) or anneal_epochs < 0:
+            raise ValueError(
+                f"anneal_epochs must be equal or greater than 0, got {anneal_epochs}"
+            )
+        self.anneal_epochs = anneal_epochs
+        super().__init__(optimizer, last_epoch)
+
+    @staticmethod
+    def _linear_anneal(t: float) -> float:
+        return t
+
+    @staticmethod
+    def _cosine_anneal(t: float) -> float:
+        return (1 - math.cos(math.pi * t)) / 2
+
+    def _anneal(self, t: float) -> float:
+        if self._anneal_strategy == "cos":
+            return self._cosine_anneal(t)
+        return self._linear_anneal(t)
+
+    def get_lr(self) -> list[Any]:
+        """The next learning rates."""
+        step = self._step_count - 1
+        length = max(1, self.anneal_epochs)
+        previous = self._anneal(max(0.0, min(1.0, (step - 1) / length)))
+        alpha = self._anneal(max(0.0, min(1.0, step / length)))
+        rates = []
+        for group in self.optimizer.param_groups:
+            target = group["swa_lr"]
+            # what the schedule started from follows from where it stands now
+            start = target if previous == 1 else (group["lr"] - previous * target) / (1 - previous)
+            rates.append(target * alpha + start * (1 - alpha))
+        return rates

@@ -1,0 +1,33 @@
+"""Where public names come from that are not operators.
+
+Takes: nothing. Gives: `SUBMODULES`, the modules that `facula.name` imports when asked, and `NAMES`, the module of each
+function or class that is found there on first use.
+Keeps true: nothing is imported here; no operator is named (their names are derived from the table).
+"""
+
+from __future__ import annotations
+
+SUBMODULES = frozenset(
+    "nn optim autograd utils data serialization testing random backends fx func amp linalg special fft "
+    "distributions cuda mps types return_types overrides library jit profiler _C version compiler ao".split()
+)
+
+_FROM = {
+    "facula.serialization": "save load",
+    "facula.autograd.grad_mode": "no_grad enable_grad set_grad_enabled inference_mode",
+    "facula.random": "seed initial_seed get_rng_state set_rng_state",
+    "facula.core.printing": "set_printoptions",
+    "facula.functional": (
+        "is_tensor is_storage is_floating_point is_complex is_nonzero is_same_size numel "
+        "set_default_device get_default_device set_float32_matmul_precision get_float32_matmul_precision "
+        "use_deterministic_algorithms are_deterministic_algorithms_enabled set_deterministic_debug_mode "
+        "get_deterministic_debug_mode is_deterministic_algorithms_warn_only_enabled "
+        "set_warn_always is_warn_always_enabled get_num_interop_threads set_num_interop_threads "
+        "typename set_flush_denormal broadcast_shapes asarray is_autocast_enabled get_autocast_dtype"
+    ),
+    "facula.legacy": (
+        "FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor CharTensor ByteTensor "
+        "BoolTensor"
+    ),
+}
+NAMES = {name: module for module, names in _FROM.items() for name in names.split()}
