@@ -224,9 +224,11 @@ def main() -> None:
     parser.add_argument("--isa", default=runnable()[-1])
     parser.add_argument("--onednn", default=None, help="the shim library")
     parser.add_argument("--torch", action="store_true")
+    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--only", default=None, help="indices of shapes, joined by commas")
     options = parser.parse_args()
     library, rival = Library(options.isa), OneDnn(options.onednn)
+    library.set_threads(options.threads)
     if options.only:
         wanted = [int(i) for i in options.only.split(",")]
         GEMM[:] = [GEMM[i] for i in wanted if i < len(GEMM)]

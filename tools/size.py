@@ -39,8 +39,8 @@ def report(sizes: dict[Path, int]) -> None:
     print(f"{sum(sizes.values()):7d}  in {len(sizes)} files")
     long = sorted((count, str(path)) for path, count in sizes.items() if count > AIM)
     print(f"\n{len(long)} files above {AIM} lines")
-    for count, path in reversed(long[-15:]):
-        print(f"{count:7d}  {path}")
+    for count, name in reversed(long[-15:]):
+        print(f"{count:7d}  {name}")
 
 
 def main() -> None:
@@ -51,8 +51,8 @@ def main() -> None:
         report(sizes)
         return
     tall = {path: count for path, count in sizes.items() if count > LIMIT}
-    for path, count in sorted(tall.items()):
-        print(f"{path}: {count} lines, at most {LIMIT} are allowed")
+    for tall_path, count in sorted(tall.items()):
+        print(f"{tall_path}: {count} lines, at most {LIMIT} are allowed")
     sys.exit(1 if tall else 0)
 
 

@@ -639,7 +639,7 @@ def m_pin_memory(Tensor self, device=None):
 @_method
 @cython.binding(True)
 def m__make_subclass_(cls, Tensor data, bint require_grad=False, **kwargs):
-    cdef Tensor t = cls.__new__(cls)
+    cdef Tensor t = Tensor.__new__(cls)
     cdef Tensor a = alias(data)
     a.st.refs += 1
     if t.st != NULL: fk_storage_decref(t.st)
@@ -834,3 +834,11 @@ cdef Tensor PlainGuard(Tensor t):
     r.base = t.base if t.base is not None else t
     r.view_version = t.st.version
     return r
+
+
+def increment_version(tensors):
+    """Count a write to tensors that a kernel changed."""
+    if isinstance(tensors, Tensor):
+        tensors = (tensors,)
+    for t in tensors:
+        (<Tensor>t).st.version += 1

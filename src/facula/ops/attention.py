@@ -238,7 +238,7 @@ def _second_order(
     to_query, to_key, to_value, to_mask = grads
     k, v = _repeat(key, group), _repeat(value, group)
     weights = _weights(query, k, mask, is_causal, scale)
-    grad_weights = grad_out @ v.mT
+    grad_weights = grad_out @ v.transpose(-2, -1)
     if keep is not None:
         grad_weights = grad_weights * keep
     spread = grad_weights - (weights * grad_weights).sum(-1, True)
@@ -246,28 +246,28 @@ def _second_order(
     d_query, d_key, d_out, d_value = 0, 0, 0, 0
     d_scores = 0 if to_mask is None else to_mask.to(query.dtype)
     if to_query is not None:
-        d_scores = d_scores + scale * (to_query @ k.mT)
-        d_key = d_key + scale * (grad_scores.mT @ to_query)
+        d_scores = d_scores + scale * (to_query @ k.transpose(-2, -1))
+        d_key = d_key + scale * (grad_scores.transpose(-2, -1) @ to_query)
     if to_key is not None:
         repeated = _repeat(to_key, group)
-        d_scores = d_scores + scale * (query @ repeated.mT)
+        d_scores = d_scores + scale * (query @ repeated.transpose(-2, -1))
         d_query = d_query + scale * (grad_scores @ repeated)
     d_weights = F.zeros_like(weights)
     if to_value is not None:
         repeated = _repeat(to_value, group)
         dropped = weights if keep is None else weights * keep
         d_out = d_out + dropped @ repeated
-        d_weights = grad_out @ repeated.mT
+        d_weights = grad_out @ repeated.transpose(-2, -1)
         d_weights = d_weights if keep is None else d_weights * keep
     inner = (weights * d_scores).sum(-1, True)
     back = weights * (d_scores - inner)
     back = back if keep is None else back * keep
     d_out = d_out + back @ v
-    d_value = d_value + back.mT @ grad_out
+    d_value = d_value + back.transpose(-2, -1) @ grad_out
     d_weights = d_weights + d_scores * spread - grad_weights * inner
     d_plain = weights * (d_weights - (weights * d_weights).sum(-1, True))
     d_query = d_query + scale * (d_plain @ k)
-    d_key = d_key + scale * (d_plain.mT @ query)
+    d_key = d_key + scale * (d_plain.transpose(-2, -1) @ query)
     d_mask = d_plain.to(mask.dtype) if mask is not None and mask.dtype is not core.bool_ else None
     return d_out, d_query, _fold_heads(d_key, group), _fold_heads(d_value, group), d_mask
 
@@ -294,7 +294,7 @@ def _fold_heads(x: Any, group: int) -> Any:
 
 def _weights(query: Any, key: Any, mask: Any, is_causal: bool, scale: float) -> Any:
     """Softmax of the scores; zero where no key is allowed."""
-    scores = (query * scale) @ key.mT
+    scores = (query * scale) @ key.transpose(-2, -1)
     allowed = None
     if is_causal:
         allowed = F.ones(scores.shape[-2:], dtype=core.bool_, device=query.device).tril()

@@ -121,8 +121,8 @@ class EmbeddingDenseBackward:
 
 def _inverse_counts(places: Any, rows: int) -> Any:
     """One over how often each index occurs, an entry an index."""
-    ones = F.ones(places.shape, dtype=core.float32)
-    counts = F.zeros((rows,), dtype=core.float32).index_add(0, places, ones)
+    ones = F.ones(places.shape, dtype=core.float64)
+    counts = F.zeros((rows,), dtype=core.float64).index_add(0, places, ones)
     return counts.reciprocal().index_select(0, places)
 
 
@@ -314,10 +314,10 @@ def _bag_factors(
     """What each index multiplies its bag's gradient by: sample weight, one over the bag's size, over its frequency."""
     factors = scales
     if mode == 1:
-        members = F.ones(indices.shape, dtype=core.float32)
+        members = F.ones(indices.shape, dtype=core.float64)
         if padding_idx >= 0:
-            members = (indices != padding_idx).to(core.float32)
-        sizes = F.zeros((offsets.shape[0] - 1,), dtype=core.float32).index_add(0, bags, members)
+            members = (indices != padding_idx).to(core.float64)
+        sizes = F.zeros((offsets.shape[0] - 1,), dtype=core.float64).index_add(0, bags, members)
         factors = sizes.clamp(min=1).reciprocal().index_select(0, bags)
     if by_frequency:
         frequency = _inverse_counts(indices, rows)

@@ -12,7 +12,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.ops import reduce_launch as launch
-from facula.ops.registry import F, composite, operator
+from facula.ops.registry import F, composite, operator, return_type_of
 
 
 def _check(op: str, self: Any) -> None:
@@ -231,7 +231,8 @@ def _extreme(op: str, self: Any, dim: Any, keepdim: bool, other: Any) -> Any:
     if other is not None:
         return (F.maximum if op == "max" else F.minimum)(self, other)
     if dim is not None:
-        return (F.max_dim if op == "max" else F.min_dim)(self, dim, keepdim)
+        pair = (F.max_dim if op == "max" else F.min_dim)(self, dim, keepdim)
+        return return_type_of(op, ("values", "indices"))(*pair)
     if self.numel() == 0:
         fail(
             RuntimeError,

@@ -611,7 +611,7 @@ def affine_grid(theta: Any, size: Any, align_corners: bool | None) -> Any:
     spread = [axis.reshape([-1 if e == d else 1 for e in range(space)]) for d, axis in enumerate(axes)]
     one = F.ones(list(size[2:]), dtype=theta.dtype, device=theta.device)
     base = F.stack([axis * one for axis in reversed(spread)] + [one], -1)
-    places = base.reshape((1, -1, space + 1)) @ theta.mT
+    places = base.reshape((1, -1, space + 1)) @ theta.transpose(-2, -1)
     return places.reshape((theta.shape[0], *size[2:], space))
 
 

@@ -259,6 +259,8 @@ def evaluate(
 
 def _evaluate_one(name: str, args: list[Any], namespace: Any) -> Any:
     """Apply one operation; Python numbers among themselves stay Python numbers."""
+    if name == "where" and isinstance(args[0], (bool, int)):
+        return args[1] if args[0] else args[2]
     if name in PRIMITIVES and all(isinstance(arg, (bool, int, float)) for arg in args):
         fold = PRIMITIVES[name].fold
         if fold is not None:

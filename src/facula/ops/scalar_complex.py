@@ -70,10 +70,11 @@ complex_builders.update(mul=mul, div=div)
 def _quotient(z: Complex, w: Complex) -> Complex:
     wide = abs(w.re) >= abs(w.im)
     large, small = where(wide, w.re, w.im), where(wide, w.im, w.re)
-    a, b = where(wide, z.re, z.im), where(wide, z.im, -z.re)
+    a, b = where(wide, z.re, z.im), where(wide, z.im, z.re)
     ratio = where(large == 0, large, small / large)
     scale = 1.0 / (large + small * ratio)
-    return Complex((a + b * ratio) * scale, (b - a * ratio) * scale)
+    im = (b - a * ratio) * scale
+    return Complex((a + b * ratio) * scale, where(wide, im, -im))
 
 
 @_rule

@@ -344,7 +344,7 @@ fmod = declare(
     c_integer="truncated_remainder", numpy="fmod",
 )  # fmt: skip
 remainder = declare(
-    "remainder", 2, [lambda t, r, x, y: t, lambda t, r, x, y: -t * floor(x / y)], kinds=NUMBERS,
+    "remainder", 2, [lambda t, r, x, y: t, lambda t, r, x, y: -t * floor_divide(x, y)], kinds=NUMBERS,
     c_integer="floored_remainder",
 )  # fmt: skip
 floor_divide = declare(

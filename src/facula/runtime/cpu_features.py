@@ -23,18 +23,20 @@ _V4X = (*_V4, "avx512_bf16", "avx512_vnni")
 # compilers prefer 256-bit vectors, from days when wider ones cost clock rate
 _WIDE = "-mprefer-vector-width=512"
 
+Table = dict[str, tuple[tuple[str, ...], tuple[str, ...]]]
+
 # variant: (features it needs, compiler flags that enable exactly those), plain to rich
-_X86 = {
+_X86: Table = {
     "v2": (_V2, ("-march=x86-64-v2",)),
     "v3": (_V3, ("-march=x86-64-v3",)),
     "v4": (_V4, ("-march=x86-64-v4", _WIDE)),
     "v4x": (_V4X, ("-march=x86-64-v4", "-mavx512bf16", "-mavx512vnni", _WIDE)),
 }
-_ARM = {"neon": ((), ("-march=armv8-a",))}
+_ARM: Table = {"neon": ((), ("-march=armv8-a",))}
 _TABLES = {"x86_64": _X86, "AMD64": _X86, "aarch64": _ARM, "arm64": _ARM}
 
 
-def _table() -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
+def _table() -> Table:
     machine = os.uname().machine
     if machine not in _TABLES:
         fail(

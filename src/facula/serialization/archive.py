@@ -12,7 +12,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 from facula.core.errors import fail
 
@@ -103,7 +103,7 @@ class ArchiveWriter:
         )
 
 
-def _damaged(got: str) -> None:
+def _damaged(got: str) -> NoReturn:
     fail(
         RuntimeError,
         "load",

@@ -5,7 +5,7 @@ every other file; storages are filled only from bytes that are there.
 """
 
 import struct
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 from facula.core.errors import fail
 from facula.serialization import storages
@@ -20,7 +20,7 @@ _PROTOCOL = 1001
 _COUNT = struct.Struct("<q")
 
 
-def _damaged(got: str) -> None:
+def _damaged(got: str) -> NoReturn:
     fail(
         RuntimeError,
         "load",

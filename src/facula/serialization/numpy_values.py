@@ -61,7 +61,7 @@ def _array_state(pending: Any, state: Any) -> np.ndarray:
     return _array(_bytes(data), _checked(dtype), tuple(shape), "F" if fortran else "C")
 
 
-def _array(data: Any, dtype: Any, shape: Any, order: str) -> np.ndarray:
+def _array(data: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray:
     """Protocol 5 gives the parts at once, older protocols as a state."""
     dtype = _checked(dtype)
     if math.prod(shape) * dtype.itemsize != len(data):

@@ -48,7 +48,10 @@ _UNTYPED = _Name("torch.storage", "UntypedStorage")
 
 
 # the pickler written in Python: the one in C cannot write a name that it cannot import
-class CheckpointPickler(pickle._Pickler):  # type: ignore[misc, name-defined]
+_Pickler: Any = vars(pickle)["_Pickler"]
+
+
+class CheckpointPickler(_Pickler):
     """Pickles one object; `storages` then holds what goes beside the pickle, by key."""
 
     def __init__(self, stream: BinaryIO, protocol: int = 2) -> None:
@@ -132,7 +135,7 @@ class CheckpointPickler(pickle._Pickler):  # type: ignore[misc, name-defined]
             return _ENCODE_META, (value.dtype, size, stride, grad)
         storage, dtype = value.untyped_storage(), value.dtype
         key = self.key_of(storage)
-        geometry = (value.storage_offset(), size, stride, grad, OrderedDict())
+        geometry: tuple = (value.storage_offset(), size, stride, grad, OrderedDict())
         # one typed storage has one dtype: another view of its bytes names its own
         typed = storage_name(dtype) is not None
         typed = typed and self._dtypes.setdefault(key, dtype) == dtype

@@ -12,7 +12,7 @@ import datetime
 import importlib
 import types
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from facula import core
@@ -176,7 +176,7 @@ def _sparse(layout: Any, data: Any) -> Any:
 
 def _from_type(function: Any, kind: Any, arguments: Any, state: Any) -> Any:
     """A tensor that carried attributes, or one of a subclass that the user allowed."""
-    if not isinstance(function, Maker) or function.name not in _TENSOR_MAKERS:
+    if not isinstance(function, Maker) or function.name not in _TENSOR_MAKERS or not function.make:
         raise TypeError("a tensor is made by a function that makes tensors")
     made = function.make(*arguments)
     if kind is not core.Tensor:
@@ -262,7 +262,7 @@ TABLE: dict[tuple[str, str], Any] = {
     ("torch.torch_version", "TorchVersion"): Maker("TorchVersion", str),
     ("types", "SimpleNamespace"): _attributes_of(types.SimpleNamespace),
 }
-for _name, _make in {
+_REBUILD: dict[str, Callable[..., Any]] = {
     "_rebuild_tensor": lambda storage, offset, size, stride: tensor(storage, offset, size, stride),
     "_rebuild_tensor_v2": tensor,
     "_rebuild_tensor_v3": _tensor_v3,
@@ -270,7 +270,8 @@ for _name, _make in {
     "_rebuild_parameter_with_state": _parameter_with_state,
     "_rebuild_sparse_tensor": _sparse,
     "_rebuild_meta_tensor_no_storage": _meta_tensor,
-}.items():
+}
+for _name, _make in _REBUILD.items():
     TABLE["torch._utils", _name] = Maker(f"torch._utils.{_name}", _make)
 TABLE["torch._tensor", "_rebuild_from_type_v2"] = Maker("_rebuild_from_type_v2", _from_type)
 for _kind, _made in {
@@ -325,7 +326,8 @@ def _of_nn(module: str, name: str) -> Any:
     kind = getattr(nn, name, None)
     if not isinstance(kind, type) or not issubclass(kind, nn.Module):
         raise KeyError(name)
-    return Maker(name, lambda: kind.__new__(kind), _restore, kind)
+    make: Any = kind.__new__
+    return Maker(name, lambda: make(kind), _restore, kind)
 
 
 # ------------------------------------------------------------------ what the user allows

@@ -7,7 +7,7 @@ libraries read it; a header is believed only as far as the file reaches; nothing
 
 import json
 import os
-from typing import Any
+from typing import Any, NoReturn
 
 from facula import core
 from facula.core.errors import fail
@@ -97,7 +97,7 @@ def _bytes_of(value: Any) -> memoryview:
     return data[begin : begin + value.numel() * value.dtype.itemsize]
 
 
-def _damaged(path: Any, got: str) -> None:
+def _damaged(path: Any, got: str) -> NoReturn:
     fail(
         RuntimeError,
         "load_file",

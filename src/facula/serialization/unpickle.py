@@ -12,7 +12,7 @@ import struct
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from pickle import UnpicklingError
-from typing import Any
+from typing import Any, NoReturn
 
 from facula.core.errors import message
 
@@ -122,7 +122,9 @@ class DataUnpickler:
                 )
             ) from error
 
-    def fail(self, required: str, hint: str = "the file is damaged or is not a checkpoint") -> None:
+    def fail(
+        self, required: str, hint: str = "the file is damaged or is not a checkpoint"
+    ) -> NoReturn:
         """Raises for a pickle that asks for what is not to be had."""
         text, _, got = required.partition(": got ")
         where = f"{got}, at byte {self.position}" if got else f"byte {self.position}"

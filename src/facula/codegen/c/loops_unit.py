@@ -16,6 +16,9 @@ from dataclasses import dataclass
 from facula.codegen.c import loops_text, math
 
 
+_FUNCTION = re.compile(r"^static void (k_\w+)\(.*?^}\n", re.MULTILINE | re.DOTALL)
+
+
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """One exported kernel: name, kind (`d` driver, `b` body, `m` map), C function and text."""
@@ -31,9 +34,34 @@ def identifier(name: str) -> str:
     return "k_" + re.sub(r"\W", "_", name)
 
 
+def merge_equal(text: str) -> str:
+    """Keep one of the static functions that differ in nothing but their name.
+
+    Not only for size: gcc 12 merges such functions itself, and loses the body of loops that store
+    through pointers of several types.
+    """
+    first: dict[str, str] = {}
+    renamed: dict[str, str] = {}
+
+    def keep(match: re.Match[str]) -> str:
+        name = match.group(1)
+        anonymous = match.group(0).replace(name, "?", 1)
+        if anonymous in first:
+            renamed[name] = first[anonymous]
+            return ""
+        first[anonymous] = name
+        return match.group(0)
+
+    text = _FUNCTION.sub(keep, text)
+    if not renamed:
+        return text
+    names = re.compile(r"\b(" + "|".join(map(re.escape, renamed)) + r")\b")
+    return names.sub(lambda match: renamed[match.group(1)], text)
+
+
 def translation_unit(kernels: Sequence[Kernel], prelude: str = "") -> str:
     """The C text of a library with these kernels."""
-    bodies = "\n\n".join(kernel.text for kernel in kernels)
+    bodies = merge_equal("\n\n".join(kernel.text for kernel in kernels))
     entries = "\n".join(f"    {{\"{k.name}\", '{k.kind}', (void *){k.function}}}," for k in kernels)
     helpers = loops_text.HALF_HELPERS if re.search(r"fk_(load|store)_", bodies) else ""
     return "\n".join(

@@ -18,14 +18,17 @@ from facula.codegen.c import (
 )
 from facula.codegen.c.math_text import Library
 
-__all__ = ["GUARDED", "LIBRARY", "PREAMBLE", "SLOW", "functions_for"]
+__all__ = ["GUARDED", "LIBRARY", "PREAMBLE", "SLOW", "SMOOTH", "functions_for"]
 
 LIBRARY = Library()
 for _module in (math_exponential, math_trigonometric, math_special, math_scalar, math_integer):
     _module.fill(LIBRARY)
 
 #: stems with a form `fm_<stem>_fast_<dtype>` that vectorises and holds where `fm_<stem>_guard_<dtype>` is true
-GUARDED = frozenset({"sin", "cos", "tan", "fmod", "remainder", "floor_divide"})
+GUARDED = frozenset({"sin", "cos", "tan", "fmod", "remainder", "floor_divide", "pow"})
+
+#: guarded stems whose full form vectorises too
+SMOOTH = frozenset({"pow"})
 
 #: stems that run one element at a time; a loop with one of them is not marked simd
 SLOW = frozenset(

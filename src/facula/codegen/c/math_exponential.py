@@ -252,6 +252,18 @@ FM @T fm_pow_special_@s(@T x, @T y, @T magnitude) {
     return (y == 0.0@f) | (x == 1.0@f) ? 1.0@f : r;
 }
 
+FM int fm_pow_guard_@s(@T x, @T y) {
+    return (x == x) & ((y == 2.0@f) | (y == 0.5@f) | (y == 1.0@f) | (y == -1.0@f) | (y == 3.0@f) | (y == 0.0@f) | (y == -0.5@f) | (y == -2.0@f));
+}
+
+FM @T fm_pow_fast_@s(@T x, @T y) {
+    @T square = x * x, root = __builtin_sqrt@f(__builtin_fabs@f(x)), nan = __builtin_nan@f("");
+    @T down = x == -__builtin_inf@f() ? root : x < 0.0@f ? nan : root;
+    @T base = (y == 2.0@f) | (y == -2.0@f) ? square : (y == 0.5@f) | (y == -0.5@f) ? down : x;
+    base = y == 3.0@f ? square * x : y == 0.0@f ? 1.0@f : base;
+    return y < 0.0@f ? 1.0@f / base : base;
+}
+
 FM @T fm_hypot_@s(@T x, @T y) {
     @T a = __builtin_fabs@f(x), b = __builtin_fabs@f(y), inf = __builtin_inf@f();
     return (a == inf) | (b == inf) ? inf : fm_hypot_finite_@s(a, b);

@@ -6,8 +6,8 @@ Gives: `map_kernel` (one C function with the `fk_map` signature), `unit` (a tran
 Keeps true: one loop over contiguous elements; an output may be the memory of an input; equal kernels are emitted once;
 the text depends on nothing but its input.
 
-Functions with a limited fast form (sin of huge arguments, fmod of huge quotients) are checked in blocks: a block whose
-arguments all fit runs the simd loop, another one the full form element by element.
+Functions with a limited fast form (sin but for huge arguments, fmod but for huge quotients, powers with simple exponents)
+are checked in blocks: a block whose arguments all fit runs the loop of the fast form, another one that of the full form.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from facula.codegen.c.math import PREAMBLE, SLOW, functions_for
+from facula.codegen.c.math import PREAMBLE, SLOW, SMOOTH, functions_for
 from facula.codegen.c.printer import STORED_TYPES, Printer, function_names, guarded_nodes
 from facula.ops import scalar
 from facula.ops.scalar import Runtime, Traced
@@ -98,6 +98,8 @@ def _checked(traced: Traced, guarded: list[Scalar]) -> list[str]:
     full.add(traced.outputs)
     test = [*check.body, f"far |= !({' & '.join(dict.fromkeys(conditions))});"]
     quick = [*fast.body, *_stores(traced, fast)]
+    slow = [*full.body, *_stores(traced, full)]
+    smooth = all(current.op in SMOOTH for current in guarded) and not _is_slow(slow)
     block = [
         f"const int64_t end = n - begin < {BLOCK} ? n : begin + {BLOCK};",
         "int far = 0;",
@@ -106,7 +108,7 @@ def _checked(traced: Traced, guarded: list[Scalar]) -> list[str]:
         "if (!far) {",
         *("    " + line for line in _loop(quick, not _is_slow(quick), "begin", "end")),
         "} else {",
-        *("    " + line for line in _loop([*full.body, *_stores(traced, full)], False, "begin", "end")),
+        *("    " + line for line in _loop(slow, smooth, "begin", "end")),
         "}",
     ]
     outer = [f"for (int64_t begin = 0; begin < n; begin += {BLOCK}) {{", *("    " + line for line in block), "}"]

@@ -163,19 +163,22 @@ def _(grad, x, *, beta, threshold):
     return s.where(scaled > threshold, grad, grad / (1.0 + s.exp(-scaled)))
 
 
-@pointwise("softsign(Tensor self) -> Tensor", names=("nn.functional.softsign",), result="float", dtypes="bool int float")
+@pointwise("softsign(Tensor self) -> Tensor", names=("nn.functional.softsign",), result="float")
 def softsign(x):
     """``self / (1 + |self|)``."""
-    return x / (1.0 + s.abs(x))
+    return x / (1.0 + s.apply("abs", x))
 
 
 @softsign.backward
 def _(grad, x):
-    below = 1.0 + s.abs(x)
-    return grad / (below * below)
+    below = 1.0 + s.apply("abs", x)
+    if not x.is_complex:
+        return grad / (below * below)
+    along = (grad.re * x.re + grad.im * x.im) / (below * below)
+    return grad / below - s.sgn(x) * along
 
 
-@pointwise("tanhshrink(Tensor self) -> Tensor", names=("nn.functional.tanhshrink",), result="float", dtypes="bool int float")
+@pointwise("tanhshrink(Tensor self) -> Tensor", names=("nn.functional.tanhshrink",), result="float")
 def tanhshrink(x):
     """``self - tanh(self)``."""
     return x - s.tanh(x)
@@ -183,7 +186,7 @@ def tanhshrink(x):
 
 @tanhshrink.backward
 def _(grad, x):
-    t = s.tanh(x)
+    t = s.conj(s.tanh(x))
     return grad * (t * t)
 
 
@@ -244,7 +247,7 @@ def hardshrink(x, *, lambd):
 
 @hardshrink.backward
 def _(grad, x, *, lambd):
-    return s.where((x >= -lambd) & (x <= lambd), 0.0, grad)
+    return s.where((x > lambd) | (x < -lambd), grad, 0.0)
 
 
 @pointwise(
@@ -262,7 +265,7 @@ def softshrink(x, *, lambd):
 
 @softshrink.backward
 def _(grad, x, *, lambd):
-    return s.where((x >= -lambd) & (x <= lambd), 0.0, grad)
+    return s.where((x > lambd) | (x < -lambd), grad, 0.0)
 
 
 @pointwise(

@@ -42,6 +42,7 @@ def sub(x, y, *, alpha):
     "rsub(Operand self, Operand other, *, Number alpha=1) -> Tensor",
     names=("rsub",),
     dtypes="int float complex",
+    prebuilt=({"alpha": RUNTIME},),
     inplace=False,
 )
 def rsub(x, y, *, alpha):
@@ -106,10 +107,20 @@ def sgn(x):
     return x if x.is_bool else s.sgn(x)
 
 
-@pointwise("square(Tensor self) -> Tensor", reference="numpy.square")
+def _square_dtype(common: Any, variant: Any, values: Any) -> Any:
+    """The square of a bool is an integer."""
+    return core.int64 if common == core.bool else common
+
+
+@pointwise(
+    "square(Tensor self) -> Tensor",
+    result_of=_square_dtype,
+    unsupported=lambda code, chosen: code == "b8",
+    reference="numpy.square",
+)
 def square(x):
     """``self * self``."""
-    return x if x.is_bool else x * x
+    return x * x
 
 
 @square.backward
@@ -236,11 +247,36 @@ def copysign(x, y):
 
 
 @pointwise(
-    "nextafter(Operand self, Operand other) -> Tensor",
+    "_nextafter(Operand self, Operand other) -> Tensor",
+    names=(),
     dtypes="float",
     differentiable=False,
     reference="numpy.nextafter",
 )
-def nextafter(x, y):
-    """The next representable value after ``self`` towards ``other``."""
+def _nextafter(x, y):
+    """The next value of the compute dtype after `self` towards `other`."""
     return s.nextafter(x, y)
+
+
+def _nextafter_half(x: Any, y: Any) -> Any:
+    """16-bit floats step in their bits, since they compute as float32."""
+    bits = x.view(core.int16)
+    up = (x < y) == (x > 0)
+    least = F.copysign(F.ones_like(bits).view(x.dtype), y)
+    step = F.where(x == 0, least, (bits + F.where(up, 1, -1).to(core.int16)).view(x.dtype))
+    return F.where(x == y, y, F.where(F.isnan(x) | F.isnan(y), x + y, step))
+
+
+@composite("nextafter(Tensor self, Tensor other) -> Tensor")
+def nextafter(self: Any, other: Any) -> Any:
+    """The next representable value after `self` towards `other`."""
+    if self.dtype in (core.float16, core.bfloat16) and other.dtype == self.dtype:
+        x, y = F.broadcast_tensors([self.detach(), other.detach()])
+        return _nextafter_half(x.contiguous(), y.contiguous())
+    return F._nextafter(self, other)
+
+
+@composite("nextafter_(Tensor self, Tensor other) -> Tensor", out=False)
+def nextafter_(self: Any, other: Any) -> Any:
+    """In-place form of `nextafter`."""
+    return self.copy_(F.nextafter(self, other))

@@ -20,6 +20,15 @@ def angle(x):
     return s.angle(x)
 
 
+@angle.backward
+def _(grad, x):
+    if not x.is_complex:
+        return None
+    square = x.re * x.re + x.im * x.im
+    zero = square == 0
+    return s.Complex(s.where(zero, 0.0, -(grad * x.im / square)), s.where(zero, 0.0, grad * x.re / square))
+
+
 @pointwise("conj_physical(Tensor self) -> Tensor", reference="numpy.conj")
 def conj_physical(x):
     """Complex conjugate in new memory."""

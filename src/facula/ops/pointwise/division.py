@@ -25,19 +25,18 @@ def _quotient_dtype(common: Any, variant: Any, values: Any) -> Any:
 
 
 def _integer_quotient(code: str, chosen: dict[str, Any]) -> bool:
-    return code in ("i64", "i32") and "rounding_mode" not in chosen
+    return code in ("i64", "i32", "b8") and "rounding_mode" not in chosen
 
 
-def _complex_rounding(code: str, chosen: dict[str, Any]) -> bool:
-    return code in ("c64", "c128") and "rounding_mode" in chosen
+def _no_rounding(code: str, chosen: dict[str, Any]) -> bool:
+    return code in ("c64", "c128", "b8") and "rounding_mode" in chosen
 
 
 @pointwise(
     "div(Operand self, Operand other, *, str? rounding_mode=None) -> Tensor",
     names=functions_and_methods("div", "divide"),
     result_of=_quotient_dtype,
-    unsupported=lambda code, chosen: _integer_quotient(code, chosen) or _complex_rounding(code, chosen),
-    dtypes="int float complex",
+    unsupported=lambda code, chosen: _integer_quotient(code, chosen) or _no_rounding(code, chosen),
     prebuilt=({"rounding_mode": "trunc"}, {"rounding_mode": "floor"}),
     reference="numpy.divide",
 )
@@ -49,8 +48,8 @@ def div(x, y, *, rounding_mode):
         )
     if rounding_mode == "floor":
         return s.floor_divide(x, y)
-    if x.is_integer:
-        if rounding_mode is None:
+    if x.is_integer or x.is_bool:
+        if rounding_mode is None or x.is_bool:
             raise TypeError("[div] floats were required without a rounding_mode: got integers")
         return s.integer_divide(x, y)
     return s.trunc(x / y) if rounding_mode == "trunc" else x / y

@@ -121,15 +121,23 @@ def _log_add(x, y, grow, shrink):
 
 
 @pointwise(
-    "logaddexp(Tensor self, Tensor other) -> Tensor", dtypes="float", reference="numpy.logaddexp"
+    "logaddexp(Tensor self, Tensor other) -> Tensor",
+    dtypes="float complex",
+    reference="numpy.logaddexp",
 )
 def logaddexp(x, y):
     """``log(exp(self) + exp(other))`` without overflow."""
+    if x.is_complex:
+        first = x.re >= y.re
+        top, low = s.where(first, x, y), s.where(first, y, x)
+        return top + s.log1p(s.exp(low - top))
     return _log_add(x, y, s.log1p, s.exp)
 
 
 @logaddexp.backward
 def _(grad, x, y):
+    if x.is_complex:
+        return grad / (1.0 + s.exp(s.conj(y - x))), grad / (1.0 + s.exp(s.conj(x - y)))
     tie = x == y
     return (
         grad / s.where(tie, 2.0, 1.0 + s.exp(y - x)),
@@ -233,7 +241,7 @@ def _(grad, x, *, eps):
     if eps is None:
         return s.where((x < 0) | (x > 1), math.nan, slope)
     low = s.cast(eps, x.dtype)
-    return s.where((x < low) | (x > 1.0 - low), 0.0, slope)
+    return s.where((x >= low) & (x <= 1.0 - low), slope, 0.0)
 
 
 @composite("ldexp(Tensor self, Operand other) -> Tensor")

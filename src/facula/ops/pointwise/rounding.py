@@ -8,7 +8,7 @@ Keeps true: integers stay as they are; gradients are zero (of `frac`: one).
 from __future__ import annotations
 
 from facula.ops import scalar as s
-from facula.ops.pointwise.naming import functions_and_methods
+from facula.ops.pointwise.naming import RUNTIME, functions_and_methods
 from facula.ops.registry import pointwise
 
 
@@ -39,6 +39,7 @@ def trunc(x):
     "round(Tensor self, *, int decimals=0) -> Tensor",
     names=functions_and_methods("round", special=("round",)),
     dtypes="int float",
+    prebuilt=({"decimals": RUNTIME},),
     reference="numpy.round",
 )
 def round(x, *, decimals):

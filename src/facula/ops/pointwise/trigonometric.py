@@ -65,8 +65,7 @@ def asin(x):
 
 @asin.backward
 def _(grad, x):
-    z = s.conj(x)
-    return grad * s.rsqrt(1.0 - z * z)
+    return grad * s.conj(s.rsqrt(1.0 - x * x))
 
 
 @pointwise(
@@ -83,8 +82,7 @@ def acos(x):
 
 @acos.backward
 def _(grad, x):
-    z = s.conj(x)
-    return -(grad * s.rsqrt(1.0 - z * z))
+    return -(grad * s.conj(s.rsqrt(1.0 - x * x)))
 
 
 @pointwise(
@@ -187,6 +185,8 @@ def acosh(x):
 @acosh.backward
 def _(grad, x):
     z = s.conj(x)
+    if not x.is_complex:
+        return grad * s.rsqrt(z * z - 1.0)
     return grad * (s.rsqrt(z - 1.0) * s.rsqrt(z + 1.0))
 
 
@@ -223,7 +223,12 @@ def sinc(x):
 def _(grad, x):
     z = s.conj(x)
     turn = PI * z
-    return s.where(x == 0, 0.0, grad * ((turn * s.cos(turn) - s.sin(turn)) / (turn * z)))
+    slope = (turn * s.cos(turn) - s.sin(turn)) / (turn * z)
+    if x.is_complex:
+        return s.where(x == 0, 0.0, grad * slope)
+    square = turn * turn  # the series where the difference would cancel
+    near = turn * (-PI / 3 + square * (PI / 30 - square * (PI / 840 - square * (PI / 45360))))
+    return grad * s.where(s.abs(turn) < 0.1, near, slope)
 
 
 @pointwise(

@@ -1,17 +1,26 @@
 """Scaled dot product attention: tiled online softmax, forward and backward, memory linear in the sequence length.
 
-Takes: query [B, H, Sq, D], key [B, Hkv, Sk, D], value [B, Hkv, Sk, Dv] (H a multiple of Hkv), any batch, head and
-sequence strides, unit last stride; an additive or bool mask by strides (zero where broadcast); causal, upper left.
-Gives: the drivers `attention:<dtype>` and `attention.grad:<dtype>` for f32, f64, bf16 and f16 (pointers and sizes below).
-Keeps true: scores stand transposed, [keys][64 queries], so that a maximum, an exponential and a rescaling work on whole
-vectors of queries and keys and values are read in place; sums are in the compute type; a query without an allowed key
-gives zeros; results do not depend on the number of threads; dropout of a score depends on its index alone.
+Takes: query [B, H, Sq, D], key [B, Hkv, Sk, D], value [B, Hkv, Sk, Dv] (H a multiple of Hkv),
+    any batch, head and
+sequence strides, unit last stride; an additive or bool mask by strides (zero where broadcast);
+causal, upper left.
+Gives: the drivers `attention:<dtype>` and `attention.grad:<dtype>` for f32, f64,
+    bf16 and f16 (pointers and sizes below).
+Keeps true: scores stand transposed, [keys][64 queries], so that a maximum,
+    an exponential and a rescaling work on whole
+vectors of queries and keys and values are read in place; sums are in the compute type;
+a query without an allowed key
+gives zeros; results do not depend on the number of threads;
+dropout of a score depends on its index alone.
 
 Forward   p: out, logsumexp [B, H, Sq], query, key, value, mask or null
-Backward  p: grad_query, grad_key, grad_value, grad_scores or null, grad_out, query, key, value, out, logsumexp, mask or null
+Backward  p: grad_query, grad_key, grad_value, grad_scores or null, grad_out, query, key, value,
+    out, logsumexp, mask or null
           grad_scores is contiguous [B, H, Sq, Sk] in the compute type
-n: 0 B, 1 H, 2 Hkv, 3 Sq, 4 Sk, 5 D, 6 Dv, 7 causal, 8 mask kind (0 none, 1 bool, 2 compute type, 3 storage type),
-   9..12 mask strides (B, H, Sq, Sk), then three strides (batch, head, row) each: 13 query, 16 key, 19 value, 22 out,
+n: 0 B, 1 H, 2 Hkv, 3 Sq, 4 Sk, 5 D, 6 Dv, 7 causal,
+    8 mask kind (0 none, 1 bool, 2 compute type, 3 storage type),
+   9..12 mask strides (B, H, Sq, Sk), then three strides (batch, head, row) each: 13 query,
+       16 key, 19 value, 22 out,
    and for the backward 25 grad_out, 28 grad_query, 31 grad_key, 34 grad_value
 s: scale (f), dropout probability (f), seed (i), offset (i)
 logsumexp is natural, in the compute type, +inf for a query without an allowed key.
@@ -30,9 +39,18 @@ QUERY_BLOCK = 64
 KEY_BLOCK = 192  # a multiple of the tile height (6)
 FEW_QUERIES = 6  # up to so many, dot products along the depth beat tiles of queries
 
-# 2**x on [-0.5, 0.5], ascending powers: minimax in float (relative error 2e-9), for bf16 (3e-6), Taylor in double
+# 2**x on [-0.5, 0.5], ascending powers: minimax in float (relative error 2e-9), for bf16 (3e-6),
+    Taylor in double
 _EXP2 = {
-    "float": (1.0, 6.93147203e-1, 2.40226479e-1, 5.55033247e-2, 9.61843736e-3, 1.33988746e-3, 1.53533621e-4),
+    "float": (
+        1.0,
+        6.93147203e-1,
+        2.40226479e-1,
+        5.55033247e-2,
+        9.61843736e-3,
+        1.33988746e-3,
+        1.53533621e-4,
+    ),
     "bf16": (1.0, 0.69312419, 0.24024099, 0.05590643, 0.00958285),
 }
 
@@ -99,7 +117,8 @@ typedef struct {
     char *scratch, *prepared;
 } attention_problem;
 
-/* the queries of one block: which head and row stands in each lane; lanes from `count` to `width` are padding */
+/* the queries of one block: which head and row stands in each lane; lanes from `count` to `width`
+ * are padding */
 typedef struct {
     int64_t batch, key_head, count, width, last_row;
     int64_t head[@Q@], row[@Q@];
@@ -114,13 +133,16 @@ static void attention_sizes(attention_problem *a, const int64_t *n, const fk_sca
 {
     a->batch = n[0], a->heads = n[1], a->key_heads = n[2], a->queries = n[3], a->keys = n[4];
     a->depth = n[5], a->value_depth = n[6], a->causal = n[7], a->mask_kind = n[8];
-    a->mask_stride = n + 9, a->query_stride = n + 13, a->key_stride = n + 16, a->value_stride = n + 19;
+    a->mask_stride = n + 9, a->query_stride = n + 13, a->key_stride = n + 16, a->value_stride = n
+        + 19;
     a->out_stride = n + 22;
-    a->scale = s[0].f, a->dropout = s[1].f, a->seed = (uint64_t)s[2].i, a->offset = (uint64_t)s[3].i;
+    a->scale = s[0].f, a->dropout = s[1].f, a->seed = (uint64_t)s[2].i, a->offset
+        = (uint64_t)s[3].i;
     a->next = 0;
 }
 
-/* few queries: the heads that share a key head fill one block together; many: a block stays within a head */
+/* few queries: the heads that share a key head fill one block together; many: a block stays within
+ * a head */
 static void attention_units(attention_problem *a)
 {
     int64_t group = a->heads / a->key_heads;
@@ -133,11 +155,13 @@ static void attention_units(attention_problem *a)
 
 static void attention_select(const attention_problem *a, int64_t item, attention_lanes *lanes)
 {
-    int64_t unit = item / a->blocks, block = a->blocks - 1 - item % a->blocks; /* causal: the longest first */
+    int64_t unit = item / a->blocks, block = a->blocks - 1 - item % a->blocks;
+    /* causal: the longest first */
     int64_t group = a->heads / a->key_heads, units = a->units / a->batch;
     int64_t first = block * @Q@, count = a->unit_rows - first < @Q@ ? a->unit_rows - first : @Q@;
     int64_t head = units == a->heads ? unit % units : unit % units * group;
-    lanes->batch = unit / units, lanes->key_head = head / group, lanes->count = count, lanes->last_row = 0;
+    lanes->batch = unit / units, lanes->key_head = head / group, lanes->count = count,
+        lanes->last_row = 0;
     for (int64_t lane = 0; lane < @Q@; lane++) {
         int64_t index = first + (lane < count ? lane : count - 1);
         lanes->head[lane] = head + index / a->queries, lanes->row[lane] = index % a->queries;
@@ -145,11 +169,14 @@ static void attention_select(const attention_problem *a, int64_t item, attention
     }
 }
 
-/* Philox 4x32-10 for four consecutive keys of each lane; u in [0, 1) from the upper 24 bits of each word */
-static void attention_uniform(uint64_t seed, uint64_t offset, const uint64_t *counter, uint64_t step, float *u)
+/* Philox 4x32-10 for four consecutive keys of each lane; u in [0, 1) from the upper 24 bits of
+ * each word */
+static void attention_uniform(uint64_t seed, uint64_t offset, const uint64_t *counter,
+    uint64_t step, float *u)
 {
     for (int lane = 0; lane < @Q@; lane++) {
-        uint32_t c0 = (uint32_t)(counter[lane] + step), c1 = (uint32_t)((counter[lane] + step) >> 32);
+        uint32_t c0 = (uint32_t)(counter[lane] + step), c1
+            = (uint32_t)((counter[lane] + step) >> 32);
         uint32_t c2 = (uint32_t)offset, c3 = (uint32_t)(offset >> 32);
         uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
         for (int round = 0; round < 10; round++) {
@@ -158,7 +185,8 @@ static void attention_uniform(uint64_t seed, uint64_t offset, const uint64_t *co
             c2 = (uint32_t)(first >> 32) ^ c3 ^ k1, c3 = (uint32_t)first;
             k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
         }
-        u[lane] = (float)(int32_t)(c0 >> 8) * 0x1p-24f, u[@Q@ + lane] = (float)(int32_t)(c1 >> 8) * 0x1p-24f;
+        u[lane] = (float)(int32_t)(c0 >> 8) * 0x1p-24f, u[@Q@ + lane] = (float)(int32_t)(c1 >> 8)
+            * 0x1p-24f;
         u[2 * @Q@ + lane] = (float)(int32_t)(c2 >> 8) * 0x1p-24f;
         u[3 * @Q@ + lane] = (float)(int32_t)(c3 >> 8) * 0x1p-24f;
     }
@@ -187,7 +215,8 @@ _EXPONENTIAL = {
 ALWAYS_INLINE vector_@s@ power_@s@(vector_@s@ x)
 {
     x = larger_@s@(splat_@s@(-127.0f), x);
-    vector_@s@ shifted = x + 12583039.0f; /* 1.5 * 2**23 + 127: rounds, with the biased exponent in the low bits */
+    vector_@s@ shifted = x + 12583039.0f; /* 1.5 * 2**23 + 127: rounds,
+        with the biased exponent in the low bits */
     vector_@s@ r = x - (shifted - 12583039.0f);
     vector_@s@ y = splat_@s@(@TOP@);
 @HORNER@
@@ -209,24 +238,22 @@ ALWAYS_INLINE vector_@s@ power_@s@(vector_@s@ x)
 }
 
 _MICRO = """
-/* c[@ROWS@][@VECTORS@ vectors] (+)= a[@ROWS@][depth] * b[depth][@VECTORS@ vectors], a by row and depth strides */
-static void tile_@s@_@ROWS@x@VECTORS@(const @ELEMENT@ *restrict a, int64_t row_stride, int64_t depth_stride,
-    const @ELEMENT@ *restrict b, int64_t b_stride, @COMPUTE@ *restrict c, int64_t c_stride, int64_t depth, int accumulate)
+/* c[@ROWS@][@VECTORS@ vectors] (+)= a[@ROWS@][depth] * b[depth][@VECTORS@ vectors], a by row and
+ * depth strides */
+static void tile_@s@_@ROWS@x@VECTORS@(const @ELEMENT@ *restrict a, int64_t row_stride,
+    int64_t depth_stride,
+    const @ELEMENT@ *restrict b, int64_t b_stride, @COMPUTE@ *restrict c, int64_t c_stride,
+        int64_t depth, int accumulate)
 {
-    vector_@s@ sum[@ROWS@][@VECTORS@];
-    for (int i = 0; i < @ROWS@; i++)
-        for (int j = 0; j < @VECTORS@; j++)
-            sum[i][j] = accumulate ? LOAD_@s@(c + i * c_stride + j * @LANES@) : (vector_@s@){};
+    vector_@s@ @SUMS@;
     for (int64_t k = 0; k < depth; k++, a += depth_stride, b += b_stride) {
-        column_@s@ right[@VECTORS@];
-        for (int j = 0; j < @VECTORS@; j++) right[j] = column_load_@s@(b + j * @LANES@ * @PAIR@);
-        _Pragma("GCC unroll 16") for (int i = 0; i < @ROWS@; i++) {
-            column_@s@ left = column_splat_@s@(a + i * row_stride);
-            for (int j = 0; j < @VECTORS@; j++) sum[i][j] = column_fma_@s@(sum[i][j], left, right[j]);
-        }
+        column_@s@ left, @RIGHTS@;
+@STEPS@
     }
-    for (int i = 0; i < @ROWS@; i++)
-        for (int j = 0; j < @VECTORS@; j++) STORE_@s@(c + i * c_stride + j * @LANES@, sum[i][j]);
+    if (accumulate) {
+@ADD@
+    }
+@STORE@
 }
 """
 
@@ -235,7 +262,8 @@ _COLUMN = {
 typedef vector_@s@ column_@s@;
 ALWAYS_INLINE column_@s@ column_load_@s@(const @ELEMENT@ *p) { return LOAD_@s@(p); }
 ALWAYS_INLINE column_@s@ column_splat_@s@(const @ELEMENT@ *p) { return splat_@s@(*p); }
-ALWAYS_INLINE vector_@s@ column_fma_@s@(vector_@s@ c, column_@s@ a, column_@s@ b) { return c + a * b; }
+ALWAYS_INLINE vector_@s@ column_fma_@s@(vector_@s@ c, column_@s@ a, column_@s@ b) {
+    return c + a * b; }
 """,
     True: """
 typedef __m512i column_@s@;
@@ -253,7 +281,8 @@ ALWAYS_INLINE vector_@s@ column_fma_@s@(vector_@s@ c, column_@s@ a, column_@s@ b
 /* two rows of floats as pairs of bf16: lane i holds (low[i], high[i]) */
 ALWAYS_INLINE void column_store_@s@(@ELEMENT@ *p, vector_@s@ low, vector_@s@ high)
 {
-    const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8,
+    const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9,
+        24, 8,
                                            23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
     __m512i both = (__m512i)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low);
     _mm512_storeu_si512(p, _mm512_permutexvar_epi16(order, both));
@@ -262,9 +291,12 @@ ALWAYS_INLINE void column_store_@s@(@ELEMENT@ *p, vector_@s@ low, vector_@s@ hig
 }
 
 _PRODUCT = """
-/* c[rows][width] (+)= a[rows][depth] * b[depth][width]; width a multiple of the vector, depth in pairs for bf16 */
-static void product_@s@(const @ELEMENT@ *a, int64_t row_stride, int64_t depth_stride, const @ELEMENT@ *b,
-    int64_t b_stride, @COMPUTE@ *c, int64_t c_stride, int64_t rows, int64_t depth, int64_t width, int accumulate)
+/* c[rows][width] (+)= a[rows][depth] * b[depth][width]; width a multiple of the vector, depth in
+ * pairs for bf16 */
+static void product_@s@(const @ELEMENT@ *a, int64_t row_stride, int64_t depth_stride,
+    const @ELEMENT@ *b,
+    int64_t b_stride, @COMPUTE@ *c, int64_t c_stride, int64_t rows, int64_t depth, int64_t width,
+        int accumulate)
 {
     int64_t column = 0;
 @PANELS@
@@ -277,7 +309,8 @@ _PANEL = """    for (; column + @WIDTH@ <= width; column += @WIDTH@) {
 """
 
 _STEP = """        for (; row + @ROWS@ <= rows; row += @ROWS@)
-            tile_@s@_@ROWS@x@VECTORS@(a + row * row_stride, row_stride, depth_stride, b + column * @PAIR@, b_stride,
+            tile_@s@_@ROWS@x@VECTORS@(a + row * row_stride, row_stride, depth_stride, b + column
+                * @PAIR@, b_stride,
                 c + row * c_stride + column, c_stride, depth, accumulate);
 """
 
@@ -310,9 +343,36 @@ def _exponential(flavour: Flavour) -> str:
     else:
         coefficients = _EXP2["bf16" if flavour.pairs else "float"]
     suffix = "" if compute == "double" else "f"
-    steps = "\n".join(f"    y = y * r + {value!r}{suffix};" for value in reversed(coefficients[:-1]))
+    steps = "\n".join(
+        f"    y = y * r + {value!r}{suffix};" for value in reversed(coefficients[:-1])
+    )
     top = f"{coefficients[-1]!r}{suffix}"
     return fill(_EXPONENTIAL[compute], TOP=top, HORNER=steps, s=flavour.storage.name)
+
+
+def _micro(flavour: Flavour, rows: int, vectors: int) -> str:
+    """A register tile, written out: compilers keep named values in registers, and arrays not always."""
+    places = [(i, j) for i in range(rows) for j in range(vectors)]
+    steps = []
+    for i in range(rows):
+        steps.append(f"        left = column_splat_@s@(a + {i} * row_stride);")
+        steps += [
+            f"        sum{i}{j} = column_fma_@s@(sum{i}{j}, left, right{j});"
+            for j in range(vectors)
+        ]
+    at = {(i, j): f"c + {i} * c_stride + {j} * @LANES@" for i, j in places}
+    parts = {
+        "SUMS": ", ".join(f"sum{i}{j} = {{}}" for i, j in places),
+        "RIGHTS": ", ".join(
+            f"right{j} = column_load_@s@(b + {j} * @LANES@ * @PAIR@)" for j in range(vectors)
+        ),
+        "STEPS": "\n".join(steps),
+        "ADD": "\n".join(f"        sum{i}{j} += LOAD_@s@({at[i, j]});" for i, j in places),
+        "STORE": "\n".join(f"    STORE_@s@({at[i, j]}, sum{i}{j});" for i, j in places),
+    }
+    names = {key: str(value) for key, value in flavour.names.items()}
+    filled = {key: fill(value, **names) for key, value in parts.items()}
+    return fill(_MICRO, ROWS=rows, VECTORS=vectors, **filled, **names)
 
 
 def _products(flavour: Flavour) -> str:
@@ -325,7 +385,7 @@ def _products(flavour: Flavour) -> str:
         steps = []
         for count in rows:
             names = {**flavour.names, "ROWS": count, "VECTORS": vectors}
-            tiles.append(fill(_MICRO, **names))
+            tiles.append(_micro(flavour, count, vectors))
             steps.append(fill(_STEP, **names))
         panels.append(fill(_PANEL, WIDTH=vectors * flavour.lanes, STEPS="".join(steps)))
     return "".join(tiles) + fill(_PRODUCT, PANELS="".join(panels), **flavour.names)
@@ -334,7 +394,8 @@ def _products(flavour: Flavour) -> str:
 _OPERANDS = {
     # keys are rows [count][depth]; values are rows, or pairs of rows for the bf16 dot product
     "direct": """
-ALWAYS_INLINE const @ELEMENT@ *rows_@s@(const @STORAGE@ *source, int64_t stride, int64_t count, int64_t depth,
+ALWAYS_INLINE const @ELEMENT@ *rows_@s@(const @STORAGE@ *source, int64_t stride, int64_t count,
+    int64_t depth,
     @ELEMENT@ *tile, int64_t *tile_stride)
 {
     if (stride <= 2 * depth) {
@@ -349,7 +410,8 @@ ALWAYS_INLINE const @ELEMENT@ *rows_@s@(const @STORAGE@ *source, int64_t stride,
 #define values_@s@ rows_@s@
 """,
     "convert": """
-static const @ELEMENT@ *rows_@s@(const @STORAGE@ *source, int64_t stride, int64_t count, int64_t depth,
+static const @ELEMENT@ *rows_@s@(const @STORAGE@ *source, int64_t stride, int64_t count,
+    int64_t depth,
     @ELEMENT@ *tile, int64_t *tile_stride)
 {
     for (int64_t row = 0; row < count; row++) {
@@ -363,7 +425,8 @@ static const @ELEMENT@ *rows_@s@(const @STORAGE@ *source, int64_t stride, int64_
 #define values_@s@ rows_@s@
 """,
     "pairs": """
-ALWAYS_INLINE const @ELEMENT@ *rows_@s@(const @STORAGE@ *source, int64_t stride, int64_t count, int64_t depth,
+ALWAYS_INLINE const @ELEMENT@ *rows_@s@(const @STORAGE@ *source, int64_t stride, int64_t count,
+    int64_t depth,
     @ELEMENT@ *tile, int64_t *tile_stride)
 {
     if (depth % 2 == 0 && stride <= 2 * depth) {
@@ -378,7 +441,8 @@ ALWAYS_INLINE const @ELEMENT@ *rows_@s@(const @STORAGE@ *source, int64_t stride,
     *tile_stride = padded;
     return tile;
 }
-static const @ELEMENT@ *values_@s@(const @STORAGE@ *source, int64_t stride, int64_t count, int64_t depth,
+static const @ELEMENT@ *values_@s@(const @STORAGE@ *source, int64_t stride, int64_t count,
+    int64_t depth,
     @ELEMENT@ *tile, int64_t *tile_stride)
 {
     for (int64_t row = 0; row < count; row += 2) {
@@ -397,23 +461,28 @@ static const @ELEMENT@ *values_@s@(const @STORAGE@ *source, int64_t stride, int6
 }
 
 _QUERIES = """
-/* columns[depth / pair][@Q@][pair]: one lane per query, padding lanes and an odd last depth are zero */
-static void columns_@s@(const char *base, const int64_t *stride, const attention_lanes *lanes, int64_t depth,
+/* columns[depth / pair][@Q@][pair]: one lane per query, padding lanes and an odd last depth are
+ * zero */
+static void columns_@s@(const char *base, const int64_t *stride, const attention_lanes *lanes,
+    int64_t depth,
     @ELEMENT@ *columns)
 {
     int64_t padded = attention_round(depth, @PAIR@);
     for (int64_t lane = 0; lane < lanes->width; lane++) {
-        const @STORAGE@ *from = (const @STORAGE@ *)base + lanes->batch * stride[0] + lanes->head[lane] * stride[1]
+        const @STORAGE@ *from = (const @STORAGE@ *)base + lanes->batch * stride[0]
+            + lanes->head[lane] * stride[1]
             + lanes->row[lane] * stride[2];
         int64_t limit = lane < lanes->count ? depth : 0;
         for (int64_t i = 0; i < padded; i++)
-            columns[(i / @PAIR@ * @Q@ + lane) * @PAIR@ + i % @PAIR@] = i < limit ? @GET@(from[i]) : 0;
+            columns[(i / @PAIR@ * @Q@ + lane) * @PAIR@ + i % @PAIR@] = i < limit ? @GET@(from[i])
+                : 0;
     }
 }
 """
 
 _MASK_ROWS = """
-static void mask_rows_@s@_@KIND@(const attention_problem *a, const int64_t *base, int64_t first, int64_t count,
+static void mask_rows_@s@_@KIND@(const attention_problem *a, const int64_t *base, int64_t first,
+    int64_t count,
     int64_t width, @COMPUTE@ *bias)
 {
     const @MASK@ *mask = (const @MASK@ *)a->mask;
@@ -437,8 +506,10 @@ static void mask_rows_@s@_@KIND@(const attention_problem *a, const int64_t *base
 """
 
 _BIAS = """
-/* scores times scale plus mask, -inf beyond the causal limit, in place; bias holds the mask tile (base 2 logarithm) */
-static void biased_@s@(const attention_problem *a, const attention_lanes *lanes, int64_t first, int64_t count,
+/* scores times scale plus mask, -inf beyond the causal limit, in place; bias holds the mask tile
+ * (base 2 logarithm) */
+static void biased_@s@(const attention_problem *a, const attention_lanes *lanes, int64_t first,
+    int64_t count,
     @COMPUTE@ scale, @COMPUTE@ *scores, @COMPUTE@ *bias)
 {
     int64_t base[@Q@], width = lanes->width;
@@ -455,7 +526,8 @@ static void biased_@s@(const attention_problem *a, const attention_lanes *lanes,
         @COMPUTE@ *score = scores + row * @Q@;
         const @COMPUTE@ *added = bias + row * @Q@;
         if (a->mask_kind) {
-            _Pragma("omp simd") for (int64_t lane = 0; lane < width; lane++) score[lane] = score[lane] * scale + added[lane];
+            _Pragma("omp simd") for (int64_t lane = 0; lane < width; lane++) score[lane]
+                = score[lane] * scale + added[lane];
         } else {
             _Pragma("omp simd") for (int64_t lane = 0; lane < width; lane++) score[lane] *= scale;
         }
@@ -465,7 +537,8 @@ static void biased_@s@(const attention_problem *a, const attention_lanes *lanes,
 }
 
 /* keep[count][@Q@]: 1 / (1 - p) where a score is kept, 0 where it is dropped */
-static void keep_@s@(const attention_problem *a, const attention_lanes *lanes, int64_t first, int64_t count,
+static void keep_@s@(const attention_problem *a, const attention_lanes *lanes, int64_t first,
+    int64_t count,
     @COMPUTE@ *keep)
 {
     uint64_t counter[@Q@];
@@ -473,7 +546,8 @@ static void keep_@s@(const attention_problem *a, const attention_lanes *lanes, i
     @COMPUTE@ kept = (@COMPUTE@)(a->dropout < 1.0 ? 1.0 / (1.0 - a->dropout) : 0.0);
     uint64_t groups = (uint64_t)(a->keys + 3) / 4;
     for (int64_t lane = 0; lane < @Q@; lane++)
-        counter[lane] = groups * (uint64_t)((lanes->batch * a->heads + lanes->head[lane]) * a->queries + lanes->row[lane]);
+        counter[lane] = groups * (uint64_t)((lanes->batch * a->heads + lanes->head[lane])
+            * a->queries + lanes->row[lane]);
     for (int64_t row = 0; row < count; row += 4) {
         attention_uniform(a->seed, a->offset, counter, (uint64_t)(first + row) / 4, uniform);
         int64_t end = count - row < 4 ? count - row : 4;
@@ -484,15 +558,18 @@ static void keep_@s@(const attention_problem *a, const attention_lanes *lanes, i
 """
 
 _SOFTMAX = """
-/* one key block of the online softmax, scale > 0: scores [count][@Q@] become weights relative to the new maximum; ratio rescales
+/* one key block of the online softmax, scale > 0: scores [count][@Q@] become weights relative to
+ * the new maximum; ratio rescales
  * what was summed before.  An odd count gets a zero row for the pairs. */
-static int softmax_@s@(@COMPUTE@ *scores, @ELEMENT@ *weights, const @COMPUTE@ *keep, int64_t count, int64_t width,
+static int softmax_@s@(@COMPUTE@ *scores, @ELEMENT@ *weights, const @COMPUTE@ *keep,
+    int64_t count, int64_t width,
     @COMPUTE@ scale, @COMPUTE@ *maximum, @COMPUTE@ *total, @COMPUTE@ *ratio)
 {
     int rescale = 0;
     for (int64_t lane = 0; lane < width; lane += @LANES@) {
         const @COMPUTE@ *column = scores + lane;
-        vector_@s@ before = LOAD_@s@(maximum + lane), first = splat_@s@(-INFINITY), second = first, third = first, fourth = first;
+        vector_@s@ before = LOAD_@s@(maximum + lane), first = splat_@s@(-INFINITY), second
+            = first, third = first, fourth = first;
         int64_t row = 0;
         for (; row + 4 <= count; row += 4) {
             first = larger_@s@(LOAD_@s@(column + row * @Q@), first);
@@ -501,9 +578,12 @@ static int softmax_@s@(@COMPUTE@ *scores, @ELEMENT@ *weights, const @COMPUTE@ *k
             fourth = larger_@s@(LOAD_@s@(column + (row + 3) * @Q@), fourth);
         }
         for (; row < count; row++) first = larger_@s@(LOAD_@s@(column + row * @Q@), first);
-        vector_@s@ now = larger_@s@(larger_@s@(larger_@s@(first, second), larger_@s@(third, fourth)) * scale, before);
-        vector_@s@ finite = (vector_@s@)((integer_@s@)now & (now > -INFINITY)); /* nothing allowed yet: subtract zero */
-        vector_@s@ factor = power_@s@(before - finite), sum = LOAD_@s@(total + lane) * factor, other = {};
+        vector_@s@ now = larger_@s@(larger_@s@(larger_@s@(first, second),
+            larger_@s@(third, fourth)) * scale, before);
+        vector_@s@ finite = (vector_@s@)((integer_@s@)now & (now > -INFINITY));
+        /* nothing allowed yet: subtract zero */
+        vector_@s@ factor = power_@s@(before - finite), sum = LOAD_@s@(total + lane) * factor,
+            other = {};
         integer_@s@ moved = before != now;
         for (int i = 0; i < @LANES@; i++) rescale |= moved[i] != 0;
         STORE_@s@(maximum + lane, now);
@@ -556,7 +636,8 @@ typedef struct {
 static int64_t forward_carve_@s@(const attention_problem *a, char *base, forward_slot_@s@ *slot)
 {
     int64_t depth = attention_round(a->depth, 2), at = 0;
-#define TAKE(member, type, count) slot->member = (type *)(base + at), at += attention_round((count) * (int64_t)sizeof(type), 64)
+#define TAKE(member, type, count) slot->member = (type *)(base + at), at \
+    += attention_round((count) * (int64_t)sizeof(type), 64)
     TAKE(columns, @ELEMENT@, depth * @Q@);
     TAKE(key_tile, @ELEMENT@, depth * @K@);
     TAKE(value_tile, @ELEMENT@, a->value_depth * @K@);
@@ -570,29 +651,36 @@ static int64_t forward_carve_@s@(const attention_problem *a, char *base, forward
     return at;
 }
 
-static void forward_store_@s@(const attention_problem *a, const attention_lanes *lanes, const @COMPUTE@ *sums,
-    int64_t lane_stride, int64_t depth_stride, const @COMPUTE@ *maximum, const @COMPUTE@ *total, int any)
+static void forward_store_@s@(const attention_problem *a, const attention_lanes *lanes,
+    const @COMPUTE@ *sums,
+    int64_t lane_stride, int64_t depth_stride, const @COMPUTE@ *maximum, const @COMPUTE@ *total,
+        int any)
 {
     const int64_t *stride = a->out_stride;
     for (int64_t lane = 0; lane < lanes->count; lane++) {
         int64_t head = lanes->head[lane], row = lanes->row[lane];
         int empty = total[lane] == 0 || !any;
         @COMPUTE@ inverse = empty ? 0 : 1 / total[lane];
-        @STORAGE@ *out = (@STORAGE@ *)a->out + lanes->batch * stride[0] + head * stride[1] + row * stride[2];
+        @STORAGE@ *out = (@STORAGE@ *)a->out + lanes->batch * stride[0] + head * stride[1] + row
+            * stride[2];
         if (any)
-            for (int64_t i = 0; i < a->value_depth; i++) out[i] = store_@s@(sums[i * depth_stride + lane * lane_stride] * inverse);
+            for (int64_t i = 0; i < a->value_depth; i++) out[i]
+                = store_@s@(sums[i * depth_stride + lane * lane_stride] * inverse);
         else
             memset(out, 0, (size_t)a->value_depth * sizeof(@STORAGE@));
         ((@COMPUTE@ *)a->logsumexp)[(lanes->batch * a->heads + head) * a->queries + row] = empty
-            ? (@COMPUTE@)INFINITY : (maximum[lane] + @LOG2@(total[lane])) * (@COMPUTE@)0.69314718055994530942;
+            ? (@COMPUTE@)INFINITY : (maximum[lane] + @LOG2@(total[lane]))
+                * (@COMPUTE@)0.69314718055994530942;
     }
 }
 
 /* a block of few queries: dot products along the depth, nothing is packed */
-static void forward_few_@s@(const attention_problem *a, const attention_lanes *lanes, const forward_slot_@s@ *slot,
+static void forward_few_@s@(const attention_problem *a, const attention_lanes *lanes,
+    const forward_slot_@s@ *slot,
     int64_t first_row, int64_t end, const @STORAGE@ *keys, const @STORAGE@ *values)
 {
-    @COMPUTE@ maximum[@Q@], total[@Q@], ratio[@Q@], scale = (@COMPUTE@)(a->scale * 1.44269504088896340736);
+    @COMPUTE@ maximum[@Q@], total[@Q@], ratio[@Q@], scale
+        = (@COMPUTE@)(a->scale * 1.44269504088896340736);
     int64_t depth = a->depth, value_depth = a->value_depth;
     for (int i = 0; i < @Q@; i++) maximum[i] = -INFINITY, total[i] = 0;
     memset(slot->scores, 0, sizeof(@COMPUTE@) * @K@ * @Q@);
@@ -609,7 +697,8 @@ static void forward_few_@s@(const attention_problem *a, const attention_lanes *l
             for (int64_t lane = 0; lane < lanes->count; lane++) {
                 const @COMPUTE@ *query = slot->rows + lane * depth;
                 @COMPUTE@ sum = 0;
-                _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < depth; i++) sum += query[i] * load_@s@(key[i]);
+                _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < depth; i++) sum
+                    += query[i] * load_@s@(key[i]);
                 slot->scores[row * @Q@ + lane] = sum;
             }
         }
@@ -619,14 +708,18 @@ static void forward_few_@s@(const attention_problem *a, const attention_lanes *l
             factor = 1;
         }
         if (a->dropout > 0) keep_@s@(a, lanes, first, count, slot->keep);
-        softmax_@c@(slot->scores, 0, a->dropout > 0 ? slot->keep : 0, count, lanes->width, factor, maximum, total, ratio);
+        softmax_@c@(slot->scores, 0, a->dropout > 0 ? slot->keep : 0, count, lanes->width, factor,
+            maximum, total, ratio);
         for (int64_t lane = 0; first && lane < lanes->count; lane++)
-            for (int64_t i = 0; i < value_depth; i++) slot->sums[lane * value_depth + i] *= ratio[lane];
+            for (int64_t i = 0; i < value_depth; i++)
+                slot->sums[lane * value_depth + i] *= ratio[lane];
         for (int64_t row = 0; row < count; row++) {
             const @STORAGE@ *value = values + (first + row) * a->value_stride[2];
             for (int64_t lane = 0; lane < lanes->count; lane++) {
-                @COMPUTE@ weight = slot->scores[row * @Q@ + lane], *sums = slot->sums + lane * value_depth;
-                _Pragma("omp simd") for (int64_t i = 0; i < value_depth; i++) sums[i] += weight * load_@s@(value[i]);
+                @COMPUTE@ weight = slot->scores[row * @Q@ + lane], *sums = slot->sums + lane
+                    * value_depth;
+                _Pragma("omp simd") for (int64_t i = 0; i < value_depth; i++) sums[i] += weight
+                    * load_@s@(value[i]);
             }
         }
     }
@@ -637,16 +730,19 @@ static void forward_block_@s@(const attention_problem *a, int64_t item, char *sc
 {
     attention_lanes lanes;
     forward_slot_@s@ slot;
-    @COMPUTE@ maximum[@Q@], total[@Q@], ratio[@Q@], scale = (@COMPUTE@)(a->scale * 1.44269504088896340736);
+    @COMPUTE@ maximum[@Q@], total[@Q@], ratio[@Q@], scale
+        = (@COMPUTE@)(a->scale * 1.44269504088896340736);
     attention_select(a, item, &lanes);
     forward_carve_@s@(a, scratch, &slot);
     lanes.width = attention_round(lanes.count, @LANES@);
     int64_t end = a->causal && lanes.last_row + 1 < a->keys ? lanes.last_row + 1 : a->keys;
-    const @STORAGE@ *keys = (const @STORAGE@ *)a->key + lanes.batch * a->key_stride[0] + lanes.key_head * a->key_stride[1];
+    const @STORAGE@ *keys = (const @STORAGE@ *)a->key + lanes.batch * a->key_stride[0]
+        + lanes.key_head * a->key_stride[1];
     const @STORAGE@ *values = (const @STORAGE@ *)a->value + lanes.batch * a->value_stride[0]
         + lanes.key_head * a->value_stride[1];
     int64_t first_row = lanes.row[0];
-    for (int64_t i = 1; i < lanes.count; i++) first_row = lanes.row[i] < first_row ? lanes.row[i] : first_row;
+    for (int64_t i = 1; i < lanes.count; i++) first_row = lanes.row[i] < first_row ? lanes.row[i]
+        : first_row;
     if (lanes.count <= @FEW@) {
         forward_few_@s@(a, &lanes, &slot, first_row, end, keys, values);
         return;
@@ -655,7 +751,8 @@ static void forward_block_@s@(const attention_problem *a, int64_t item, char *sc
     columns_@s@(a->query, a->query_stride, &lanes, a->depth, slot.columns);
     for (int64_t first = 0; first < end; first += @K@) {
         int64_t count = end - first < @K@ ? end - first : @K@, stride;
-        const @ELEMENT@ *tile = rows_@s@(keys + first * a->key_stride[2], a->key_stride[2], count, a->depth, slot.key_tile, &stride);
+        const @ELEMENT@ *tile = rows_@s@(keys + first * a->key_stride[2], a->key_stride[2], count,
+            a->depth, slot.key_tile, &stride);
         product_@s@(tile, stride, @PAIR@, slot.columns, @Q@ * @PAIR@, slot.scores, @Q@, count,
             (a->depth + @PAIR@ - 1) / @PAIR@, lanes.width, 0);
         @COMPUTE@ factor = scale;
@@ -664,20 +761,24 @@ static void forward_block_@s@(const attention_problem *a, int64_t item, char *sc
             factor = 1;
         }
         if (a->dropout > 0) keep_@s@(a, &lanes, first, count, slot.keep);
-        int rescale = softmax_@s@(slot.scores, slot.weights, a->dropout > 0 ? slot.keep : 0, count, lanes.width, factor,
+        int rescale = softmax_@s@(slot.scores, slot.weights, a->dropout > 0 ? slot.keep : 0,
+            count, lanes.width, factor,
             maximum, total, ratio);
         if (first && rescale)
             for (int64_t i = 0; i < a->value_depth; i++)
                 for (int64_t lane = 0; lane < lanes.width; lane += @LANES@)
-                    STORE_@s@(slot.sums + i * @Q@ + lane, LOAD_@s@(slot.sums + i * @Q@ + lane) * LOAD_@s@(ratio + lane));
-        tile = values_@s@(values + first * a->value_stride[2], a->value_stride[2], count, a->value_depth, slot.value_tile, &stride);
+                    STORE_@s@(slot.sums + i * @Q@ + lane, LOAD_@s@(slot.sums + i * @Q@ + lane)
+                        * LOAD_@s@(ratio + lane));
+        tile = values_@s@(values + first * a->value_stride[2], a->value_stride[2], count,
+            a->value_depth, slot.value_tile, &stride);
         product_@s@(tile, @PAIR@, stride, @RIGHT@, @Q@ * @PAIR@, slot.sums, @Q@, a->value_depth,
             (count + @PAIR@ - 1) / @PAIR@, lanes.width, first > 0);
     }
     forward_store_@s@(a, &lanes, slot.sums, 1, @Q@, maximum, total, end > 0);
 }
 
-static void forward_body_@s@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end)
+static void forward_body_@s@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+    int64_t end)
 {
     attention_problem *a = (attention_problem *)p[0];
     for (int64_t slot = begin; slot < end; slot++)
@@ -690,7 +791,8 @@ static void forward_body_@s@(char *const *p, const int64_t *n, const fk_scalar *
 
 static int forward_@s@(char *const *p, const int64_t *n, const fk_scalar *s, const fk_runtime *rt)
 {
-    attention_problem a = {.out = p[0], .logsumexp = p[1], .query = p[2], .key = p[3], .value = p[4], .mask = p[5]};
+    attention_problem a = {.out = p[0], .logsumexp = p[1], .query = p[2], .key = p[3], .value
+        = p[4], .mask = p[5]};
     forward_slot_@s@ slot;
     attention_sizes(&a, n, s);
     if (!a.batch || !a.heads || !a.queries) return 0;
@@ -730,7 +832,9 @@ def _flavour_text(flavour: Flavour) -> str:
         ),
         fill(_BIAS, **names),
         fill(_SOFTMAX, WEIGHTS=fill(_WEIGHTS[flavour.pairs], **names), **names),
-        fill(_FORWARD, LOG2=log2, RIGHT="slot.weights" if flavour.pairs else "slot.scores", **names),
+        fill(
+            _FORWARD, LOG2=log2, RIGHT="slot.weights" if flavour.pairs else "slot.scores", **names
+        ),
         attention_backward.text(flavour),
     ]
     return "".join(parts)

@@ -1,18 +1,24 @@
 """Embedding tables: rows by index, bags of rows, and their gradients.
 
-Takes: contiguous tables `[rows, width]` and contiguous int64 indices that the operator has checked (0 <= index < rows).
-Gives bodies (below) and keeps true: a gradient row is added to by one thread, in index order, so results do not depend
+Takes: contiguous tables `[rows,
+    width]` and contiguous int64 indices that the operator has checked (0 <= index < rows).
+Gives bodies (below) and keeps true: a gradient row is added to by one thread, in index order,
+    so results do not depend
 on the number of threads; a negative padding index means none.
 
-embedding                 p: out, table, indices                          n: bytes of a row       items: indices
+embedding                 p: out, table,
+    indices                          n: bytes of a row       items: indices
 embedding.grad            p: grad_table, grad, indices, factors or null, sources or null
                           n: width, count of indices, padding index       items: table rows
-   adds grad[sources[i] or i] * factors[i] to row indices[i]; a thread goes through all indices for its own rows
-embedding_bag             p: out, table, indices, offsets (bags + 1), weights or null, positions or null
+   adds grad[sources[i] or i] * factors[i] to row indices[i];
+   a thread goes through all indices for its own rows
+embedding_bag             p: out, table, indices, offsets (bags + 1), weights or null,
+    positions or null
                           n: width, mode (0 sum, 1 mean, 2 max), padding index     items: bags
    positions: for max, the table row [bags, width] that gave each value, -1 for an empty bag
 embedding_bag.max.grad    p: grad_table, grad, positions   n: width, bags   items: table rows
-embedding_renorm          p: table, distinct indices       n: width  s: max_norm (f), norm order (f)   items: indices
+embedding_renorm          p: table, distinct indices       n: width  s: max_norm (f),
+    norm order (f)   items: indices
 """
 
 from __future__ import annotations
@@ -24,7 +30,8 @@ FLOATS = ("f32", "f64", "bf16", "f16")
 
 _ROWS = """
 #include <math.h>
-static void embedding_rows(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end)
+static void embedding_rows(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+    int64_t end)
 {
     const int64_t *indices = (const int64_t *)p[2], bytes = n[0];
     for (int64_t i = begin; i < end; i++) {
@@ -35,7 +42,8 @@ static void embedding_rows(char *const *p, const int64_t *n, const fk_scalar *s,
 """
 
 _GRAD = """
-static void embedding_grad_@s@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end)
+static void embedding_grad_@s@(char *const *p, const int64_t *n, const fk_scalar *s,
+    int64_t begin, int64_t end)
 {
     const int64_t *indices = (const int64_t *)p[2], *sources = (const int64_t *)p[4], width = n[0];
     const @STORAGE@ *factors = (const @STORAGE@ *)p[3];
@@ -50,21 +58,25 @@ static void embedding_grad_@s@(char *const *p, const int64_t *n, const fk_scalar
     }
 }
 
-static void embedding_bag_max_grad_@s@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end)
+static void embedding_bag_max_grad_@s@(char *const *p, const int64_t *n, const fk_scalar *s,
+    int64_t begin, int64_t end)
 {
     const int64_t *positions = (const int64_t *)p[2], width = n[0];
     const @STORAGE@ *grad = (const @STORAGE@ *)p[1];
     @STORAGE@ *out = (@STORAGE@ *)p[0];
     memset(out + begin * width, 0, (size_t)((end - begin) * width) * sizeof(@STORAGE@));
     for (int64_t i = 0; i < n[1] * width; i++)
-        if (positions[i] >= begin && positions[i] < end) out[positions[i] * width + i % width] += grad[i];
+        if (positions[i] >= begin && positions[i] < end) out[positions[i] * width + i % width]
+            += grad[i];
 }
 """
 
 _BAG = """
-static void embedding_bag_@s@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end)
+static void embedding_bag_@s@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+    int64_t end)
 {
-    const int64_t *indices = (const int64_t *)p[2], *offsets = (const int64_t *)p[3], width = n[0], mode = n[1];
+    const int64_t *indices = (const int64_t *)p[2], *offsets = (const int64_t *)p[3], width
+        = n[0], mode = n[1];
     const @STORAGE@ *rows = (const @STORAGE@ *)p[1], *weights = (const @STORAGE@ *)p[4];
     for (int64_t bag = begin; bag < end; bag++) {
         int64_t *positions = p[5] ? (int64_t *)p[5] + bag * width : 0;
@@ -84,7 +96,8 @@ static void embedding_bag_@s@(char *const *p, const int64_t *n, const fk_scalar 
                     }
                 } else {
                     @COMPUTE@ factor = weights ? load_@s@(weights[at]) : 1;
-                    _Pragma("omp simd") for (int64_t i = 0; i < count; i++) sum[i] += load_@s@(row[i]) * factor;
+                    _Pragma("omp simd") for (int64_t i = 0; i < count; i++) sum[i]
+                        += load_@s@(row[i]) * factor;
                 }
                 taken++;
             }
@@ -95,7 +108,8 @@ static void embedding_bag_@s@(char *const *p, const int64_t *n, const fk_scalar 
     }
 }
 
-static void embedding_renorm_@s@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end)
+static void embedding_renorm_@s@(char *const *p, const int64_t *n, const fk_scalar *s,
+    int64_t begin, int64_t end)
 {
     const int64_t *indices = (const int64_t *)p[1], width = n[0];
     double limit = s[0].f, order = s[1].f;
@@ -109,7 +123,8 @@ static void embedding_renorm_@s@(char *const *p, const int64_t *n, const fk_scal
             else if (isinf(order)) sum = value > sum ? value : sum;
             else sum += pow(value, order);
         }
-        double norm = order == 2 ? sqrt(sum) : order == 1 || isinf(order) ? sum : pow(sum, 1 / order);
+        double norm = order == 2 ? sqrt(sum) : order == 1 || isinf(order) ? sum
+            : pow(sum, 1 / order);
         if (!(norm > limit)) continue;
         @COMPUTE@ factor = (@COMPUTE@)(limit / (norm + 1e-7));
         for (int64_t c = 0; c < width; c++) row[c] = store_@s@(load_@s@(row[c]) * factor);

@@ -1,15 +1,21 @@
 """Sampling an image at the places that a grid names: forward and both gradients, 2 and 3 dimensions.
 
 Takes: a `Storage`; the conversions are in the same translation unit (`resample`).  Kernel arguments: input contiguous
-`[batch, channels, D, H, W]`, grid contiguous `[batch, D, H, W, dims]` with x first, in [-1, 1], of the input's dtype.
+`[batch, channels, D, H, W]`, grid contiguous `[batch, D, H, W, dims]` with x first, in [-1, 1],
+    of the input's dtype.
 Gives: C text and table entries of the bodies below.
-Keeps true: rows of up to 64 places share one table of taps for all channels; one thread owns an output row, or (gradient
+Keeps true: rows of up to 64 places share one table of taps for all channels;
+one thread owns an output row, or (gradient
 of the input) a block of channels of one image, so results do not depend on the number of threads.
 
-grid_sample                     p: out, input, grid                  items: batch * D * H of the output
-grid_sample.grad.input          p: grad_input, grad_out, grid        items: batch * blocks of 16 channels
-grid_sample.grad.grid           p: grad_grid, grad_out, input, grid  items: batch * D * H of the output
-n: 0 batch, 1 channels, 2..4 input D H W, 5..7 output, 8 dims, 9 mode (0 linear, 1 nearest, 2 cubic),
+grid_sample                     p: out, input, grid                  items: batch * D
+    * H of the output
+grid_sample.grad.input          p: grad_input, grad_out, grid        items: batch
+    * blocks of 16 channels
+grid_sample.grad.grid           p: grad_grid, grad_out, input, grid  items: batch * D
+    * H of the output
+n: 0 batch, 1 channels, 2..4 input D H W, 5..7 output, 8 dims,
+    9 mode (0 linear, 1 nearest, 2 cubic),
    10 padding (0 zeros, 1 border, 2 reflection), 11 align_corners
 """
 
@@ -26,7 +32,8 @@ typedef struct {
 enum { GRID_RUN = 64, GRID_TAPS = 16, GRID_CHANNELS = 16 };
 #endif
 
-/* taps of a run of places: offset (-1: outside), weight, and the weight's slope along each grid coordinate */
+/* taps of a run of places: offset (-1: outside), weight, and the weight's slope along each grid
+ * coordinate */
 typedef struct {
     int64_t taps;
     int64_t offset[GRID_TAPS][GRID_RUN];
@@ -42,7 +49,8 @@ static @COMPUTE@ grid_unit_@s@(@COMPUTE@ x, int64_t size, int align, @COMPUTE@ *
 static @COMPUTE@ grid_fold_@s@(@COMPUTE@ x, const grid_shape *g, int64_t size, @COMPUTE@ *slope)
 {
     if (g->padding == 2) {
-        @COMPUTE@ low = g->align ? 0 : (@COMPUTE@)-0.5, span = g->align ? (@COMPUTE@)(size - 1) : (@COMPUTE@)size;
+        @COMPUTE@ low = g->align ? 0 : (@COMPUTE@)-0.5, span = g->align ? (@COMPUTE@)(size - 1)
+            : (@COMPUTE@)size;
         if (span <= 0) {
             *slope = 0;
             return 0;
@@ -64,7 +72,8 @@ static @COMPUTE@ grid_fold_@s@(@COMPUTE@ x, const grid_shape *g, int64_t size, @
 }
 
 /* linear or nearest: up to two positions and weights along one dimension */
-static int grid_line_@s@(const grid_shape *g, int64_t size, @COMPUTE@ x, int64_t *at, @COMPUTE@ *weight, @COMPUTE@ *slope)
+static int grid_line_@s@(const grid_shape *g, int64_t size, @COMPUTE@ x, int64_t *at,
+    @COMPUTE@ *weight, @COMPUTE@ *slope)
 {
     @COMPUTE@ step;
     x = grid_unit_@s@(x, size, (int)g->align, &step);
@@ -81,7 +90,8 @@ static int grid_line_@s@(const grid_shape *g, int64_t size, @COMPUTE@ x, int64_t
         slope[1] = (3 * (a + 2) * t - 2 * (a + 3)) * t * step;
         slope[2] = -(3 * (a + 2) * near - 2 * (a + 3)) * near * step;
         slope[3] = -((3 * a * last - 10 * a) * last + 8 * a) * step;
-        for (int k = 0; k < 4; k++) at[k] = (int64_t)grid_fold_@s@((@COMPUTE@)(base - 1 + k), g, size, &unused);
+        for (int k = 0; k < 4; k++) at[k] = (int64_t)grid_fold_@s@((@COMPUTE@)(base - 1 + k), g,
+            size, &unused);
         return 4;
     }
     x = grid_fold_@s@(x, g, size, &step);
@@ -95,19 +105,22 @@ static int grid_line_@s@(const grid_shape *g, int64_t size, @COMPUTE@ x, int64_t
     return 2;
 }
 
-static void grid_table_@s@(const grid_shape *g, const @STORAGE@ *grid, int64_t count, grid_taps_@s@ *table)
+static void grid_table_@s@(const grid_shape *g, const @STORAGE@ *grid, int64_t count,
+    grid_taps_@s@ *table)
 {
     for (int64_t i = 0; i < count; i++) {
         int64_t at[3][4] = {{0}}, tap = 0;
         @COMPUTE@ weight[3][4] = {{1}, {1}, {1}}, slope[3][4] = {{0}};
         int taps[3] = {1, 1, 1};
         for (int64_t d = 0; d < g->dims; d++) /* the grid names x first, the image ends with it */
-            taps[2 - d] = grid_line_@s@(g, g->in[2 - d], load_@s@(grid[i * g->dims + d]), at[2 - d], weight[2 - d], slope[2 - d]);
+            taps[2 - d] = grid_line_@s@(g, g->in[2 - d], load_@s@(grid[i * g->dims + d]),
+                at[2 - d], weight[2 - d], slope[2 - d]);
         for (int z = 0; z < taps[0]; z++)
             for (int y = 0; y < taps[1]; y++)
                 for (int x = 0; x < taps[2]; x++, tap++) {
                     int64_t pz = at[0][z], py = at[1][y], px = at[2][x];
-                    int inside = pz >= 0 && pz < g->in[0] && py >= 0 && py < g->in[1] && px >= 0 && px < g->in[2];
+                    int inside = pz >= 0 && pz < g->in[0] && py >= 0 && py < g->in[1] && px >= 0
+                        && px < g->in[2];
                     table->offset[tap][i] = inside ? (pz * g->in[1] + py) * g->in[2] + px : -1;
                     table->weight[tap][i] = inside ? weight[0][z] * weight[1][y] * weight[2][x] : 0;
                     table->slope[0][tap][i] = slope[2][x] * weight[1][y] * weight[0][z];
@@ -120,22 +133,28 @@ static void grid_table_@s@(const grid_shape *g, const @STORAGE@ *grid, int64_t c
 """
 
 _FORWARD = """
-static void grid_sample_@s@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end)
+static void grid_sample_@s@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+    int64_t end)
 {
     const grid_shape *g = (const grid_shape *)n;
     grid_taps_@s@ table;
-    int64_t rows = g->out[0] * g->out[1], width = g->out[2], volume = g->in[0] * g->in[1] * g->in[2];
+    int64_t rows = g->out[0] * g->out[1], width = g->out[2], volume = g->in[0] * g->in[1]
+        * g->in[2];
     for (int64_t item = begin; item < end; item++)
         for (int64_t from = 0; from < width; from += GRID_RUN) {
-            int64_t count = width - from < GRID_RUN ? width - from : GRID_RUN, image = item / rows * g->channels;
-            grid_table_@s@(g, (const @STORAGE@ *)p[2] + (item * width + from) * g->dims, count, &table);
+            int64_t count = width - from < GRID_RUN ? width - from : GRID_RUN, image = item / rows
+                * g->channels;
+            grid_table_@s@(g, (const @STORAGE@ *)p[2] + (item * width + from) * g->dims, count,
+                &table);
             for (int64_t c = 0; c < g->channels; c++) {
                 const @STORAGE@ *plane = (const @STORAGE@ *)p[1] + (image + c) * volume;
-                @STORAGE@ *out = (@STORAGE@ *)p[0] + ((image + c) * rows + item % rows) * width + from;
+                @STORAGE@ *out = (@STORAGE@ *)p[0] + ((image + c) * rows + item % rows) * width
+                    + from;
                 for (int64_t i = 0; i < count; i++) {
                     @COMPUTE@ sum = 0;
                     for (int64_t tap = 0; tap < table.taps; tap++)
-                        if (table.offset[tap][i] >= 0) sum += load_@s@(plane[table.offset[tap][i]]) * table.weight[tap][i];
+                        if (table.offset[tap][i] >= 0) sum
+                            += load_@s@(plane[table.offset[tap][i]]) * table.weight[tap][i];
                     out[i] = store_@s@(sum);
                 }
             }
@@ -144,11 +163,13 @@ static void grid_sample_@s@(char *const *p, const int64_t *n, const fk_scalar *s
 """
 
 _BACKWARD = """
-static void grid_sample_grad_input_@s@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end)
+static void grid_sample_grad_input_@s@(char *const *p, const int64_t *n, const fk_scalar *s,
+    int64_t begin, int64_t end)
 {
     const grid_shape *g = (const grid_shape *)n;
     grid_taps_@s@ table;
-    int64_t rows = g->out[0] * g->out[1], width = g->out[2], volume = g->in[0] * g->in[1] * g->in[2];
+    int64_t rows = g->out[0] * g->out[1], width = g->out[2], volume = g->in[0] * g->in[1]
+        * g->in[2];
     int64_t blocks = (g->channels + GRID_CHANNELS - 1) / GRID_CHANNELS;
     for (int64_t item = begin; item < end; item++) {
         int64_t batch = item / blocks, first = item % blocks * GRID_CHANNELS;
@@ -158,38 +179,46 @@ static void grid_sample_grad_input_@s@(char *const *p, const int64_t *n, const f
         for (int64_t row = 0; row < rows; row++)
             for (int64_t from = 0; from < width; from += GRID_RUN) {
                 int64_t count = width - from < GRID_RUN ? width - from : GRID_RUN;
-                grid_table_@s@(g, (const @STORAGE@ *)p[2] + ((batch * rows + row) * width + from) * g->dims, count, &table);
+                grid_table_@s@(g, (const @STORAGE@ *)p[2] + ((batch * rows + row) * width + from)
+                    * g->dims, count, &table);
                 for (int64_t c = first; c < last; c++) {
-                    const @STORAGE@ *grad = (const @STORAGE@ *)p[1] + ((batch * g->channels + c) * rows + row) * width + from;
+                    const @STORAGE@ *grad = (const @STORAGE@ *)p[1] + ((batch * g->channels + c)
+                        * rows + row) * width + from;
                     for (int64_t i = 0; i < count; i++)
                         for (int64_t tap = 0; tap < table.taps; tap++)
                             if (table.offset[tap][i] >= 0)
-                                image[c * volume + table.offset[tap][i]] += grad[i] * table.weight[tap][i];
+                                image[c * volume + table.offset[tap][i]] += grad[i]
+                                    * table.weight[tap][i];
                 }
             }
     }
 }
 
-static void grid_sample_grad_grid_@s@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end)
+static void grid_sample_grad_grid_@s@(char *const *p, const int64_t *n, const fk_scalar *s,
+    int64_t begin, int64_t end)
 {
     const grid_shape *g = (const grid_shape *)n;
     grid_taps_@s@ table;
-    int64_t rows = g->out[0] * g->out[1], width = g->out[2], volume = g->in[0] * g->in[1] * g->in[2];
+    int64_t rows = g->out[0] * g->out[1], width = g->out[2], volume = g->in[0] * g->in[1]
+        * g->in[2];
     for (int64_t item = begin; item < end; item++)
         for (int64_t from = 0; from < width; from += GRID_RUN) {
-            int64_t count = width - from < GRID_RUN ? width - from : GRID_RUN, image = item / rows * g->channels;
+            int64_t count = width - from < GRID_RUN ? width - from : GRID_RUN, image = item / rows
+                * g->channels;
             int64_t place = (item * width + from) * g->dims;
             grid_table_@s@(g, (const @STORAGE@ *)p[3] + place, count, &table);
             @STORAGE@ *out = (@STORAGE@ *)p[0] + place;
             memset(out, 0, (size_t)(count * g->dims) * sizeof(@STORAGE@));
             for (int64_t c = 0; c < g->channels; c++) {
                 const @STORAGE@ *plane = (const @STORAGE@ *)p[2] + (image + c) * volume;
-                const @STORAGE@ *grad = (const @STORAGE@ *)p[1] + ((image + c) * rows + item % rows) * width + from;
+                const @STORAGE@ *grad = (const @STORAGE@ *)p[1] + ((image + c)
+                    * rows + item % rows) * width + from;
                 for (int64_t i = 0; i < count; i++)
                     for (int64_t tap = 0; tap < table.taps; tap++) {
                         if (table.offset[tap][i] < 0) continue;
                         @COMPUTE@ value = grad[i] * plane[table.offset[tap][i]];
-                        for (int64_t d = 0; d < g->dims; d++) out[i * g->dims + d] += value * table.slope[d][tap][i];
+                        for (int64_t d = 0; d < g->dims; d++) out[i * g->dims + d] += value
+                            * table.slope[d][tap][i];
                     }
             }
         }

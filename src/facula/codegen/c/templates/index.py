@@ -236,10 +236,9 @@ UNSIGNED_PRODUCT = {
 }
 
 CHECK = r"""
-/* index.check p: first bad position (int64, set to -1 by the caller), index (int64). n: low, high:
- * low <= index < high */
-static void index_check(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
-            int64_t end) {
+/* the first position whose index is not in [low, low + span) goes to `bad`, which starts at -1 */
+static void check_range(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+                        int64_t end) {
     (void)s;
     const int64_t *index = (const int64_t *)p[1];
     int64_t *bad = (int64_t *)p[0];
@@ -250,10 +249,19 @@ static void index_check(char *const *p, const int64_t *n, const fk_scalar *s, in
         if (!wrong) continue;
         while ((uint64_t)index[i] - low < span) i++;
         int64_t seen = __atomic_load_n(bad, __ATOMIC_RELAXED);
-        while ((seen < 0 || seen > i) && !__atomic_compare_exchange_n(bad, &seen, i, 0,
-                __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
+        while (seen < 0 || seen > i)
+            if (__atomic_compare_exchange_n(bad, &seen, i, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+                break;
         return;
     }
+}
+
+/* index.check  p: first bad position or -1 (int64), index (int64).
+ * n: low, high, count: low <= index < high is good.  A driver. */
+static int index_check(char *const *p, const int64_t *n, const fk_scalar *s, const fk_runtime *rt) {
+    *(int64_t *)p[0] = -1;
+    rt->parallel(check_range, p, n, s, n[2], 65536);
+    return 0;
 }
 
 /* index.linear  p: result, index tensors (int64).  n: how many, then extent, step, stride of each:
@@ -272,6 +280,41 @@ static void index_linear(char *const *p, const int64_t *n, const fk_scalar *s, i
             for (int64_t i = begin; i < end; i++) result[i] += wrap(index[i * stride], extent)
                     * step;
     }
+}
+"""
+
+ROWS = r"""
+/* rows:@S@  result[o, i, :] = self[o, index[i], :] over contiguous tensors, indices checked first.
+ * p: result, self, index (int64), first bad position or -1 (int64).
+ * n: outer, extent, inner, count, low: low <= index < extent.  A driver. */
+static void rows_part_@S@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+                          int64_t end) {
+    (void)s;
+    int64_t extent = n[1], inner = n[2], count = n[3], bytes = inner * (int64_t)sizeof(@T@);
+    const int64_t *index = (const int64_t *)p[2];
+    int streaming = n[0] * count * bytes >= STREAM_FROM;
+    for (int64_t at = begin; at < end; at++) {
+        int64_t o = at / count, i = at - o * count;
+        const char *plane = p[1] + o * extent * bytes;
+        if (i + 6 < count && bytes >= 32) {
+            const char *next = plane + wrap(index[i + 6], extent) * bytes;
+            for (int64_t b = 0; b < MIN(bytes, 512); b += 64) __builtin_prefetch(next + b);
+        }
+        const char *from = plane + wrap(index[i], extent) * bytes;
+        if (streaming) stream_bytes(p[0] + at * bytes, from, bytes);
+        else if (inner == 1) ((@T@ *)p[0])[at] = *(const @T@ *)from;
+        else copy_bytes(p[0] + at * bytes, from, bytes);
+    }
+    if (streaming) STREAM_FENCE();
+}
+
+static int rows_@S@(char *const *p, const int64_t *n, const fk_scalar *s, const fk_runtime *rt) {
+    char *check[] = {p[3], p[2]};
+    int64_t range[] = {n[4], n[1], n[3]};
+    index_check(check, range, s, rt);
+    if (*(int64_t *)p[3] < 0)
+        rt->parallel(rows_part_@S@, p, n, s, n[0] * n[3], MAX(1, 32768 / MAX(1, n[2])));
+    return 0;
 }
 """
 
@@ -295,10 +338,12 @@ def unit(isa: Any) -> str:
     `isa`.
     """
     parts = [PRELUDE, STREAM, GEOMETRY, CHECK]
-    entries = [("index.check", "b", "index_check"), ("index.linear", "b", "index_linear")]
+    entries = [("index.check", "d", "index_check"), ("index.linear", "b", "index_linear")]
     for size, ctype in SIZES.items():
         parts.append(fill(GATHER, S=size, T=ctype))
         entries.append((f"gather:{size}", "b", f"gather_{size}"))
+        parts.append(fill(ROWS, S=size, T=ctype))
+        entries.append((f"rows:{size}", "d", f"rows_{size}"))
         parts.append(_scatter("set", size, ctype, "*a = b;"))
         entries.append((f"scatter.set:{size}", "b", f"scatter_set_{size}"))
     for dtype, ctype in {**ARITHMETIC, **COMPLEX}.items():

@@ -112,6 +112,38 @@ static int histogram_@D@(char *const *p, const int64_t *n, const fk_scalar *s,
 }
 """
 
+COUNT = r"""
+/* bincount  p: counts (int64, [bins]), values (int64, in [0, bins)).  n: values, bins.  A driver:
+ * each thread counts a part on its own, in two tables so that repeats do not wait for each other. */
+static void bincount_part(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+                          int64_t end) {
+    (void)s;
+    const int64_t *values = (const int64_t *)p[1];
+    for (int64_t slot = begin; slot < end; slot++) {
+        int64_t *even = (int64_t *)p[2] + slot * 2 * n[1], *odd = even + n[1];
+        int64_t i = slot * n[0] / n[2], stop = (slot + 1) * n[0] / n[2];
+        __builtin_memset(even, 0, (uint64_t)(2 * n[1]) * sizeof(int64_t));
+        for (; i + 2 <= stop; i += 2) even[values[i]]++, odd[values[i + 1]]++;
+        if (i < stop) even[values[i]]++;
+    }
+}
+
+static int bincount(char *const *p, const int64_t *n, const fk_scalar *s, const fk_runtime *rt) {
+    int64_t *counts = (int64_t *)p[0], slots = n[0] > 65536 && n[1] * 16 < n[0] ? rt->threads() : 1;
+    int64_t *tables = rt->scratch(slots * 2 * n[1] * (int64_t)sizeof(int64_t));
+    if (!tables) return 1;
+    char *pointers[] = {p[0], p[1], (char *)tables};
+    int64_t sizes[] = {n[0], n[1], slots};
+    rt->parallel(bincount_part, pointers, sizes, s, slots, 1);
+    for (int64_t b = 0; b < n[1]; b++) {
+        counts[b] = 0;
+        for (int64_t t = 0; t < 2 * slots; t++) counts[b] += tables[t * n[1] + b];
+    }
+    rt->release(tables);
+    return 0;
+}
+"""
+
 REPEAT = r"""
 /* repeat.index p: result (int64), ends (int64: running totals of the repeats). Items are entries.
  * */
@@ -128,7 +160,8 @@ static void repeat_index(char *const *p, const int64_t *n, const fk_scalar *s, i
 
 def parts() -> tuple[str, list[tuple[str, str, str]]]:
     """Give the C text and the table entries."""
-    text, entries = [REPEAT], [("repeat.index", "b", "repeat_index")]
+    text = [REPEAT, COUNT]
+    entries = [("repeat.index", "b", "repeat_index"), ("bincount", "d", "bincount")]
     for dtype, ctype in SEARCHED.items():
         text.append(fill(SEARCH, D=dtype, T=ctype))
         entries.append((f"searchsorted:{dtype}", "b", f"searchsorted_{dtype}"))

@@ -1,16 +1,26 @@
 """Resampling of images: interpolation, sliding windows as columns (unfold, fold).  Grid sampling stands in `grid_sample`.
 
-Takes: contiguous `[planes, D, H, W]` or, for the `.last` kernels, `[batch, D, H, W, channels]`; fewer dimensions lead.
-Keeps true: interpolation is separable, its taps and weights are tabulated per dimension in the compute type by
-PyTorch's rules for align_corners and scale factors; one thread owns an output row (forward) or a plane (backward).
+Takes: contiguous `[planes, D, H, W]` or, for the `.last` kernels, `[batch, D, H, W, channels]`;
+fewer dimensions lead.
+Keeps true: interpolation is separable,
+    its taps and weights are tabulated per dimension in the compute type by
+PyTorch's rules for align_corners and scale factors; one thread owns an output row (forward)
+    or a plane (backward).
 
-resample, resample.last, resample.grad (driver)   p: out, input   (grad: grad_input, grad_out; planes only)
-resample.nearest:b<bytes> (driver)                p: out, input   planes, or channels last with channels > 1
-   n: 0 planes or batch, 1 channels, 2..4 input D H W, 5..7 output, 8..10 method per dimension (0 nearest, 1 nearest-exact,
-      2 linear, 3 cubic), 11 align_corners, 12 antialias     s: scale factor per dimension, 0 where none was given
-unfold:b<bytes> (body)      p: out [batch, channels * kh * kw, oh * ow], input   items: batch * channels * kh * kw
-fold (body)                 p: out, columns                                      items: batch * channels
-   n: 0 planes, 1..2 image H W, 3..4 blocks oh ow, 5..6 kernel, 7..8 dilation, 9..10 padding, 11..12 stride
+resample, resample.last, resample.grad (driver)   p: out,
+    input   (grad: grad_input, grad_out; planes only)
+resample.nearest:b<bytes> (driver)                p: out, input   planes,
+    or channels last with channels > 1
+   n: 0 planes or batch, 1 channels, 2..4 input D H W, 5..7 output,
+       8..10 method per dimension (0 nearest, 1 nearest-exact,
+      2 linear, 3 cubic), 11 align_corners, 12 antialias     s: scale factor per dimension,
+          0 where none was given
+unfold:b<bytes> (body)      p: out [batch, channels * kh * kw, oh * ow], input   items: batch
+    * channels * kh * kw
+fold (body)                 p: out, columns                                      items: batch
+    * channels
+   n: 0 planes, 1..2 image H W, 3..4 blocks oh ow, 5..6 kernel, 7..8 dilation, 9..10 padding,
+       11..12 stride
 """
 
 from __future__ import annotations
@@ -53,7 +63,8 @@ static int64_t resample_taps(const resample_shape *g, int d, double factor)
 {
     if (g->method[d] < 2) return 1;
     if (!g->antialias) return g->method[d] == 2 ? 2 : 4;
-    double scale = resample_scale(g->in[d], g->out[d], (int)g->align, factor), half = g->method[d] == 2 ? 1 : 2;
+    double scale = resample_scale(g->in[d], g->out[d], (int)g->align, factor), half
+        = g->method[d] == 2 ? 1 : 2;
     return 2 * (int64_t)ceil(scale >= 1 ? half * scale : half) + 1;
 }
 
@@ -66,7 +77,8 @@ static int64_t resample_nearest(const resample_shape *g, int d, double factor, i
     if (in == out) return at;
     float scale = factor > 0 ? (float)(1 / factor) : (float)in / (float)out;
     if (g->method[d] == 0 && out == 2 * in && factor <= 0) return at >> 1;
-    float position = g->method[d] == 0 ? floorf((float)at * scale) : floorf(((float)at + 0.5f) * scale);
+    float position = g->method[d] == 0 ? floorf((float)at * scale)
+        : floorf(((float)at + 0.5f) * scale);
     return (int64_t)position < in - 1 ? (int64_t)position : in - 1;
 }
 
@@ -85,40 +97,48 @@ static int64_t resample_carve(resample_problem *a, const fk_scalar *s, char *bas
 """
 
 _TABLES = """
-ALWAYS_INLINE @COMPUTE@ cubic_near_@s@(@COMPUTE@ x, @COMPUTE@ a) { return ((a + 2) * x - (a + 3)) * x * x + 1; }
-ALWAYS_INLINE @COMPUTE@ cubic_far_@s@(@COMPUTE@ x, @COMPUTE@ a) { return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a; }
+ALWAYS_INLINE @COMPUTE@ cubic_near_@s@(@COMPUTE@ x, @COMPUTE@ a) {
+    return ((a + 2) * x - (a + 3)) * x * x + 1; }
+ALWAYS_INLINE @COMPUTE@ cubic_far_@s@(@COMPUTE@ x, @COMPUTE@ a) {
+    return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a; }
 
 static @COMPUTE@ antialias_@s@(int64_t method, @COMPUTE@ x)
 {
     x = @FABS@(x);
     if (method == 2) return x < 1 ? 1 - x : 0;
-    return x < 1 ? cubic_near_@s@(x, (@COMPUTE@)-0.5) : x < 2 ? cubic_far_@s@(x, (@COMPUTE@)-0.5) : 0;
+    return x < 1 ? cubic_near_@s@(x, (@COMPUTE@)-0.5) : x < 2 ? cubic_far_@s@(x, (@COMPUTE@)-0.5)
+        : 0;
 }
 
-static void smooth_taps_@s@(const resample_shape *g, int d, @COMPUTE@ scale, int64_t at, int64_t taps, int32_t *index,
+static void smooth_taps_@s@(const resample_shape *g, int d, @COMPUTE@ scale, int64_t at,
+    int64_t taps, int32_t *index,
     @COMPUTE@ *weight, int64_t step)
 {
     int64_t in = g->in[d];
     @COMPUTE@ size = g->method[d] == 2 ? 2 : 4, inverse = scale >= 1 ? 1 / scale : 1;
     @COMPUTE@ support = scale >= 1 ? size * (@COMPUTE@)0.5 * scale : size * (@COMPUTE@)0.5;
     @COMPUTE@ center = scale * ((@COMPUTE@)at + (@COMPUTE@)0.5), total = 0;
-    int64_t first = (int64_t)(center - support + (@COMPUTE@)0.5), last = (int64_t)(center + support + (@COMPUTE@)0.5);
+    int64_t first = (int64_t)(center - support + (@COMPUTE@)0.5), last
+        = (int64_t)(center + support + (@COMPUTE@)0.5);
     first = first > 0 ? first : 0, last = last < in ? last : in;
     int64_t count = last - first < 0 ? 0 : last - first < taps ? last - first : taps;
     for (int64_t k = 0; k < taps; k++) {
         @COMPUTE@ value = k < count
-            ? antialias_@s@(g->method[d], ((@COMPUTE@)(k + first) - center + (@COMPUTE@)0.5) * inverse) : 0;
+            ? antialias_@s@(g->method[d], ((@COMPUTE@)(k + first) - center + (@COMPUTE@)0.5)
+                * inverse) : 0;
         index[k * step] = (int32_t)(k < count ? first + k : first < in ? first : in - 1);
         weight[k * step] = value, total += value;
     }
     for (int64_t k = 0; k < taps && total != 0; k++) weight[k * step] /= total;
 }
 
-static void sharp_taps_@s@(const resample_shape *g, int d, @COMPUTE@ scale, int64_t at, int32_t *index,
+static void sharp_taps_@s@(const resample_shape *g, int d, @COMPUTE@ scale, int64_t at,
+    int32_t *index,
     @COMPUTE@ *weight, int64_t step)
 {
     int64_t in = g->in[d];
-    @COMPUTE@ position = g->align ? scale * (@COMPUTE@)at : scale * ((@COMPUTE@)at + (@COMPUTE@)0.5) - (@COMPUTE@)0.5;
+    @COMPUTE@ position = g->align ? scale * (@COMPUTE@)at : scale
+        * ((@COMPUTE@)at + (@COMPUTE@)0.5) - (@COMPUTE@)0.5;
     if (g->method[d] == 2) {
         if (g->in[d] == g->out[d]) position = (@COMPUTE@)at;
         if (position < 0) position = 0;
@@ -147,13 +167,17 @@ static void resample_tables_@s@(resample_problem *a, const fk_scalar *s)
     for (int d = 0; d < 3; d++) {
         resample_axis *axis = a->axis + d;
         @COMPUTE@ factor = (@COMPUTE@)s[d].f, scale;
-        if (g->align) scale = g->out[d] > 1 ? (@COMPUTE@)(g->in[d] - 1) / (@COMPUTE@)(g->out[d] - 1) : 0;
-        else scale = factor > 0 ? (@COMPUTE@)(1 / s[d].f) : (@COMPUTE@)g->in[d] / (@COMPUTE@)g->out[d];
+        if (g->align) scale = g->out[d] > 1 ? (@COMPUTE@)(g->in[d] - 1)
+            / (@COMPUTE@)(g->out[d] - 1) : 0;
+        else scale = factor > 0 ? (@COMPUTE@)(1 / s[d].f)
+            : (@COMPUTE@)g->in[d] / (@COMPUTE@)g->out[d];
         for (int64_t at = 0; at < axis->size; at++) {
             int32_t *index = axis->index + at;
             @COMPUTE@ *weight = (@COMPUTE@ *)axis->weight + at;
-            if (g->method[d] < 2) index[0] = (int32_t)resample_nearest(g, d, s[d].f, at), weight[0] = 1;
-            else if (g->antialias) smooth_taps_@s@(g, d, scale, at, axis->taps, index, weight, axis->size);
+            if (g->method[d] < 2) index[0] = (int32_t)resample_nearest(g, d, s[d].f, at),
+                weight[0] = 1;
+            else if (g->antialias) smooth_taps_@s@(g, d, scale, at, axis->taps, index, weight,
+                axis->size);
             else sharp_taps_@s@(g, d, scale, at, index, weight, axis->size);
         }
     }
@@ -161,23 +185,30 @@ static void resample_tables_@s@(resample_problem *a, const fk_scalar *s)
 """
 
 _FORWARD = """
-/* one output row of a plane: input rows are blended first, whole rows at a time, then positions along the row */
+/* one output row of a plane: input rows are blended first, whole rows at a time, then positions
+ * along the row */
 static void resample_row_@s@(const resample_problem *a, int64_t item, @COMPUTE@ *blend)
 {
     const resample_shape *g = a->shape;
     const resample_axis *deep = a->axis, *down = a->axis + 1, *across = a->axis + 2;
-    int64_t y = item % g->out[1], z = item / g->out[1] % g->out[0], size = g->in[2], width = g->out[2];
-    const @STORAGE@ *plane = (const @STORAGE@ *)a->input + item / (g->out[1] * g->out[0]) * g->in[0] * g->in[1] * size;
+    int64_t y = item % g->out[1], z = item / g->out[1] % g->out[0], size = g->in[2], width
+        = g->out[2];
+    const @STORAGE@ *plane = (const @STORAGE@ *)a->input + item / (g->out[1] * g->out[0])
+        * g->in[0] * g->in[1] * size;
     int first = 1;
     for (int64_t tz = 0; tz < deep->taps; tz++)
         for (int64_t ty = 0; ty < down->taps; ty++) {
             int64_t at_z = tz * deep->size + z, at_y = ty * down->size + y;
-            @COMPUTE@ weight = ((@COMPUTE@ *)deep->weight)[at_z] * ((@COMPUTE@ *)down->weight)[at_y];
-            const @STORAGE@ *row = plane + ((int64_t)deep->index[at_z] * g->in[1] + down->index[at_y]) * size;
+            @COMPUTE@ weight = ((@COMPUTE@ *)deep->weight)[at_z]
+                * ((@COMPUTE@ *)down->weight)[at_y];
+            const @STORAGE@ *row = plane + ((int64_t)deep->index[at_z] * g->in[1]
+                + down->index[at_y]) * size;
             if (first) {
-                _Pragma("omp simd") for (int64_t i = 0; i < size; i++) blend[i] = load_@s@(row[i]) * weight;
+                _Pragma("omp simd") for (int64_t i = 0; i < size; i++) blend[i] = load_@s@(row[i])
+                    * weight;
             } else {
-                _Pragma("omp simd") for (int64_t i = 0; i < size; i++) blend[i] += load_@s@(row[i]) * weight;
+                _Pragma("omp simd") for (int64_t i = 0; i < size; i++) blend[i]
+                    += load_@s@(row[i]) * weight;
             }
             first = 0;
         }
@@ -188,7 +219,8 @@ static void resample_row_@s@(const resample_problem *a, int64_t item, @COMPUTE@ 
         for (int64_t tap = 0; tap < across->taps; tap++) {
             const int32_t *index = across->index + tap * across->size + from;
             const @COMPUTE@ *weight = (@COMPUTE@ *)across->weight + tap * across->size + from;
-            _Pragma("omp simd") for (int64_t i = 0; i < count; i++) sum[i] += weight[i] * blend[index[i]];
+            _Pragma("omp simd") for (int64_t i = 0; i < count; i++) sum[i] += weight[i]
+                * blend[index[i]];
         }
         for (int64_t i = 0; i < count; i++) out[from + i] = store_@s@(sum[i]);
     }
@@ -206,12 +238,16 @@ static void resample_last_row_@s@(const resample_problem *a, int64_t item, @COMP
         for (int64_t tz = 0; tz < deep->taps; tz++)
             for (int64_t ty = 0; ty < down->taps; ty++)
                 for (int64_t tx = 0; tx < across->taps; tx++) {
-                    int64_t at_z = tz * deep->size + z, at_y = ty * down->size + y, at_x = tx * across->size + x;
-                    @COMPUTE@ weight = ((@COMPUTE@ *)deep->weight)[at_z] * ((@COMPUTE@ *)down->weight)[at_y]
+                    int64_t at_z = tz * deep->size + z, at_y = ty * down->size + y, at_x = tx
+                        * across->size + x;
+                    @COMPUTE@ weight = ((@COMPUTE@ *)deep->weight)[at_z]
+                        * ((@COMPUTE@ *)down->weight)[at_y]
                         * ((@COMPUTE@ *)across->weight)[at_x];
-                    const @STORAGE@ *row = volume + (((int64_t)deep->index[at_z] * g->in[1] + down->index[at_y]) * g->in[2]
+                    const @STORAGE@ *row = volume + (((int64_t)deep->index[at_z] * g->in[1]
+                        + down->index[at_y]) * g->in[2]
                         + across->index[at_x]) * channels;
-                    _Pragma("omp simd") for (int64_t c = 0; c < channels; c++) sum[c] += load_@s@(row[c]) * weight;
+                    _Pragma("omp simd") for (int64_t c = 0; c < channels; c++) sum[c]
+                        += load_@s@(row[c]) * weight;
                 }
         @STORAGE@ *out = (@STORAGE@ *)a->out + (item * g->out[2] + x) * channels;
         _Pragma("omp simd") for (int64_t c = 0; c < channels; c++) out[c] = store_@s@(sum[c]);
@@ -237,9 +273,12 @@ static void resample_grad_plane_@s@(const resample_problem *a, int64_t item, @CO
         }
         for (int64_t tz = 0; tz < deep->taps; tz++)
             for (int64_t ty = 0; ty < down->taps; ty++) {
-                int64_t at_z = tz * deep->size + line / g->out[1], at_y = ty * down->size + line % g->out[1];
-                @COMPUTE@ weight = ((@COMPUTE@ *)deep->weight)[at_z] * ((@COMPUTE@ *)down->weight)[at_y];
-                @STORAGE@ *row = plane + ((int64_t)deep->index[at_z] * g->in[1] + down->index[at_y]) * size;
+                int64_t at_z = tz * deep->size + line / g->out[1], at_y = ty * down->size
+                    + line % g->out[1];
+                @COMPUTE@ weight = ((@COMPUTE@ *)deep->weight)[at_z]
+                    * ((@COMPUTE@ *)down->weight)[at_y];
+                @STORAGE@ *row = plane + ((int64_t)deep->index[at_z] * g->in[1]
+                    + down->index[at_y]) * size;
                 _Pragma("omp simd") for (int64_t i = 0; i < size; i++) row[i] += blend[i] * weight;
             }
     }
@@ -247,11 +286,13 @@ static void resample_grad_plane_@s@(const resample_problem *a, int64_t item, @CO
 """
 
 _DRIVER = """
-static void @kernel@_body_@s@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end)
+static void @kernel@_body_@s@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+    int64_t end)
 {
     resample_problem *a = (resample_problem *)p[0];
     for (int64_t slot = begin; slot < end; slot++)
-        for (int64_t first; (first = __atomic_fetch_add(&a->next, @RUN@, __ATOMIC_RELAXED)) < a->items;)
+        for (int64_t first; (first = __atomic_fetch_add(&a->next, @RUN@, __ATOMIC_RELAXED))
+            < a->items;)
             for (int64_t item = first; item < a->items && item < first + @RUN@; item++)
                 @kernel@_@ITEM@_@s@(a, item, (@COMPUTE@ *)(a->scratch + slot * a->slot_bytes));
 }
@@ -278,7 +319,8 @@ static int @kernel@_@s@(char *const *p, const int64_t *n, const fk_scalar *s, co
 """
 
 _NEAREST = """
-static void nearest_body_b@BYTES@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end)
+static void nearest_body_b@BYTES@(char *const *p, const int64_t *n, const fk_scalar *s,
+    int64_t begin, int64_t end)
 {
     const resample_problem *a = (const resample_problem *)p[0];
     const resample_shape *g = a->shape;
@@ -296,12 +338,14 @@ static void nearest_body_b@BYTES@(char *const *p, const int64_t *n, const fk_sca
             for (int64_t x = 0; x < width; x++) to[x] = from[index[x]];
         else
             for (int64_t x = 0; x < width; x++)
-                memcpy(to + x * channels, from + index[x] * channels, (size_t)channels * sizeof(@TYPE@));
+                memcpy(to + x * channels, from + index[x] * channels, (size_t)channels
+                    * sizeof(@TYPE@));
         before = row;
     }
 }
 
-static int nearest_b@BYTES@(char *const *p, const int64_t *n, const fk_scalar *s, const fk_runtime *rt)
+static int nearest_b@BYTES@(char *const *p, const int64_t *n, const fk_scalar *s,
+    const fk_runtime *rt)
 {
     resample_problem a = {.shape = (const resample_shape *)n, .out = p[0], .input = p[1]};
     const resample_shape *g = a.shape;
@@ -310,8 +354,10 @@ static int nearest_b@BYTES@(char *const *p, const int64_t *n, const fk_scalar *s
     if (!base) return 1;
     resample_carve(&a, s, base, 4);
     for (int d = 0; d < 3; d++)
-        for (int64_t at = 0; at < g->out[d]; at++) a.axis[d].index[at] = (int32_t)resample_nearest(g, d, s[d].f, at);
-    rt->parallel(nearest_body_b@BYTES@, problem, n, s, g->planes * g->out[0] * g->out[1], row < 8192 ? 8192 / (row + 1) + 1 : 1);
+        for (int64_t at = 0; at < g->out[d]; at++) a.axis[d].index[at]
+            = (int32_t)resample_nearest(g, d, s[d].f, at);
+    rt->parallel(nearest_body_b@BYTES@, problem, n, s, g->planes * g->out[0] * g->out[1], row
+        < 8192 ? 8192 / (row + 1) + 1 : 1);
     rt->release(base);
     return 0;
 }
@@ -319,7 +365,8 @@ static int nearest_b@BYTES@(char *const *p, const int64_t *n, const fk_scalar *s
 
 _UNFOLD = """
 /* positions [low, high) of a window row along one dimension that fall inside the image */
-ALWAYS_INLINE void inside_b@BYTES@(int64_t start, int64_t stride, int64_t size, int64_t count, int64_t *low, int64_t *high)
+ALWAYS_INLINE void inside_b@BYTES@(int64_t start, int64_t stride, int64_t size, int64_t count,
+    int64_t *low, int64_t *high)
 {
     *low = start < 0 ? (-start + stride - 1) / stride : 0;
     *high = start < size ? (size - 1 - start) / stride + 1 : 0;
@@ -328,9 +375,11 @@ ALWAYS_INLINE void inside_b@BYTES@(int64_t start, int64_t stride, int64_t size, 
     if (*high < *low) *high = *low;
 }
 
-static void unfold_b@BYTES@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end)
+static void unfold_b@BYTES@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+    int64_t end)
 {
-    int64_t height = n[1], width = n[2], rows = n[3], columns = n[4], taps = n[5] * n[6], stride = n[12];
+    int64_t height = n[1], width = n[2], rows = n[3], columns = n[4], taps = n[5] * n[6], stride
+        = n[12];
     for (int64_t item = begin; item < end; item++) {
         int64_t ky = item % taps / n[6], kx = item % n[6], low, high;
         const @TYPE@ *image = (const @TYPE@ *)p[1] + item / taps * height * width;
@@ -353,9 +402,11 @@ static void unfold_b@BYTES@(char *const *p, const int64_t *n, const fk_scalar *s
 """
 
 _FOLD = """
-static void fold_@s@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end)
+static void fold_@s@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+    int64_t end)
 {
-    int64_t height = n[1], width = n[2], rows = n[3], columns = n[4], taps = n[5] * n[6], stride = n[12];
+    int64_t height = n[1], width = n[2], rows = n[3], columns = n[4], taps = n[5] * n[6], stride
+        = n[12];
     for (int64_t item = begin; item < end; item++) {
         @STORAGE@ *image = (@STORAGE@ *)p[0] + item * height * width;
         memset(image, 0, (size_t)(height * width) * sizeof(@STORAGE@));
@@ -363,7 +414,8 @@ static void fold_@s@(char *const *p, const int64_t *n, const fk_scalar *s, int64
             int64_t ky = tap / n[6], kx = tap % n[6], low, high;
             inside_b8(kx * n[8] - n[10], stride, width, columns, &low, &high);
             for (int64_t row = 0; row < rows; row++) {
-                const @STORAGE@ *from = (const @STORAGE@ *)p[1] + ((item * taps + tap) * rows + row) * columns;
+                const @STORAGE@ *from = (const @STORAGE@ *)p[1] + ((item * taps + tap)
+                    * rows + row) * columns;
                 int64_t y = row * n[11] + ky * n[7] - n[9];
                 if (y < 0 || y >= height) continue;
                 @STORAGE@ *to = image + y * width + kx * n[8] - n[10];
@@ -410,7 +462,9 @@ def unit(isa: Isa) -> str:
             if kernel == "resample_grad":
                 text.append(fill(_BACKWARD + _FOLD, **names))
                 entries.append((f"fold:{dtype}", "b", f"fold_{dtype}"))
-            text.append(fill(_DRIVER, kernel=kernel, ITEM=item, ITEMS=items, RUN=run, SLOT=slot, **names))
+            text.append(
+                fill(_DRIVER, kernel=kernel, ITEM=item, ITEMS=items, RUN=run, SLOT=slot, **names)
+            )
             entries.append((f"{kernel.replace('_', '.')}:{dtype}", "d", f"{kernel}_{dtype}"))
         text.append(grid_sample.text(storage))
         entries += grid_sample.entries(storage)

@@ -121,4 +121,3 @@ def table(entries: list[tuple[str, str, str]]) -> str:
         "\nconst int facula_abi = FACULA_ABI;\n"
         f"const fk_entry facula_kernels[] = {{\n{rows}    {{0, 0, 0}},\n}};\n"
     )
-

@@ -1,0 +1,9 @@
+"""Linear algebra.
+
+Re-exports the operators of the table whose place is `linalg`; nothing else.
+"""
+
+from facula.ops.registry import PLACES as _PLACES
+
+globals().update(_PLACES.get("linalg", {}))
+__all__ = sorted(_PLACES.get("linalg", {}))
