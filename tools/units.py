@@ -9,10 +9,13 @@ else in it is static.
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 from zlib import crc32
 
 from facula.codegen.c import pointwise, reduction, rowwise
+from facula.codegen.c import templates as template_package
 from facula.codegen.c.isa import Isa
 from facula.ops import (
     reduction_programs,  # noqa: F401  (fills the table)
@@ -63,18 +66,21 @@ def elementwise(isa: Isa) -> Parts:
         yield f"pointwise_{number}", pointwise.unit(isa, kernels)
 
 
-# the slowest to compile first, so that no processor waits at the end
+def templates(isa: Isa) -> Parts:
+    """Every template module with a `unit` or `units` of its own."""
+    for module in iter_modules(template_package.__path__):
+        template = import_module(f"{template_package.__name__}.{module.name}")
+        if hasattr(template, "units"):
+            yield from template.units(isa)
+        elif hasattr(template, "unit"):
+            yield module.name, template.unit(isa)
+
+
 UNITS: tuple[str, ...] = (
-    "facula.codegen.c.templates.tile:units",
     "units:reductions",
     "units:row_programs_units",
     "units:elementwise",
+    "units:templates",
     "facula.codegen.c.multi_tensor:unit",
     "facula.codegen.c.scan:unit",
-    "facula.codegen.c.templates.attention:unit",
-    "facula.codegen.c.templates.sort:unit",
-    "facula.codegen.c.templates.index:unit",
-    "facula.codegen.c.templates.pool:unit",
-    "facula.codegen.c.templates.arrange:unit",
-    "facula.codegen.c.templates.join:unit",
 )

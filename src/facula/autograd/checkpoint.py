@@ -136,19 +136,19 @@ class _RandomState:
             facula.set_rng_state(now)
 
 
-@contextlib.contextmanager
-def _same_autocast(state: dict[str, Any]) -> Iterator[None]:
-    with facula.autocast(**state):
-        yield
-
-
 def _autocast_state() -> dict[str, Any]:
     return {
         "device_type": "cpu",
         "enabled": facula.is_autocast_enabled("cpu"),
         "dtype": facula.get_autocast_dtype("cpu"),
-        "cache_enabled": facula.is_autocast_cache_enabled(),
     }
+
+
+def _same_autocast(state: dict[str, Any]) -> Any:
+    """A context with the autocast state of the first computation."""
+    if state["enabled"] == facula.is_autocast_enabled("cpu"):
+        return contextlib.nullcontext()
+    return facula.autocast(**state)
 
 
 class CheckpointFunction(Function):

@@ -17,7 +17,7 @@ import facula
 from facula import core
 from facula.autograd import grad as _grad
 from facula.autograd.function import Function
-from facula.autograd.grad_mode import no_grad
+from facula.autograd.grad_mode import enable_grad, no_grad
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
@@ -71,8 +71,13 @@ class _Check:
 
     def run(self) -> tuple:
         """The outputs for the present inputs, without history."""
-        with no_grad():
-            return tuple(o.detach().clone() for o in _outputs(self.func(*self.inputs)))
+        # recorded all the same: the function may differentiate inside
+        with enable_grad():
+            return tuple(o.detach().clone() for o in self.outputs())
+
+    def outputs(self) -> tuple:
+        """The outputs with history; to be made anew after inputs were changed and put back."""
+        return _outputs(self.func(*self.inputs))
 
     # numerical ------------------------------------------------------------------------------------
 
@@ -161,7 +166,7 @@ def _expected_gradient(jacobian: Any, complex_input: bool, cotangent_imaginary: 
 
 
 def _close(a: Any, b: Any, check: _Check) -> bool:
-    return bool(facula.allclose(a, b, check.rtol, check.atol))
+    return bool(((a - b).abs() <= check.atol + check.rtol * b.abs()).all())
 
 
 def _message(analytical: Any, numerical: Any, out: int, inp: int, extra: str = "") -> str:
@@ -174,6 +179,7 @@ def _message(analytical: Any, numerical: Any, out: int, inp: int, extra: str = "
 
 def _slow(check: _Check, outputs: tuple, positions: list[int]) -> None:
     numerical = [check.numerical(t, outputs) for t in check.tensors]
+    outputs = check.outputs()
     for i, output in enumerate(outputs):
         for imaginary in (False, True) if output.is_complex() else (False,):
             rows = check.analytical_rows(output, imaginary) if output.requires_grad else None
@@ -214,7 +220,7 @@ def _fast(check: _Check, outputs: tuple, positions: list[int]) -> None:
             data.copy_(original - check.eps * direction)
             below = check.run()
             data.copy_(original)
-        for i, output in enumerate(outputs):
+        for i, output in enumerate(check.outputs()):
             cotangent = _random_like(output, generator)
             slope = (above[i] - below[i]) / (2 * check.eps)
             numerical = (slope * cotangent.conj()).sum()
@@ -301,7 +307,8 @@ def _check_undefined(check: _Check) -> None:
             allow_unused=True,
         )
 
-    for kept in ([], *[[k] for k in range(len(outputs))] if len(outputs) > 1 else []):
+    single = [[k] for k in range(len(outputs))] if len(outputs) > 1 else []
+    for kept in [[], *single]:
         try:
             grads = backward(kept)
         except RuntimeError as error:
@@ -389,12 +396,13 @@ def _check_batched(check: _Check, outputs: tuple) -> None:
 
 def _run(check: _Check, options: dict[str, Any]) -> None:
     positions = _check_inputs(check)
-    outputs = _outputs(check.func(*check.inputs))
+    outputs = check.outputs()
     if not any(o.requires_grad for o in outputs):
         _check_no_differentiable_outputs(check, outputs)
         return
     if options["check_backward_ad"]:
         (_fast if options["fast_mode"] else _slow)(check, outputs, positions)
+        outputs = check.outputs()
         _check_determinism(check, outputs, options["nondet_tol"])
         if options["check_grad_dtypes"]:
             _check_dtypes(check, outputs)
@@ -495,9 +503,10 @@ def gradgradcheck(
         values = tuple(
             v.view_as(v) if _is_differentiable(v) else v for v in values
         )
-        results = [o for o in _outputs(func(*values)) if o.requires_grad]
-        wanted = [values[k] for k in positions]
-        grads = _grad(results, wanted, vectors, create_graph=True, allow_unused=True)
+        with enable_grad():
+            results = [o for o in _outputs(func(*values)) if o.requires_grad]
+            wanted = [values[k] for k in positions]
+            grads = _grad(results, wanted, vectors, create_graph=True, allow_unused=True)
         return tuple(g for g in grads if g is not None)
 
     return gradcheck(

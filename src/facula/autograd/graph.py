@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -171,11 +170,16 @@ def _hook_any(tensors: Sequence[Any], fn: Callable, lock: Any) -> tuple:
 
 
 def _hook_all(tensors: Sequence[Any], fn: Callable, lock: Any) -> tuple:
-    """Gradients are gathered per run; how many will come is asked of the engine at the first."""
+    """Gradients are gathered per run; at its end at the latest, where it does not reach all of the tensors."""
     gathered: dict[int, list] = {}
-    expected: dict[int, int] = {}
-    nodes = [accumulation_node(t) if t.requires_grad else None for t in tensors]
-    references = [None if n is None else weakref.ref(n) for n in nodes]
+    wanted = sum(1 for t in tensors if t.requires_grad)
+    missing: dict[int, int] = {}
+
+    def finish(task: int) -> None:
+        grads = gathered.pop(task, None)
+        missing.pop(task, None)
+        if grads is not None:
+            fn(grads)
 
     def make(index: int) -> Callable:
         def hook(grad: Any) -> None:
@@ -183,30 +187,17 @@ def _hook_all(tensors: Sequence[Any], fn: Callable, lock: Any) -> tuple:
             with lock:
                 if task not in gathered:
                     gathered[task] = [None] * len(tensors)
-                    expected[task] = _count_reached(references, tensors)
-                    core.queue_callback(lambda: (gathered.pop(task, None), expected.pop(task, None)))
+                    missing[task] = wanted
+                    core.queue_callback(lambda: finish(task))
                 gathered[task][index] = grad
-                expected[task] -= 1
-                ready = expected[task] == 0
-                grads = gathered[task]
-            if ready:
-                fn(grads)
+                missing[task] -= 1
+                complete = missing[task] == 0
+            if complete:
+                finish(task)
 
         return hook
 
     return tuple(t.register_hook(make(i)) for i, t in enumerate(tensors) if t.requires_grad)
-
-
-def _count_reached(references: list, tensors: Sequence[Any]) -> int:
-    """How many of the tensors' nodes the run under way will reach."""
-    count = 0
-    for reference, tensor in zip(references, tensors, strict=True):
-        if reference is None:
-            continue
-        node = accumulation_node(tensor)
-        if core.will_engine_execute_node(node):
-            count += 1
-    return count
 
 
 _allow_mutation = False

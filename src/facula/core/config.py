@@ -8,32 +8,20 @@ setting is first asked for, so `os.environ` may still be changed after the impor
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from facula.core.errors import fail
 
 __all__ = ["SETTINGS", "Setting", "describe", "get", "reset", "set"]
 
 
-def _flag(text: str) -> bool:
-    lowered = text.strip().lower()
-    if lowered in ("1", "true", "yes", "on"):
-        return True
-    if lowered in ("", "0", "false", "no", "off"):
-        return False
-    raise ValueError("0 or 1")
-
-
 def _count(text: str) -> int:
-    value = int(text)
-    if value < 0:
+    if not text.strip().isdigit():
         raise ValueError("a number >= 0")
-    return value
+    return int(text)
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """One setting: its environment variable, how to read it, its default and what it means."""
 
     variable: str
@@ -49,15 +37,6 @@ SETTINGS: dict[str, Setting] = {
     "cache_dir": Setting("FACULA_CACHE_DIR", str, None, "folder of the disk cache"),
     "compiler": Setting("CC", str, None, "C compiler for kernels that are made on first use"),
     "num_threads": Setting("FACULA_NUM_THREADS", _count, None, "threads of the pool"),
-    "memory_limit": Setting(
-        "FACULA_MEMORY_LIMIT", _count, None, "bytes that the CPU allocator keeps"
-    ),
-    "logs": Setting(
-        "FACULA_LOGS", str, "", "what the compiler reports, comma-separated pass names"
-    ),
-    "strict": Setting(
-        "FACULA_STRICT", _flag, False, "slow paths and fallbacks raise instead of warning"
-    ),
 }
 
 _values: dict[str, Any] = {}

@@ -359,6 +359,12 @@ cdef object op_call(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject *kw
                     r = binary_fast(op, x, y, k)
                     if r is not None:
                         return r
+    elif op.view_number == 1 and form == FORM_FUNCTIONAL and kwnames == NULL and nargs > 1 and type(<object>args[0]) is Tensor:
+        x = <Tensor>args[0]
+        if not ((x.keys | k) & (K_SLOW | K_GRAD | K_STRIDED)):
+            r = view_ints(op, x, args + 1, nargs - 1)
+            if r is not None:
+                return r
     cdef list owned = []
     read_arguments(op, args, nargs, kwnames, slots, &out, owned)
     if form == FORM_INPLACE and not isinstance(slot_value(op, slots, 0), Tensor):

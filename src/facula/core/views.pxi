@@ -139,6 +139,28 @@ cdef Tensor view_view(Op op, PyObject **slots):
 VIEW_AS_DTYPE = [None]
 
 
+cdef Tensor view_ints(Op op, Tensor a, PyObject *const *sizes, Py_ssize_t n):
+    """`view(2, 3)` of a contiguous tensor without history; None when the sizes are no plain ints."""
+    cdef int64_t sh[16]
+    cdef int64_t s = 1
+    cdef Py_ssize_t i
+    cdef Tensor t
+    if n > MAX_DIMS:
+        return None
+    for i in range(n):
+        if not PyLong_CheckExact(<object>sizes[i]):
+            return None
+        sh[i] = <object>sizes[i]
+    infer_shape(op, a, <int>n, sh)
+    t = start_view(a)
+    t.nd = <int>n
+    t.numel_ = a.numel_
+    for i in range(n - 1, -1, -1):
+        t.sh[i] = sh[i]; t.sd[i] = s
+        if sh[i] > 1: s *= sh[i]
+    return t
+
+
 cdef Tensor view_transpose(Op op, PyObject **slots):
     cdef Tensor a = <Tensor>slots[0]
     cdef Tensor t

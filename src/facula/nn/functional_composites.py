@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import facula
+from facula import core
 from facula.autograd.checkpoint import checkpoint
 from facula.core.errors import fail
 from facula.nn import functional as F
@@ -21,7 +22,7 @@ def _as_float_mask(mask: Any, name: str, other_dtype: Any, target_dtype: Any) ->
     """A boolean mask (True: leave out) as one to be added; a float mask as it is."""
     if mask is None:
         return None
-    if mask.dtype == facula.bool:
+    if mask.dtype == core.bool:
         return facula.zeros_like(mask, dtype=target_dtype).masked_fill_(mask, float("-inf"))
     if not mask.is_floating_point():
         fail(

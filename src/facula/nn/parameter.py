@@ -124,11 +124,7 @@ class Buffer(core.Tensor, metaclass=_BufferMeta):
 class UninitializedTensorMixin:
     """A tensor whose shape comes with the first call of its lazy module."""
 
-    _allowed_methods = frozenset(
-        """__hash__ size dtype device layout is_leaf requires_grad requires_grad_ grad is_complex
-        is_floating_point copy_ cpu cuda half float double char short int long bfloat16 to share_memory_
-        is_shared is_meta _is_param _is_buffer persistent detach register_hook is_sparse is_quantized""".split()
-    )
+    __torch_function__ = core._disabled_torch_function_impl
 
     def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
         """Give the tensor its ``shape`` (contents undefined), and its class that of an ordinary one."""
@@ -166,21 +162,6 @@ class UninitializedTensorMixin:
 
     def __reduce_ex__(self, protocol: int) -> Any:
         return self.__class__, (self.requires_grad,)  # type: ignore[attr-defined]
-
-    @classmethod
-    def __torch_function__(
-        cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
-    ) -> Any:
-        name = getattr(func, "__name__", "")
-        if name in cls._allowed_methods or name in ("__get__", "__set__", "__delete__"):
-            return core.run_without_overrides(func, args, kwargs or {})
-        return fail(
-            ValueError,
-            name or str(func),
-            "initialized tensors",
-            got=f"an {cls.__name__}",
-            hint="call forward once, or load a state_dict, before using the parameters of a lazy module",
-        )
 
 
 def is_lazy(tensor: Any) -> bool:

@@ -1,11 +1,11 @@
 """Operators: scaled dot product attention.
 
-Takes query `[..., L, E]`, key `[..., S, E]`, value `[..., S, Ev]`; gives `[..., L, Ev]`. The fused kernel needs memory
-linear in the sequence lengths and keeps the logsumexp of each query for the backward; `math` is the same by matrix
-products and a softmax, of any dtype that these take.
-Keeps true: a query without an allowed key gives zeros; a bool mask says what takes part; the causal mask starts at the
-upper left and combines with a given one; a dropped weight depends on seed, offset and its index alone, never on threads;
-double backward is a formula over operators.
+Takes query `[..., L, E]`, key `[..., S, E]`, value `[..., S, Ev]`; gives `[..., L, Ev]`. The fused
+kernel needs memory linear in the sequence lengths and keeps the logsumexp of each query for the
+backward; `math` is the same by matrix products and a softmax, of any dtype that these take.
+Keeps true: a query without an allowed key gives zeros; a bool mask says what takes part; the causal
+mask starts at the upper left and combines with a given one; a dropped weight depends on seed,
+offset and its index alone, never on threads; double backward is a formula over operators.
 """
 
 from __future__ import annotations
@@ -74,14 +74,16 @@ def _check_kernel_dtype(query: Any) -> None:
 
 
 @operator(
-    "_scaled_dot_product_flash_attention(Tensor query, Tensor key, Tensor value, Tensor? mask, bool is_causal, "
+    "_scaled_dot_product_flash_attention(Tensor query, Tensor key, Tensor value, Tensor? mask, "
+    "bool is_causal, "
     "float scale, float dropout_p, int seed, int offset) -> (Tensor output, Tensor logsumexp)",
     names=(),
     out=False,
     nondifferentiable=(1,),
 )
 class FlashAttention:
-    """The fused kernel on `[B, H, L, E]`, key and value `[B, Hkv, S, ...]`, mask expanded to `[B, H, L, S]`."""
+    """The fused kernel on `[B, H, L, E]`, key and value `[B, Hkv, S, ...]`, mask expanded to `[B,
+    H, L, S]`."""
 
     def meta(query, key, value, mask, is_causal, scale, dropout_p, seed, offset):
         _check_kernel_dtype(query)
@@ -139,17 +141,32 @@ class FlashAttention:
 
 
 @operator(
-    "_scaled_dot_product_flash_attention_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, "
-    "Tensor out, Tensor logsumexp, Tensor? mask, bool is_causal, float scale, float dropout_p, int seed, int offset, "
+    "_scaled_dot_product_flash_attention_backward(Tensor grad_out, Tensor query, Tensor key, "
+    "Tensor value, "
+    "Tensor out, Tensor logsumexp, Tensor? mask, bool is_causal, float scale, float dropout_p, int "
+    "seed, int offset, "
     "bool mask_grad) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value, Tensor grad_mask)",
     names=(),
     out=False,
 )
 class FlashAttentionBackward:
-    """Gradients of the fused kernel; that of the mask is `[B, H, L, S]`, or empty where it is not asked for."""
+    """Gradients of the fused kernel; that of the mask is `[B, H, L, S]`, or empty where it is not
+    asked for."""
 
     def meta(
-        grad_out, query, key, value, out, logsumexp, mask, is_causal, scale, p, seed, offset, mask_grad
+        grad_out,
+        query,
+        key,
+        value,
+        out,
+        logsumexp,
+        mask,
+        is_causal,
+        scale,
+        p,
+        seed,
+        offset,
+        mask_grad,
     ):
         shape = (*query.shape[:3], key.shape[2]) if mask_grad else (0,)
         scores = core.empty(shape, dtype=logsumexp.dtype, device=query.device)
@@ -204,7 +221,8 @@ class FlashAttentionBackward:
 
 
 def _kept(query: Any, key: Any, dropout_p: float, seed: int, offset: int) -> Any:
-    """The factor of each weight under dropout, `[B, H, L, S]`: the kernel's own choice, read off equal weights."""
+    """The factor of each weight under dropout, `[B, H, L, S]`: the kernel's own choice, read off
+    equal weights."""
     if dropout_p == 0:
         return None
     batch, heads, rows, count = *query.shape[:3], key.shape[2]
@@ -231,7 +249,8 @@ def _second_order(
 ) -> tuple[Any, ...]:
     """The vector-Jacobian product of the backward pass, for grad_out, query, key, value and mask.
 
-    With weights P, their gradients dP and the scores' dS = P * (dP - sum(P * dP)), every product of the backward is taken
+    With weights P, their gradients dP and the scores' dS = P * (dP - sum(P * dP)), every product
+    of the backward is taken
     back in turn; scores are materialised, as for any second order.
     """
     group = query.shape[1] // key.shape[1]
@@ -311,7 +330,8 @@ def _weights(query: Any, key: Any, mask: Any, is_causal: bool, scale: float) -> 
 
 
 @composite(
-    "_scaled_dot_product_attention_math(Tensor query, Tensor key, Tensor value, Tensor? mask, bool is_causal, float scale, "
+    "_scaled_dot_product_attention_math(Tensor query, Tensor key, Tensor value, Tensor? mask, bool "
+    "is_causal, float scale, "
     "float dropout_p) -> Tensor",
     names=(),
 )
@@ -324,7 +344,8 @@ def attention_math(
     scale: float,
     dropout_p: float,
 ) -> Any:
-    """Attention by matrix products and a softmax, on `[B, H, L, E]` with key and value `[B, Hkv, S, ...]`."""
+    """Attention by matrix products and a softmax, on `[B, H, L, E]` with key and value `[B, Hkv,
+    S, ...]`."""
     group = query.shape[1] // max(key.shape[1], 1)
     weights = _weights(query, _repeat(key, group), mask, is_causal, scale)
     if dropout_p > 0:
@@ -332,9 +353,7 @@ def attention_math(
     return weights @ _repeat(value, group)
 
 
-def _check(
-    query: Any, key: Any, value: Any, mask: Any, dropout_p: float, enable_gqa: bool
-) -> None:
+def _check(query: Any, key: Any, value: Any, mask: Any, dropout_p: float, enable_gqa: bool) -> None:
     """Raise for dtypes, devices and shapes that do not belong together."""
     if min(query.dim(), key.dim(), value.dim()) < 2:
         fail(
@@ -407,7 +426,9 @@ def _four(x: Any, lead: Sequence[int], heads: int) -> Any:
 
 def _choose(query: Any) -> str:
     """The implementation: the fused one where it is allowed and can, else `math`."""
-    if (ENABLED["flash"] and query.dtype.code in FUSED) or not (ENABLED["math"] or ENABLED["flash"]):
+    if (ENABLED["flash"] and query.dtype.code in FUSED) or not (
+        ENABLED["math"] or ENABLED["flash"]
+    ):
         if not ENABLED["flash"]:
             fail(
                 RuntimeError,
@@ -429,7 +450,8 @@ def _choose(query: Any) -> str:
 
 
 @composite(
-    "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, "
+    "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, "
+    "float dropout_p=0.0, "
     "bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor",
     names=("nn.functional.scaled_dot_product_attention",),
 )
@@ -445,8 +467,10 @@ def scaled_dot_product_attention(
 ) -> Any:
     """Attention: `softmax(query @ key.mT * scale + mask) @ value`, with dropout on the weights.
 
-    query `[..., L, E]`, key `[..., S, E]`, value `[..., S, Ev]`; attn_mask broadcasts to `[..., L, S]`: bool (True takes
-    part) or added to the scores. scale: default `1 / sqrt(E)`. enable_gqa: dimension -3 holds heads, and several query
+    query `[..., L, E]`, key `[..., S, E]`, value `[..., S, Ev]`; attn_mask broadcasts to `[..., L,
+    S]`: bool (True takes
+    part) or added to the scores. scale: default `1 / sqrt(E)`. enable_gqa: dimension -3 holds
+    heads, and several query
     heads share one of key and value. A query without an allowed key gives zeros. [Dao et al. 2022]
     """
     _check(query, key, value, attn_mask, dropout_p, enable_gqa)
@@ -461,9 +485,16 @@ def scaled_dot_product_attention(
         heads = key_heads = lead[-1]
         lead = lead[:-1]
     batch = lead if lead else (1,)
-    q, k, v = _four(query, batch, heads), _four(key, batch, key_heads), _four(value, batch, key_heads)
+    q, k, v = (
+        _four(query, batch, heads),
+        _four(key, batch, key_heads),
+        _four(value, batch, key_heads),
+    )
     rows, count = q.shape[2], k.shape[2]
-    shape = (*lead, *((heads,) if enable_gqa or query.dim() > 2 or key.dim() > 2 or value.dim() > 2 else ()))
+    shape = (
+        *lead,
+        *((heads,) if enable_gqa or query.dim() > 2 or key.dim() > 2 or value.dim() > 2 else ()),
+    )
     if attn_mask is not None:
         if query.dtype is core.float64 and attn_mask.dtype is core.float32:
             attn_mask = attn_mask.to(core.float64)

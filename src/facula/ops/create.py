@@ -407,6 +407,15 @@ def range_closed(start, end, step, dtype, layout, device, pin_memory, requires_g
 def _linspace(op: str, start: Any, end: Any, steps: int, dtype: Any, device: Any) -> Any:
     if steps < 0:
         fail(RuntimeError, op, "number of steps must be non-negative", steps)
+    ends = [x for x in (start, end) if isinstance(x, core.Tensor)]
+    if any(x.is_meta for x in ends):
+        return core.empty((steps,), dtype=dtype, device="meta")
+    for x in ends:
+        if x.dim():
+            fail(
+                RuntimeError, op, f"{op} only supports 0-dimensional start and end tensors", x.dim()
+            )
+    start, end = (x.item() if isinstance(x, core.Tensor) else x for x in (start, end))
     whole_ends = _whole(start, end)
     if dtype is None:
         dtype = core.get_default_dtype()
@@ -428,7 +437,7 @@ def _linspace(op: str, start: Any, end: Any, steps: int, dtype: Any, device: Any
 
 
 @composite(
-    f"linspace(Number start, Number end, int steps, *, {OPTIONS}) -> Tensor",
+    f"linspace(Operand start, Operand end, int steps, *, {OPTIONS}) -> Tensor",
     names=("linspace",),
     out_cast=True,
 )
@@ -439,7 +448,7 @@ def linspace(start, end, steps, dtype, layout, device, pin_memory, requires_grad
 
 
 @composite(
-    f"logspace(Number start, Number end, int steps, float base=10.0, *, {OPTIONS}) -> Tensor",
+    f"logspace(Operand start, Operand end, int steps, float base=10.0, *, {OPTIONS}) -> Tensor",
     names=("logspace",),
     out_cast=True,
 )
@@ -452,7 +461,7 @@ def logspace(start, end, steps, base, dtype, layout, device, pin_memory, require
             dtype = dtype.to_complex()
     work = core.complex128 if dtype.is_complex else core.float64
     if not dtype.is_floating_point and not dtype.is_complex:
-        start, end = int(start), int(end)
+        start, end = (x if isinstance(x, core.Tensor) else int(x) for x in (start, end))
     exponents = _linspace("logspace", start, end, steps, work, device)
     return finished(F.pow(base, exponents).to(dtype), requires_grad)
 

@@ -1,8 +1,10 @@
 """Operators: embedding tables and bags of embeddings.
 
-Takes a table `[rows, width]` and integer indices of any shape; gives rows, or sums, means and maxima of bags of rows.
-Keeps true: all indices are checked before memory is touched; gradients are added in index order, so they do not depend on
-the number of threads; half precision adds in float32; the padding row takes no gradient and is no member of a bag.
+Takes a table `[rows, width]` and integer indices of any shape; gives rows, or sums, means and
+maxima of bags of rows.
+Keeps true: all indices are checked before memory is touched; gradients are added in index order, so
+they do not depend on the number of threads; half precision adds in float32; the padding row takes
+no gradient and is no member of a bag.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ def _check(op: str, weight: Any, indices: Any) -> None:
         fail(
             RuntimeError,
             op,
-            "Expected tensor for argument 'indices' to have one of the following scalar types: Long, Int",
+            "Expected tensor for argument 'indices' to have one of the following scalar types: "
+            "Long, Int",
             indices.dtype,
             "convert the indices with .long()",
         )
@@ -39,7 +42,8 @@ def _indices(op: str, indices: Any, rows: int) -> Any:
 
 
 @operator(
-    "embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) "
+    "embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, "
+    "bool sparse=False) "
     "-> Tensor",
     names=("embedding",),
     out=False,
@@ -49,7 +53,9 @@ class Embedding:
 
     def meta(weight, indices, padding_idx, scale_grad_by_freq, sparse):
         _check("embedding", weight, indices)
-        return core.empty((*indices.shape, weight.shape[1]), dtype=weight.dtype, device=weight.device)
+        return core.empty(
+            (*indices.shape, weight.shape[1]), dtype=weight.dtype, device=weight.device
+        )
 
     def cpu(out, weight, indices, padding_idx, scale_grad_by_freq, sparse):
         bytes_ = weight.shape[1] * weight.dtype.itemsize
@@ -91,7 +97,8 @@ class Embedding:
 
 
 @operator(
-    "embedding_dense_backward(Tensor grad_output, Tensor indices, int num_weights, int padding_idx, bool scale_grad_by_freq) "
+    "embedding_dense_backward(Tensor grad_output, Tensor indices, int num_weights, int "
+    "padding_idx, bool scale_grad_by_freq) "
     "-> Tensor",
     names=("embedding_dense_backward",),
     out=False,
@@ -129,7 +136,8 @@ def _inverse_counts(places: Any, rows: int) -> Any:
 def add_rows(
     out: Any, grad: Any, places: Any, factors: Any, sources: Any, padding_idx: int
 ) -> None:
-    """out[places[i]] += grad[sources[i] or i] * factors[i], from zero; half precision in float32."""
+    """out[places[i]] += grad[sources[i] or i] * factors[i], from zero; half precision in
+    float32."""
     half = out.dtype in (core.bfloat16, core.float16)
     compute = core.float32 if half else out.dtype
     target = core.empty(out.shape, dtype=compute) if half else out
@@ -153,7 +161,8 @@ def add_rows(
     out=False,
 )
 class EmbeddingRenorm:
-    """A copy of `weight` in which the rows named by distinct `indices` have at most norm `max_norm`."""
+    """A copy of `weight` in which the rows named by distinct `indices` have at most norm
+    `max_norm`."""
 
     def meta(weight, indices, max_norm, norm_type):
         return core.empty(weight.shape, dtype=weight.dtype, device=weight.device)
@@ -175,7 +184,8 @@ class EmbeddingRenorm:
     names=("embedding_renorm_",),
 )
 def embedding_renorm_(self: Any, indices: Any, max_norm: float, norm_type: float) -> Any:
-    """Scale the rows that `indices` name to at most norm `max_norm`, in place and outside of the history."""
+    """Scale the rows that `indices` name to at most norm `max_norm`, in place and outside of the
+    history."""
     places = F.unique(indices.reshape((-1,)))
     self.detach().copy_(F._embedding_renorm(self.detach(), places, max_norm, norm_type))
     return self
@@ -191,7 +201,8 @@ def _padding(op: str, padding_idx: int | None, rows: int) -> int:
 
 
 @composite(
-    "_embedding_function(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, float norm_type=2.0, "
+    "_embedding_function(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, "
+    "float norm_type=2.0, "
     "bool scale_grad_by_freq=False, bool sparse=False) -> Tensor",
     names=("nn.functional.embedding",),
 )
@@ -206,8 +217,10 @@ def embedding_function(
 ) -> Any:
     """Rows of `weight` by index.
 
-    padding_idx: a row that takes no gradient; max_norm: longer rows that are used are scaled to it, in place;
-    scale_grad_by_freq: gradients are divided by how often their index occurs; sparse: the gradient is sparse.
+    padding_idx: a row that takes no gradient; max_norm: longer rows that are used are scaled to
+    it, in place;
+    scale_grad_by_freq: gradients are divided by how often their index occurs; sparse: the gradient
+    is sparse.
     """
     if weight.dim() != 2:
         fail(RuntimeError, "embedding", "'weight' must be 2-D", list(weight.shape))
@@ -218,21 +231,19 @@ def embedding_function(
 
 
 @operator(
-    "_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, Tensor? per_sample_weights, int mode, int padding_idx, "
+    "_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, Tensor? per_sample_weights, int "
+    "mode, int padding_idx, "
     "bool scale_grad_by_freq) -> (Tensor output, Tensor positions)",
     names=(),
     out=False,
 )
 class EmbeddingBag:
-    """Bags of rows, bag b being `indices[offsets[b]:offsets[b + 1]]`; positions: where each maximum came from."""
+    """Bags of rows, bag b being `indices[offsets[b]:offsets[b + 1]]`; positions: where each
+    maximum came from."""
 
-    def meta(
-        weight, indices, offsets, per_sample_weights, mode, padding_idx, scale_grad_by_freq
-    ):
+    def meta(weight, indices, offsets, per_sample_weights, mode, padding_idx, scale_grad_by_freq):
         shape = (offsets.shape[0] - 1, weight.shape[1])
-        positions = core.empty(
-            shape if mode == 2 else (0,), dtype=core.int64, device=weight.device
-        )
+        positions = core.empty(shape if mode == 2 else (0,), dtype=core.int64, device=weight.device)
         return core.empty(shape, dtype=weight.dtype, device=weight.device), positions
 
     def cpu(
@@ -298,7 +309,11 @@ def _bags(offsets: Any, count: int) -> Any:
     """The bag of each index."""
     starts = F.zeros((count + 1,), dtype=core.int64)
     inner = offsets.narrow(0, 1, offsets.shape[0] - 1)
-    return starts.index_add(0, inner, F.ones(inner.shape, dtype=core.int64)).cumsum(0).narrow(0, 0, count)
+    return (
+        starts.index_add(0, inner, F.ones(inner.shape, dtype=core.int64))
+        .cumsum(0)
+        .narrow(0, 0, count)
+    )
 
 
 def _bag_factors(
@@ -311,7 +326,8 @@ def _bag_factors(
     by_frequency: bool,
     rows: int,
 ) -> Any:
-    """What each index multiplies its bag's gradient by: sample weight, one over the bag's size, over its frequency."""
+    """What each index multiplies its bag's gradient by: sample weight, one over the bag's size,
+    over its frequency."""
     factors = scales
     if mode == 1:
         members = F.ones(indices.shape, dtype=core.float64)
@@ -326,7 +342,7 @@ def _bag_factors(
 
 
 @operator(
-    "_embedding_bag_max_backward(Tensor grad, Tensor positions, int rows) -> Tensor",
+    "_embedding_bag_max_backward(Tensor grad_out, Tensor positions, int rows) -> Tensor",
     names=(),
     out=False,
 )
@@ -355,8 +371,10 @@ class EmbeddingBagMaxBackward:
 
 
 @composite(
-    "embedding_bag(Tensor input, Tensor weight, Tensor? offsets=None, float? max_norm=None, float norm_type=2.0, "
-    "bool scale_grad_by_freq=False, str mode='mean', bool sparse=False, Tensor? per_sample_weights=None, "
+    "embedding_bag(Tensor input, Tensor weight, Tensor? offsets=None, float? max_norm=None, float "
+    "norm_type=2.0, "
+    "bool scale_grad_by_freq=False, str mode='mean', bool sparse=False, Tensor? "
+    "per_sample_weights=None, "
     "bool include_last_offset=False, int? padding_idx=None) -> Tensor",
     names=("nn.functional.embedding_bag",),
 )
@@ -373,7 +391,8 @@ def embedding_bag(
     include_last_offset: bool,
     padding_idx: int | None,
 ) -> Any:
-    """Sums, means or maxima of bags of rows: the rows of a 2-d `input`, or a 1-d one cut at `offsets`."""
+    """Sums, means or maxima of bags of rows: the rows of a 2-d `input`, or a 1-d one cut at
+    `offsets`."""
     op = "embedding_bag"
     if mode not in MODES:
         fail(ValueError, op, "mode has to be one of sum, mean or max", mode)
@@ -421,13 +440,23 @@ def _bag_offsets(op: str, input: Any, offsets: Any, include_last: bool) -> Any:
     if input.dim() != 1:
         fail(ValueError, op, "input has to be 1D or 2D Tensor", f"{input.dim()}D")
     if offsets is None or offsets.dim() != 1:
-        fail(ValueError, op, "offsets has to be a 1D Tensor", None if offsets is None else offsets.dim())
+        fail(
+            ValueError,
+            op,
+            "offsets has to be a 1D Tensor",
+            None if offsets is None else offsets.dim(),
+        )
     offsets = offsets.to(core.int64)
     count = input.numel()
     if input.device.type != "meta" and offsets.numel():
         values = offsets.tolist()
         if values[0] != 0:
-            fail(RuntimeError, op, "offsets[0] has to be 0, i.e., the first sequence starts at 0", values[0])
+            fail(
+                RuntimeError,
+                op,
+                "offsets[0] has to be 0, i.e., the first sequence starts at 0",
+                values[0],
+            )
         if values[-1] > count or any(b < a for a, b in zip(values, values[1:], strict=False)):
             fail(RuntimeError, op, f"offsets must not fall and not exceed {count}", values)
     if include_last:

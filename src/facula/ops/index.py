@@ -178,6 +178,10 @@ class _index:
 
     def cpu(out, self, indices):
         place = Addressing("index", self.shape, indices)
+        if len(place.dims) == 1 and self.is_contiguous():
+            index = launch.index64("index", place.indices[0]).contiguous()
+            launch.take_rows("index", out, self, index, place.dims[0], True)
+            return
         source, dim, geometry, extent = place.geometry(self.stride(), out.stride())
         launch.gather(out, self, source, dim, *geometry, extent)
 

@@ -103,8 +103,12 @@ class index_select:
 
     def cpu(out, self, dim, index):
         dim = launch.dim_of("index_select", dim, self.dim())
+        index = index.to(core.int64)
+        if self.dim() and self.is_contiguous() and index.is_contiguous():
+            launch.take_rows("index_select", out, self, index, dim, False)
+            return
         self, result = _as_vector(self), _as_vector(out)
-        index = index.to(core.int64).reshape(-1)
+        index = index.reshape(-1)
         launch.check_bounds("index_select", index, self.shape[dim], dim, IndexError, negative=False)
         strides = launch.axis_strides(dim, self.dim(), index.stride(0))
         extent = self.shape[dim]

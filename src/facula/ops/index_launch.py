@@ -102,19 +102,43 @@ def check_bounds(
         return
     index = index.to(core.int64).contiguous()
     bad = core.empty((1,), dtype=core.int64)
-    bad.fill_(-1)
     low = -size if negative else 0
-    core.kernel("index.check")((bad, index), (low, size), (), total=count, grain=SERIAL)
+    core.kernel("index.check")((bad, index), (low, size, count), ())
     position = bad.item()
     if position >= 0:
-        value = index.reshape(-1)[position].item()
-        fail(
-            exception,
-            op,
-            f"index {value} is out of bounds for dimension {dim} with size {size}",
-            None,
-            f"indices lie in [{low}, {size - 1}]",
-        )
+        out_of_bounds(op, index, position, size, dim, exception, low)
+
+
+def out_of_bounds(
+    op: str, index: Any, position: int, size: int, dim: int, exception: type[Exception], low: int
+) -> None:
+    """Raise for the index at a flat position."""
+    value = index.reshape(-1)[position].item()
+    fail(
+        exception,
+        op,
+        f"index {value} is out of bounds for dimension {dim} with size {size}",
+        None,
+        f"indices lie in [{low}, {size - 1}]",
+    )
+
+
+def take_rows(op: str, result: Any, source: Any, index: Any, dim: int, negative: bool) -> None:
+    """result[o, i, :] = source[o, index[i], :] along `dim`; result and source are contiguous."""
+    shape = source.shape
+    size, count = shape[dim], index.numel()
+    if count == 0:
+        return
+    outer = product(shape[:dim]) if dim else 1
+    inner = product(shape[dim + 1 :])
+    low = -size if negative else 0
+    bad = core.empty((1,), dtype=core.int64)
+    core.kernel(f"rows:b{source.dtype.itemsize}")(
+        (result, source, index, bad), (outer, size, inner, count, low), ()
+    )
+    position = bad.item()
+    if position >= 0:
+        out_of_bounds(op, index, position, size, dim, IndexError, low)
 
 
 def merge(

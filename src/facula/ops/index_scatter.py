@@ -294,8 +294,7 @@ class scatter_reduce:
         target = out if work is self.dtype else core.empty(self.shape, dtype=work)
         target.copy_(self)
         if not include_self:
-            start = _source(None, identity_of(reduce, work), index, work)
-            _run_scatter("scatter_reduce", "set", target, dim, index, start)
+            _forget(target, dim, index, identity_of(reduce, work))
         _run_scatter("scatter_reduce", REDUCE_KINDS[reduce], target, dim, index, src.to(work))
         if reduce == "mean":
             counts = scatter_counts(target, dim, index, include_self)
@@ -330,18 +329,35 @@ class scatter_reduce:
             )
 
 
+def _narrow_repeats(shape: list[int], dim: int, index: Any) -> tuple[list[int], Any]:
+    """Where the index only repeats along a dimension (stride 0), one slice of it says all."""
+    shape = list(shape)
+    for d, step in enumerate(index.stride()):
+        if d != dim and step == 0 and index.shape[d] == shape[d]:
+            index, shape[d] = index.narrow(d, 0, min(1, shape[d])), min(1, shape[d])
+    return shape, index
+
+
+def _forget(target: Any, dim: int, index: Any, start: Any) -> None:
+    """Set the places that the index names to the value that a reduction starts from."""
+    index, target = _vector(index), _vector(target)
+    if index.numel() == 0:
+        return
+    dim = launch.dim_of("scatter_reduce", dim, target.dim())
+    shape, index = _narrow_repeats(target.shape, dim, index)
+    named = core.empty(shape, dtype=core.bool_).zero_()
+    _run_scatter("scatter_reduce", "set", named, dim, index, _source(None, True, index, core.bool_))
+    target.masked_fill_(named, start)
+
+
 def scatter_counts(self: Any, dim: int, index: Any, include_self: bool) -> Any:
     """How many values meet at each place of `self`, at least 1 (int64).
 
     Where the index repeats along a dimension (stride 0), so do the counts: they are taken once and
     expanded."""
     dim = launch.dim_of("scatter_reduce", dim, self.dim())
-    shape = list(_vector(self).shape)
-    index = _vector(index)
-    expanded = list(shape)
-    for d, step in enumerate(index.stride()):
-        if d != dim and step == 0 and index.shape[d] == shape[d]:
-            index, shape[d] = index.narrow(d, 0, min(1, shape[d])), min(1, shape[d])
+    expanded = list(_vector(self).shape)
+    shape, index = _narrow_repeats(expanded, dim, _vector(index))
     counts = core.empty(shape, dtype=core.int64)
     counts.fill_(int(include_self))
     _run_scatter("scatter_reduce", "add", counts, dim, index, _source(None, 1, index, core.int64))

@@ -167,11 +167,12 @@ class bincount:
             )
         bins = max(minlength, int(self.max().item()) + 1 if count else 0)
         if weights is None:
-            source = core.empty((1,), dtype=core.int64)
-            source.fill_(1)
-            source = source.expand((count,))
-        else:
-            source = weights if weights.dtype is core.float32 else weights.to(core.float64)
+            result = core.empty((bins,), dtype=core.int64)
+            if bins:
+                values = self.to(core.int64).contiguous()
+                core.kernel("bincount")((result, values), (count, bins), ())
+            return result
+        source = weights if weights.dtype is core.float32 else weights.to(core.float64)
         result = core.empty((bins,), dtype=source.dtype)
         result.zero_()
         index = self.to(core.int64)

@@ -34,6 +34,8 @@ def _fill_joined(out: Any, tensors: list[Any], outer: int, row: int) -> None:
 
 
 def _ready(tensor: Any, dtype: Any) -> Any:
+    if tensor.dtype is dtype and tensor.is_contiguous():
+        return tensor
     return tensor.to(dtype).contiguous()
 
 
@@ -64,27 +66,31 @@ class cat:
     def meta(tensors, dim):
         if not tensors:
             fail(ValueError, "cat", "expected a non-empty list of Tensors", "an empty one")
-        for position, tensor in enumerate(tensors):
-            if tensor.dim() == 0:
+        shapes = [t.shape for t in tensors]
+        if len({len(shape) for shape in shapes}) > 1 or not shapes[0]:
+            shapes = _joinable(tensors)
+        first = shapes[0] if shapes else (0,)
+        dim = launch.dim_of("cat", dim, len(first))
+        rest, size = first[:dim] + first[dim + 1 :], 0
+        for shape in shapes:
+            size += shape[dim]
+            if shape[:dim] + shape[dim + 1 :] != rest:
+                shapes = _joinable(tensors)
+                _check_fits(shapes, dim)
+                size = sum(s[dim] for s in shapes)
+                first = shapes[0] if shapes else first
+                break
+        device = tensors[0].device
+        for tensor in tensors:
+            if tensor.device != device:
                 fail(
                     RuntimeError,
                     "cat",
-                    f"zero-dimensional tensor (at position {position}) cannot be concatenated",
-                    None,
-                    "stack joins 0-d tensors",
+                    "Expected all tensors to be on the same device",
+                    f"{device} and {tensor.device}",
                 )
-        kept = [t for t in tensors if not _skipped(t.shape)]
-        if not kept:
-            launch.dim_of("cat", dim, 1)
-            return core.empty((0,), dtype=common_dtype(tensors), device=tensors[0].device)
-        first = kept[0]
-        dim = launch.dim_of("cat", dim, first.dim())
-        shape = list(first.shape)
-        shape[dim] = 0
-        for position, tensor in enumerate(kept):
-            _check_fits(first, tensor, dim, position)
-            shape[dim] += tensor.shape[dim]
-        return core.empty(shape, dtype=common_dtype(tensors), device=first.device)
+        shape = (*first[:dim], size, *first[dim + 1 :])
+        return core.empty(shape, dtype=_dtype_of(tensors), device=device)
 
     def cpu(out, tensors, dim):
         if out.numel() == 0:
@@ -121,30 +127,47 @@ class cat:
         )
 
 
-def _check_fits(first: Any, tensor: Any, dim: int, position: int) -> None:
-    if tensor.dim() != first.dim():
-        fail(
-            RuntimeError,
-            "cat",
-            "Tensors must have same number of dimensions",
-            f"{first.dim()} and {tensor.dim()}",
-        )
-    if tensor.device != first.device:
-        fail(
-            RuntimeError,
-            "cat",
-            "Expected all tensors to be on the same device",
-            f"{first.device} and {tensor.device}",
-        )
-    for d, size in enumerate(tensor.shape):
-        if d != dim and size != first.shape[d]:
+def _joinable(tensors: tuple[Any, ...]) -> list[Any]:
+    """The shapes of all but empty vectors; none may be 0-d."""
+    for position, tensor in enumerate(tensors):
+        if tensor.dim() == 0:
             fail(
                 RuntimeError,
                 "cat",
-                f"Sizes of tensors must match except in dimension {dim}. Expected size "
-                f"{first.shape[d]} but got size "
-                f"{size} for tensor number {position} in the list",
+                f"zero-dimensional tensor (at position {position}) cannot be concatenated",
+                None,
+                "stack joins 0-d tensors",
             )
+    return [t.shape for t in tensors if not _skipped(t.shape)]
+
+
+def _check_fits(shapes: list[Any], dim: int) -> None:
+    """Raise unless all shapes agree apart from `dim`."""
+    for position, shape in enumerate(shapes):
+        if len(shape) != len(shapes[0]):
+            fail(
+                RuntimeError,
+                "cat",
+                "Tensors must have same number of dimensions",
+                f"{len(shapes[0])} and {len(shape)}",
+            )
+        for d, size in enumerate(shape):
+            if d != dim and size != shapes[0][d]:
+                fail(
+                    RuntimeError,
+                    "cat",
+                    f"Sizes of tensors must match except in dimension {dim}. Expected size "
+                    f"{shapes[0][d]} but got size {size} for tensor number {position} in the list",
+                )
+
+
+def _dtype_of(tensors: tuple[Any, ...]) -> Any:
+    """The common dtype; all the same is the usual case."""
+    dtype = tensors[0].dtype
+    for tensor in tensors:
+        if tensor.dtype is not dtype:
+            return common_dtype(tensors)
+    return dtype
 
 
 @operator("stack(Tensor[] tensors, int dim=0) -> Tensor", names=("stack",))
@@ -165,7 +188,7 @@ class stack:
                 )
         shape = list(first.shape)
         shape.insert(launch.dim_of("stack", dim, first.dim() + 1), len(tensors))
-        return core.empty(shape, dtype=common_dtype(tensors), device=first.device)
+        return core.empty(shape, dtype=_dtype_of(tensors), device=first.device)
 
     def cpu(out, tensors, dim):
         if out.numel() == 0:

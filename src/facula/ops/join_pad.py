@@ -151,7 +151,7 @@ class _pad_index:
             return
         table, results, sizes = _plan(self.shape, pad, mode)
         core.kernel("pad:" + launch.size_code(self.dtype))(
-            (out, self.contiguous(), table, None),
+            (out, self.contiguous(), table),
             (*results, *sizes),
             (),
             total=out.numel() // results[2],

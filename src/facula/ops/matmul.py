@@ -138,6 +138,8 @@ def _check_mm(op: str, a: Any, b: Any) -> tuple[int, int]:
 class mm:
     """The product of two matrices, [m, k] and [k, n] -> [m, n]."""
 
+    fast = "mm"
+
     def meta(self, mat2):
         _matrix("mm", "self", self)
         _matrix("mm", "mat2", mat2)
@@ -456,6 +458,8 @@ def _batched(self: Any, other: Any) -> Any:
 )
 class linear:
     """input @ weight.T + bias, [..., k] with weight [n, k] and bias [n] -> [..., n]."""
+
+    fast = "linear"
 
     def meta(input, weight, bias):
         if weight.dim() not in (1, 2) or input.dim() == 0:

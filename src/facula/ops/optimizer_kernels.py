@@ -20,10 +20,7 @@ from facula.ops.registry import F
 Tensors = Sequence[Any]
 
 #: pointers and sizes that one launch takes
-_MOST_POINTERS: int = getattr(core, "KERNEL_POINTERS", 64)
-_MOST_SIZES: int = getattr(core, "KERNEL_INTS", 96)
-#: counts an in-place change of each tensor of a list
-_bump_versions = getattr(core, "bump_versions", None)
+_MOST_POINTERS, _MOST_SIZES = core.KERNEL_POINTERS, core.KERNEL_INTS
 _FLOATING = frozenset(("f32", "f64", "bf16", "f16"))
 
 
@@ -42,8 +39,7 @@ def _launch(name: str, columns: Sequence[Tensors], scalars: tuple[float, ...]) -
             part = rows[start : start + most]
             pointers = [tensor for row in part for tensor in row]
             run(pointers, (len(part), *[row[0].numel() for row in part]), scalars)
-    if _bump_versions is not None:
-        _bump_versions(columns[0])
+    core.bump_versions((columns[0],))
 
 
 def _sign(maximize: bool) -> float:

@@ -1,11 +1,12 @@
 """Operators: pooling over windows of one to three dimensions, and its inverse.
 
-Takes `[N, C, *spatial]` or `[C, *spatial]`, contiguous or channels last; gives the same layout. The primitives are
-`_max_pool`, `_adaptive_max_pool`, `_avg_pool` and `_adaptive_avg_pool` with any number of spatial dimensions; maxima are
-differentiated through the positions that gave them (`_plane_scatter_add`, `_plane_gather`), averages are linear and are
-differentiated by `_avg_pool_backward` and `_adaptive_avg_pool_backward`. Public names stand in `pool_api`.
-Keeps true: padding never wins a maximum, NaN does, of equal values the first; half precision adds in float32; results do
-not depend on the number of threads.
+Takes `[N, C, *spatial]` or `[C, *spatial]`, contiguous or channels last; gives the same layout. The
+primitives are `_max_pool`, `_adaptive_max_pool`, `_avg_pool` and `_adaptive_avg_pool` with any
+number of spatial dimensions; maxima are differentiated through the positions that gave them
+(`_plane_scatter_add`, `_plane_gather`), averages are linear and are differentiated by
+`_avg_pool_backward` and `_adaptive_avg_pool_backward`. Public names stand in `pool_api`.
+Keeps true: padding never wins a maximum, NaN does, of equal values the first; half precision adds
+in float32; results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ def dense_order(x: Any, space: int) -> bool:
     """Whether results that follow `x` lie channels last."""
     if space not in (2, 3) or x.dim() != space + 2 or x.is_contiguous():
         return False
-    return x.is_contiguous(memory_format=core.channels_last if space == 2 else core.channels_last_3d)
+    return x.is_contiguous(
+        memory_format=core.channels_last if space == 2 else core.channels_last_3d
+    )
 
 
 def same_order(x: Any, space: int, last: bool) -> Any:
@@ -64,7 +67,8 @@ def full(values: Sequence[int], fill: int = 1) -> list[int]:
 
 
 def planes(shape: Sequence[int], space: int, last: bool) -> tuple[int, int]:
-    """How kernels count what lies outside the spatial dimensions: (planes, 1) or (batch, channels)."""
+    """How kernels count what lies outside the spatial dimensions: (planes, 1) or (batch,
+    channels)."""
     lead = shape[: len(shape) - space]
     return (lead[0], lead[1]) if last else (math.prod(lead), 1)
 
@@ -74,8 +78,11 @@ def blocks(count: int, channels: int, last: bool) -> int:
     return count * ((channels + CHANNEL_BLOCK - 1) // CHANNEL_BLOCK) if last else count
 
 
-def out_size(size: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> int:
-    """The outputs along one dimension; with ceil_mode the last window starts inside the input or its left padding."""
+def out_size(
+    size: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool
+) -> int:
+    """The outputs along one dimension; with ceil_mode the last window starts inside the input or
+    its left padding."""
     reach = size + 2 * padding - dilation * (kernel - 1) - 1
     count = (reach + (stride - 1 if ceil_mode else 0)) // stride + 1
     return count - 1 if ceil_mode and (count - 1) * stride >= size + padding else count
@@ -96,7 +103,8 @@ def check_windows(
         fail(
             RuntimeError,
             op,
-            f"Expected {space + 1}D or {space + 2}D (batch mode) tensor with optional 0 dim batch size for input",
+            f"Expected {space + 1}D or {space + 2}D (batch mode) tensor with optional 0 dim batch "
+            f"size for input",
             list(x.shape),
         )
     for name, values, least in (
@@ -124,7 +132,8 @@ def check_windows(
         fail(
             RuntimeError,
             op,
-            f"an input at least as large as the window was required: Given input size {list(sizes)}, calculated output "
+            f"an input at least as large as the window was required: Given input size "
+            f"{list(sizes)}, calculated output "
             f"size {outs} is too small",
         )
     return outs
@@ -168,7 +177,8 @@ def _adaptive_windows(space: int) -> tuple[Sequence[int], ...]:
 
 
 @operator(
-    "_max_pool(Tensor self, int[] kernel, int[] stride, int[] padding, int[] dilation, bool ceil_mode, int index_bytes) "
+    "_max_pool(Tensor self, int[] kernel, int[] stride, int[] padding, int[] dilation, bool "
+    "ceil_mode, int index_bytes) "
     "-> (Tensor values, Tensor indices)",
     names=(),
     out=False,
@@ -176,7 +186,8 @@ def _adaptive_windows(space: int) -> tuple[Sequence[int], ...]:
 class MaxPool:
     """The largest value of each window and its flat position in the plane.
 
-    index_bytes: 8 gives int64 positions, 4 int32, 0 none (an empty tensor; not differentiable then).
+    index_bytes: 8 gives int64 positions, 4 int32, 0 none (an empty tensor; not differentiable
+    then).
     """
 
     def meta(self, kernel, stride, padding, dilation, ceil_mode, index_bytes):
@@ -226,7 +237,8 @@ class MaxPool:
     out=False,
 )
 class AdaptiveMaxPool:
-    """The largest value of each of `output_size` equal parts, and its flat position in the plane."""
+    """The largest value of each of `output_size` equal parts, and its flat position in the
+    plane."""
 
     def meta(self, output_size):
         check_adaptive("adaptive_max_pool", self, output_size)
@@ -261,12 +273,16 @@ def check_adaptive(op: str, x: Any, output_size: Sequence[int]) -> None:
         fail(
             RuntimeError,
             op,
-            f"Expected {space + 1}D or {space + 2}D tensor with non-zero size for non-batch dimensions",
+            f"Expected {space + 1}D or {space + 2}D tensor with non-zero size for non-batch "
+            f"dimensions",
             list(x.shape),
         )
     if min(output_size, default=0) < 0:
         fail(
-            RuntimeError, op, "elements of output_size must be greater than or equal to 0", output_size
+            RuntimeError,
+            op,
+            "elements of output_size must be greater than or equal to 0",
+            output_size,
         )
 
 
@@ -325,11 +341,10 @@ class PlaneScatterAdd:
         return F._plane_gather(grad, indices, len(sizes)), None
 
 
-@operator(
-    "_plane_gather(Tensor source, Tensor indices, int space) -> Tensor", names=(), out=False
-)
+@operator("_plane_gather(Tensor source, Tensor indices, int space) -> Tensor", names=(), out=False)
 class PlaneGather:
-    """The source's values at flat positions `indices` of each plane; the last `space` dimensions are a plane."""
+    """The source's values at flat positions `indices` of each plane; the last `space` dimensions
+    are a plane."""
 
     def meta(source, indices, space):
         return like(indices, indices.shape, space, source.dtype)
@@ -357,9 +372,12 @@ class PlaneGather:
         return F._plane_scatter_add(grad, indices, list(source_meta.shape[-space:])), None
 
 
-@operator("_plane_scatter(Tensor source, Tensor indices, int[] sizes) -> Tensor", names=(), out=False)
+@operator(
+    "_plane_scatter(Tensor source, Tensor indices, int[] sizes) -> Tensor", names=(), out=False
+)
 class PlaneScatter:
-    """Planes of `sizes`, zero but for the source at flat positions `indices`; the last of equal positions stays."""
+    """Planes of `sizes`, zero but for the source at flat positions `indices`; the last of equal
+    positions stays."""
 
     def meta(source, indices, sizes):
         shape = (*source.shape[: source.dim() - len(sizes)], *sizes)
@@ -383,7 +401,8 @@ class PlaneScatter:
 
 
 @operator(
-    "_avg_pool(Tensor self, int[] kernel, int[] stride, int[] padding, bool ceil_mode, bool count_include_pad, int divisor) "
+    "_avg_pool(Tensor self, int[] kernel, int[] stride, int[] padding, bool ceil_mode, bool "
+    "count_include_pad, int divisor) "
     "-> Tensor",
     names=(),
     out=False,
@@ -428,8 +447,8 @@ class AvgPool:
 
 
 @operator(
-    "_avg_pool_backward(Tensor grad, int[] sizes, int[] kernel, int[] stride, int[] padding, bool ceil_mode, "
-    "bool count_include_pad, int divisor) -> Tensor",
+    "_avg_pool_backward(Tensor grad_out, int[] sizes, int[] kernel, int[] stride, int[] padding, "
+    "bool ceil_mode, bool count_include_pad, int divisor) -> Tensor",
     names=(),
     out=False,
 )
@@ -455,9 +474,7 @@ def _average_gradient(
     space = len(windows[0])
     last = dense_order(out, space)
     given, target = same_order(_summable(grad), space, last), _target(out)
-    numbers = _numbers(
-        out.shape, given.shape[given.dim() - space :], windows, last, flag, divisor
-    )
+    numbers = _numbers(out.shape, given.shape[given.dim() - space :], windows, last, flag, divisor)
     core.kernel(f"{kernel}{'.last' if last else ''}:{given.dtype.code}")(
         (target, given),
         numbers,
@@ -495,7 +512,9 @@ class AdaptiveAvgPool:
         yield (S(3, 5), [7]), {}
 
 
-@operator("_adaptive_avg_pool_backward(Tensor grad, int[] sizes) -> Tensor", names=(), out=False)
+@operator(
+    "_adaptive_avg_pool_backward(Tensor grad_out, int[] sizes) -> Tensor", names=(), out=False
+)
 class AdaptiveAvgPoolBackward:
     """The transpose of `_adaptive_avg_pool`."""
 
@@ -506,5 +525,5 @@ class AdaptiveAvgPoolBackward:
     def cpu(out, grad, sizes):
         _average_gradient("adaptive_avg_pool.grad", out, grad, _adaptive_windows(len(sizes)), 0, 0)
 
-    def backward(grad, grad_shape, sizes):
-        return F._adaptive_avg_pool(grad, list(grad_shape[-len(sizes) :]))
+    def backward(grad, grad_out_shape, sizes):
+        return F._adaptive_avg_pool(grad, list(grad_out_shape[-len(sizes) :]))

@@ -1,7 +1,8 @@
 """Pooling under its public names: one function a number of spatial dimensions.
 
-Takes PyTorch's arguments (one number stands for every dimension; stride defaults to the kernel size); calls the primitives
-of `pool`. Keeps true: positions are computed only where they are asked for or needed by a gradient.
+Takes PyTorch's arguments (one number stands for every dimension; stride defaults to the kernel
+size); calls the primitives of `pool`. Keeps true: positions are computed only where they are asked
+for or needed by a gradient.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from facula import core
 from facula.core.errors import fail
 from facula.ops.registry import F, composite
 
-_MAX = "(Tensor input, int[{n}] kernel_size, int[{n}]? stride=None, int[{n}] padding=0, int[{n}] dilation=1, bool ceil_mode=False"
+_MAX = (
+    "(Tensor input, int[{n}] kernel_size, int[{n}]? stride=None, int[{n}] padding=0, "
+    "int[{n}] dilation=1, bool ceil_mode=False"
+)
 
 
 def _strides(stride: Sequence[int] | None, kernel: Sequence[int]) -> list[int]:
@@ -22,7 +26,13 @@ def _strides(stride: Sequence[int] | None, kernel: Sequence[int]) -> list[int]:
 
 
 def _max(
-    input: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, indices: bool
+    input: Any,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    indices: bool,
 ) -> Any:
     """Maxima, with positions where asked for; positions for the gradient alone are narrow."""
     wide = 8
@@ -61,7 +71,8 @@ def _define_max(n: int) -> None:
         ceil_mode: bool,
         return_indices: bool,
     ) -> Any:
-        """The largest value of each window; return_indices: also its flat position in the input's plane."""
+        """The largest value of each window; return_indices: also its flat position in the input's
+        plane."""
         return _max(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
@@ -77,17 +88,20 @@ def _output_size(input: Any, output_size: Any, n: int, op: str) -> list[int]:
 
 def _define_adaptive(n: int) -> None:
     @composite(
-        f"adaptive_max_pool{n}d(Tensor input, any output_size, bool return_indices=False) -> Tensor",
+        f"adaptive_max_pool{n}d(Tensor input, any output_size, bool return_indices=False) -> "
+        f"Tensor",
         names=(f"nn.functional.adaptive_max_pool{n}d", f"adaptive_max_pool{n}d"),
     )
     def maximum(input: Any, output_size: Any, return_indices: bool) -> Any:
-        """The largest value of each of `output_size` equal parts; return_indices: also its flat position."""
+        """The largest value of each of `output_size` equal parts; return_indices: also its flat
+        position."""
         sizes = _output_size(input, output_size, n, f"adaptive_max_pool{n}d")
         result = F._adaptive_max_pool(input, sizes)
         return result if return_indices else result[0]
 
     @composite(
-        f"adaptive_max_pool{n}d_with_indices(Tensor input, any output_size, bool return_indices=False) "
+        f"adaptive_max_pool{n}d_with_indices(Tensor input, any output_size, bool "
+        f"return_indices=False) "
         "-> (Tensor values, Tensor indices)",
         names=(f"nn.functional.adaptive_max_pool{n}d_with_indices",),
     )
@@ -99,7 +113,10 @@ def _define_adaptive(n: int) -> None:
 
     @composite(
         f"adaptive_avg_pool{n}d(Tensor input, any output_size) -> Tensor",
-        names=(f"nn.functional.adaptive_avg_pool{n}d", *((f"adaptive_avg_pool{n}d",) if n == 1 else ())),
+        names=(
+            f"nn.functional.adaptive_avg_pool{n}d",
+            *((f"adaptive_avg_pool{n}d",) if n == 1 else ()),
+        ),
     )
     def average(input: Any, output_size: Any) -> Any:
         """The mean of each of `output_size` equal parts; None keeps a dimension."""
@@ -133,7 +150,8 @@ def _define_average(n: int) -> None:
         )
 
     composite(
-        f"avg_pool{n}d(Tensor input, int[{n}] kernel_size, int[{n}]? stride=None, int[{n}] padding=0, bool ceil_mode=False, "
+        f"avg_pool{n}d(Tensor input, int[{n}] kernel_size, int[{n}]? stride=None, int[{n}] "
+        f"padding=0, bool ceil_mode=False, "
         f"bool count_include_pad=True{divisor}) -> Tensor",
         names=(f"nn.functional.avg_pool{n}d", *((f"avg_pool{n}d",) if n == 1 else ())),
     )(run)
@@ -141,7 +159,8 @@ def _define_average(n: int) -> None:
 
 def _define_power(n: int) -> None:
     @composite(
-        f"lp_pool{n}d(Tensor input, float norm_type, int[{n}] kernel_size, int[{n}]? stride=None, bool ceil_mode=False) "
+        f"lp_pool{n}d(Tensor input, float norm_type, int[{n}] kernel_size, int[{n}]? stride=None, "
+        f"bool ceil_mode=False) "
         "-> Tensor",
         names=(f"nn.functional.lp_pool{n}d",),
     )
@@ -162,7 +181,8 @@ def _define_power(n: int) -> None:
 
 def _define_unpool(n: int) -> None:
     @composite(
-        f"max_unpool{n}d(Tensor input, Tensor indices, int[{n}] kernel_size, int[{n}]? stride=None, int[{n}] padding=0, "
+        f"max_unpool{n}d(Tensor input, Tensor indices, int[{n}] kernel_size, int[{n}]? "
+        f"stride=None, int[{n}] padding=0, "
         "int[]? output_size=None) -> Tensor",
         names=(f"nn.functional.max_unpool{n}d",),
     )
@@ -183,7 +203,13 @@ def _define_unpool(n: int) -> None:
 
 
 def _check_unpool(
-    op: str, input: Any, indices: Any, sizes: list[int], usual: list[int], steps: list[int], given: bool
+    op: str,
+    input: Any,
+    indices: Any,
+    sizes: list[int],
+    usual: list[int],
+    steps: list[int],
+    given: bool,
 ) -> None:
     if indices.dtype is not core.int64:
         fail(RuntimeError, op, "elements in indices should be type int64", indices.dtype)

@@ -41,6 +41,8 @@ class Sum:
     """The sum of the elements, over all or over some dimensions. Integers and bools add up in
     int64."""
 
+    fast = "reduce"
+
     def meta(self, dim, keepdim, dtype):
         dims = launch.wrap_dims("sum", dim, self.dim())
         shape = launch.reduced_shape(self.shape, dims, keepdim)
@@ -111,6 +113,8 @@ def _mean_dtype(op: str, self: Any, dtype: Any) -> Any:
 @operator(f"mean(Tensor self, {_DIM}, *, dtype? dtype=None) -> Tensor")
 class Mean:
     """The mean of the elements, over all or over some dimensions."""
+
+    fast = "reduce"
 
     def meta(self, dim, keepdim, dtype):
         kind = _mean_dtype("mean", self, dtype)

@@ -319,11 +319,11 @@ lcm = declare("lcm", 2, kinds="int", fold=math.lcm)
 _LARGER, _SMALLER = _half_at_tie("lt"), _half_at_tie("gt")
 maximum = declare(
     "maximum", 2, [_LARGER, _swapped(_LARGER)], kinds="float int bool",
-    c="({0} > {1} || {0} != {0} ? {0} : {1})".replace("||", "|"), c_integer="({0} > {1} ? {0} : {1})", c_bool="({0} | {1})",
+    c="maximum", c_integer="({0} > {1} ? {0} : {1})", c_bool="({0} | {1})",
 )  # fmt: skip
 minimum = declare(
     "minimum", 2, [_SMALLER, _swapped(_SMALLER)], kinds="float int bool",
-    c="(({0} < {1}) | ({0} != {0}) ? {0} : {1})", c_integer="({0} < {1} ? {0} : {1})", c_bool="({0} & {1})",
+    c="minimum", c_integer="({0} < {1} ? {0} : {1})", c_bool="({0} & {1})",
 )  # fmt: skip
 fmax = declare(
     "fmax", 2, _first_wins("ge"), kinds="float int", c="(({0} >= {1}) | ({1} != {1}) ? {0} : {1})",

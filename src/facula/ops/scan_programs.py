@@ -102,7 +102,9 @@ class LogCumulativeSumExp:
 
     @staticmethod
     def step(state: State, x: Scalar, position: Scalar) -> State:
-        return log_sum_merge(state, (x, constant(1.0, "f64")))
+        # exp(x) relative to the shift x; no shift is subtracted from infinities
+        own = where(scalar.isinf(x), cast(scalar.exp(x), "f64"), constant(1.0, "f64"))
+        return log_sum_merge(state, (x, own))
 
     @staticmethod
     def finalize(state: State) -> Any:

@@ -8,6 +8,7 @@ through several steps; the kernel's writes count as in-place changes.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,8 +22,6 @@ _CODES = {
     core.bfloat16: "bf16",
     core.float16: "f16",
 }
-_POINTERS = 64  # as many as one launch takes
-_SIZES = 95  # sizes beside the number of tensors
 _kernels: dict[tuple[str, Any], Any] = {}
 
 
@@ -62,17 +61,77 @@ def fits(tensors: Sequence[Any]) -> bool:
 
 def launch(kernel: Any, rows: Sequence[tuple], parameters: Sequence[float]) -> None:
     """Run a step kernel over rows of (parameter, gradient, states ..., scalars ...)."""
-    width = len(rows[0])
-    batch = min(_POINTERS // width, _SIZES)
-    for start in range(0, len(rows), batch):
-        part = rows[start : start + batch] if len(rows) > batch else rows
-        pointers: list[Any] = []
-        sizes = [len(part)]
-        for row in part:
-            pointers += row
-            sizes.append(row[0].numel())
-        kernel(pointers, sizes, parameters)
+    pointers: list[Any] = []
+    for row in rows:
+        pointers += row
+    sizes = [row[0].numel() for row in rows]
+    launch_flat(kernel, pointers, len(rows[0]), sizes, parameters)
     core.increment_version([row[0] for row in rows])
+
+
+def launch_flat(
+    kernel: Any, pointers: list, width: int, sizes: list[int], parameters: Sequence[float]
+) -> None:
+    """Run a step kernel over ``pointers``, ``width`` of them a tensor, in as few launches as it takes."""
+    count = len(sizes)
+    most = min(core.KERNEL_POINTERS // width, core.KERNEL_INTS - 1)
+    if count <= most:
+        kernel(pointers, [count, *sizes], parameters)
+        return
+    for start in range(0, count, most):
+        part = sizes[start : start + most]
+        kernel(
+            pointers[start * width : (start + most) * width], [len(part), *part], parameters
+        )
+
+
+class _Plan:
+    """What is known of a group's tensors from the step before, so that only gradients need a close look."""
+
+    __slots__ = ("dtype", "entries", "names", "params", "size", "states")
+
+    def __init__(self, params: list, states: Any, names: tuple[str, ...]) -> None:
+        self.params = params
+        self.size = len(params)
+        self.states = states
+        self.names = names
+        self.dtype = params[0].dtype if params else None
+        #: for each parameter None, or (its state, the state's values then, its pointers, its number of elements)
+        self.entries: list[Any] = [None] * len(params)
+
+    def holds(self, params: list, states: Any, names: tuple[str, ...]) -> bool:
+        return (
+            self.params is params
+            and self.size == len(params)
+            and self.states is states
+            and self.names == names
+        )
+
+
+class Gathered:
+    """A group's tensors, ready for a launch, and the parameters that a launch cannot take."""
+
+    __slots__ = ("changed", "dtype", "other", "pointers", "sizes", "width")
+
+    def __init__(self, dtype: Any, width: int) -> None:
+        self.dtype = dtype
+        self.width = width
+        self.pointers: list[Any] = []
+        self.sizes: list[int] = []
+        self.changed: list[Any] = []
+        self.other: list[tuple] = []
+
+
+def _still(entry: tuple, states: Any, p: Any) -> bool:
+    """Whether a parameter's state holds the same tensors as when ``entry`` was made."""
+    state, values = entry[0], entry[1]
+    if not values:
+        return p not in states if state is not states.get(p) else True
+    return (
+        states.get(p) is state
+        and len(state) == len(values)
+        and all(map(operator.is_, state.values(), values))
+    )
 
 
 class ElementwiseOptimizer(Optimizer):
@@ -123,34 +182,86 @@ class ElementwiseOptimizer(Optimizer):
         return loss
 
     def _step_group(self, group: dict) -> None:
-        names = self._state_names(group) + self._scalars
-        plain: list[tuple] = []
-        other: list[tuple] = []
-        states = self.state
-        dtype = None
-        for p in group["params"]:
+        gathered = self._gather(group, self._state_names(group) + self._scalars)
+        if gathered.sizes:
+            self._run(group, self._kernel_name(group), gathered)
+        for p, g, state in gathered.other:
+            self._step_one(group, p, g, state)
+
+    def _run(self, group: dict, name: str, gathered: Gathered) -> None:
+        """Launch, or (without a kernel) go through the parameters one by one."""
+        kernel = find_kernel(name, gathered.dtype)
+        if kernel is None:
+            gathered.other += [(p, p.grad, self.state[p]) for p in gathered.changed]
+            return
+        launch_flat(
+            kernel, gathered.pointers, gathered.width, gathered.sizes, self._parameters(group)
+        )
+        core.increment_version(gathered.changed)
+
+    def _plan_of(self, group: dict, names: tuple[str, ...]) -> _Plan:
+        plans = self.__dict__.setdefault("_plans", {})
+        plan = plans.get(id(group))
+        if plan is None or not plan.holds(group["params"], self.state, names):
+            plan = plans[id(group)] = _Plan(group["params"], self.state, names)
+        return plan
+
+    def _gather(self, group: dict, names: tuple[str, ...]) -> Gathered:
+        """Every parameter that has a gradient, with its state; states are made where there are none."""
+        plan = self._plan_of(group, names)
+        states, entries, dtype = plan.states, plan.entries, plan.dtype
+        gathered = Gathered(dtype, 2 + len(names))
+        pointers, sizes, changed = gathered.pointers, gathered.sizes, gathered.changed
+        for i, p in enumerate(plan.params):
             g = p.grad
             if g is None:
                 continue
-            state = states[p]
-            if not state:
-                self._check_gradient(group, g)
-                self._init_state(group, p, state)
-            row = (p, g, *[state[name] for name in names])
-            if dtype is None:
-                dtype = p.dtype
-            if p.dtype is dtype and self._row_fits(row):
-                plain.append(row)
+            entry = entries[i]
+            if entry is None or not _still(entry, states, p):
+                entry = entries[i] = self._entry(group, p, g, states, names)
+            if (
+                entry[2] is not None
+                and p.dtype is dtype
+                and g.dtype is dtype
+                and p.is_contiguous()
+                and g.is_contiguous()
+            ):
+                pointers.append(p)
+                pointers.append(g)
+                pointers += entry[2]
+                sizes.append(entry[3])
+                changed.append(p)
             else:
-                other.append((p, g, state))
-        if plain:
-            kernel = find_kernel(self._kernel_name(group), dtype)
-            if kernel is None:
-                other += [(row[0], row[1], states[row[0]]) for row in plain]
-            else:
-                launch(kernel, plain, self._parameters(group))
-        for p, g, state in other:
-            self._step_one(group, p, g, state)
+                self._gather_other(gathered, group, p, g, entry, names)
+        return gathered
+
+    def _gather_other(
+        self, gathered: Gathered, group: dict, p: Any, g: Any, entry: tuple, names: tuple
+    ) -> None:
+        """A parameter that is not contiguous, or of another dtype: together with the others only if alike."""
+        state = entry[0]
+        row = (p, g, *[state[name] for name in names]) if all(n in state for n in names) else None
+        if row is not None and p.dtype is gathered.dtype and self._row_fits(row):
+            gathered.pointers += row
+            gathered.sizes.append(p.numel())
+            gathered.changed.append(p)
+        else:
+            gathered.other.append((p, g, state))
+
+    def _entry(self, group: dict, p: Any, g: Any, states: Any, names: tuple[str, ...]) -> tuple:
+        """(state, its values, its pointers where they are contiguous like the parameter, number of elements)."""
+        state = states[p] if names else {}
+        if names and not state:
+            self._check_gradient(group, g)
+            self._init_state(group, p, state)
+        elif g.is_sparse:
+            self._check_gradient(group, g)
+        pointers = None
+        if p.is_contiguous() and all(name in state for name in names):
+            row = (p, *[state[name] for name in names])
+            if self._row_fits((p, p, *row[1:])) and all(t.is_contiguous() for t in row):
+                pointers = row[1:]
+        return state, tuple(state.values()), pointers, p.numel()
 
     def _row_fits(self, row: tuple) -> bool:
         if row[1].is_sparse:

@@ -84,53 +84,39 @@ class SGD(ElementwiseOptimizer):
 
     def _step_group(self, group: dict) -> None:
         momentum = group["momentum"] != 0
-        dtype = None
-        running: list[tuple] = []
-        starting: list[tuple] = []
-        other: list[tuple] = []
-        for p in group["params"]:
-            g = p.grad
-            if g is None:
-                continue
-            state = self.state[p] if momentum else {}  # no entry where there is nothing to keep
-            buffer = state.get("momentum_buffer")
-            if dtype is None:
-                dtype = p.dtype
-            row = (p, g) if buffer is None else (p, g, buffer)
-            if p.dtype is not dtype or g.is_sparse or not fits(row):
-                other.append((p, g, state))
-            elif momentum and buffer is None:
-                starting.append(row)
-            else:
-                running.append(row)
-        if dtype is None:
-            return
         suffix = ".nesterov" if group["nesterov"] else ""
-        if running:
-            name = f"sgd.momentum{suffix}" if momentum else "sgd"
-            self._launch_rows(group, name, dtype, running)
-        if starting:
-            started = []
-            for p, g in starting:
-                buffer = facula.empty_like(p, memory_format=facula.preserve_format).detach()
-                started.append((p, g, buffer))
-            if find_kernel(f"sgd.first{suffix}", dtype) is None:
-                other += [(p, g, self.state[p]) for p, g in starting]
+        gathered = self._gather(group, ("momentum_buffer",) if momentum else ())
+        if gathered.sizes:
+            self._run(group, f"sgd.momentum{suffix}" if momentum else "sgd", gathered)
+        starting = []
+        for p, g, state in gathered.other:
+            if momentum and "momentum_buffer" not in state and fits((p, g)):
+                starting.append((p, g, state))
             else:
-                for p, _, buffer in started:
-                    self.state[p]["momentum_buffer"] = buffer
-                self._launch_rows(group, f"sgd.first{suffix}", dtype, started)
-        for p, g, state in other:
-            self._step_one(group, p, g, state)
+                self._step_one(group, p, g, state if momentum else {})
+        if starting:
+            self._start(group, f"sgd.first{suffix}", starting)
 
-    def _launch_rows(self, group: dict, name: str, dtype: Any, rows: list[tuple]) -> None:
-        kernel = find_kernel(name, dtype)
-        if kernel is not None:
+    def _start(self, group: dict, name: str, starting: list[tuple]) -> None:
+        """The first step of parameters: it makes their momentum buffers."""
+        by_dtype: dict[Any, list] = {}
+        for entry in starting:
+            by_dtype.setdefault(entry[0].dtype, []).append(entry)
+        for dtype, entries in by_dtype.items():
+            kernel = find_kernel(name, dtype)
+            if kernel is None:
+                for p, g, state in entries:
+                    self._step_one(group, p, g, state)
+                continue
+            rows = []
+            for p, g, state in entries:
+                buffer = facula.empty_like(p, memory_format=facula.preserve_format).detach()
+                state["momentum_buffer"] = buffer
+                rows.append((p, g, buffer))
             launch(kernel, rows, self._parameters(group))
-            return
-        for row in rows:
-            state = self.state[row[0]] if group["momentum"] != 0 else {}
-            self._step_one(group, row[0], row[1], state)
+
+    def _state_names(self, group: dict) -> tuple[str, ...]:
+        return ("momentum_buffer",) if group["momentum"] != 0 else ()
 
     def _step_group_by_formula(self, group: dict) -> None:
         for p in group["params"]:

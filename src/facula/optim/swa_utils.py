@@ -14,6 +14,7 @@ from copy import deepcopy
 from typing import Any
 
 import facula
+from facula import core
 from facula.autograd.grad_mode import no_grad
 from facula.nn.modules.batchnorm import _BatchNorm
 from facula.nn.modules.module import Module
@@ -97,7 +98,7 @@ class AveragedModel(Module):
         if device is not None:
             self.module = self.module.to(device)
         self.register_buffer(
-            "n_averaged", facula.tensor(0, dtype=facula.long, device=device)
+            "n_averaged", facula.tensor(0, dtype=core.int64, device=device)
         )
         self.avg_fn = avg_fn
         self.multi_avg_fn = multi_avg_fn

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from facula.core import config
 from facula.core.errors import fail
 
 __all__ = ["cached_file", "clear", "directory", "size", "trim", "write_atomically"]
@@ -23,7 +24,7 @@ LIMIT_BYTES = 1 << 30
 
 def directory() -> Path:
     """The cache's folder: `FACULA_CACHE_DIR`, or facula's part of the user's cache folder."""
-    named = os.environ.get("FACULA_CACHE_DIR")
+    named = config.get("cache_dir")
     if named:
         return Path(named).expanduser()
     if sys.platform == "darwin":

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from facula.core import config
 from facula.core.errors import fail, message
 from facula.runtime import cache, cpu_features
 
@@ -54,7 +55,7 @@ def find_compiler() -> list[str] | None:
     """The command of a C compiler: `CC`, else gcc, cc, clang, else the `ziglang` package; None
     where there is none.
     """
-    named = os.environ.get("CC")
+    named = config.get("compiler")
     if named:
         return shlex.split(named)
     for name in ("gcc", "cc", "clang"):
@@ -83,7 +84,7 @@ def compiler_command() -> list[str]:
 @functools.lru_cache(maxsize=8)
 def _identity(command: tuple[str, ...]) -> str:
     """What tells one compiler from another without running it: its file, size and time."""
-    if command[1:3] == ("-m", "ziglang"):
+    if _is_zig(command):
         from importlib.metadata import version
 
         return f"ziglang {version('ziglang')}"
@@ -110,6 +111,28 @@ def default_flags(variant: str | None = None) -> tuple[str, ...]:
     return (*OPTIMIZATION, *cpu_features.march_flags(variant or cpu_features.detected()))
 
 
+def _is_zig(command: Sequence[str]) -> bool:
+    return tuple(command[1:3]) == ("-m", "ziglang")
+
+
+def _spelled_for(command: Sequence[str], flags: Sequence[str]) -> tuple[str, ...]:
+    """The flags as the compiler knows them: Zig names a processor and its features in one."""
+    if not _is_zig(command):
+        return tuple(flags)
+    processor, features, others = "", [], []
+    for flag in flags:
+        if flag.startswith("-march="):
+            name = flag.removeprefix("-march=")
+            processor = name.replace("-", "_") if name.startswith("x86-64") else "generic"
+        elif flag.startswith(("-mavx", "-mfma", "-mf16c")):
+            features.append(flag.removeprefix("-m"))
+        else:
+            others.append(flag)
+    if processor:
+        others.append("-mcpu=" + "+".join([processor, *features]))
+    return tuple(others)
+
+
 def compile_library(c_text: str, *, flags: Sequence[str] | None = None) -> Path:
     """Compiles C text to a shared library, or finds it in the cache.
 
@@ -117,7 +140,7 @@ def compile_library(c_text: str, *, flags: Sequence[str] | None = None) -> Path:
     Raises `CompileError` with the command, the first error and the file to look at.
     """
     command = compiler_command()
-    chosen = tuple(default_flags() if flags is None else flags)
+    chosen = _spelled_for(command, default_flags() if flags is None else flags)
     digest = hashlib.sha256()
     for part in (_identity(tuple(command)), "\0".join(chosen), c_text):
         digest.update(part.encode())

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Iterable
 
+from facula.core import config
 from facula.core.errors import fail
 
 __all__ = ["choose", "detected", "features", "march_flags", "requirements", "variants"]
@@ -104,7 +105,7 @@ def _missing(variant: str) -> list[str]:
 @functools.cache
 def detected() -> str:
     """The richest variant that this machine can run, or the one that `FACULA_ISA` names."""
-    forced = os.environ.get("FACULA_ISA")
+    forced = config.get("isa")
     if forced:
         return _checked(forced)
     for variant in reversed(variants()):
@@ -145,7 +146,7 @@ def choose(available: Iterable[str]) -> str:
     """
     offered = set(available)
     best = detected()
-    if os.environ.get("FACULA_ISA"):
+    if config.get("isa"):
         if best not in offered:
             fail(
                 RuntimeError,

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 from facula.codegen.c import loops_text, math
 
-
 _FUNCTION = re.compile(r"^static void (k_\w+)\(.*?^}\n", re.MULTILINE | re.DOTALL)
 
 

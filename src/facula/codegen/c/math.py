@@ -38,7 +38,11 @@ SLOW = frozenset(
     "floored_remainder floored_divide integer_pow".split()
 )
 
+# jump threading turns selects into branches, which would keep loops scalar
 PREAMBLE = """#include <stdint.h>
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize ("no-thread-jumps")
+#endif
 #define FM static inline __attribute__((always_inline, unused))
 #define FM_CALL static __attribute__((noinline, unused))
 """

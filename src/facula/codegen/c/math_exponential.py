@@ -128,6 +128,16 @@ FM @T fm_rsqrt_@s(@T x) {
     return 1.0@f / __builtin_sqrt@f(x);
 }
 
+FM @T fm_maximum_@s(@T x, @T y) {
+    @T r = x > y ? x : y;
+    return x != x ? x : r;
+}
+
+FM @T fm_minimum_@s(@T x, @T y) {
+    @T r = x < y ? x : y;
+    return x != x ? x : r;
+}
+
 FM @T fm_nextafter_@s(@T x, @T y) {
     @I b = fm_bits_@s(x), up = (x < y) == (x > 0.0@f);
     @T step = fm_from_bits_@s(b + (up ? 1 : -1));
@@ -212,11 +222,14 @@ FM @T fm_log10_@s(@T x) {
 }
 
 FM @T fm_log1p_@s(@T x) {
-    @T u = 1.0@f + x, k, m = fm_log_split_@s(u, &k);
-    int direct = k == 0.0@f;
+    @T u = 1.0@f + x;
+    @I b = fm_bits_@s(u), e = (b - $SQRT_HALF_BITS) >> $SHIFT;
+    @T k = fm_to_float_@s(e), m = fm_from_bits_@s((@I)((@U)b - ((@U)e << $SHIFT)));
+    int direct = e == 0;
     @T f = direct ? x : m - 1.0@f;
     @T lost = x > 1.0@f ? 1.0@f - (u - x) : x - (u - 1.0@f);
-    @T c = direct ? 0.0@f : lost / u;
+    @T shrink = fm_from_bits_@s((@I)((@U)($BIAS - (e > $BIAS ? $BIAS : e)) << $SHIFT));
+    @T c = direct ? 0.0@f : lost * shrink * (1.0@f - (m - 1.0@f) * (2.0@f - m));
     @T half = 0.5@f * f * f, tail = fm_log_tail_@s(f, half) + (k * $LN2_LO + c);
     @T r = fm_log_special_@s(u, k * $LN2_HI + (f - (half - tail)));
     return x == 0.0@f ? x : r;

@@ -42,11 +42,6 @@ FM @T fm_erfc_tail_@s(@T a) {
     return fm_exp_scaled_@s(-high, -low, 0) * fm_erfcx_positive_@s(b);
 }
 
-FM @T fm_erf_@s(@T x) {
-    @T a = __builtin_fabs@f(x), far = 1.0@f - fm_erfc_tail_@s(a);
-    return a < 1.0@f ? fm_erf_near_@s(x, x * x) : fm_copysign_@s(far, x);
-}
-
 FM @T fm_erfc_@s(@T x) {
     @T a = __builtin_fabs@f(x), tail = fm_erfc_tail_@s(a);
     @T near = 1.0@f - fm_erf_near_@s(x, x * x);
@@ -62,6 +57,22 @@ FM @T fm_erfcx_@s(@T x) {
     @T r = x < 0.0@f ? 2.0@f * e - far : far;
     r = a < 0.5@f ? near : r;
     return x < $ERFCX_LOW ? __builtin_inf@f() : r;
+}
+"""
+
+# the tail needs absolute accuracy only: erfc as the exponential of a polynomial
+ERF_F32 = """
+FM float fm_erf_f32(float x) {
+    float a = __builtin_fabsf(x), b = a > 4.0f ? 4.0f : a, far = 1.0f - fm_exp_f32($poly(b, LOG_ERFC));
+    float r = a < 1.0f ? fm_erf_near_f32(x, x * x) : fm_copysign_f32(far, x);
+    return x != x ? x : r;
+}
+"""
+
+ERF_F64 = """
+FM double fm_erf_f64(double x) {
+    double a = __builtin_fabs(x), far = 1.0 - fm_erfc_tail_f64(a);
+    return a < 1.0 ? fm_erf_near_f64(x, x * x) : fm_copysign_f64(far, x);
 }
 """
 
@@ -206,6 +217,8 @@ _ROUNDED = ("bessel_k0", "bessel_k1", "bessel_k0e", "bessel_k1e")
 def fill(library: Library) -> None:
     """Enter the functions of this module."""
     library.add(ERROR_FUNCTIONS, TABLE)
+    library.add(ERF_F32, TABLE, ("f32",))
+    library.add(ERF_F64, TABLE, ("f64",))
     library.add(INVERSE_ERROR, TABLE, ("f64",))
     library.add(MODIFIED_BESSEL, BESSEL)
     library.add(MODIFIED_BESSEL_SECOND, BESSEL, ("f64",))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import facula
+from facula import core
 from facula.nn import functional as F
 from facula.nn import init
 from facula.nn.modules.lazy import LazyModuleMixin
@@ -65,7 +66,7 @@ class _NormBase(Module):
             "running_mean", facula.zeros(num_features, **where) if running else None
         )
         self.register_buffer("running_var", facula.ones(num_features, **where) if running else None)
-        count = facula.tensor(0, dtype=facula.long, device=device) if running else None
+        count = facula.tensor(0, dtype=core.int64, device=device) if running else None
         self.register_buffer("num_batches_tracked", count)
         self.reset_parameters()
 
@@ -110,7 +111,7 @@ class _NormBase(Module):
             if key not in state_dict:  # version 1 did not count batches
                 own = self.num_batches_tracked
                 keep = own is not None and own.device.type != "meta"
-                state_dict[key] = own if keep else facula.tensor(0, dtype=facula.long)
+                state_dict[key] = own if keep else facula.tensor(0, dtype=core.int64)
         super()._load_from_state_dict(
             state_dict,
             prefix,
@@ -179,7 +180,7 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
         if track_running_stats:
             self.running_mean = UninitializedBuffer(**where)
             self.running_var = UninitializedBuffer(**where)
-            self.num_batches_tracked = facula.tensor(0, dtype=facula.long, device=device)
+            self.num_batches_tracked = facula.tensor(0, dtype=core.int64, device=device)
 
     def reset_parameters(self) -> None:
         """Reset once there is something to reset."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import facula
+from facula import core
 from facula.nn import attention_fast_path as fast_path
 from facula.nn import functional as F
 from facula.nn import init
@@ -185,7 +186,7 @@ class TransformerEncoder(Module):
         """Whether the stack may run on the valid tokens alone."""
         if not self.use_nested_tensor or mask is not None or padding is None:
             return False
-        if padding.dtype != facula.bool or src.dim() != 3:
+        if padding.dtype != core.bool or src.dim() != 3:
             return False
         fits = all(
             isinstance(layer, TransformerEncoderLayer)

@@ -14,6 +14,7 @@ import facula
 from facula import core
 from facula.autograd.grad_mode import no_grad
 from facula.core.errors import fail
+from facula.ops import optimizer_kernels
 
 __all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_"]
 
@@ -31,11 +32,16 @@ def _as_list(parameters: Any, op: str) -> list[Any]:
     return list(parameters)
 
 
-def _dense_ordinary(tensors: list[Any]) -> bool:
+_FLOATING = (core.float32, core.float64, core.bfloat16, core.float16)
+
+
+def _one_launch(tensors: list[Any]) -> bool:
     """Whether one kernel may take all tensors together."""
-    first = tensors[0]
     return all(
-        t.layout == facula.strided and t.dtype == first.dtype and t.device == first.device
+        t.dtype in _FLOATING
+        and t.device.type == "cpu"
+        and t.is_contiguous()
+        and not t.requires_grad
         for t in tensors
     )
 
@@ -53,8 +59,8 @@ def get_total_norm(
         return facula.tensor(0.0)
     with no_grad() if not any(t.requires_grad for t in tensors) else _nothing():
         device = tensors[0].device
-        if foreach is not False and _dense_ordinary(tensors):
-            norms = facula._foreach_norm(tensors, norm_type)
+        if foreach is not False and _one_launch(tensors):
+            norms = optimizer_kernels.foreach_norm(tensors, norm_type)
         else:
             norms = [facula.linalg.vector_norm(t, norm_type) for t in tensors]
         total = facula.linalg.vector_norm(facula.stack([n.to(device) for n in norms]), norm_type)
@@ -88,8 +94,8 @@ def clip_grads_with_norm_(
     with no_grad():
         # multiplied always, so that nothing waits for the value
         factor = facula.clamp(float(max_norm) / (total_norm + 1e-6), max=1.0)
-        if foreach is not False and _dense_ordinary(grads) and factor.device == grads[0].device:
-            facula._foreach_mul_(grads, factor)
+        if foreach is not False and _one_launch(grads) and factor.device == grads[0].device:
+            optimizer_kernels.scale_tensors(grads, factor)
         else:
             for grad in grads:
                 grad.mul_(factor.to(grad.device))

@@ -54,34 +54,35 @@ static void triangle_@S@(char *const *p, const int64_t *n, const fk_scalar *s, i
     }
 }
 
-/* pad:@S@ result[o, x] = self[o, table0[x0], table1[x1], table2[x2]]; a table's -1 gives the value.
- * 
- * p: result, self, tables (int64, one after the other), value. n: sizes of the result [3], sizes of
- * self [3];
- * items are rows of the result */
+/* pad:@S@  result[o, x] = self[o, table0[x0], table1[x1], table2[x2]].
+ * p: result, self, tables (int64, one after the other).
+ * n: sizes of the result [3], sizes of self [3]; items are rows of the result */
 static void pad_@S@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
-            int64_t end) {
+                    int64_t end) {
     (void)s;
     const int64_t *depth = (const int64_t *)p[2], *height = depth + n[0], *width = height + n[1];
-    @T@ value = p[3] ? *(const @T@ *)p[3] : (@T@){0};
+    int64_t first, last;
+    middle_run(width, n[2], &first, &last);
     for (int64_t row = begin; row < end; row++) {
         int64_t h = height[row % n[1]], d = depth[row / n[1] % n[0]], outer = row / (n[0] * n[1]);
         @T@ *restrict to = (@T@ *)p[0] + row * n[2];
-        if (h < 0 || d < 0) {
-            for (int64_t c = 0; c < n[2]; c++) to[c] = value;
-            continue;
-        }
         const @T@ *from = (const @T@ *)p[1] + ((outer * n[3] + d) * n[4] + h) * n[5];
-        for (int64_t c = 0; c < n[2];) {
-            int64_t first = width[c], run = 1;
-            if (first < 0) {
-                to[c++] = value;
-                continue;
-            }
-            while (c + run < n[2] && width[c + run] == first + run) run++;
-            __builtin_memcpy(to + c, from + first, (uint64_t)run * sizeof(@T@));
-            c += run;
-        }
+        for (int64_t c = 0; c < first; c++) to[c] = from[width[c]];
+        __builtin_memcpy(to + first, from + width[first], (uint64_t)(last - first) * sizeof(@T@));
+        for (int64_t c = last; c < n[2]; c++) to[c] = from[width[c]];
+    }
+}
+"""
+
+MIDDLE = r"""
+/* the longest stretch of a table in which each entry is one more than the last */
+static void middle_run(const int64_t *table, int64_t size, int64_t *first, int64_t *last) {
+    *first = 0, *last = size ? 1 : 0;
+    for (int64_t start = 0; start < size;) {
+        int64_t stop = start + 1;
+        while (stop < size && table[stop] == table[stop - 1] + 1) stop++;
+        if (stop - start > *last - *first) *first = start, *last = stop;
+        start = stop;
     }
 }
 """
@@ -101,22 +102,25 @@ static void roll(char *const *p, const int64_t *n, const fk_scalar *s, int64_t b
 """
 
 PAD_SUM = r"""
-/* pad.sum:@S@  the transpose of pad: self[o, table(x)] += result[o, x], -1 left out.
+/* pad.sum:@S@  the transpose of pad: self[o, table(x)] += result[o, x].
  * p: self (written), result's gradient, tables.  n as pad; items are the outer index o */
 static void pad_sum_@S@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
-            int64_t end) {
+                        int64_t end) {
     (void)s;
     const int64_t *depth = (const int64_t *)p[2], *height = depth + n[0], *width = height + n[1];
+    int64_t first, last;
+    middle_run(width, n[2], &first, &last);
     for (int64_t outer = begin; outer < end; outer++) {
         @T@ *self = (@T@ *)p[0] + outer * n[3] * n[4] * n[5];
         const @T@ *grad = (const @T@ *)p[1] + outer * n[0] * n[1] * n[2];
         __builtin_memset(self, 0, (uint64_t)(n[3] * n[4] * n[5]) * sizeof(@T@));
         for (int64_t row = 0; row < n[0] * n[1]; row++, grad += n[2]) {
-            int64_t d = depth[row / n[1]], h = height[row % n[1]];
-            if (d < 0 || h < 0) continue;
-            @T@ *to = self + (d * n[4] + h) * n[5];
-            for (int64_t c = 0; c < n[2]; c++)
-                if (width[c] >= 0) { @ADD@ }
+            @T@ *to = self + (depth[row / n[1]] * n[4] + height[row % n[1]]) * n[5];
+            for (int64_t c = 0; c < first; c++) { @T@ *a = to + width[c]; @ADD@ }
+            @T@ *across = to + width[first] - first;
+_Pragma("omp simd")
+            for (int64_t c = first; c < last; c++) { @T@ *a = across + c; @ADD@ }
+            for (int64_t c = last; c < n[2]; c++) { @T@ *a = to + width[c]; @ADD@ }
         }
     }
 }
@@ -149,17 +153,16 @@ def unit(isa: Any) -> str:
     """Give the translation unit of the rearranging kernels; the compiler's flags alone make it fit
     `isa`.
     """
-    text, entries = [PRELUDE, STREAM, ROLL], [("roll", "b", "roll")]
+    text, entries = [PRELUDE, STREAM, MIDDLE, ROLL], [("roll", "b", "roll")]
     for size, ctype in SIZES.items():
         text.append(fill(MOVES, S=size, T=ctype))
         entries += [
             (f"{name}:{size}", "b", f"{name}_{size}") for name in ("arrange", "triangle", "pad")
         ]
     for dtype, ctype in {**ARITHMETIC, **COMPLEX}.items():
-        target = "to[width[c]]"
-        add = f"{target} += grad[c];"
+        add = "*a += grad[c];"
         if dtype in COMPLEX:
-            add = f"{target}.re += grad[c].re, {target}.im += grad[c].im;"
+            add = "a->re += grad[c].re, a->im += grad[c].im;"
         text.append(fill(PAD_SUM, S=dtype, T=ctype, ADD=add))
         entries.append((f"pad.sum:{dtype}", "b", f"pad_sum_{dtype}"))
     for dtype, ctype in {"f32": "float", "f64": "double", "i64": "int64_t"}.items():

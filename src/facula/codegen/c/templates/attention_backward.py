@@ -1,13 +1,10 @@
 """The backward pass of scaled dot product attention, in the tiles of `attention`.
 
-Takes: a `Flavour` of `attention` (its vectors,
-    products and masks are in the same translation unit).
-Gives: C text with the driver `backward_<dtype>`; pointers and sizes are described in `attention`.
-Keeps true: weights are computed again from the logsumexp,
-    so memory stays linear in the sequence length; products are in
-float or double; every sum has one owner and a fixed order,
-    so results do not depend on the number of threads within a
-schedule.  With enough heads for the threads one pass over the tiles gives all gradients (five products a tile); otherwise
+Takes: a `Flavour` (its vectors, products and masks are in the same translation unit).
+Gives: C text of the driver `backward_<dtype>`; pointers and sizes are described in `attention`.
+Keeps true: weights are computed again from the logsumexp, so memory stays linear in the sequence
+length; products are in float or double; every sum has one owner and a fixed order. With enough
+heads for the threads one pass over the tiles gives all gradients (five products a tile); otherwise
 key blocks and query blocks are passes of their own (seven products), each owned by one thread.
 """
 
@@ -434,7 +431,7 @@ static const @COMPUTE@ *tile_rows_@s@(const @STORAGE@ *source, int64_t stride, i
 
 
 def text(flavour: Flavour) -> str:
-    """C text of the backward driver of one dtype; `product`, `power` and the vectors are those of the compute type."""
+    """C text of the backward driver of one dtype; products are those of the compute type."""
     names = {**flavour.names, "B": KEY_BLOCK}
     parts = [_ROWS, _SLOT, _PREPARE, _TILE, _LOOPS, _DRIVER]
     return "".join(fill(part, **names) for part in parts)

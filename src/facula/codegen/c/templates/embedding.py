@@ -1,24 +1,22 @@
 """Embedding tables: rows by index, bags of rows, and their gradients.
 
-Takes: contiguous tables `[rows,
-    width]` and contiguous int64 indices that the operator has checked (0 <= index < rows).
-Gives bodies (below) and keeps true: a gradient row is added to by one thread, in index order,
-    so results do not depend
-on the number of threads; a negative padding index means none.
+Takes: contiguous tables `[rows, width]` and contiguous int64 indices that the operator has checked
+(0 <= index < rows).
+Gives bodies (below) and keeps true: a gradient row is added to by one thread, in index order, so
+results do not depend on the number of threads; a negative padding index means none.
 
-embedding                 p: out, table,
-    indices                          n: bytes of a row       items: indices
+embedding                 p: out, table, indices   n: bytes of a row   items: indices
 embedding.grad            p: grad_table, grad, indices, factors or null, sources or null
-                          n: width, count of indices, padding index       items: table rows
-   adds grad[sources[i] or i] * factors[i] to row indices[i];
-   a thread goes through all indices for its own rows
+                          n: width, count of indices, padding index   items: table rows
+   adds grad[sources[i] or i] * factors[i] to row indices[i]; a thread goes through all indices for
+   its own rows
 embedding_bag             p: out, table, indices, offsets (bags + 1), weights or null,
-    positions or null
-                          n: width, mode (0 sum, 1 mean, 2 max), padding index     items: bags
+                             positions or null
+                          n: width, mode (0 sum, 1 mean, 2 max), padding index   items: bags
    positions: for max, the table row [bags, width] that gave each value, -1 for an empty bag
 embedding_bag.max.grad    p: grad_table, grad, positions   n: width, bags   items: table rows
-embedding_renorm          p: table, distinct indices       n: width  s: max_norm (f),
-    norm order (f)   items: indices
+embedding_renorm          p: table, distinct indices   n: width   items: indices
+                          s: max_norm (f), norm order (f)
 """
 
 from __future__ import annotations

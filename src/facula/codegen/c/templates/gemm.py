@@ -49,7 +49,8 @@ typedef struct {
 #define L2_PANELS MAX(1, L2_BYTES / (KC * NR * (long)sizeof(word)))
 #define SMALL 200000 /* products below which a second thread does not pay */
 #define STACK_BYTES 24576
-#define IN_PLACE_K 16 /* rows of B that are read side by side */
+#define IN_PLACE_M (4 * MR) /* the most rows for which B is not packed */
+#define LARGE_BYTES (16L << 20) /* operands that come from memory */
 #define DOTS_WIDTH 64 /* columns of a unit of dots */
 """
 
@@ -132,14 +133,23 @@ NOINLINE void packed_panels(const product *g, const output *out, const char *a, 
     }
 }
 
-/* One tile of rows times full panels of a row-major B where it lies. */
+/* Rows of B that are read side by side: few when B streams from memory in as many rows, or when
+ * the rows fall into the same sets of a cache. */
+INLINE long in_place_k(const product *g)
+{
+    if (g->m <= 2) return 8;
+    const int aliased = g->b_row * sizeof(word) % 4096 == 0;
+    return aliased || g->k * g->n * (long)sizeof(word) > LARGE_BYTES ? 16 : 128;
+}
+
+/* A few rows times full panels of a row-major B where it lies. */
 NOINLINE void panels_in_place(const product *g, const output *out, const char *a, const char *b,
                               long first, long last, char *scratch)
 {
     acc_t *sums = carve(&scratch, g->m * g->panels_kept * NR * sizeof(acc_t));
     long k0 = 0;
     do {
-        const long length = MIN(IN_PLACE_K, g->k - k0);
+        const long length = MIN(g->kc, g->k - k0);
         const segment one = {0, 0, length};
         job j = {{A_IN_PLACE, a + k0 * g->a_column * sizeof(word), g->a_column, sizeof(word)},
                  &one, 1, (const word *)b + k0 * g->b_row + first * NR, g->b_row, NR, first, last,
@@ -148,10 +158,10 @@ NOINLINE void panels_in_place(const product *g, const output *out, const char *a
         j.store = k0 || g->plain && out->beta != 0 ? ACCUMULATE : STORE;
         if (!g->plain) j.store = k0 ? ACCUMULATE : STORE;
         j.sums = sums, j.sums_stride = g->panels_kept * NR;
-        j.keeps = 1, j.finishes = k0 + IN_PLACE_K >= g->k, j.out = out;
+        j.keeps = 1, j.finishes = k0 + g->kc >= g->k, j.out = out;
         if (g->plain) j.direct = (acc_t *)out->c;
         block(&j, &w, g->m, 0);
-        k0 += IN_PLACE_K;
+        k0 += g->kc;
     } while (k0 < g->k);
 }
 
@@ -241,7 +251,7 @@ NOINLINE void plan_product(product *g, long threads)
     const int dots = f->dots && g->b_row == 1 && g->b_column != 1 && g->m <= DOTS_M
                      && g->k >= 2 * VECTOR * GROUP && g->batch * g->n >= 4;
     const int in_place = GROUP == 1 && f->raw_b && f->raw_a && f->reals == 1 && g->b_column == 1
-                         && g->m <= MR && g->panels;
+                         && g->m <= IN_PLACE_M;
     g->way = dots ? DOTS : in_place ? IN_PLACE : PACKED;
     if (dots) { plan_dots(g, threads); return; }
     const long most = in_place ? 1024 / VECTOR : L2_PANELS;
@@ -253,7 +263,7 @@ NOINLINE void plan_product(product *g, long threads)
         if (!in_place && units % threads && units < 4 * threads)
             g->row_units = even_units(tiles, 1, units, threads);
     }
-    g->kc = MIN(KC * GROUP, MAX(g->k, 1)), g->mc = MC;
+    g->kc = MIN(in_place ? in_place_k(g) : KC * GROUP, MAX(g->k, 1)), g->mc = MC;
     g->panels_kept = CEIL(g->panels, g->column_units);
     const long rows = CEIL(CEIL(g->m, MR), g->row_units) * MR;
     g->rows_kept = MAX(MR, g->k > g->kc ? MIN(MC, rows) : MR);

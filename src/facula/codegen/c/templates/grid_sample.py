@@ -1,22 +1,18 @@
-"""Sampling an image at the places that a grid names: forward and both gradients, 2 and 3 dimensions.
+"""Sampling an image at the places that a grid names: forward and gradients, in 2 and 3 dimensions.
 
-Takes: a `Storage`; the conversions are in the same translation unit (`resample`).  Kernel arguments: input contiguous
-`[batch, channels, D, H, W]`, grid contiguous `[batch, D, H, W, dims]` with x first, in [-1, 1],
-    of the input's dtype.
+Takes: a `Storage`; the conversions are in the same translation unit (`resample`). Kernel arguments:
+input contiguous `[batch, channels, D, H, W]`, grid contiguous `[batch, D, H, W, dims]` with x
+first, in [-1, 1], of the input's dtype.
 Gives: C text and table entries of the bodies below.
-Keeps true: rows of up to 64 places share one table of taps for all channels;
-one thread owns an output row, or (gradient
-of the input) a block of channels of one image, so results do not depend on the number of threads.
+Keeps true: rows of up to 64 places share one table of taps for all channels; one thread owns an
+output row, or (gradient of the input) a block of channels of one image, so results do not depend
+on the number of threads.
 
-grid_sample                     p: out, input, grid                  items: batch * D
-    * H of the output
-grid_sample.grad.input          p: grad_input, grad_out, grid        items: batch
-    * blocks of 16 channels
-grid_sample.grad.grid           p: grad_grid, grad_out, input, grid  items: batch * D
-    * H of the output
-n: 0 batch, 1 channels, 2..4 input D H W, 5..7 output, 8 dims,
-    9 mode (0 linear, 1 nearest, 2 cubic),
-   10 padding (0 zeros, 1 border, 2 reflection), 11 align_corners
+grid_sample             p: out, input, grid                  items: batch * D * H of the output
+grid_sample.grad.input  p: grad_input, grad_out, grid        items: batch * blocks of 16 channels
+grid_sample.grad.grid   p: grad_grid, grad_out, input, grid  items: batch * D * H of the output
+n: 0 batch, 1 channels, 2..4 input D H W, 5..7 output, 8 dims, 9 mode (0 linear, 1 nearest,
+   2 cubic), 10 padding (0 zeros, 1 border, 2 reflection), 11 align_corners
 """
 
 from __future__ import annotations

@@ -114,7 +114,8 @@ static int histogram_@D@(char *const *p, const int64_t *n, const fk_scalar *s,
 
 COUNT = r"""
 /* bincount  p: counts (int64, [bins]), values (int64, in [0, bins)).  n: values, bins.  A driver:
- * each thread counts a part on its own, in two tables so that repeats do not wait for each other. */
+ * each thread counts a part on its own, in two tables so that repeats do not wait for each other.
+ * */
 static void bincount_part(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
                           int64_t end) {
     (void)s;

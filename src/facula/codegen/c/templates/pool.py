@@ -1,32 +1,29 @@
-"""Pooling over windows: maximum, average, adaptive; forward and backward, 1 to 3 dimensions, planes or channels last.
+"""Pooling over windows: maximum, average, adaptive; forward and backward, 1 to 3 dimensions.
 
 Takes: contiguous `[planes, D, H, W]`, or `[batch, D, H, W, channels]` for the `.last` kernels;
-fewer dimensions are
-leading ones.  Gives bodies (p, n below; out first) and keeps true: padding never wins a maximum,
-    NaN always does, the
-first of equal values is kept; average windows are summed in row-major order in the compute type;
-one thread owns an
-output (forward) or a plane (backward), so results do not depend on the number of threads.
+fewer dimensions are leading ones.
+Gives bodies (p, n below; out first) and keeps true: padding never wins a maximum, NaN always does,
+the first of equal values is kept; average windows are summed in row-major order in the compute
+type; one thread owns an output (forward) or a plane (backward), so results do not depend on the
+number of threads.
 
 n of max_pool and avg_pool: 0 planes or batch, 1 channels, 2..4 input D H W, 5..7 output,
-    8..10 kernel, 11..13 stride,
-14..16 padding, 17..19 dilation, 20 bytes of an index (0, 4, 8) or count_include_pad,
-    21 divisor override (0: none).
+8..10 kernel, 11..13 stride, 14..16 padding, 17..19 dilation,
+20 bytes of an index (0, 4, 8) or count_include_pad, 21 divisor override (0: none).
 Indices are flat positions in the input volume of a plane.
 
-max_pool, max_pool.last               p: out, indices or null, input          items: planes * D
-    * H or batch * D * H (output)
-adaptive_max_pool                     the same p and items; n up to 20
-avg_pool, avg_pool.last               p: out, input
-adaptive_avg_pool, adaptive_avg_pool.last
-avg_pool.grad, adaptive_avg_pool.grad           p: grad_input, grad_out       items: planes
-avg_pool.grad.last, adaptive_avg_pool.grad.last p: grad_input, grad_out       items: batch
-    * blocks of 64 channels
-plane_scatter_add, plane_scatter, plane_gather  p: out, source, indices       items: planes
+max_pool, max_pool.last            p: out, indices or null, input     items: output rows
+adaptive_max_pool                  the same (planes)
+avg_pool, avg_pool.last            p: out, input                      items: output rows
+adaptive_avg_pool, adaptive_avg_pool.last                             the same
+   (output rows: planes * D * H, or batch * D * H, of the output)
+avg_pool.grad, adaptive_avg_pool.grad             p: grad_input, grad_out   items: planes
+avg_pool.grad.last, adaptive_avg_pool.grad.last   the same   items: batch * blocks of 64 channels
+plane_scatter_add, plane_scatter, plane_gather    p: out, source, indices   items: planes
    n: 0 planes, 1 channels, 2 source count, 3 out count (gather: indices count, source count),
-       4 bytes of an index
-plane_scatter_add.last, plane_gather.last       items: batch * blocks of 64 channels;
-indices stand channels last too
+      4 bytes of an index
+plane_scatter_add.last, plane_gather.last   items: batch * blocks of 64 channels; indices stand
+   channels last too
 """
 
 from __future__ import annotations

@@ -1,26 +1,22 @@
-"""Resampling of images: interpolation, sliding windows as columns (unfold, fold).  Grid sampling stands in `grid_sample`.
+"""Resampling of images: interpolation, and sliding windows as columns (unfold, fold).
 
 Takes: contiguous `[planes, D, H, W]` or, for the `.last` kernels, `[batch, D, H, W, channels]`;
-fewer dimensions lead.
-Keeps true: interpolation is separable,
-    its taps and weights are tabulated per dimension in the compute type by
-PyTorch's rules for align_corners and scale factors; one thread owns an output row (forward)
-    or a plane (backward).
+fewer dimensions lead. Grid sampling stands in `grid_sample`.
+Keeps true: interpolation is separable, its taps and weights are tabulated per dimension in the
+compute type by PyTorch's rules for align_corners and scale factors; one thread owns an output row
+(forward) or a plane (backward).
 
-resample, resample.last, resample.grad (driver)   p: out,
-    input   (grad: grad_input, grad_out; planes only)
-resample.nearest:b<bytes> (driver)                p: out, input   planes,
-    or channels last with channels > 1
+resample, resample.last, resample.grad (drivers)
+   p: out, input   (grad: grad_input, grad_out; planes only)
+resample.nearest:b<bytes> (driver)   p: out, input   planes, or channels last with channels > 1
    n: 0 planes or batch, 1 channels, 2..4 input D H W, 5..7 output,
-       8..10 method per dimension (0 nearest, 1 nearest-exact,
-      2 linear, 3 cubic), 11 align_corners, 12 antialias     s: scale factor per dimension,
-          0 where none was given
-unfold:b<bytes> (body)      p: out [batch, channels * kh * kw, oh * ow], input   items: batch
-    * channels * kh * kw
-fold (body)                 p: out, columns                                      items: batch
-    * channels
+      8..10 method per dimension (0 nearest, 1 nearest-exact, 2 linear, 3 cubic),
+      11 align_corners, 12 antialias     s: scale factor per dimension, 0 where none was given
+unfold:b<bytes> (body)   p: out [batch, channels * kh * kw, oh * ow], input
+                         items: batch * channels * kh * kw
+fold (body)              p: out, columns   items: batch * channels
    n: 0 planes, 1..2 image H W, 3..4 blocks oh ow, 5..6 kernel, 7..8 dilation, 9..10 padding,
-       11..12 stride
+      11..12 stride
 """
 
 from __future__ import annotations

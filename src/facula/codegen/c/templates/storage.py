@@ -1,9 +1,11 @@
-"""Text shared by the structured templates: placeholders, storage dtypes and their conversion to a compute type.
+"""Text shared by the structured templates: placeholders, storage dtypes and their conversion.
 
-Takes: C text with `@name@` placeholders, and dtype short names. Gives: filled text, the C types of a dtype, and inline
-C functions `load_<dtype>` and `store_<dtype>` between the storage and the compute type.
-Keeps true: f16 and bf16 are stored as `uint16_t`, computed in float and rounded to nearest even; the conversions are
-branch-free integer arithmetic that a compiler vectorises on every instruction set.
+Takes: C text with `@name@` placeholders, and dtype short names. Gives: filled text, the C types of
+a dtype, and inline C functions `load_<dtype>` and `store_<dtype>` between the storage and the
+compute type.
+Keeps true: f16 and bf16 are stored as `uint16_t`, computed in float and rounded to nearest even;
+the conversions are branch-free integer arithmetic that a compiler vectorises on every instruction
+set.
 """
 
 from __future__ import annotations
@@ -66,7 +68,8 @@ ALWAYS_INLINE uint16_t store_bf16(float value)
     "f16": """
 ALWAYS_INLINE float load_f16(uint16_t x)
 {
-    uint32_t shifted = ((uint32_t)x & 0x7fffu) << 13, sign = ((uint32_t)x & 0x8000u) << 16, bits;
+    uint32_t shifted = ((uint32_t)x & 0x7fffu) << 13, sign = ((uint32_t)x & 0x8000u) << 16;
+    uint32_t bits;
     float value;
     memcpy(&value, &shifted, 4);
     value *= 0x1p112f; /* rebias the exponent; exact for subnormal numbers too */
@@ -82,7 +85,7 @@ ALWAYS_INLINE uint16_t store_f16(float value)
     uint32_t sign = (bits >> 16) & 0x8000u, magnitude = bits & 0x7fffffffu;
     float absolute, small;
     memcpy(&absolute, &magnitude, 4);
-    small = absolute + 0.5f; /* aligns a subnormal result with the last mantissa bits and rounds it */
+    small = absolute + 0.5f; /* aligns a subnormal result with the last mantissa bits */
     memcpy(&small_bits, &small, 4);
     uint32_t subnormal = small_bits - 0x3f000000u;
     uint32_t normal = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
@@ -115,7 +118,7 @@ def fill(text: str, **values: object) -> str:
 
 
 def table(entries: list[tuple[str, str, str]]) -> str:
-    """The exported kernel table of a translation unit; entries are (kernel name, kind, C function)."""
+    """The exported kernel table; entries are (kernel name, kind, C function)."""
     rows = "".join(f"    {{\"{name}\", '{kind}', (void *){fn}}},\n" for name, kind, fn in entries)
     return (
         "\nconst int facula_abi = FACULA_ABI;\n"

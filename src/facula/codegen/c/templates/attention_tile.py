@@ -1,0 +1,287 @@
+"""Vectors, 2**x and register-tiled products for the attention kernels, as C text.
+
+Takes: a `Flavour`, that is a dtype on an instruction set. Gives: C functions named by the dtype:
+`larger`, `power`, and `product`, which multiplies rows given by two strides with packed columns.
+Keeps true: sums are in the compute type; a bf16 product takes pairs along its depth where the
+instruction set has that dot product, and is the f32 product of converted values elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .storage import Storage, fill
+
+QUERY_BLOCK = 64
+KEY_BLOCK = 192  # a multiple of the tile height (6)
+# up to so many queries, dot products along the depth beat tiles of queries
+FEW_QUERIES = 6
+
+# 2**x on [-0.5, 0.5], ascending powers: minimax in float (relative error 2e-9) and for bf16
+# (3e-6), Taylor in double
+_EXP2 = {
+    "float": (
+        1.0,
+        6.93147203e-1,
+        2.40226479e-1,
+        5.55033247e-2,
+        9.61843736e-3,
+        1.33988746e-3,
+        1.53533621e-4,
+    ),
+    "bf16": (1.0, 0.69312419, 0.24024099, 0.05590643, 0.00958285),
+}
+
+
+def _taylor(order: int) -> tuple[float, ...]:
+    """Coefficients of 2**x around zero."""
+    log2 = 0.6931471805599453094
+    values = [1.0]
+    for power in range(1, order + 1):
+        values.append(values[-1] * log2 / power)
+    return tuple(values)
+
+
+@dataclass(frozen=True)
+class Flavour:
+    """One dtype on one instruction set: its types, lanes, and whether products take pairs."""
+
+    storage: Storage
+    vector_bytes: int
+    registers: int
+    pairs: bool
+
+    @property
+    def lanes(self) -> int:
+        """Compute elements in a vector."""
+        return self.vector_bytes // (8 if self.storage.compute == "double" else 4)
+
+    @property
+    def names(self) -> dict[str, object]:
+        """The placeholders of the C text."""
+        double = self.storage.compute == "double"
+        element = "uint16_t" if self.pairs else self.storage.compute
+        return {
+            "s": self.storage.name,
+            "STORAGE": self.storage.ctype,
+            "COMPUTE": self.storage.compute,
+            "ELEMENT": element,
+            "INTEGER": "int64_t" if double else "int32_t",
+            "VB": self.vector_bytes,
+            "LANES": self.lanes,
+            "PAIR": 2 if self.pairs else 1,
+            "Q": QUERY_BLOCK,
+            "K": KEY_BLOCK,
+            "FEW": FEW_QUERIES,
+            "c": "f64" if double else "f32",
+        }
+
+
+_VECTOR = """
+typedef @COMPUTE@ vector_@s@ __attribute__((vector_size(@VB@), may_alias));
+typedef @COMPUTE@ unaligned_@s@ __attribute__((vector_size(@VB@), aligned(2), may_alias));
+typedef @INTEGER@ integer_@s@ __attribute__((vector_size(@VB@), may_alias));
+#define LOAD_@s@(p) ((vector_@s@)*(const unaligned_@s@ *)(p))
+#define STORE_@s@(p, v) (*(unaligned_@s@ *)(p) = (unaligned_@s@)(v))
+
+ALWAYS_INLINE vector_@s@ splat_@s@(@COMPUTE@ x) { return (vector_@s@){} + x; }
+
+/* the larger of x and y; y where x is not a number */
+ALWAYS_INLINE vector_@s@ larger_@s@(vector_@s@ x, vector_@s@ y)
+{
+@LARGER@
+}
+"""
+
+_EXPONENTIAL = {
+    "float": """
+/* 2**x for x <= 0, exactly zero below 2**-127; keeps NaN */
+ALWAYS_INLINE vector_@s@ power_@s@(vector_@s@ x)
+{
+    x = larger_@s@(splat_@s@(-127.0f), x);
+    vector_@s@ shifted = x + 12583039.0f; /* 1.5 * 2**23 + 127: rounds,
+        with the biased exponent in the low bits */
+    vector_@s@ r = x - (shifted - 12583039.0f);
+    vector_@s@ y = splat_@s@(@TOP@);
+@HORNER@
+    return y * (vector_@s@)((integer_@s@)shifted << 23);
+}
+""",
+    "double": """
+/* 2**x for x <= 0, exactly zero below 2**-1023; keeps NaN */
+ALWAYS_INLINE vector_@s@ power_@s@(vector_@s@ x)
+{
+    x = larger_@s@(splat_@s@(-1023.0), x);
+    vector_@s@ shifted = x + 6755399441056767.0; /* 1.5 * 2**52 + 1023 */
+    vector_@s@ r = x - (shifted - 6755399441056767.0);
+    vector_@s@ y = splat_@s@(@TOP@);
+@HORNER@
+    return y * (vector_@s@)((integer_@s@)shifted << 52);
+}
+""",
+}
+
+_MICRO = """
+/* c[@ROWS@][@VECTORS@ vectors] (+)= a[@ROWS@][depth] * b[depth][@VECTORS@ vectors], a by row and
+ * depth strides */
+static void tile_@s@_@ROWS@x@VECTORS@(const @ELEMENT@ *restrict a, int64_t row_stride,
+    int64_t depth_stride,
+    const @ELEMENT@ *restrict b, int64_t b_stride, @COMPUTE@ *restrict c, int64_t c_stride,
+        int64_t depth, int accumulate)
+{
+    vector_@s@ @SUMS@;
+    for (int64_t k = 0; k < depth; k++, a += depth_stride, b += b_stride) {
+        column_@s@ left, @RIGHTS@;
+@STEPS@
+    }
+    if (accumulate) {
+@ADD@
+    }
+@STORE@
+}
+"""
+
+_COLUMN = {
+    False: """
+typedef vector_@s@ column_@s@;
+ALWAYS_INLINE column_@s@ column_load_@s@(const @ELEMENT@ *p) { return LOAD_@s@(p); }
+ALWAYS_INLINE column_@s@ column_splat_@s@(const @ELEMENT@ *p) { return splat_@s@(*p); }
+ALWAYS_INLINE vector_@s@ column_fma_@s@(vector_@s@ c, column_@s@ a, column_@s@ b) {
+    return c + a * b; }
+""",
+    True: """
+typedef __m512i column_@s@;
+ALWAYS_INLINE column_@s@ column_load_@s@(const @ELEMENT@ *p) { return _mm512_loadu_si512(p); }
+ALWAYS_INLINE column_@s@ column_splat_@s@(const @ELEMENT@ *p)
+{
+    int pair;
+    memcpy(&pair, p, 4);
+    return _mm512_set1_epi32(pair);
+}
+ALWAYS_INLINE vector_@s@ column_fma_@s@(vector_@s@ c, column_@s@ a, column_@s@ b)
+{
+    return (vector_@s@)_mm512_dpbf16_ps((__m512)c, (__m512bh)a, (__m512bh)b);
+}
+/* two rows of floats as pairs of bf16: lane i holds (low[i], high[i]) */
+ALWAYS_INLINE void column_store_@s@(@ELEMENT@ *p, vector_@s@ low, vector_@s@ high)
+{
+    const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9,
+        24, 8,
+                                           23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    __m512i both = (__m512i)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low);
+    _mm512_storeu_si512(p, _mm512_permutexvar_epi16(order, both));
+}
+""",
+}
+
+_PRODUCT = """
+/* c[rows][width] (+)= a[rows][depth] * b[depth][width]; width a multiple of the vector, depth in
+ * pairs for bf16 */
+static void product_@s@(const @ELEMENT@ *a, int64_t row_stride, int64_t depth_stride,
+    const @ELEMENT@ *b,
+    int64_t b_stride, @COMPUTE@ *c, int64_t c_stride, int64_t rows, int64_t depth, int64_t width,
+        int accumulate)
+{
+    int64_t column = 0;
+@PANELS@
+}
+"""
+
+_PANEL = """    for (; column + @WIDTH@ <= width; column += @WIDTH@) {
+        int64_t row = 0;
+@STEPS@    }
+"""
+
+_STEP = """        for (; row + @ROWS@ <= rows; row += @ROWS@)
+            tile_@s@_@ROWS@x@VECTORS@(a + row * row_stride, row_stride, depth_stride, b + column
+                * @PAIR@, b_stride,
+                c + row * c_stride + column, c_stride, depth, accumulate);
+"""
+
+
+def _larger(flavour: Flavour) -> str:
+    """The body of `larger`: one instruction on x86, a comparison elsewhere."""
+    suffix = "d" if flavour.storage.compute == "double" else "s"
+    if flavour.vector_bytes == 16:
+        kind = "__m128d" if suffix == "d" else "__m128"
+        intrinsic = f"_mm_max_p{suffix}"
+    else:
+        bits = flavour.vector_bytes * 8
+        kind = f"__m{bits}d" if suffix == "d" else f"__m{bits}"
+        intrinsic = f"_mm{bits}_max_p{suffix}"
+    return fill(
+        "#if defined(__x86_64__)\n    return (vector_@s@)@FN@((@KIND@)x, (@KIND@)y);\n#else\n"
+        "    integer_@s@ mask = x > y;\n"
+        "    return (vector_@s@)(((integer_@s@)x & mask) | ((integer_@s@)y & ~mask));\n#endif",
+        s=flavour.storage.name,
+        FN=intrinsic,
+        KIND=kind,
+    )
+
+
+def _exponential(flavour: Flavour) -> str:
+    """C text of `power`, with the polynomial that the dtype needs."""
+    compute = flavour.storage.compute
+    if compute == "double":
+        coefficients = _taylor(13)
+    else:
+        coefficients = _EXP2["bf16" if flavour.pairs else "float"]
+    suffix = "" if compute == "double" else "f"
+    steps = "\n".join(
+        f"    y = y * r + {value!r}{suffix};" for value in reversed(coefficients[:-1])
+    )
+    top = f"{coefficients[-1]!r}{suffix}"
+    return fill(_EXPONENTIAL[compute], TOP=top, HORNER=steps, s=flavour.storage.name)
+
+
+def _micro(flavour: Flavour, rows: int, vectors: int) -> str:
+    """A register tile, written out: compilers keep named values in registers, arrays not always."""
+    places = [(i, j) for i in range(rows) for j in range(vectors)]
+    steps = []
+    for i in range(rows):
+        steps.append(f"        left = column_splat_@s@(a + {i} * row_stride);")
+        steps += [
+            f"        sum{i}{j} = column_fma_@s@(sum{i}{j}, left, right{j});"
+            for j in range(vectors)
+        ]
+    at = {(i, j): f"c + {i} * c_stride + {j} * @LANES@" for i, j in places}
+    parts = {
+        "SUMS": ", ".join(f"sum{i}{j} = {{}}" for i, j in places),
+        "RIGHTS": ", ".join(
+            f"right{j} = column_load_@s@(b + {j} * @LANES@ * @PAIR@)" for j in range(vectors)
+        ),
+        "STEPS": "\n".join(steps),
+        "ADD": "\n".join(f"        sum{i}{j} += LOAD_@s@({at[i, j]});" for i, j in places),
+        "STORE": "\n".join(f"    STORE_@s@({at[i, j]}, sum{i}{j});" for i, j in places),
+    }
+    names = {key: str(value) for key, value in flavour.names.items()}
+    filled = {key: fill(value, **names) for key, value in parts.items()}
+    return fill(_MICRO, ROWS=rows, VECTORS=vectors, **filled, **names)
+
+
+def _products(flavour: Flavour) -> str:
+    """The register tiles, and the loop over them: the widest panels first, then narrower ones."""
+    heights = {4: (6, 4, 2, 1), 2: (12, 4, 2, 1), 1: (12, 4, 2, 1)}
+    if flavour.registers < 32:
+        heights = {2: (6, 4, 2, 1), 1: (12, 4, 2, 1)}
+    tiles, panels = [], []
+    for vectors, rows in heights.items():
+        steps = []
+        for count in rows:
+            names = {**flavour.names, "ROWS": count, "VECTORS": vectors}
+            tiles.append(_micro(flavour, count, vectors))
+            steps.append(fill(_STEP, **names))
+        panels.append(fill(_PANEL, WIDTH=vectors * flavour.lanes, STEPS="".join(steps)))
+    return "".join(tiles) + fill(_PRODUCT, PANELS="".join(panels), **flavour.names)
+
+
+def text(flavour: Flavour) -> str:
+    """Vectors, `larger`, `power` and `product` of one dtype."""
+    return "".join(
+        (
+            fill(_VECTOR, LARGER=_larger(flavour), **flavour.names),
+            _exponential(flavour),
+            fill(_COLUMN[flavour.pairs], **flavour.names),
+            _products(flavour),
+        )
+    )

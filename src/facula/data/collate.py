@@ -1,0 +1,168 @@
+"""Making a batch of samples.
+
+Takes a list of samples: tensors, arrays, numbers, strings, or nestings of them.  Gives the same nesting of batched tensors.
+Keeps true: the kind of every container is kept where it can be; samples must agree in structure and shape.
+"""
+
+from __future__ import annotations
+
+import collections
+import copy
+import re
+from collections.abc import Callable
+from typing import Any
+
+import facula
+from facula import core
+
+__all__ = ["collate", "default_collate", "default_collate_fn_map", "default_convert"]
+
+_STRING_KINDS = re.compile(r"[SaUO]")
+_FORMAT_ERROR = (
+    "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
+)
+
+
+def _is_array(value: Any) -> bool:
+    return type(value).__module__ == "numpy" and hasattr(value, "dtype")
+
+
+def _rebuild_mapping(like: Any, items: dict) -> Any:
+    """A mapping of the kind of ``like``; a plain dictionary where that cannot be made."""
+    try:
+        if isinstance(like, collections.abc.MutableMapping):
+            clone = copy.copy(like)  # keeps attributes that the constructor would not take
+            clone.update(items)
+            return clone
+        return type(like)(items)
+    except TypeError:
+        return items
+
+
+def _rebuild_sequence(like: Any, items: list) -> Any:
+    """A sequence of the kind of ``like``; a list where that cannot be made."""
+    try:
+        if isinstance(like, collections.abc.MutableSequence):
+            clone = copy.copy(like)
+            for i, item in enumerate(items):
+                clone[i] = item
+            return clone
+        return type(like)(items)
+    except TypeError:
+        return items
+
+
+def default_convert(data: Any) -> Any:
+    """Arrays in a nesting as tensors; everything else as it is."""
+    if isinstance(data, core.Tensor):
+        return data
+    if _is_array(data):
+        kind = data.dtype.str
+        if type(data).__name__ in ("ndarray", "memmap") and _STRING_KINDS.search(kind):
+            return data
+        return facula.as_tensor(data)
+    if isinstance(data, collections.abc.Mapping):
+        return _rebuild_mapping(data, {k: default_convert(v) for k, v in data.items()})
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return type(data)(*(default_convert(v) for v in data))
+    if isinstance(data, tuple):
+        return [default_convert(v) for v in data]
+    if isinstance(data, collections.abc.Sequence) and not isinstance(data, (str, bytes)):
+        return _rebuild_sequence(data, [default_convert(v) for v in data])
+    return data
+
+
+def collate(
+    batch: Any, *, collate_fn_map: dict[Any, Callable] | None = None
+) -> Any:
+    """Batch samples by the functions of ``collate_fn_map`` (by type), going into containers."""
+    element = batch[0]
+    kind = type(element)
+    if collate_fn_map is not None:
+        if kind in collate_fn_map:
+            return collate_fn_map[kind](batch, collate_fn_map=collate_fn_map)
+        for known, function in collate_fn_map.items():
+            if isinstance(element, known):
+                return function(batch, collate_fn_map=collate_fn_map)
+    if isinstance(element, collections.abc.Mapping):
+        columns = {
+            key: collate([sample[key] for sample in batch], collate_fn_map=collate_fn_map)
+            for key in element
+        }
+        return _rebuild_mapping(element, columns)
+    if isinstance(element, tuple) and hasattr(element, "_fields"):
+        return kind(
+            *(collate(c, collate_fn_map=collate_fn_map) for c in zip(*batch, strict=True))
+        )
+    if isinstance(element, collections.abc.Sequence):
+        if not all(len(sample) == len(element) for sample in batch):
+            raise RuntimeError("each element in list of batch should be of equal size")
+        columns_list = [
+            collate(c, collate_fn_map=collate_fn_map) for c in zip(*batch, strict=True)
+        ]
+        if isinstance(element, tuple):
+            return columns_list
+        return _rebuild_sequence(element, columns_list)
+    raise TypeError(_FORMAT_ERROR.format(kind))
+
+
+def collate_tensor_fn(batch: Any, *, collate_fn_map: Any = None) -> Any:
+    """Stack."""
+    first = batch[0]
+    for tensor in batch:
+        if tensor.shape != first.shape:
+            raise RuntimeError(
+                "[default_collate] samples of one shape were required: stack expects each tensor to be equal size, but got "
+                f"{list(first.shape)} at entry 0 and {list(tensor.shape)} at entry "
+                f"{next(i for i, t in enumerate(batch) if t.shape != first.shape)}\nhint: pad the samples, or pass a "
+                "collate_fn"
+            )
+    return facula.stack(list(batch), 0)
+
+
+def _collate_arrays(batch: Any, *, collate_fn_map: Any = None) -> Any:
+    element = batch[0]
+    if _STRING_KINDS.search(element.dtype.str) is not None:
+        raise TypeError(_FORMAT_ERROR.format(element.dtype))
+    return collate([facula.as_tensor(b) for b in batch], collate_fn_map=collate_fn_map)
+
+
+def _collate_array_scalars(batch: Any, *, collate_fn_map: Any = None) -> Any:
+    return facula.as_tensor(batch)
+
+
+def _collate_floats(batch: Any, *, collate_fn_map: Any = None) -> Any:
+    return facula.tensor(batch, dtype=core.float64)
+
+
+def _collate_ints(batch: Any, *, collate_fn_map: Any = None) -> Any:
+    return facula.tensor(batch)
+
+
+def _collate_strings(batch: Any, *, collate_fn_map: Any = None) -> Any:
+    return batch
+
+
+default_collate_fn_map: dict[Any, Callable] = {core.Tensor: collate_tensor_fn}
+
+
+def _with_numpy() -> None:
+    """Enter the array types; NumPy itself is loaded by then or not needed."""
+    import sys
+
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and numpy.ndarray not in default_collate_fn_map:
+        default_collate_fn_map[numpy.ndarray] = _collate_arrays
+        default_collate_fn_map[(numpy.bool_, numpy.number, numpy.object_)] = _collate_array_scalars
+
+
+default_collate_fn_map[float] = _collate_floats
+default_collate_fn_map[int] = _collate_ints
+default_collate_fn_map[str] = _collate_strings
+default_collate_fn_map[bytes] = _collate_strings
+
+
+def default_collate(batch: Any) -> Any:
+    """Batch samples: tensors are stacked, numbers become tensors, containers are gone into."""
+    _with_numpy()
+    return collate(batch, collate_fn_map=default_collate_fn_map)

@@ -1,0 +1,224 @@
+"""Datasets: by index, by iteration, and combinations of them.
+
+Takes samples, or datasets.  Gives datasets.
+Keeps true: a map-style dataset has ``__getitem__`` (and usually ``__len__``), an iterable one ``__iter__``; batched access
+goes through ``__getitems__`` where the inner dataset has it.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
+
+import facula
+
+__all__ = """Dataset IterableDataset TensorDataset StackDataset ConcatDataset ChainDataset Subset random_split""".split()
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Dataset(Generic[T_co]):
+    """Samples by index: a subclass defines ``__getitem__``, and ``__len__`` for the samplers."""
+
+    def __getitem__(self, index: Any) -> T_co:
+        raise NotImplementedError("Subclasses of Dataset should implement __getitem__.")
+
+    def __add__(self, other: Dataset) -> ConcatDataset:
+        return ConcatDataset([self, other])
+
+
+class IterableDataset(Dataset[T_co], Iterable[T_co]):
+    """Samples by iteration: a subclass defines ``__iter__``.
+
+    Every worker process iterates over a copy of its own: `get_worker_info` tells which part to give.
+    """
+
+    def __add__(self, other: Dataset) -> Any:
+        return ChainDataset([self, other])
+
+
+class TensorDataset(Dataset):
+    """Rows of tensors: sample ``i`` is ``(t[i] for every t)``."""
+
+    def __init__(self, *tensors: Any) -> None:
+        if any(tensors[0].size(0) != t.size(0) for t in tensors):
+            raise AssertionError("Size mismatch between tensors")
+        self.tensors = tensors
+
+    def __getitem__(self, index: Any) -> tuple:
+        return tuple(t[index] for t in self.tensors)
+
+    def __len__(self) -> int:
+        return self.tensors[0].size(0)
+
+
+class StackDataset(Dataset):
+    """Datasets side by side: sample ``i`` is a tuple (or, for keyword arguments, a dictionary) of their samples."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if args:
+            if kwargs:
+                raise ValueError(
+                    "Supported either ``tuple``- (via ``args``) or ``dict``- (via ``kwargs``) like input/output, but both "
+                    "types are given."
+                )
+            self.datasets: Any = args
+            members = list(args)
+        elif kwargs:
+            self.datasets = kwargs
+            members = list(kwargs.values())
+        else:
+            raise ValueError("At least one dataset should be passed")
+        self._length = len(members[0])
+        if any(len(d) != self._length for d in members):
+            raise ValueError("Size mismatch between datasets")
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(self.datasets, dict):
+            return {k: d[index] for k, d in self.datasets.items()}
+        return tuple(d[index] for d in self.datasets)
+
+    def __getitems__(self, indices: list) -> list:
+        if isinstance(self.datasets, dict):
+            batch: list[dict] = [{} for _ in indices]
+            for key, dataset in self.datasets.items():
+                for entry, sample in zip(batch, _fetch_all(dataset, indices), strict=True):
+                    entry[key] = sample
+            return batch
+        columns = [_fetch_all(dataset, indices) for dataset in self.datasets]
+        return [tuple(row) for row in zip(*columns, strict=True)]
+
+    def __len__(self) -> int:
+        return self._length
+
+
+def _fetch_all(dataset: Any, indices: list) -> list:
+    if callable(getattr(dataset, "__getitems__", None)):
+        items = dataset.__getitems__(indices)
+        if len(items) != len(indices):
+            raise ValueError(
+                f"Nested dataset's output size mismatch. Expected {len(indices)}, got {len(items)}"
+            )
+        return items
+    return [dataset[i] for i in indices]
+
+
+class ConcatDataset(Dataset[T_co]):
+    """Map-style datasets one after the other."""
+
+    datasets: list[Dataset[T_co]]
+    cumulative_sizes: list[int]
+
+    @staticmethod
+    def cumsum(sequence: Sequence) -> list[int]:
+        """The ends of the parts."""
+        return list(itertools.accumulate(len(part) for part in sequence))
+
+    def __init__(self, datasets: Iterable[Dataset]) -> None:
+        super().__init__()
+        self.datasets = list(datasets)
+        if len(self.datasets) == 0:
+            raise AssertionError("datasets should not be an empty iterable")
+        if any(isinstance(d, IterableDataset) for d in self.datasets):
+            raise AssertionError("ConcatDataset does not support IterableDataset")
+        self.cumulative_sizes = self.cumsum(self.datasets)
+
+    def __len__(self) -> int:
+        return self.cumulative_sizes[-1]
+
+    def __getitem__(self, idx: int) -> T_co:
+        if idx < 0:
+            if -idx > len(self):
+                raise ValueError("absolute value of index should not exceed dataset length")
+            idx = len(self) + idx
+        part = bisect.bisect_right(self.cumulative_sizes, idx)
+        start = self.cumulative_sizes[part - 1] if part else 0
+        return self.datasets[part][idx - start]
+
+    @property
+    def cummulative_sizes(self) -> list[int]:
+        """``cumulative_sizes`` under its older, misspelt name."""
+        warnings.warn(
+            "cummulative_sizes attribute is renamed to cumulative_sizes",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return self.cumulative_sizes
+
+
+class ChainDataset(IterableDataset):
+    """Iterable datasets one after the other."""
+
+    def __init__(self, datasets: Iterable[Dataset]) -> None:
+        super().__init__()
+        self.datasets = datasets
+
+    def __iter__(self) -> Iterator[Any]:
+        for d in self.datasets:
+            if not isinstance(d, IterableDataset):
+                raise AssertionError("ChainDataset only supports IterableDataset")
+            yield from d
+
+    def __len__(self) -> int:
+        total = 0
+        for d in self.datasets:
+            if not isinstance(d, IterableDataset):
+                raise AssertionError("ChainDataset only supports IterableDataset")
+            total += len(d)  # type: ignore[arg-type]
+        return total
+
+
+class Subset(Dataset[T_co]):
+    """The samples of a dataset at given indices."""
+
+    dataset: Dataset[T_co]
+    indices: Sequence[int]
+
+    def __init__(self, dataset: Dataset[T_co], indices: Sequence[int]) -> None:
+        self.dataset = dataset
+        self.indices = indices
+
+    def __getitem__(self, idx: Any) -> Any:
+        if isinstance(idx, list):
+            return self.dataset[[self.indices[i] for i in idx]]
+        return self.dataset[self.indices[idx]]
+
+    def __getitems__(self, indices: list[int]) -> list[T_co]:
+        inner = [self.indices[i] for i in indices]
+        if callable(getattr(self.dataset, "__getitems__", None)):
+            return self.dataset.__getitems__(inner)  # type: ignore[attr-defined]
+        return [self.dataset[i] for i in inner]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+def random_split(dataset: Any, lengths: Sequence[Any], generator: Any = None) -> list[Subset]:
+    """Disjoint random subsets of the given lengths, or fractions that sum to 1."""
+    size = len(dataset)
+    if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
+        counts = []
+        for i, fraction in enumerate(lengths):
+            if fraction < 0 or fraction > 1:
+                raise ValueError(f"Fraction at index {i} is not between 0 and 1")
+            counts.append(math.floor(size * fraction))
+        for i in range(size - sum(counts)):  # the rest, one each
+            counts[i % len(counts)] += 1
+        for i, count in enumerate(counts):
+            if count == 0:
+                warnings.warn(
+                    f"Length of split at index {i} is 0. This might result in an empty dataset.",
+                    stacklevel=2,
+                )
+        lengths = counts
+    if sum(lengths) != size:
+        raise ValueError(
+            "Sum of input lengths does not equal the length of the input dataset!"
+        )
+    order = facula.randperm(sum(lengths), generator=generator).tolist()
+    ends = itertools.accumulate(lengths)
+    return [Subset(dataset, order[end - n : end]) for end, n in zip(ends, lengths, strict=True)]

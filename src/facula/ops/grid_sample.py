@@ -1,0 +1,265 @@
+"""Operators: sampling an image at the places that a grid names, and grids from affine maps.
+
+Takes `[N, C, *spatial]` with two or three spatial dimensions, and grids `[N, *out, dims]`, x first,
+-1 and 1 being the edges. `grid_sampler` is differentiated in the input and in the grid.
+Keeps true: places outside follow the padding mode; half precision is computed in float32.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.ops.pool import full
+from facula.ops.registry import F, composite, operator
+
+GRAIN = 16384
+
+
+SAMPLE_MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}
+PADDINGS = {"zeros": 0, "border": 1, "reflection": 2}
+
+
+def _grid_numbers(x_shape: Any, grid: Any, mode: int, padding: int, align: bool) -> tuple[int, ...]:
+    space = grid.dim() - 2
+    return (
+        *x_shape[:2],
+        *full(x_shape[2:]),
+        *full(grid.shape[1:-1]),
+        space,
+        mode,
+        padding,
+        int(align),
+    )
+
+
+def _grid_rows(grid: Any) -> int:
+    return math.prod(grid.shape[:-2])
+
+
+@operator(
+    "grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool "
+    "align_corners) -> Tensor",
+    names=("grid_sampler", "grid_sampler_2d", "grid_sampler_3d"),
+    out=False,
+)
+class GridSampler:
+    """Samples of `[N, C, *spatial]` at the places of `grid` `[N, *out, dims]`, x first, -1 and 1
+    being the edges.
+
+    interpolation_mode: 0 linear, 1 nearest, 2 cubic; padding_mode: 0 zeros, 1 border, 2 reflection.
+    """
+
+    def meta(input, grid, interpolation_mode, padding_mode, align_corners):
+        _check_grid(input, grid, interpolation_mode)
+        shape = (*input.shape[:2], *grid.shape[1:-1])
+        return core.empty(shape, dtype=input.dtype, device=input.device)
+
+    def cpu(out, input, grid, interpolation_mode, padding_mode, align_corners):
+        numbers = _grid_numbers(input.shape, grid, interpolation_mode, padding_mode, align_corners)
+        core.kernel(f"grid_sample:{input.dtype.code}")(
+            (out, input.contiguous(), grid.contiguous()),
+            numbers,
+            (),
+            total=_grid_rows(grid) if out.numel() else 0,
+            grain=max(1, GRAIN // max(1, 4 * numbers[1] * numbers[7])),
+        )
+
+    def backward(grad, input, grid, interpolation_mode, padding_mode, align_corners, needs):
+        call = (interpolation_mode, padding_mode, align_corners)
+        to_input = to_grid = None
+        if needs[0]:
+            to_input = F._grid_sampler_grad_input(grad, grid, list(input.shape), *call)
+        if needs[1]:
+            to_grid = F._grid_sampler_grad_grid(grad, input, grid, *call)
+        return to_input, to_grid
+
+    def samples(S):
+        for mode in (0, 2):
+            for padding in (0, 1, 2):
+                yield (S(2, 3, 5, 6), S(2, 4, 3, 2) * 0.9, mode, padding, padding == 1), {}
+        yield (S(1, 2, 3, 4, 5), S(1, 2, 3, 2, 3) * 0.9, 0, 0, False), {}
+
+
+def _check_grid(input: Any, grid: Any, mode: int) -> None:
+    op, space = "grid_sampler", input.dim() - 2
+    if space not in (2, 3) or grid.dim() != input.dim():
+        fail(
+            RuntimeError,
+            op,
+            "expected 4D or 5D input and grid with same number of dimensions",
+            f"input with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}",
+        )
+    if grid.shape[-1] != space:
+        fail(
+            RuntimeError,
+            op,
+            f"expected grid to have size {space} in last dimension",
+            list(grid.shape),
+        )
+    if input.shape[0] != grid.shape[0]:
+        fail(
+            RuntimeError,
+            op,
+            "expected grid and input to have same batch size",
+            f"input with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}",
+        )
+    if input.dtype is not grid.dtype:
+        fail(
+            RuntimeError,
+            op,
+            "expected input and grid to have same dtype",
+            f"input with {input.dtype} and grid with {grid.dtype}",
+        )
+    if 0 in input.shape[2:]:
+        fail(
+            RuntimeError,
+            op,
+            "expected input to have non-empty spatial dimensions",
+            list(input.shape),
+        )
+    if mode == 2 and space != 2:
+        fail(RuntimeError, op, "bicubic interpolation only supports 4D input", f"{input.dim()}D")
+
+
+def _in_float(*tensors: Any) -> list[Any]:
+    """Contiguous tensors; half precision as float32."""
+    half = (core.bfloat16, core.float16)
+    return [(t.to(core.float32) if t.dtype in half else t).contiguous() for t in tensors]
+
+
+@operator(
+    "_grid_sampler_grad_input(Tensor grad_out, Tensor grid, int[] shape, int mode, int padding, "
+    "bool align_corners) -> Tensor",
+    names=(),
+    out=False,
+)
+class GridSamplerGradInput:
+    """The transpose of grid sampling in its input."""
+
+    def meta(grad, grid, shape, mode, padding, align_corners):
+        return core.empty(shape, dtype=grad.dtype, device=grad.device)
+
+    def cpu(out, grad, grid, shape, mode, padding, align_corners):
+        given, places = _in_float(grad, grid)
+        target = out if given.dtype is out.dtype else core.empty(shape, dtype=given.dtype)
+        numbers = _grid_numbers(shape, grid, mode, padding, align_corners)
+        core.kernel(f"grid_sample.grad.input:{given.dtype.code}")(
+            (target, given, places), numbers, (), total=shape[0] * ((shape[1] + 15) // 16)
+        )
+        if target is not out:
+            out.copy_(target)
+
+    def backward(grad, grad_out, grid, mode, padding, align_corners, needs):
+        to_grad = to_grid = None
+        if needs[0]:
+            to_grad = F.grid_sampler(grad, grid, mode, padding, align_corners)
+        if needs[1]:  # <w, scatter(g)> is <sample(w), g>: the roles of image and gradient swap
+            to_grid = F._grid_sampler_grad_grid(grad_out, grad, grid, mode, padding, align_corners)
+        return to_grad, to_grid
+
+
+@operator(
+    "_grid_sampler_grad_grid(Tensor grad_out, Tensor input, Tensor grid, int mode, int padding, "
+    "bool align_corners) -> Tensor",
+    names=(),
+    out=False,
+)
+class GridSamplerGradGrid:
+    """The gradient of grid sampling in the grid."""
+
+    def meta(grad, input, grid, mode, padding, align_corners):
+        return core.empty(grid.shape, dtype=grid.dtype, device=grid.device)
+
+    def cpu(out, grad, input, grid, mode, padding, align_corners):
+        given, x, places = _in_float(grad, input, grid)
+        target = out if given.dtype is out.dtype else core.empty(grid.shape, dtype=given.dtype)
+        numbers = _grid_numbers(x.shape, grid, mode, padding, align_corners)
+        core.kernel(f"grid_sample.grad.grid:{given.dtype.code}")(
+            (target, given, x, places), numbers, (), total=_grid_rows(grid)
+        )
+        if target is not out:
+            out.copy_(target)
+
+    def backward(grad):
+        fail(
+            RuntimeError,
+            "grid_sampler",
+            "a first derivative in the grid was required: derivative for grid_sampler_backward "
+            "with respect to the grid is not implemented",
+            hint="detach the grid, or differentiate once",
+        )
+
+
+@composite(
+    "grid_sample(Tensor input, Tensor grid, str mode='bilinear', str padding_mode='zeros', bool? "
+    "align_corners=None) "
+    "-> Tensor",
+    names=("nn.functional.grid_sample",),
+)
+def grid_sample(
+    input: Any, grid: Any, mode: str, padding_mode: str, align_corners: bool | None
+) -> Any:
+    """Samples of `[N, C, *spatial]` at the places of `grid` `[N, *out, dims]` (x first; -1 and 1
+    are the edges)."""
+    if mode not in SAMPLE_MODES:
+        fail(
+            ValueError,
+            "grid_sample",
+            "mode to be 'bilinear', 'nearest' or 'bicubic' was required",
+            repr(mode),
+        )
+    if padding_mode not in PADDINGS:
+        fail(
+            ValueError,
+            "grid_sample",
+            "padding_mode to be 'zeros', 'border', or 'reflection' was required",
+            repr(padding_mode),
+        )
+    return F.grid_sampler(
+        input, grid, SAMPLE_MODES[mode], PADDINGS[padding_mode], bool(align_corners)
+    )
+
+
+@composite(
+    "affine_grid(Tensor theta, int[] size, bool? align_corners=None) -> Tensor",
+    names=("nn.functional.affine_grid", "affine_grid_generator"),
+)
+def affine_grid(theta: Any, size: Any, align_corners: bool | None) -> Any:
+    """Places for `grid_sample` from affine maps `[N, 2, 3]` (size N C H W) or `[N, 3, 4]` (size N
+    C D H W)."""
+    op, space = "affine_grid", len(size) - 2
+    if not theta.dtype.is_floating_point:
+        fail(ValueError, op, "Expected theta to have floating point type", theta.dtype)
+    if space not in (2, 3):
+        fail(NotImplementedError, op, "sizes of 4 or 5 numbers were required", list(size))
+    if theta.dim() != 3 or tuple(theta.shape[1:]) != (space, space + 1):
+        fail(
+            ValueError,
+            op,
+            f"Expected a batch of {space}D affine matrices of shape Nx{space}x{space + 1} for size "
+            f"{list(size)}",
+            list(theta.shape),
+        )
+    if min(size) <= 0:
+        fail(ValueError, op, "Expected non-zero, positive output size", list(size))
+    axes = [_axis(n, theta, bool(align_corners)) for n in size[2:]]
+    spread = [
+        axis.reshape([-1 if e == d else 1 for e in range(space)]) for d, axis in enumerate(axes)
+    ]
+    one = F.ones(list(size[2:]), dtype=theta.dtype, device=theta.device)
+    base = F.stack([axis * one for axis in reversed(spread)] + [one], -1)
+    places = base.reshape((1, -1, space + 1)) @ theta.transpose(-2, -1)
+    return places.reshape((theta.shape[0], *size[2:], space))
+
+
+def _axis(count: int, theta: Any, align_corners: bool) -> Any:
+    """Equally spaced places from -1 to 1: at the edges' samples, or at the middle of each cell."""
+    if count <= 1:
+        return F.zeros((count,), dtype=theta.dtype, device=theta.device)
+    steps = F.arange(count, dtype=theta.dtype, device=theta.device)
+    if align_corners:
+        return steps * (2.0 / (count - 1)) - 1.0
+    return (steps * 2.0 + 1.0) / count - 1.0
