@@ -87,6 +87,13 @@ class BuildCoreAndKernels(build_ext):
         command += ["--jobs", os.environ.get("FACULA_BUILD_JOBS", "2")]
         subprocess.run(command, env=environment, check=True, cwd=ROOT)
 
+    def copy_extensions_to_source(self) -> None:
+        # a process that runs keeps the file it has mapped: it must not be written over
+        for extension in self.extensions:
+            built = ROOT / "src" / self.get_ext_filename(self.get_ext_fullname(extension.name))
+            built.unlink(missing_ok=True)
+        super().copy_extensions_to_source()
+
     def get_outputs(self) -> list[str]:
         kernels = Path(self.build_lib) / "facula" / "_kernels"
         return [*super().get_outputs(), *map(str, sorted(kernels.glob("*.so")))]

@@ -158,9 +158,7 @@ def torch_gemm(a: np.ndarray, b: np.ndarray, layout: str, dtype: str) -> Callabl
 
 def valid_taps(size: int, out: int, kernel: int, stride: int, padding: int) -> int:
     """Pairs of an output coordinate and a tap inside the image."""
-    return sum(
-        0 <= o * stride - padding + t < size for o in range(out) for t in range(kernel)
-    )
+    return sum(0 <= o * stride - padding + t < size for o in range(out) for t in range(kernel))
 
 
 def bench_conv(library: Library, rival: OneDnn, kind: str, dtype: str, torch: bool, layout: str):

@@ -54,7 +54,9 @@ class Values:
     def wide(self, stored):
         if self.dtype == "bf16" and stored.dtype == np.uint16:
             return from_bf16(stored).astype(np.float64)
-        return stored.astype(np.result_type(stored.dtype, np.float64) if stored.dtype.kind in "fc" else np.int64)
+        return stored.astype(
+            np.result_type(stored.dtype, np.float64) if stored.dtype.kind in "fc" else np.int64
+        )
 
 
 def arrange(array, order):
@@ -81,7 +83,14 @@ def close(found, expected, magnitude, dtype, count=1):
 
 
 SHAPES = [(1, 1, 1), (4, 8, 8), (1, 100, 70), (3, 65, 33), (6, 64, 16), (5, 130, 600), (7, 7, 7)]
-SHAPES += [(16, 33, 100), (17, 200, 1100), (64, 64, 64), (300, 70, 520), (250, 600, 1030), (2, 3, 0)]
+SHAPES += [
+    (16, 33, 100),
+    (17, 200, 1100),
+    (64, 64, 64),
+    (300, 70, 520),
+    (250, 600, 1030),
+    (2, 3, 0),
+]
 ORDERS = ["rows", "columns", "strided"]
 
 
@@ -94,7 +103,9 @@ def test_gemm(library, dtype, shape):
     a0, b0 = values.draw(m, k), values.draw(k, n)
     product = values.wide(a0) @ values.wide(b0) if k else np.zeros((m, n))
     magnitude = np.abs(values.wide(a0)).astype(float) @ np.abs(values.wide(b0)).astype(float)
-    for a, b in itertools.product([arrange(a0, o) for o in ORDERS], [arrange(b0, o) for o in ORDERS]):
+    for a, b in itertools.product(
+        [arrange(a0, o) for o in ORDERS], [arrange(b0, o) for o in ORDERS]
+    ):
         for alpha, beta, added, relu in [(1, 0, 0, 0), (1, 1, 0, 0), (2, 3, 1, 0), (1, 0, 1, 1)]:
             if relu and dtype[0] == "c":
                 continue
@@ -121,7 +132,9 @@ def test_gemm_8_bit(library, name, shape):
     a0, b0 = Values(m, "s8" if name == "i8" else "u8").draw(m, k), Values(n, "s8").draw(k, n)
     expected = a0.astype(np.int64) @ b0.astype(np.int64)
     bias = np.arange(n, dtype=np.int32)
-    for a, b in itertools.product([arrange(a0, o) for o in ORDERS], [arrange(b0, o) for o in ORDERS]):
+    for a, b in itertools.product(
+        [arrange(a0, o) for o in ORDERS], [arrange(b0, o) for o in ORDERS]
+    ):
         for added in (0, 1):
             c = np.full((m, n), 7, np.int32)
             ints = [1, m, n, k, 0, *strides(a), 0, *strides(b), 0, n, 0]
@@ -130,7 +143,9 @@ def test_gemm_8_bit(library, name, shape):
 
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
-@pytest.mark.parametrize("shape", [(3, 20, 30, 64), (7, 128, 128, 64), (2, 1, 5, 9), (4, 70, 16, 200)])
+@pytest.mark.parametrize(
+    "shape", [(3, 20, 30, 64), (7, 128, 128, 64), (2, 1, 5, 9), (4, 70, 16, 200)]
+)
 @pytest.mark.parametrize("shared", [False, True])
 def test_gemm_batched(library, threads, dtype, shape, shared):
     batch, m, n, k = shape
@@ -149,7 +164,12 @@ def test_gemm_complex_conjugate(library):
     a, b = values.draw(20, 30), values.draw(30, 40)
     for flags in (1, 2, 3):
         c = np.zeros((20, 40), np.complex64)
-        library.call("gemm:c64", [c, a, b, None], [1, 20, 40, 30, 0, 30, 1, 0, 40, 1, 0, 40, flags << 8], [1.0, 0.0])
+        library.call(
+            "gemm:c64",
+            [c, a, b, None],
+            [1, 20, 40, 30, 0, 30, 1, 0, 40, 1, 0, 40, flags << 8],
+            [1.0, 0.0],
+        )
         x, y = a.conj() if flags & 1 else a, b.conj() if flags & 2 else b
         close(c, x.astype(complex) @ y, np.abs(a) @ np.abs(b), "c64", 30)
 
@@ -166,7 +186,9 @@ def test_gemm_activation(library, code, name):
     }
     values = Values(code, "f32")
     a, b, c = values.draw(9, 50), values.draw(50, 77), np.zeros((9, 77), np.float32)
-    library.call("gemm:f32", [c, a, b, None], [1, 9, 77, 50, 0, 50, 1, 0, 77, 1, 0, 77, code], [1.0, 0.0])
+    library.call(
+        "gemm:f32", [c, a, b, None], [1, 9, 77, 50, 0, 50, 1, 0, 77, 1, 0, 77, code], [1.0, 0.0]
+    )
     product = a.astype(float) @ b.astype(float)
     close(c, functions[name](product), np.abs(a) @ np.abs(b), "f32", 50)
 
@@ -176,7 +198,9 @@ def test_gemm_not_a_number(library):
     a, b = np.ones((8, 40), np.float32), np.ones((40, 70), np.float32)
     a[3, 7] = np.nan
     c = np.full((8, 70), np.nan, np.float32)
-    library.call("gemm:f32", [c, a, b, None], [1, 8, 70, 40, 0, 40, 1, 0, 70, 1, 0, 70, 0], [1.0, 0.0])
+    library.call(
+        "gemm:f32", [c, a, b, None], [1, 8, 70, 40, 0, 40, 1, 0, 70, 1, 0, 70, 0], [1.0, 0.0]
+    )
     assert np.isnan(c[3]).all() and (np.delete(c, 3, 0) == 40).all()
 
 
@@ -285,7 +309,9 @@ def check_convolution(library, dtype, case, channels_last, bias_given=True):
     got = values.wide(first(found, channels_last))
     close(got, dx, sizes[1], dtype, np.prod(kernel) * cout // groups)
     found, dbias = np.full_like(w, 1), np.full_like(bias, 1)
-    library.call(f"{name}backward_weight:{dtype}", [found, dys, xs, dbias if bias_given else None], ints)
+    library.call(
+        f"{name}backward_weight:{dtype}", [found, dys, xs, dbias if bias_given else None], ints
+    )
     close(values.wide(found), dw, sizes[2], dtype, n * np.prod(out))
     if bias_given:
         axes = (0, *range(2, 2 + dims))

@@ -148,12 +148,14 @@ class Library:
         self.runtime.set_threads(count)
 
     def arguments(
-        self, name: str, arrays: Sequence[np.ndarray | int | None], ints: Sequence[int], scalars: Sequence
+        self,
+        name: str,
+        arrays: Sequence[np.ndarray | int | None],
+        ints: Sequence[int],
+        scalars: Sequence,
     ) -> tuple:
         """C arguments of a driver; an array may be given as an address."""
-        addresses = [
-            a.ctypes.data if isinstance(a, np.ndarray) else int(a or 0) for a in arrays
-        ]
+        addresses = [a.ctypes.data if isinstance(a, np.ndarray) else int(a or 0) for a in arrays]
         p = (ctypes.c_void_p * max(1, len(arrays)))(*addresses)
         n = (ctypes.c_int64 * max(1, len(ints)))(*ints)
         values = [Scalar(i=v) if isinstance(v, int) else Scalar(f=v) for v in scalars]
@@ -171,7 +173,9 @@ class Library:
         ctypes.memmove(place, low, high - low)
         return place + array.ctypes.data - low, place, high - low
 
-    def call(self, name: str, arrays: Sequence, ints: Sequence[int], scalars: Sequence = ()) -> None:
+    def call(
+        self, name: str, arrays: Sequence, ints: Sequence[int], scalars: Sequence = ()
+    ) -> None:
         """Runs a driver once, on copies that end where memory ends; results are copied back."""
         copies = [self.guard(array) for array in arrays]
         places = [address for address, _, _ in copies]

@@ -169,6 +169,7 @@ def test_tensor_outside_its_storage_is_refused():
         (b"\x93NUMPY\x01\x00", "numpy.load"),
         (b"\x89HDF\r\n", "HDF5"),
         (b"\x1f\x8b\x08", "gzip"),
+        (b"name".ljust(257, b"\0") + b"ustar", "tar file"),
     ],
 )
 def test_other_files_are_named(head, word):

@@ -79,6 +79,9 @@ class saved_tensors_hooks:
         self.unpack_hook = unpack_hook
 
     def __enter__(self) -> None:
+        message = core.DISABLED_HOOKS[0]
+        if message is not None:
+            raise RuntimeError(message)
         core.push_saved_tensor_hooks(self.pack_hook, self.unpack_hook)
 
     def __exit__(self, *args: Any) -> None:

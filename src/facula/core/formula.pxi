@@ -19,14 +19,14 @@ def make_formula(Op op, function):
     """Read the signature of a backward function against the operator's schema."""
     cdef Formula f = Formula.__new__(Formula)
     cdef int i
-    import inspect
     names = [<object>op.arguments[i].name for i in range(op.nargs)]
     f.function = function
     f.wants = []
     f.tensor_args = tuple([i for i in range(op.nargs) if op.arguments[i].type <= T_OPERAND])
     special = {"grad": F_GRAD, "grads": F_GRADS, "result": F_RESULT, "results": F_RESULTS, "needs": F_NEEDS,
                "result_meta": F_RESULT_META}
-    for name in inspect.signature(function).parameters:
+    code_object = function.__code__
+    for name in code_object.co_varnames[:code_object.co_argcount + code_object.co_kwonlyargcount]:
         if name in names:
             f.wants.append((F_ARG, names.index(name), name))
         elif name in special:

@@ -313,7 +313,7 @@ def _check_pair(op: str, input: Any, target: Any) -> tuple[Any, Any]:
             "Please ensure they have the same size.",
             stacklevel=4,
         )
-        input, target = F.broadcast_tensors(input, target)
+        input, target = F.broadcast_tensors([input, target])
     if input.dtype is not target.dtype:
         dtype = core.promote_types(input.dtype, target.dtype)
         input, target = input.to(dtype), target.to(dtype)

@@ -14,7 +14,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.ops.loss import LEGACY, reduced, reduction_of, weighted
-from facula.ops.registry import F, composite
+from facula.ops.registry import F, composite, operator
 
 _FUNCTIONAL = "nn.functional."
 
@@ -214,23 +214,27 @@ def binary_cross_entropy(
     return reduced(loss, reduction)
 
 
-@composite(
+@operator(
     "binary_cross_entropy_elements(Tensor input, Tensor target) -> Tensor", names=(), out=False
 )
-def binary_cross_entropy_elements(input: Any, target: Any) -> Any:
-    """The loss of each element; where a logarithm is cut off at -100 its gradient is that at a tiny
-    probability."""
+class BinaryCrossEntropyElements:
+    """The loss of each element. Logarithms are cut off at -100, the slope at 1e12."""
 
-    def bounded_log(x: Any, complement: Any) -> Any:
-        value = complement.clamp(min=-100)
-        # the slope of log(max(x, 1e-12)) beside the value of max(log(x), -100)
-        floor = x.detach().clamp(min=1e-12)
-        return value.detach() + (x - x.detach()) / floor
+    def meta(input, target):
+        return core.empty(input.shape, dtype=input.dtype, device=input.device)
 
-    ones = 1 - input
-    positive = bounded_log(input, input.log())
-    negative = bounded_log(ones, F.log1p(-input))
-    return -(target * positive + (1 - target) * negative)
+    def cpu(out, input, target):
+        positive = input.log().clamp(min=-100)
+        negative = F.log1p(-input).clamp(min=-100)
+        out.copy_((target - 1) * negative - target * positive)
+
+    def backward(grad, input, target, needs):
+        slope = (input - target) / ((1 - input) * input).clamp(min=1e-12)
+        to_target = grad * (F.log1p(-input) - input.log()) if needs[1] else None
+        return grad * slope if needs[0] else None, to_target
+
+    def samples(S):
+        yield (S(3, 4, low=0.1, high=0.9), S(3, 4, low=0.0, high=1.0)), {}
 
 
 @_loss(f"soft_margin_loss(Tensor input, Tensor target, {LEGACY}) -> Tensor")

@@ -68,6 +68,11 @@ def _row_shape(x: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     return (*x.shape[:kept], *([1] * len(shape)))
 
 
+def _row_length(x: Any, statistic: Any) -> int:
+    """How many elements are normalised together; rows of none have a length too."""
+    return prod(n // m for n, m in zip(x.shape, statistic.shape, strict=True) if m)
+
+
 _LAYER = "Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps"
 
 
@@ -136,8 +141,7 @@ class LayerNormBackward:
     """The gradients of input and, where asked for, of weight and bias (statistics' dtype)."""
 
     def meta(grad, input, mean, rstd, weight, parameters):
-        length = input.numel() // mean.numel() if mean.numel() else 0
-        size = (length,) if parameters else (0,)
+        size = (_row_length(input, mean),) if parameters else (0,)
         return (
             core.empty(input.shape, dtype=input.dtype, device=input.device),
             core.empty(size, dtype=mean.dtype, device=input.device),
@@ -145,8 +149,7 @@ class LayerNormBackward:
         )
 
     def cpu(out, grad, input, mean, rstd, weight, parameters):
-        rows = mean.numel()
-        length = input.numel() // rows if rows else 0
+        rows, length = mean.numel(), _row_length(input, mean)
         sizes = (rows, length, 1, 0, 0)
         code = input.dtype.code
         wide = mean.dtype

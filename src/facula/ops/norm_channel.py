@@ -273,6 +273,8 @@ def _batch_norm(
     momentum: float,
     eps: float,
 ) -> Any:
+    if input.dim() < 2 and input.numel() == 0:
+        return input.clone()
     _check(
         "batch_norm",
         input,
@@ -448,7 +450,7 @@ class GroupNormBackward:
 
 
 def _group_formula(grad: Any, x: Any, groups: int, weight: Any, eps: float) -> tuple[Any, Any, Any]:
-    grouped = (x.shape[0], groups, -1)
+    grouped = (x.shape[0], groups, prod(x.shape[1:]) // groups)
     y = x.reshape(grouped)
     centred = y - y.mean(-1, True)
     scale = ((centred * centred).mean(-1, True) + eps).rsqrt()

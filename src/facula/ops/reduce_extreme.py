@@ -38,6 +38,14 @@ def _run(kernel: str, outs: tuple[Any, ...], self: Any, dims: tuple[int, ...]) -
 def _values(op: str, self: Any, dim: Any, keepdim: bool) -> Any:
     _check(op, self)
     dims = launch.wrap_dims(op, dim, self.dim())
+    if self.numel() == 0 and (dim is None or dim == ()):
+        fail(
+            RuntimeError,
+            op,
+            f"{op}(): Expected reduction dim to be specified for input.numel() == 0",
+            tuple(self.shape),
+            "an extreme of no elements has no value; specify the reduction dim with dim=",
+        )
     launch.check_nonempty(op, self.shape, dims)
     shape = launch.reduced_shape(self.shape, dims, keepdim)
     return core.empty(shape, dtype=self.dtype, device=self.device)

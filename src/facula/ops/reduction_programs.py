@@ -30,7 +30,8 @@ from facula.ops.scalar import Scalar, cast, constant, where
 
 State = tuple[Scalar, ...]
 
-#: dtypes that extremes and truth values are taken in; others are converted, or compared with zero, first
+#: dtypes that extremes and truth values are taken in; others are converted, or compared with zero,
+#: first
 ORDER_STORAGE = (*FLOAT_STORAGE, "i64", "i32")
 TRUTH_STORAGE = ("f32", "i64", "b8")
 

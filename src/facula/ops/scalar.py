@@ -13,11 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from facula.ops import scalar_complex, scalar_node, scalar_primitives
+from facula.ops import scalar_primitives
 from facula.ops.scalar_complex import angle, conj, sgn, sigmoid
 from facula.ops.scalar_derivative import derivative, scale
 from facula.ops.scalar_node import (
-    COMPLEX_PARTS,
     FLOATS,
     Complex,
     Scalar,
@@ -40,6 +39,37 @@ from facula.ops.scalar_node import (
     unify,
 )
 from facula.ops.scalar_primitives import PRIMITIVES, clamp, ldexp, where
+
+__all__ = [
+    "Complex",
+    "Runtime",
+    "Scalar",
+    "Traced",
+    "angle",
+    "apply",
+    "cast",
+    "clamp",
+    "conj",
+    "constant",
+    "evaluate",
+    "grad",
+    "gradient",
+    "input",
+    "is_trivial",
+    "ldexp",
+    "lift",
+    "node",
+    "parameter",
+    "parts",
+    "power",
+    "result",
+    "sgn",
+    "sigmoid",
+    "tangent",
+    "trace",
+    "unify",
+    "where",
+]
 
 #: results that a gradient reads from memory; those of other functions stay free to be overwritten, as in PyTorch
 _KEPT = frozenset("exp exp2 expm1 sqrt rsqrt tanh tan reciprocal hypot pow".split())
@@ -132,9 +162,7 @@ def _incoming(traced: Traced) -> list[Any]:
     return [grad(i, out.dtype) for i, out in enumerate(traced.outputs)]
 
 
-def gradient(
-    traced: Traced, wrt: int, backward: Callable[..., Any] | None = None
-) -> Traced | None:
+def gradient(traced: Traced, wrt: int, backward: Callable[..., Any] | None = None) -> Traced | None:
     """The vector-Jacobian product with respect to tensor argument `wrt`; None where that is no floating-point argument.
 
     Complex gradients are PyTorch's: `dL/dre + i dL/dim`.
@@ -188,9 +216,8 @@ def _explicit(traced: Traced, wrt: int, backward: Callable[..., Any]) -> Traced:
     returned = backward(**{name: known[name] for name in inspect.signature(backward).parameters})
     returned = returned if isinstance(returned, tuple) else (returned,)
     if len(returned) != len(traced.values):
-        raise TypeError(
-            f"[backward] one gradient for each of {len(traced.values)} tensor arguments was required: got {len(returned)}"
-        )
+        wanted = f"one gradient for each of {len(traced.values)} tensor arguments"
+        raise TypeError(f"[backward] {wanted} was required: got {len(returned)}")
     leaf, output = traced.values[wrt], returned[wrt]
     output = constant(0.0, flatten((leaf,))[0].dtype) if output is None else output
     output = cast(output, leaf.dtype) if not _is_zero(output) or leaf.is_complex else output
@@ -214,7 +241,7 @@ def is_trivial(found: Traced) -> bool:
 
 def tangent(traced: Traced) -> Traced:
     """The Jacobian-vector product: outputs are tangents, inputs `tangent<i>` for each floating-point argument."""
-    seeds = {}
+    seeds: dict[int, Scalar] = {}
     for i, leaf in enumerate(traced.values):
         if leaf is not None and (leaf.is_float or leaf.is_complex):
             moving = flatten((tangent_input(i, leaf.dtype),))
@@ -252,7 +279,9 @@ def evaluate(
             args = [known[id(arg)] for arg in current.args]
             known[id(current)] = _evaluate_one(current.op, args, namespace)
     return tuple(
-        namespace.complex(known[id(out.re)], known[id(out.im)]) if isinstance(out, Complex) else known[id(out)]
+        namespace.complex(known[id(out.re)], known[id(out.im)])
+        if isinstance(out, Complex)
+        else known[id(out)]
         for out in traced.outputs
     )
 
@@ -261,7 +290,7 @@ def _evaluate_one(name: str, args: list[Any], namespace: Any) -> Any:
     """Apply one operation; Python numbers among themselves stay Python numbers."""
     if name == "where" and isinstance(args[0], (bool, int)):
         return args[1] if args[0] else args[2]
-    if name in PRIMITIVES and all(isinstance(arg, (bool, int, float)) for arg in args):
+    if name in PRIMITIVES and all(type(arg) in (bool, int, float) for arg in args):
         fold = PRIMITIVES[name].fold
         if fold is not None:
             return fold(*args)

@@ -130,7 +130,11 @@ def angle(z: Value) -> Any:
     z = lift(z)
     if isinstance(z, Complex):
         return real.atan2(z.im, z.re)
-    return where(real.isnan(z), z, where(z < 0, math.pi, 0.0)) if z.is_float else where(z < 0, math.pi, 0.0)
+    return (
+        where(real.isnan(z), z, where(z < 0, math.pi, 0.0))
+        if z.is_float
+        else where(z < 0, math.pi, 0.0)
+    )
 
 
 def sgn(z: Value) -> Any:
@@ -184,7 +188,8 @@ def log(z: Complex) -> Complex:
     near = real.logical_and(large > 0.5, large < 2.0)
     excess = (large - 1.0) * (large + 1.0) + small * small
     return Complex(
-        where(near, 0.5 * real.log1p(excess), real.log(real.hypot(z.re, z.im))), real.atan2(z.im, z.re)
+        where(near, 0.5 * real.log1p(excess), real.log(real.hypot(z.re, z.im))),
+        real.atan2(z.im, z.re),
     )
 
 
@@ -212,7 +217,8 @@ def log1p(z: Complex) -> Complex:
     near = abs(excess) < 0.5
     moved = z.re + 1.0
     return Complex(
-        where(near, 0.5 * real.log1p(excess), real.log(real.hypot(moved, z.im))), real.atan2(z.im, moved)
+        where(near, 0.5 * real.log1p(excess), real.log(real.hypot(moved, z.im))),
+        real.atan2(z.im, moved),
     )
 
 
@@ -319,7 +325,9 @@ def asin(z: Complex) -> Complex:
 def acos(z: Complex) -> Complex:
     """Inverse cosine."""
     minus, plus = _roots(z)
-    return Complex(2.0 * real.atan2(minus.re, plus.re), real.asinh(plus.re * minus.im - plus.im * minus.re))
+    return Complex(
+        2.0 * real.atan2(minus.re, plus.re), real.asinh(plus.re * minus.im - plus.im * minus.re)
+    )
 
 
 @_rule

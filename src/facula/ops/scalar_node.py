@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Union
+from typing import Any, TypeAlias
 
 FLOATS = ("f32", "f64")
 INTEGERS = ("i32", "i64")
@@ -21,8 +21,9 @@ _RANK = {"b8": 0, "i32": 1, "i64": 2, "f32": 3, "f64": 4}
 
 _nodes: weakref.WeakValueDictionary[tuple, Scalar] = weakref.WeakValueDictionary()
 
-Number = Union[bool, int, float, complex]
-Value = Union["Scalar", "Complex", bool, int, float, complex]
+Number = bool | int | float | complex
+# a Scalar, a Complex or a Python number: which operations are allowed is known when they are built
+Value: TypeAlias = Any
 
 
 class _Operators:
@@ -85,10 +86,10 @@ class _Operators:
     def __ge__(self, other: Value) -> Any:
         return apply("ge", self, other)
 
-    def __eq__(self, other: Value) -> Any:  # type: ignore[override]
+    def __eq__(self, other: Value) -> Any:
         return apply("eq", self, other)
 
-    def __ne__(self, other: Value) -> Any:  # type: ignore[override]
+    def __ne__(self, other: Value) -> Any:
         return apply("ne", self, other)
 
     def __and__(self, other: Value) -> Any:
@@ -199,7 +200,9 @@ def _bits(value: Any) -> Any:
     return struct.pack("<d", value) if type(value) is float else (type(value), value)
 
 
-def node(op: str, args: tuple[Scalar, ...], dtype: str, value: Any = None, weak: bool = False) -> Scalar:
+def node(
+    op: str, args: tuple[Scalar, ...], dtype: str, value: Any = None, weak: bool = False
+) -> Scalar:
     """The one node with this meaning; no coercion, no simplification: `apply` is the usual way."""
     key = (op, tuple(map(id, args)), dtype, _bits(value), weak)
     found = _nodes.get(key)
@@ -226,7 +229,7 @@ def round_to(value: Any, dtype: str) -> Any:
     return wrapped - (1 << bits) if wrapped >> (bits - 1) else wrapped
 
 
-def constant(value: Number, dtype: str | None = None) -> Scalar:
+def constant(value: Any, dtype: str | None = None) -> Scalar:
     """A known value; without a dtype it is weak."""
     if dtype is not None:
         return node("constant", (), dtype, round_to(value, dtype))
@@ -320,7 +323,9 @@ def unify(*values: Value) -> tuple[Scalar, ...]:
     if strong and dtype not in FLOATS:
         weak = [value.dtype for value in lifted if value.weak]
         if any(kind in FLOATS for kind in weak):
-            raise TypeError(f"[scalar] an integer beside {dtype} was required: got a float\nhint: cast first")
+            raise TypeError(
+                f"[scalar] an integer beside {dtype} was required: got a float\nhint: cast first"
+            )
         if dtype == "b8" and "i64" in weak:
             dtype = "i64"
     if strong:
@@ -351,7 +356,8 @@ def apply(name: str, *args: Value) -> Any:
 
 
 def power(base: Value, exponent: Value) -> Any:
-    """`base ** exponent`; small constant exponents become products, which are exact in the sense of pow's last place."""
+    """`base ** exponent`; small constant exponents become products, which are exact in the sense
+    of pow's last place."""
     base, exponent = lift(base), lift(exponent)
     known = getattr(exponent, "op", None) == "constant" and exponent.value
     if known is False or isinstance(known, bool) or base.weak:

@@ -5,7 +5,8 @@ Gives: `PRIMITIVES` by name, `declare`, and the derivative convention.
 Keeps true: a primitive is declared once, with its arity, dtype rule, derivative, C form, NumPy form and folding rule;
 derivatives agree with PyTorch at kinks and special points.
 
-A derivative has one rule an argument, `rule(t, r, *args)`: the contribution of the argument's tangent `t` to the tangent
+A derivative has one rule an argument, `rule(t, r, *args)`: the contribution of the argument's
+tangent `t` to the tangent
 of the result `r`.  As every primitive maps real numbers to a real number, the same rule is forward and reverse mode.
 `None` is a contribution that is zero; `UNKNOWN` raises when it is asked for.
 The C form is an expression over `{0}`, `{1}`, .. (`{t}` the C type, `{u}` its unsigned twin) or the stem of a function
@@ -20,7 +21,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from facula.ops import scalar_node
-from facula.ops.scalar_node import FLOATS, INTEGERS, Scalar, Value, apply, cast, constant, node, unify
+from facula.ops.scalar_node import (
+    FLOATS,
+    INTEGERS,
+    Scalar,
+    Value,
+    apply,
+    cast,
+    constant,
+    node,
+    unify,
+)
 
 UNKNOWN = object()
 TWO_OVER_SQRT_PI = 1.1283791670955126
@@ -72,7 +83,17 @@ def declare(
     """Enter a primitive into the table and return the function that builds it."""
     rules = (derivative,) if callable(derivative) else tuple(derivative or (None,) * arity)
     primitive = Primitive(
-        name, arity, kinds, result, rules, c or name, c_integer, c_bool, numpy or name, fold, simplify
+        name,
+        arity,
+        kinds,
+        result,
+        rules,
+        c or name,
+        c_integer,
+        c_bool,
+        numpy or name,
+        fold,
+        simplify,
     )
     PRIMITIVES[name] = primitive
     scalar_node.real_builders[name] = lambda *args: build(primitive, args)
@@ -85,10 +106,31 @@ def declare(
     return function
 
 
+# rules refer to functions that are declared further down
+sign: Callable[..., Any]
+round: Callable[..., Any]
+floor_divide: Callable[..., Any]
+log: Callable[..., Any]
+cos: Callable[..., Any]
+cosh: Callable[..., Any]
+digamma: Callable[..., Any]
+polygamma: Callable[..., Any]
+zeta: Callable[..., Any]
+i1: Callable[..., Any]
+i1e: Callable[..., Any]
+bessel_j1: Callable[..., Any]
+bessel_y1: Callable[..., Any]
+bessel_k1: Callable[..., Any]
+bessel_k1e: Callable[..., Any]
+airy_ai_derivative: Callable[..., Any]
+
+
 def build(primitive: Primitive, args: tuple[Value, ...]) -> Scalar:
     """The node for a primitive over real arguments: unified, folded, simplified."""
     if len(args) != primitive.arity:
-        raise TypeError(f"[{primitive.name}] {primitive.arity} arguments were required: got {len(args)}")
+        raise TypeError(
+            f"[{primitive.name}] {primitive.arity} arguments were required: got {len(args)}"
+        )
     nodes = unify(*args)
     dtype = nodes[0].dtype
     if "float" in primitive.kinds and all(n.weak for n in nodes) and dtype not in FLOATS:
@@ -245,7 +287,12 @@ neg = declare(
     numpy="negative", fold=lambda x: -x, simplify=lambda x: x.args[0] if x.op == "neg" else None,
 )  # fmt: skip
 abs = declare(
-    "abs", 1, lambda t, r, x: t * sign(x), kinds=NUMBERS, c="abs", fold=lambda x: x if x > 0 else 0 - x
+    "abs",
+    1,
+    lambda t, r, x: t * sign(x),
+    kinds=NUMBERS,
+    c="abs",
+    fold=lambda x: x if x > 0 else 0 - x,
 )
 sign = declare(
     "sign", 1, kinds=NUMBERS, c="(({t})(({0} > 0) - ({0} < 0)))", fold=_sign_of,
@@ -263,18 +310,42 @@ for _name, _symbol, _numpy, _compare in (
     ("ne", "!=", "not_equal", lambda x, y: x != y),
 ):
     globals()[_name] = declare(
-        _name, 2, kinds="float int bool", result="b8", c=f"({{0}} {_symbol} {{1}})", numpy=_numpy, fold=_compare
+        _name,
+        2,
+        kinds="float int bool",
+        result="b8",
+        c=f"({{0}} {_symbol} {{1}})",
+        numpy=_numpy,
+        fold=_compare,
     )
-isnan = declare(
-    "isnan", 1, result="b8", c="({0} != {0})", fold=math.isnan, simplify=lambda x: None
+isnan = declare("isnan", 1, result="b8", c="({0} != {0})", fold=math.isnan, simplify=lambda x: None)
+isinf = declare(
+    "isinf", 1, result="b8", c="(__builtin_fabs({0}) == __builtin_inf())", fold=math.isinf
 )
-isinf = declare("isinf", 1, result="b8", c="(__builtin_fabs({0}) == __builtin_inf())", fold=math.isinf)
-isfinite = declare("isfinite", 1, result="b8", c="(__builtin_fabs({0}) < __builtin_inf())", fold=math.isfinite)
-signbit = declare("signbit", 1, kinds=NUMBERS, result="b8", c="signbit", c_integer="({0} < 0)", fold=lambda x: math.copysign(1, x) < 0)
-_logical_and = declare("logical_and", 2, kinds="bool", result="b8", c="({0} & {1})", fold=lambda x, y: x and y)
-_logical_or = declare("logical_or", 2, kinds="bool", result="b8", c="({0} | {1})", fold=lambda x, y: x or y)
-_logical_xor = declare("logical_xor", 2, kinds="bool", result="b8", c="({0} ^ {1})", fold=lambda x, y: x != y)
-_logical_not = declare("logical_not", 1, kinds="bool", result="b8", c="(!{0})", fold=lambda x: not x, simplify=_not)
+isfinite = declare(
+    "isfinite", 1, result="b8", c="(__builtin_fabs({0}) < __builtin_inf())", fold=math.isfinite
+)
+signbit = declare(
+    "signbit",
+    1,
+    kinds=NUMBERS,
+    result="b8",
+    c="signbit",
+    c_integer="({0} < 0)",
+    fold=lambda x: math.copysign(1, x) < 0,
+)
+_logical_and = declare(
+    "logical_and", 2, kinds="bool", result="b8", c="({0} & {1})", fold=lambda x, y: x and y
+)
+_logical_or = declare(
+    "logical_or", 2, kinds="bool", result="b8", c="({0} | {1})", fold=lambda x, y: x or y
+)
+_logical_xor = declare(
+    "logical_xor", 2, kinds="bool", result="b8", c="({0} ^ {1})", fold=lambda x, y: x != y
+)
+_logical_not = declare(
+    "logical_not", 1, kinds="bool", result="b8", c="(!{0})", fold=lambda x: not x, simplify=_not
+)
 
 
 def logical_and(x: Value, y: Value) -> Scalar:
@@ -309,9 +380,16 @@ bitwise_left_shift = declare(
 )  # fmt: skip
 bitwise_right_shift = declare(
     "bitwise_right_shift", 2, kinds="int", c="shr",
-    numpy=lambda np, x, y: np.where((y >= 0) & (y < x.dtype.itemsize * 8), np.right_shift(x, y), np.where(x < 0, -1, 0)),
+    numpy=lambda np, x, y: np.where((y >= 0) & (y < x.dtype.itemsize * 8), np.right_shift(x, y),
+    np.where(x < 0, -1, 0)),
 )  # fmt: skip
-integer_divide = declare("integer_divide", 2, kinds="int", c="truncated_divide", numpy=lambda np, x, y: np.trunc(np.divide(x, y)))
+integer_divide = declare(
+    "integer_divide",
+    2,
+    kinds="int",
+    c="truncated_divide",
+    numpy=lambda np, x, y: np.trunc(np.divide(x, y)),
+)
 gcd = declare("gcd", 2, kinds="int", fold=math.gcd)
 lcm = declare("lcm", 2, kinds="int", fold=math.lcm)
 
@@ -347,9 +425,7 @@ remainder = declare(
     "remainder", 2, [lambda t, r, x, y: t, lambda t, r, x, y: -t * floor_divide(x, y)], kinds=NUMBERS,
     c_integer="floored_remainder",
 )  # fmt: skip
-floor_divide = declare(
-    "floor_divide", 2, [None, None], kinds=NUMBERS, c_integer="floored_divide"
-)
+floor_divide = declare("floor_divide", 2, [None, None], kinds=NUMBERS, c_integer="floored_divide")
 copysign = declare(
     "copysign", 2, [lambda t, r, x, y: where(x == 0, 0.0, t * (r / x)), None],
     fold=math.copysign,
@@ -358,7 +434,9 @@ nextafter = declare("nextafter", 2, [UNKNOWN, UNKNOWN])
 
 # --- powers, exponentials, logarithms
 sqrt = declare("sqrt", 1, lambda t, r, x: t / (r + r), fold=math.sqrt)
-rsqrt = declare("rsqrt", 1, lambda t, r, x: -0.5 * t * (r * r * r), numpy=lambda np, x: 1 / np.sqrt(x))
+rsqrt = declare(
+    "rsqrt", 1, lambda t, r, x: -0.5 * t * (r * r * r), numpy=lambda np, x: 1 / np.sqrt(x)
+)
 pow = declare(
     "pow", 2,
     [
@@ -404,26 +482,50 @@ def _atan2_part(sign_: float) -> Callable[..., Any]:
 atan2 = declare("atan2", 2, [_atan2_part(1.0), _atan2_part(-1.0)], numpy="arctan2", fold=math.atan2)
 
 # --- special functions
-erf = declare("erf", 1, lambda t, r, x: t * (TWO_OVER_SQRT_PI * exp(-(x * x))), numpy="special.erf", fold=math.erf)
-erfc = declare("erfc", 1, lambda t, r, x: t * (-TWO_OVER_SQRT_PI * exp(-(x * x))), numpy="special.erfc", fold=math.erfc)
-erfcx = declare("erfcx", 1, lambda t, r, x: t * (2.0 * x * r - TWO_OVER_SQRT_PI), numpy="special.erfcx")
-erfinv = declare("erfinv", 1, lambda t, r, x: t * (HALF_SQRT_PI * exp(r * r)), numpy="special.erfinv")
-ndtri = declare("ndtri", 1, lambda t, r, x: t * (2.5066282746310002 * exp(0.5 * r * r)), numpy="special.ndtri")
+erf = declare(
+    "erf",
+    1,
+    lambda t, r, x: t * (TWO_OVER_SQRT_PI * exp(-(x * x))),
+    numpy="special.erf",
+    fold=math.erf,
+)
+erfc = declare(
+    "erfc",
+    1,
+    lambda t, r, x: t * (-TWO_OVER_SQRT_PI * exp(-(x * x))),
+    numpy="special.erfc",
+    fold=math.erfc,
+)
+erfcx = declare(
+    "erfcx", 1, lambda t, r, x: t * (2.0 * x * r - TWO_OVER_SQRT_PI), numpy="special.erfcx"
+)
+erfinv = declare(
+    "erfinv", 1, lambda t, r, x: t * (HALF_SQRT_PI * exp(r * r)), numpy="special.erfinv"
+)
+ndtri = declare(
+    "ndtri", 1, lambda t, r, x: t * (2.5066282746310002 * exp(0.5 * r * r)), numpy="special.ndtri"
+)
 lgamma = declare("lgamma", 1, lambda t, r, x: t * digamma(x), numpy="special.gammaln")
 digamma = declare("digamma", 1, lambda t, r, x: t * polygamma(1.0, x), numpy="special.digamma")
 polygamma = declare(
     "polygamma", 2, [UNKNOWN, lambda t, r, n, x: t * polygamma(n + 1.0, x)],
     numpy=lambda np, n, x: np.special.polygamma(np.asarray(n).astype(int), x),
 )  # fmt: skip
-zeta = declare("zeta", 2, [UNKNOWN, lambda t, r, x, q: -t * x * zeta(x + 1.0, q)], numpy="special.zeta")
+zeta = declare(
+    "zeta", 2, [UNKNOWN, lambda t, r, x, q: -t * x * zeta(x + 1.0, q)], numpy="special.zeta"
+)
 
 
 def _igamma_slope(a: Any, x: Any) -> Any:
     return exp((a - 1.0) * log(x) - x - lgamma(a))
 
 
-igamma = declare("igamma", 2, [UNKNOWN, lambda t, r, a, x: t * _igamma_slope(a, x)], numpy="special.gammainc")
-igammac = declare("igammac", 2, [UNKNOWN, lambda t, r, a, x: -t * _igamma_slope(a, x)], numpy="special.gammaincc")
+igamma = declare(
+    "igamma", 2, [UNKNOWN, lambda t, r, a, x: t * _igamma_slope(a, x)], numpy="special.gammainc"
+)
+igammac = declare(
+    "igammac", 2, [UNKNOWN, lambda t, r, a, x: -t * _igamma_slope(a, x)], numpy="special.gammaincc"
+)
 
 
 def _bessel_ratio(r: Any, x: Any) -> Any:
@@ -438,16 +540,28 @@ i1e = declare(
     "i1e", 1, lambda t, r, x: t * (i0e(x) - sign(x) * r - _bessel_ratio(r, x)), numpy="special.i1e"
 )
 bessel_j0 = declare("bessel_j0", 1, lambda t, r, x: -t * bessel_j1(x), numpy="special.j0")
-bessel_j1 = declare("bessel_j1", 1, lambda t, r, x: t * (bessel_j0(x) - _bessel_ratio(r, x)), numpy="special.j1")
+bessel_j1 = declare(
+    "bessel_j1", 1, lambda t, r, x: t * (bessel_j0(x) - _bessel_ratio(r, x)), numpy="special.j1"
+)
 bessel_y0 = declare("bessel_y0", 1, lambda t, r, x: -t * bessel_y1(x), numpy="special.y0")
 bessel_y1 = declare("bessel_y1", 1, lambda t, r, x: t * (bessel_y0(x) - r / x), numpy="special.y1")
 bessel_k0 = declare("bessel_k0", 1, lambda t, r, x: -t * bessel_k1(x), numpy="special.k0")
 bessel_k1 = declare("bessel_k1", 1, lambda t, r, x: -t * (bessel_k0(x) + r / x), numpy="special.k1")
 bessel_k0e = declare("bessel_k0e", 1, lambda t, r, x: t * (r - bessel_k1e(x)), numpy="special.k0e")
-bessel_k1e = declare("bessel_k1e", 1, lambda t, r, x: t * (r - bessel_k0e(x) - r / x), numpy="special.k1e")
-airy_ai = declare("airy_ai", 1, lambda t, r, x: t * airy_ai_derivative(x), numpy=lambda np, x: np.special.airy(x)[0])
+bessel_k1e = declare(
+    "bessel_k1e", 1, lambda t, r, x: t * (r - bessel_k0e(x) - r / x), numpy="special.k1e"
+)
+airy_ai = declare(
+    "airy_ai",
+    1,
+    lambda t, r, x: t * airy_ai_derivative(x),
+    numpy=lambda np, x: np.special.airy(x)[0],
+)
 airy_ai_derivative = declare(
-    "airy_ai_derivative", 1, lambda t, r, x: t * (x * airy_ai(x)), numpy=lambda np, x: np.special.airy(x)[1]
+    "airy_ai_derivative",
+    1,
+    lambda t, r, x: t * (x * airy_ai(x)),
+    numpy=lambda np, x: np.special.airy(x)[1],
 )
 #: polynomials of degree n (second argument, truncated to an integer) by their recurrences
 POLYNOMIALS = {

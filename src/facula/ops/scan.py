@@ -119,12 +119,27 @@ def _cumprod_gradient(grad: Any, x: Any, result: Any, dim: int) -> Any:
     if x.dim() == 0:
         return grad
     zero = x == 0
+    if core.is_grad_enabled() and not x.is_meta and zero.any():
+        return _cumprod_gradient_by_element(grad, x, dim)
     first = F.logical_and(zero, zero.cumsum(dim) == 1)
     one, nothing = launch.full(x, (), 1), launch.full(x, (), 0)
     regular = reversed_cumsum(grad * result.conj(), dim) / F.where(zero, one, x).conj()
     bridged = F.where(first, one, x).cumprod(dim)
     at_first = reversed_cumsum(grad * bridged.conj(), dim)
     return F.where(first, at_first, F.where(zero, nothing, regular))
+
+
+def _cumprod_gradient_by_element(grad: Any, x: Any, dim: int) -> Any:
+    """The same without a division or a choice: right to any order of derivative, in quadratic time."""
+    parts = []
+    length = x.shape[dim]
+    for k in range(length):
+        one = F.ones_like(x.narrow(dim, 0, 1))
+        before = F.cat([one, x.narrow(dim, 0, k)], dim).prod(dim, True)
+        after = F.cat([one, x.narrow(dim, k + 1, length - k - 1)], dim).cumprod(dim)
+        product = (before * after).conj()
+        parts.append((grad.narrow(dim, k, length - k) * product).sum(dim, True))
+    return F.cat(parts, dim)
 
 
 def _running(op: str, self: Any, dim: int) -> tuple[Any, Any]:
@@ -195,7 +210,8 @@ class Logcumsumexp:
     def backward(grad, self, result, dim):
         if self.dim() == 0:
             return grad
-        lowest = launch.full(grad, (), float("-inf"))
+        # finite, so that a difference of two of them is a number
+        lowest = launch.full(grad, (), core.finfo(grad.dtype).min)
         size = grad.abs().log()
 
         def share(chosen: Any) -> Any:

@@ -7,8 +7,6 @@ Keeps true: argument names and defaults are PyTorch's; a type stands in `TYPES`;
 
 from __future__ import annotations
 
-import ast
-from dataclasses import dataclass
 from typing import Any
 
 #: every admissible base type; `?` (may be None) and `[]` (a list) combine with them
@@ -19,18 +17,23 @@ TYPES = frozenset(
 REQUIRED = object()
 
 
-@dataclass(frozen=True, slots=True)
 class Parameter:
     """One argument: its name, type, default, and how it may be passed."""
 
-    name: str
-    type: str
-    default: Any = REQUIRED
-    optional: bool = False
-    is_list: bool = False
-    length: int = 0
-    variadic: bool = False
-    keyword_only: bool = False
+    __slots__ = ("default", "is_list", "keyword_only", "length", "name", "optional", "type", "variadic")
+
+    def __init__(
+        self, name: str, type: str, default: Any, optional: bool, is_list: bool, length: int, variadic: bool,
+        keyword_only: bool,
+    ) -> None:
+        self.name = name
+        self.type = type
+        self.default = default
+        self.optional = optional
+        self.is_list = is_list
+        self.length = length
+        self.variadic = variadic
+        self.keyword_only = keyword_only
 
     @property
     def is_tensor(self) -> bool:
@@ -43,14 +46,16 @@ class Parameter:
         return self.default is not REQUIRED
 
 
-@dataclass(frozen=True, slots=True)
 class Schema:
     """A parsed schema."""
 
-    name: str
-    parameters: tuple[Parameter, ...]
-    results: tuple[str, ...]
-    text: str
+    __slots__ = ("name", "parameters", "results", "text")
+
+    def __init__(self, name: str, parameters: tuple[Parameter, ...], results: tuple[str, ...], text: str) -> None:
+        self.name = name
+        self.parameters = parameters
+        self.results = results
+        self.text = text
 
     @property
     def tensor_parameters(self) -> tuple[Parameter, ...]:
@@ -65,6 +70,8 @@ class Schema:
 
 def _split(text: str) -> list[str]:
     """Split at the commas outside of brackets and quotes."""
+    if "(" not in text and "'" not in text and "[" not in text.replace("[]", ""):
+        return [part.strip() for part in text.split(",") if part.strip()]
     parts, depth, start, quote = [], 0, 0, ""
     for position, character in enumerate(text):
         if quote:
@@ -83,15 +90,21 @@ def _split(text: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-_LITERALS = {"None": None, "True": True, "False": False, "0": 0, "1": 1, "-1": -1, "'mean'": "mean"}
+_LITERALS = {"None": None, "True": True, "False": False, "inf": float("inf"), "-inf": -float("inf")}
 
 
 def _literal(text: str) -> Any:
+    """A default: a name, a number, a quoted string, or a tuple or list of these."""
     if text in _LITERALS:
         return _LITERALS[text]
-    if text in ("inf", "-inf"):
+    if text[0] in "'\"":
+        return text[1:-1]
+    if text[0] in "([":
+        return tuple(_literal(part) for part in _split(text[1:-1]))
+    try:
+        return int(text)
+    except ValueError:
         return float(text)
-    return ast.literal_eval(text)
 
 
 def _parameter(text: str, keyword_only: bool) -> Parameter:

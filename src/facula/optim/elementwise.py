@@ -9,7 +9,7 @@ through several steps; the kernel's writes count as in-place changes.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import facula
@@ -22,6 +22,7 @@ _CODES = {
     core.bfloat16: "bf16",
     core.float16: "f16",
 }
+_SCALAR_STATES = frozenset(("step", "mu_product", "eta", "mu"))
 _kernels: dict[tuple[str, Any], Any] = {}
 
 
@@ -125,8 +126,6 @@ class Gathered:
 def _still(entry: tuple, states: Any, p: Any) -> bool:
     """Whether a parameter's state holds the same tensors as when ``entry`` was made."""
     state, values = entry[0], entry[1]
-    if not values:
-        return p not in states if state is not states.get(p) else True
     return (
         states.get(p) is state
         and len(state) == len(values)
@@ -160,6 +159,17 @@ class ElementwiseOptimizer(Optimizer):
     def _formula(self, group: dict, p: Any, g: Any, state: dict, step: Any) -> tuple[Any, dict]:
         """The new parameter and the new states, computed by operators; ``step`` has been counted already."""
         raise NotImplementedError
+
+    @staticmethod
+    def _process_value_according_to_param_policy(
+        param: Any, value: Any, param_id: int, param_groups: list[dict], key: Hashable = None
+    ) -> Any:
+        """As for all optimizers; the zero-dimensional states keep their dtype, which the kernels expect."""
+        if key in _SCALAR_STATES:
+            key = "step"
+        return Optimizer._process_value_according_to_param_policy(
+            param, value, param_id, param_groups, key
+        )
 
     def _check_gradient(self, group: dict, grad: Any) -> None:
         if grad.is_sparse:
@@ -217,7 +227,7 @@ class ElementwiseOptimizer(Optimizer):
             if g is None:
                 continue
             entry = entries[i]
-            if entry is None or not _still(entry, states, p):
+            if entry is None or (entry[1] is not None and not _still(entry, states, p)):
                 entry = entries[i] = self._entry(group, p, g, states, names)
             if (
                 entry[2] is not None
@@ -261,7 +271,7 @@ class ElementwiseOptimizer(Optimizer):
             row = (p, *[state[name] for name in names])
             if self._row_fits((p, p, *row[1:])) and all(t.is_contiguous() for t in row):
                 pointers = row[1:]
-        return state, tuple(state.values()), pointers, p.numel()
+        return state, tuple(state.values()) if names else None, pointers, p.numel()
 
     def _row_fits(self, row: tuple) -> bool:
         if row[1].is_sparse:
@@ -299,8 +309,8 @@ class ElementwiseOptimizer(Optimizer):
         step = None
         if "step" in state:
             state["step"] = state["step"] + 1 if differentiable else state["step"].add_(1)
-            live = differentiable or group.get("capturable", False)
-            step = state["step"] if live else float(state["step"])
+            # as a number it has double precision, and nothing to differentiate
+            step = state["step"] if group.get("capturable") else float(state["step"])
         if group.get("maximize"):
             real_g = -real_g
         scalars = {name: state[name] for name in self._scalars if name != "step"}

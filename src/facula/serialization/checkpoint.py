@@ -124,7 +124,7 @@ def load(
     place = _placer(map_location)
     with opened_for_reading(f, "load") as stream:
         start = stream.tell()
-        head = stream.read(32)
+        head = stream.read(512)
         stream.seek(start)
         if head[:4] == b"PK\x03\x04":
             mapping = map_file(stream) if mmap else None
@@ -146,6 +146,14 @@ def _check_head(head: bytes) -> None:
     for known, what, hint in _KNOWN_HEADS:
         if head.startswith(known):
             fail(RuntimeError, "load", "a checkpoint was required", got=what, hint=hint)
+    if head[257:262] == b"ustar":
+        fail(
+            RuntimeError,
+            "load",
+            "a checkpoint of PyTorch 0.1.11 or later was required",
+            got="a tar file",
+            hint="load it with PyTorch and save it again, or unpack it",
+        )
     if len(head) > 9 and head[8:9] == b"{" and int.from_bytes(head[:8], "little") < 1 << 32:
         fail(
             RuntimeError,

@@ -31,7 +31,7 @@ def _damaged(got: str) -> NoReturn:
 
 
 class _LegacyReader:
-    """Makes storages when the pickle names them, and fills them when the pickle has been read."""
+    """Makes storages when the pickle names them, and fills them from what stands behind it."""
 
     def __init__(self, data: memoryview, encoding: str) -> None:
         self.data, self.encoding = data, encoding
@@ -105,16 +105,13 @@ def read_legacy(stream: BinaryIO, place: Any, encoding: str) -> Any:
     system, position = reader.unpickle(position)
     if not isinstance(system, dict) or not system.get("little_endian", True):
         _damaged("a file from a big-endian machine")
-    objects = position
-    value, position = reader.unpickle(objects)
+    # the storages come behind the pickle: a first reading names them, a second makes the tensors
+    first = position
+    _, position = reader.unpickle(first)
     keys, position = reader.unpickle(position)
     reader.fill(keys, position)
-    moved = False
     for key, stored in reader.found.items():
         placed = place(stored.storage, reader.locations[key])
-        moved = moved or placed is not stored.storage
         reader.found[key] = Stored(placed, stored.type)
-    if moved:
-        # the tensors stand on the CPU storages: make them again, on those that took their place
-        value, _ = reader.unpickle(objects)
+    value, _ = reader.unpickle(first)
     return value

@@ -163,6 +163,15 @@ FM @T fm_exp_@s(@T x) {
     return fm_exp_scaled_@s(x, 0.0@f, 0);
 }
 
+FM @T fm_exp_moderate_@s(@T x) {
+    @T m = x * $LOG2E + $MAGIC, n = m - $MAGIC;
+    @T r = x - n * $LN2_HI;
+    r = r - n * $LN2_LO;
+    @T p = 1.0@f + (r + r * r * $poly(r, EXP));
+    @I k = fm_bits_@s(m) - $MAGIC_BITS;
+    return p * fm_from_bits_@s((@I)((@U)(k + $BIAS) << $SHIFT));
+}
+
 FM @T fm_exp2_@s(@T x) {
     x = x > $EXP2_HI ? $EXP2_HI : x;
     x = x < $EXP2_LO ? $EXP2_LO : x;
@@ -266,7 +275,8 @@ FM @T fm_pow_special_@s(@T x, @T y, @T magnitude) {
 }
 
 FM int fm_pow_guard_@s(@T x, @T y) {
-    return (x == x) & ((y == 2.0@f) | (y == 0.5@f) | (y == 1.0@f) | (y == -1.0@f) | (y == 3.0@f) | (y == 0.0@f) | (y == -0.5@f) | (y == -2.0@f));
+    @T a = __builtin_fabs@f(y);
+    return (x == x) & ((a == 2.0@f) | (a == 0.5@f) | (a == 1.0@f) | (a == 0.0@f) | (y == 3.0@f));
 }
 
 FM @T fm_pow_fast_@s(@T x, @T y) {

@@ -136,8 +136,16 @@ FM double fm_fmod_fast_f64(double x, double y) {
 
 def fill(library: Library) -> None:
     """Enter the functions of this module."""
-    for dtype, kind, unsigned, width in (("i32", "int32_t", "uint32_t", "32"), ("i64", "int64_t", "uint64_t", "64")):
-        text = _INTEGER.replace("@K", kind).replace("@N", unsigned).replace("@W", width).replace("@D", dtype)
+    for dtype, kind, unsigned, width in (
+        ("i32", "int32_t", "uint32_t", "32"),
+        ("i64", "int64_t", "uint64_t", "64"),
+    ):
+        text = (
+            _INTEGER.replace("@K", kind)
+            .replace("@N", unsigned)
+            .replace("@W", width)
+            .replace("@D", dtype)
+        )
         library.add(text, {}, ("f64",))
     library.add(FLOAT_REMAINDER)
     library.add(FMOD_F32, {}, ("f64",))

@@ -63,7 +63,7 @@ FM @T fm_erfcx_@s(@T x) {
 # the tail needs absolute accuracy only: erfc as the exponential of a polynomial
 ERF_F32 = """
 FM float fm_erf_f32(float x) {
-    float a = __builtin_fabsf(x), b = a > 4.0f ? 4.0f : a, far = 1.0f - fm_exp_f32($poly(b, LOG_ERFC));
+    float a = __builtin_fabsf(x), b = a > 4.0f ? 4.0f : a, far = 1.0f - fm_exp_moderate_f32($poly(b, LOG_ERFC));
     float r = a < 1.0f ? fm_erf_near_f32(x, x * x) : fm_copysign_f32(far, x);
     return x != x ? x : r;
 }
@@ -223,4 +223,8 @@ def fill(library: Library) -> None:
     library.add(MODIFIED_BESSEL, BESSEL)
     library.add(MODIFIED_BESSEL_SECOND, BESSEL, ("f64",))
     for name in _ROUNDED:
-        library.add(f"FM float fm_{name}_f32(float x) {{\n    return (float)fm_{name}_f64((double)x);\n}}", {}, ("f64",))
+        library.add(
+            f"FM float fm_{name}_f32(float x) {{\n    return (float)fm_{name}_f64((double)x);\n}}",
+            {},
+            ("f64",),
+        )

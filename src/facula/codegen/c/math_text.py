@@ -37,7 +37,10 @@ def polynomial(x: str, coefficients: Sequence[float], dtype: str) -> str:
 def _chebyshev_function(name: str, coefficients: Sequence[float], dtype: str) -> str:
     """Clenshaw's recurrence, unrolled; stable where the powers of x would not be."""
     kind, suffix = _MARKS[dtype]["@T"], _MARKS[dtype]["@f"]
-    lines = [f"FM {kind} fm_cheb_{name}_{dtype}({kind} x) {{", f"    {kind} t = x + x, a = 0.0{suffix}, b = 0.0{suffix}, c;"]
+    lines = [
+        f"FM {kind} fm_cheb_{name}_{dtype}({kind} x) {{",
+        f"    {kind} t = x + x, a = 0.0{suffix}, b = 0.0{suffix}, c;",
+    ]
     for value in reversed(coefficients[1:]):
         lines.append(f"    c = a; a = t * a - b + {literal(value, dtype)}; b = c;")
     lines += [f"    return x * a - b + {literal(coefficients[0], dtype)};", "}"]
@@ -67,7 +70,9 @@ class Library:
             for function in re.split(r"\n\s*\n", text.strip()):
                 found = _NAME.search(function)
                 if not found:
-                    raise ValueError(f"[math] a function 'FM type fm_name(' was required: got {function[:60]!r}")
+                    raise ValueError(
+                        f"[math] a function 'FM type fm_name(' was required: got {function[:60]!r}"
+                    )
                 self.texts[found.group(1)] = function
 
     def _expand(self, template: str, table: Mapping[str, object], dtype: str) -> str:

@@ -218,7 +218,7 @@ FM @T fm_cosh_@s(@T x) {
 FM @T fm_tanh_@s(@T x) {
     @T a = __builtin_fabs@f(x), z = a * a;
     @T near = a + a * z * $poly(z, TANH);
-    @T far = 1.0@f - 2.0@f / (fm_exp_@s(a + a) + 1.0@f);
+    @T b = a > $FAR ? $FAR : a, far = 1.0@f - 2.0@f / (fm_exp_moderate_@s(b + b) + 1.0@f);
     @T r = a < 0.625@f ? near : far;
     return x != x ? x : fm_copysign_@s(r, x);
 }

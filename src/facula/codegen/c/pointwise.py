@@ -6,8 +6,10 @@ Gives: `map_kernel` (one C function with the `fk_map` signature), `unit` (a tran
 Keeps true: one loop over contiguous elements; an output may be the memory of an input; equal kernels are emitted once;
 the text depends on nothing but its input.
 
-Functions with a limited fast form (sin but for huge arguments, fmod but for huge quotients, powers with simple exponents)
-are checked in blocks: a block whose arguments all fit runs the loop of the fast form, another one that of the full form.
+Functions with a limited fast form (sin but for huge arguments, fmod but for huge quotients, powers
+with simple exponents)
+are checked in blocks: a block whose arguments all fit runs the loop of the fast form, another one
+that of the full form.
 """
 
 from __future__ import annotations
@@ -69,7 +71,12 @@ def _stores(traced: Traced, printer: Printer) -> list[str]:
 
 def _loop(lines: list[str], simd: bool, begin: str, end: str) -> list[str]:
     head = ["#pragma omp simd"] if simd else []
-    return [*head, f"for (int64_t i = {begin}; i < {end}; i++) {{", *("    " + line for line in lines), "}"]
+    return [
+        *head,
+        f"for (int64_t i = {begin}; i < {end}; i++) {{",
+        *("    " + line for line in lines),
+        "}",
+    ]
 
 
 def _is_slow(lines: list[str]) -> bool:
@@ -111,7 +118,11 @@ def _checked(traced: Traced, guarded: list[Scalar]) -> list[str]:
         *("    " + line for line in _loop(slow, smooth, "begin", "end")),
         "}",
     ]
-    outer = [f"for (int64_t begin = 0; begin < n; begin += {BLOCK}) {{", *("    " + line for line in block), "}"]
+    outer = [
+        f"for (int64_t begin = 0; begin < n; begin += {BLOCK}) {{",
+        *("    " + line for line in block),
+        "}",
+    ]
     return [*_pointers(traced), *fast.invariant, *outer]
 
 
@@ -132,7 +143,9 @@ def map_kernel(name: str, traced: Traced, dtypes: Any = None) -> str:
     `dtypes`, if given, are the input dtypes that the caller expects; they must be the traced ones.
     """
     if dtypes is not None and tuple(dtypes) != traced.input_dtypes:
-        raise TypeError(f"[{name}] traced dtypes {tuple(dtypes)} were required: got {traced.input_dtypes}")
+        raise TypeError(
+            f"[{name}] traced dtypes {tuple(dtypes)} were required: got {traced.input_dtypes}"
+        )
     return _function(_symbol(name), _body(traced))
 
 
@@ -155,7 +168,7 @@ def unit(isa: Any, kernels: Iterable[tuple[str, Traced]]) -> str:
         if key not in symbols:
             symbols[key] = _symbol(name)
             functions.append(_function(symbols[key], body))
-        entries.append(f'    {{"{name}", \'m\', (void *){symbols[key]}}},')
+        entries.append(f"    {{\"{name}\", 'm', (void *){symbols[key]}}},")
     text = "\n".join(functions)
     table = "\n".join([*entries, "    {0, 0, 0},"])
     return (
@@ -164,7 +177,12 @@ def unit(isa: Any, kernels: Iterable[tuple[str, Traced]]) -> str:
     )
 
 
-_KINDS = {"bool": ("b8",), "int": ("i64", "i32"), "float": ("f32", "f64"), "complex": ("c64", "c128")}
+_KINDS = {
+    "bool": ("b8",),
+    "int": ("i64", "i32"),
+    "float": ("f32", "f64"),
+    "complex": ("c64", "c128"),
+}
 _INTEGERS = ("i64", "i32", "b8")
 KERNELS_PER_UNIT = 100
 
@@ -212,14 +230,15 @@ def _variant(definition: Any, chosen: dict[str, Any], code: str) -> tuple[str, T
 
 def _has_default_variant(definition: Any) -> bool:
     """Whether a call without optional tensors means something (of clamp it does not)."""
-    return not all(p.optional for p in definition.schema.tensor_parameters[1:]) or len(
-        definition.schema.tensor_parameters
-    ) == 1
+    return (
+        not all(p.optional for p in definition.schema.tensor_parameters[1:])
+        or len(definition.schema.tensor_parameters) == 1
+    )
 
 
 def kernels_of(definition: Any, compute_dtype: str) -> Iterator[tuple[str, Traced]]:
     """Forward and gradient kernels of the default variant and of the `prebuilt` ones, with their names."""
-    variants = [{}] if _has_default_variant(definition) else []
+    variants: list[dict[str, Any]] = [{}] if _has_default_variant(definition) else []
     for chosen in [*variants, *definition.prebuilt]:
         unsupported = getattr(definition, "unsupported", None)
         if unsupported is not None and unsupported(compute_dtype, chosen):
@@ -252,8 +271,12 @@ def all_kernels(table: Mapping[str, Any]) -> Iterator[tuple[str, Traced]]:
                 yield from kernels_of(definition, code)
 
 
-def units(isa: Any, table: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Translation units (name, C text) of about `KERNELS_PER_UNIT` kernels for a whole table."""
+def units(isa: Any, table: Mapping[str, Any] | None = None) -> Iterator[tuple[str, str]]:
+    """Translation units (name, C text) of about `KERNELS_PER_UNIT` kernels; default: all operators."""
+    if table is None:
+        from facula.ops import TABLE
+
+        table = TABLE
     kernels = list(all_kernels(table))
     for first in range(0, len(kernels), KERNELS_PER_UNIT):
         part = kernels[first : first + KERNELS_PER_UNIT]

@@ -1,7 +1,8 @@
 """Expression graphs to C statements.
 
 Takes: output expressions of `ops.scalar`, and the C text of each leaf.
-Gives: `Printer`: statements that do not change inside a loop (`invariant`), the statements of the loop body (`body`), and
+Gives: `Printer`: statements that do not change inside a loop (`invariant`), the statements of the
+loop body (`body`), and
 the text of any printed node.
 Keeps true: each shared node is computed once; what depends on runtime attributes only is computed before the loop; the
 text depends on the expression alone, so equal kernels give equal text.
@@ -20,7 +21,13 @@ from facula.ops.scalar_primitives import PRIMITIVES
 
 C_TYPES = {"f32": "float", "f64": "double", "i64": "int64_t", "i32": "int32_t", "b8": "_Bool"}
 STORED_TYPES = {**C_TYPES, "b8": "uint8_t", "c64": "float", "c128": "double"}
-_UNSIGNED = {"i64": "uint64_t", "i32": "uint32_t", "f32": "uint32_t", "f64": "uint64_t", "b8": "uint8_t"}
+_UNSIGNED = {
+    "i64": "uint64_t",
+    "i32": "uint32_t",
+    "f32": "uint32_t",
+    "f64": "uint64_t",
+    "b8": "uint8_t",
+}
 _LEAVES = frozenset({"input", "result", "grad", "tangent", "real", "imag"})
 
 
@@ -38,7 +45,9 @@ def literal(value: Any, dtype: str) -> str:
         return f'__builtin_nan{suffix}("")'
     if math.isinf(value):
         return f"__builtin_inf{suffix}()" if value > 0 else f"(-__builtin_inf{suffix}())"
-    text = f"{value!r}{suffix}" if dtype == "f64" and abs(value) < 1e16 and value == int(value) else ""
+    text = (
+        f"{value!r}{suffix}" if dtype == "f64" and abs(value) < 1e16 and value == int(value) else ""
+    )
     text = text or f"{float(value).hex()}{suffix}"
     return text if math.copysign(1, value) > 0 else f"({text})"
 
@@ -71,7 +80,9 @@ class Printer:
     def add(self, outputs: Iterable[Any]) -> None:
         """Print the statements that these outputs need beyond what is printed already."""
         for current in topological_order(outputs):
-            if id(current) not in self._names and not (current.op in _LEAVES and current.dtype not in C_TYPES):
+            if id(current) not in self._names and not (
+                current.op in _LEAVES and current.dtype not in C_TYPES
+            ):
                 self._print(current)
 
     def text(self, printed: Scalar) -> str:

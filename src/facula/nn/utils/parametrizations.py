@@ -15,6 +15,7 @@ from facula.nn import functional as F
 from facula.nn.modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from facula.nn.modules.module import Module
 from facula.nn.utils import parametrize
+from facula.nn.utils.weight_norm import norm_except_dim
 
 __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
@@ -159,11 +160,11 @@ class _WeightNorm(Module):
 
     def forward(self, weight_g: Any, weight_v: Any) -> Any:
         """``g * v / |v|``."""
-        return weight_v * (weight_g / facula.norm_except_dim(weight_v, 2, self.dim))
+        return weight_v * (weight_g / norm_except_dim(weight_v, 2, self.dim))
 
     def right_inverse(self, weight: Any) -> tuple[Any, Any]:
         """Magnitude and direction."""
-        return facula.norm_except_dim(weight, 2, self.dim), weight
+        return norm_except_dim(weight, 2, self.dim), weight
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:

@@ -15,6 +15,14 @@ from facula.nn.parameter import Parameter, is_lazy
 __all__ = ["WeightNorm", "remove_weight_norm", "weight_norm"]
 
 
+def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:
+    """The norms of the slices along ``dim``, in a shape that broadcasts; of everything for -1."""
+    if dim == -1:
+        return facula.linalg.vector_norm(v, pow)
+    others = [d for d in range(v.dim()) if d != dim % v.dim()]
+    return facula.linalg.vector_norm(v, pow, others, True) if others else v.abs()
+
+
 class WeightNorm:
     """The hook that computes the weight."""
 
@@ -25,7 +33,7 @@ class WeightNorm:
     def compute_weight(self, module: Any) -> Any:
         """The weight from its magnitude and direction."""
         g, v = getattr(module, self.name + "_g"), getattr(module, self.name + "_v")
-        return v * (g / facula.norm_except_dim(v, 2, self.dim))
+        return v * (g / norm_except_dim(v, 2, self.dim))
 
     @staticmethod
     def apply(module: Any, name: str, dim: int | None) -> WeightNorm:
@@ -43,7 +51,7 @@ class WeightNorm:
                 "forward before applying weight normalization"
             )
         del module._parameters[name]
-        norm = facula.norm_except_dim(weight, 2, function.dim)
+        norm = norm_except_dim(weight, 2, function.dim)
         module.register_parameter(name + "_g", Parameter(norm.data))
         module.register_parameter(name + "_v", Parameter(weight.data))
         setattr(module, name, function.compute_weight(module))

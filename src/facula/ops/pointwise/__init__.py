@@ -6,6 +6,8 @@ Keeps true: one definition an operator; bodies are scalar expressions (`ops.scal
 interpreted form all follow from them.
 """
 
+from importlib import import_module
+
 from facula.ops.pointwise import (
     activation,
     activation_functional,
@@ -22,7 +24,9 @@ from facula.ops.pointwise import (
     special_polynomials,
     trigonometric,
 )
-from facula.ops.pointwise import evaluation  # isort: skip  (fills what the families left open)
+
+# last: it fills what the families leave open
+evaluation = import_module("facula.ops.pointwise.evaluation")
 
 __all__ = [
     "activation",

@@ -315,7 +315,13 @@ def _(grad, x):
     return grad / (1.0 + s.exp(x))
 
 
-@pointwise("_prelu(Tensor self, Tensor weight) -> Tensor", names=(), dtypes="float", inplace=False, out=False)
+@pointwise(
+    "_prelu(Tensor self, Tensor weight) -> Tensor",
+    names=(),
+    dtypes="float",
+    inplace=False,
+    out=False,
+)
 def _prelu(x, weight):
     """`self` above zero, ``weight * self`` below [He et al. 2015]; `weight` broadcasts."""
     return s.where(x > 0, x, weight * x)

@@ -169,11 +169,17 @@ def glu(self: Any, dim: int) -> Any:
     """Gated linear unit ``a * sigmoid(b)`` of the halves of `self` along `dim` [Dauphin et al. 2016]."""
     if self.dim() == 0:
         core.errors.fail(
-            RuntimeError, "glu", "a tensor with dimensions", got="glu does not support 0-dimensional tensors"
+            RuntimeError,
+            "glu",
+            "a tensor with dimensions",
+            got="glu does not support 0-dimensional tensors",
         )
     size = self.size(dim)
     if size % 2:
         core.errors.fail(
-            RuntimeError, "glu", "an even size of the halved dimension", got=f"Halving dimension must be even, but size is {size}"
+            RuntimeError,
+            "glu",
+            "an even size of the halved dimension",
+            got=f"Halving dimension must be even, but size is {size}",
         )
     return self.narrow(dim, 0, size // 2) * F.sigmoid(self.narrow(dim, size // 2, size // 2))

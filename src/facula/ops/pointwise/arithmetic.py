@@ -1,7 +1,8 @@
 """Sums, products, powers, signs and roots.
 
 Takes: tensors and numbers.
-Gives: operators `add`, `sub`, `rsub`, `mul`, `neg`, `abs`, `sign`, `sgn`, `square`, `sqrt`, `rsqrt`, `reciprocal`, `pow`,
+Gives: operators `add`, `sub`, `rsub`, `mul`, `neg`, `abs`, `sign`, `sgn`, `square`, `sqrt`,
+`rsqrt`, `reciprocal`, `pow`,
 `float_power`, `addcmul`, `addcdiv`, `lerp`, `hypot`, `copysign`, `nextafter`, `positive`.
 Keeps true: integers wrap; gradients of complex arguments are `dL/dre + i dL/dim`.
 """

@@ -28,9 +28,7 @@ def _binary(name: str, dtypes: str, meaning: str, reference: str = "") -> core.O
 bitwise_and = _binary("bitwise_and", "bool int", "Bits set in both.")
 bitwise_or = _binary("bitwise_or", "bool int", "Bits set in one of them.")
 bitwise_xor = _binary("bitwise_xor", "bool int", "Bits that differ.")
-bitwise_left_shift = _binary(
-    "bitwise_left_shift", "int", "``self << other``.", "left_shift"
-)
+bitwise_left_shift = _binary("bitwise_left_shift", "int", "``self << other``.", "left_shift")
 bitwise_right_shift = _binary(
     "bitwise_right_shift", "int", "``self >> other``, the sign kept.", "right_shift"
 )

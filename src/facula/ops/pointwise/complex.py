@@ -14,7 +14,9 @@ from facula.ops import scalar as s
 from facula.ops.registry import F, composite, pointwise
 
 
-@pointwise("angle(Tensor self) -> Tensor", result="real_float", inplace=False, reference="numpy.angle")
+@pointwise(
+    "angle(Tensor self) -> Tensor", result="real_float", inplace=False, reference="numpy.angle"
+)
 def angle(x):
     """Angle in (-pi, pi]; of a real number 0 or pi."""
     return s.angle(x)
@@ -26,7 +28,9 @@ def _(grad, x):
         return None
     square = x.re * x.re + x.im * x.im
     zero = square == 0
-    return s.Complex(s.where(zero, 0.0, -(grad * x.im / square)), s.where(zero, 0.0, grad * x.re / square))
+    return s.Complex(
+        s.where(zero, 0.0, -(grad * x.im / square)), s.where(zero, 0.0, grad * x.re / square)
+    )
 
 
 @pointwise("conj_physical(Tensor self) -> Tensor", reference="numpy.conj")

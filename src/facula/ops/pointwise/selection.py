@@ -1,8 +1,10 @@
 """Choosing one of several values: extremes, bounds, conditions.
 
 Takes: tensors and numbers.
-Gives: operators `maximum`, `minimum`, `fmax`, `fmin`, `clamp`, `clamp_min`, `clamp_max`, `where`, `nan_to_num`, `heaviside`.
-Keeps true: NaN passes through `maximum`, `minimum` and `clamp`, and loses against a number in `fmax` and `fmin`; the value
+Gives: operators `maximum`, `minimum`, `fmax`, `fmin`, `clamp`, `clamp_min`, `clamp_max`, `where`,
+`nan_to_num`, `heaviside`.
+Keeps true: NaN passes through `maximum`, `minimum` and `clamp`, and loses against a number in
+`fmax` and `fmin`; the value
 not chosen has gradient zero, whatever it is.
 """
 
@@ -121,7 +123,9 @@ def where(condition, x, y):
     return s.where(condition, x, y)
 
 
-@composite("_where(Tensor condition, Operand? self=None, Operand? other=None) -> Tensor", names=("where",))
+@composite(
+    "_where(Tensor condition, Operand? self=None, Operand? other=None) -> Tensor", names=("where",)
+)
 def _where(condition: Any, self: Any, other: Any) -> Any:
     """`self` where the condition holds, `other` elsewhere; with a condition alone, the indices where it holds."""
     if self is None and other is None:
@@ -145,7 +149,10 @@ def _tensor_where(self: Any, condition: Any, other: Any) -> Any:
     "_nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
     names=(),
     dtypes="bool int float",
-    prebuilt=({"posinf": RUNTIME, "neginf": RUNTIME}, {"nan": RUNTIME, "posinf": RUNTIME, "neginf": RUNTIME}),
+    prebuilt=(
+        {"posinf": RUNTIME, "neginf": RUNTIME},
+        {"nan": RUNTIME, "posinf": RUNTIME, "neginf": RUNTIME},
+    ),
 )
 def _nan_to_num(x, *, nan, posinf, neginf):
     """NaN, infinity and minus infinity replaced by numbers (0 and the extremes of the compute dtype by default)."""

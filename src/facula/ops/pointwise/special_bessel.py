@@ -54,10 +54,18 @@ special_modified_bessel_i0 = _special("modified_bessel_i0", "i0", "i0", f"{_FIRS
 special_modified_bessel_i1 = _special("modified_bessel_i1", "i1", "i1", f"{_FIRST} 1.", None)
 special_modified_bessel_k0 = _special("modified_bessel_k0", "bessel_k0", "k0", f"{_SECOND} 0.", 0)
 special_modified_bessel_k1 = _special("modified_bessel_k1", "bessel_k1", "k1", f"{_SECOND} 1.", 0)
-special_bessel_j0 = _special("bessel_j0", "bessel_j0", "j0", "Bessel function of the first kind, order 0.", None)
-special_bessel_j1 = _special("bessel_j1", "bessel_j1", "j1", "Bessel function of the first kind, order 1.", None)
-special_bessel_y0 = _special("bessel_y0", "bessel_y0", "y0", "Bessel function of the second kind, order 0.", 0)
-special_bessel_y1 = _special("bessel_y1", "bessel_y1", "y1", "Bessel function of the second kind, order 1.", 0)
+special_bessel_j0 = _special(
+    "bessel_j0", "bessel_j0", "j0", "Bessel function of the first kind, order 0.", None
+)
+special_bessel_j1 = _special(
+    "bessel_j1", "bessel_j1", "j1", "Bessel function of the first kind, order 1.", None
+)
+special_bessel_y0 = _special(
+    "bessel_y0", "bessel_y0", "y0", "Bessel function of the second kind, order 0.", 0
+)
+special_bessel_y1 = _special(
+    "bessel_y1", "bessel_y1", "y1", "Bessel function of the second kind, order 1.", 0
+)
 special_airy_ai = _special("airy_ai", "airy_ai", "airy", "Airy function Ai.", None)
 
 
@@ -99,5 +107,7 @@ def special_spherical_bessel_j0(x):
 def _(grad, x):
     near = s.abs(x) < 0.1
     square = x * x
-    series = -x * (1.0 / 3.0 - square * (1.0 / 30.0 - square * (1.0 / 840.0 - square * (1.0 / 45360.0))))
+    series = -x * (
+        1.0 / 3.0 - square * (1.0 / 30.0 - square * (1.0 / 840.0 - square * (1.0 / 45360.0)))
+    )
     return grad * s.where(near, series, (x * s.cos(x) - s.sin(x)) / square)

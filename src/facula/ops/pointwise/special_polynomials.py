@@ -1,9 +1,11 @@
 """Orthogonal polynomials.
 
 Takes: points and degrees, as tensors or numbers; a degree is truncated to an integer.
-Gives: operators `special_chebyshev_polynomial_t`, .. `u`, `v`, `w`, their shifted forms, `special_hermite_polynomial_h`,
+Gives: operators `special_chebyshev_polynomial_t`, .. `u`, `v`, `w`, their shifted forms,
+`special_hermite_polynomial_h`,
 `he`, `special_laguerre_polynomial_l`, `special_legendre_polynomial_p`.
-Keeps true: a negative degree gives 0; values follow the three-term recurrence. Source: Abramowitz & Stegun 1964, chapter 22.
+Keeps true: a negative degree gives 0; values follow the three-term recurrence. Source: Abramowitz
+& Stegun 1964, chapter 22.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Circular and hyperbolic functions and their inverses.
 
 Takes: tensors, angles in radians.
-Gives: operators `sin`, `cos`, `tan`, `asin`, `acos`, `atan`, `atan2`, `sinh`, `cosh`, `tanh`, `asinh`, `acosh`, `atanh`,
+Gives: operators `sin`, `cos`, `tan`, `asin`, `acos`, `atan`, `atan2`, `sinh`, `cosh`, `tanh`,
+`asinh`, `acosh`, `atanh`,
 `sinc`, `deg2rad`, `rad2deg`.
 Keeps true: arguments of any size are reduced exactly; complex functions take principal values.
 """

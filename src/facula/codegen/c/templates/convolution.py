@@ -16,7 +16,6 @@ from ..isa import Isa
 from .tile_axis import AXIS
 from .tile_backward_weight import BACKWARD_WEIGHT
 from .tile_depthwise import depthwise_text
-from .tile_epilogue import RESULTS
 from .tile_gather import GATHER
 from .tile_kind import Kind, fill
 from .tile_layout import layout_text
@@ -148,7 +147,7 @@ static int weight_of_images(const image_format *f, const geometry *g, char *dw, 
     if (g->cin == g->groups && g->cout == g->groups)
         return f->depthwise_weight(g, dw, dy, x, dbias, rt);
     weight_gradient w = {g, .cin = g->cin / g->groups, .cout = g->cout / g->groups,
-                         .taps = volume(g->kernel), .pack = words_pack};
+                         .taps = volume(g->kernel), .pack = words_pack, .columns = words_columns};
     void *x_image = NULL, *dy_image = NULL;
     const double products = (double)g->n * volume(g->out) * w.taps * w.cin * g->cout;
     plan_weight_gradient(&w, products > 200000 ? rt->threads() : 1);
@@ -217,8 +216,17 @@ def convolution_text(isa: Isa, kind: Kind) -> str:
     own = {"f32": "f32", "f64": "f64", "bf16": "f32"}[kind.name]
     winograd = [f"#define WINOGRAD_BYTES {3 << 18 if isa.vector_bytes == 64 else 3 << 17}L"]
     winograd.append("#define WINOGRAD_PIXELS 100 /* the fewest that pay for transformed weights */")
-    parts = [*winograd, AXIS, layout_text(kind), weights_text(kind), GATHER, WINOGRAD, BACKWARD_WEIGHT]
+    parts = [
+        *winograd,
+        AXIS,
+        layout_text(kind),
+        weights_text(kind),
+        GATHER,
+        WINOGRAD,
+        BACKWARD_WEIGHT,
+    ]
     parts.append(f"#define copy_words {words}_copy_row\n#define words_pack {words}_pack")
+    parts.append(f"#define words_columns {words}_columns")
     parts.append(f"#define sums_finish {own}_finish")
     parts.append(depthwise_text(kind, [name for name, _, _ in image_dtypes(kind)]))
     parts += [TYPES, GATHERING, WEIGHT]

@@ -112,7 +112,7 @@ NOINLINE void packed_panels(const product *g, const output *out, const char *a, 
             }
             const segment one = {0, 0, words};
             job j = {source_of_a(g, a + m0 * g->a_row * f->a_size, k0, elements, copy), &one, 1,
-                     panels, NR, words * NR, first, last, g->n};
+                     NULL, panels, NR, words * NR, first, last, g->n};
             cursor w = cursor_rows(rows, g->a_row, g->c_row * f->reals);
             if (f->raw_a && elements % GROUP == 0 && g->a_row * f->reals % GROUP == 0
                 && k0 * g->a_column % GROUP == 0 && (g->a_column == 1 || GROUP == 1 && f->reals == 1)
@@ -133,13 +133,11 @@ NOINLINE void packed_panels(const product *g, const output *out, const char *a, 
     }
 }
 
-/* Rows of B that are read side by side: few when B streams from memory in as many rows, or when
- * the rows fall into the same sets of a cache. */
+/* rows of B that are read side by side: few when B streams from memory */
 INLINE long in_place_k(const product *g)
 {
     if (g->m <= 2) return 8;
-    const int aliased = g->b_row * sizeof(word) % 4096 == 0;
-    return aliased || g->k * g->n * (long)sizeof(word) > LARGE_BYTES ? 16 : 128;
+    return g->k * g->n * (long)sizeof(word) > LARGE_BYTES ? 16 : 128;
 }
 
 /* A few rows times full panels of a row-major B where it lies. */
@@ -152,7 +150,7 @@ NOINLINE void panels_in_place(const product *g, const output *out, const char *a
         const long length = MIN(g->kc, g->k - k0);
         const segment one = {0, 0, length};
         job j = {{A_IN_PLACE, a + k0 * g->a_column * sizeof(word), g->a_column, sizeof(word)},
-                 &one, 1, (const word *)b + k0 * g->b_row + first * NR, g->b_row, NR, first, last,
+                 &one, 1, NULL, (const word *)b + k0 * g->b_row + first * NR, g->b_row, NR, first, last,
                  g->n};
         cursor w = cursor_rows(g->m, g->a_row, g->c_row);
         j.store = k0 || g->plain && out->beta != 0 ? ACCUMULATE : STORE;
@@ -349,7 +347,7 @@ def format_text(kind: Kind, name: str) -> str:
     raw_a = int(raw and not signed)
     return (
         f"{BYTES[a]}, {BYTES[b]}, {BYTES[result]}, {BYTES[result]}, 1, {raw_a}, {int(raw)}, "
-        f"{int(same)}, {int(signed)}, {packed_a}_copy_row, {packed_a}_interleave, {b}_pack, "
+        f"{int(same)}, {int(signed)}, {packed_a}_copy_row, {packed_a}_columns, {b}_pack, "
         f"{b}_dots, {result}_finish"
     )
 

@@ -148,9 +148,10 @@ static void grid_sample_@s@(char *const *p, const int64_t *n, const fk_scalar *s
                     + from;
                 for (int64_t i = 0; i < count; i++) {
                     @COMPUTE@ sum = 0;
-                    for (int64_t tap = 0; tap < table.taps; tap++)
-                        if (table.offset[tap][i] >= 0) sum
-                            += load_@s@(plane[table.offset[tap][i]]) * table.weight[tap][i];
+                    for (int64_t tap = 0; tap < table.taps; tap++) {
+                        int64_t offset = table.offset[tap][i];
+                        if (offset >= 0) sum += load_@s@(plane[offset]) * table.weight[tap][i];
+                    }
                     out[i] = store_@s@(sum);
                 }
             }

@@ -1,7 +1,7 @@
 """The gradient of convolution weights: C text of sums over pixels of x times dy.
 
 Gives `run_backward_weight`: for every tap, rows of the tile are input channels (a transposed A), k
-runs along the pixels of output rows, and dy is packed in blocks that stay in L2. Keeps true: the
+runs along the pixels of output rows; dy and x are packed in blocks that stay in L2. Keeps true: the
 number of parts that a sum is split into depends on the shape and the number of threads only; parts
 are added in order.
 """
@@ -16,11 +16,13 @@ typedef struct {
     acc_t *sums;                   /* [part][group][tap][cin][cout] */
     long cin, cout, taps;          /* channels of a group */
     long lines, block_lines;       /* rows of y in all, and in a block of packed dy */
-    long parts, panels, row_units, rows;
+    long parts, panels, group_panels, panel_units, row_units, rows;
+    int transposes;                /* x, where its pixels fall into few sets of a cache */
     pack_function *pack;
+    columns_function *columns;
 } weight_gradient;
 
-#define GRADIENT_B (L2_BYTES * 4 / 10) /* bytes of packed dy */
+#define GRADIENT_B (L2_BYTES * 4 / 10) /* bytes of packed dy and of x */
 
 /* output coordinates [*first, *last) whose tap t falls inside the image */
 INLINE void valid_outputs(const geometry *g, int d, long t, long *first, long *last)
@@ -66,26 +68,33 @@ static void weight_gradient_unit(void *context, long unit, char *scratch)
     const weight_gradient *w = context;
     const geometry *g = w->g;
     const long part = unit % w->parts, rest = unit / w->parts, row_unit = rest % w->row_units;
-    const long panel = rest / w->row_units % w->panels, group = rest / w->row_units / w->panels;
+    const long group = rest / w->row_units / w->panel_units;
+    const long first = rest / w->row_units % w->panel_units * w->group_panels;
+    const long last = MIN(w->panels, first + w->group_panels);
     const long r0 = tile_first(w->rows, w->row_units, row_unit);
     const long r1 = tile_first(w->rows, w->row_units, row_unit + 1);
     const long line0 = tile_first(w->lines, w->parts, part), line1 = tile_first(w->lines, w->parts, part + 1);
-    const long pixel = g->groups * w->cout, width = MIN(NR, w->cout - panel * NR);
-    segment *segments = carve(&scratch, (w->block_lines + 1) * sizeof *segments);
+    const long pixel = g->groups * w->cout, most = w->block_lines * g->out[2];
+    segment *segments = carve(&scratch, 2 * (w->block_lines + 1) * sizeof *segments);
     acc_t *tail = carve(&scratch, MR * NR * sizeof *tail);
-    word *packed = (word *)scratch;
+    word *copy = carve(&scratch, A_AHEAD * A_WIDTH * most * sizeof *copy), *packed = (word *)scratch;
     acc_t *sums = w->sums + (part * g->groups + group) * w->taps * w->cin * w->cout;
     for (long low = line0; low < line1; low += w->block_lines) {
         const long high = MIN(line1, low + w->block_lines);
-        w->pack((const char *)(w->dy + low * g->out[2] * pixel + group * w->cout + panel * NR), pixel, 1,
-                (high - low) * g->out[2], width, 0, packed);
+        for (long p = first; p < last; p++)
+            w->pack((const char *)(w->dy + low * g->out[2] * pixel + group * w->cout + p * NR), pixel, 1,
+                    (high - low) * g->out[2], MIN(NR, w->cout - p * NR), 0,
+                    packed + (p - first) * most * NR);
         for (long r = r0; r < r1;) {
             const long tap = r / w->cin, c = r % w->cin, end = MIN(r1, (tap + 1) * w->cin);
             segments[0] = (segment){0};
             const long n_segments = tap_segments(w, tap, low, high, segments);
-            job j = {{A_IN_PLACE, (const char *)(w->x + group * w->cin + c),
-                      g->groups * w->cin * g->stride[2]}, segments, n_segments, packed, NR, 0, panel,
-                     panel + 1, w->cout, low == line0 ? STORE : ACCUMULATE,
+            a_source a = {A_COLUMNS, (const char *)(w->x + group * w->cin + c),
+                          g->groups * w->cin * g->stride[2], sizeof(word), 0, NULL, w->columns, copy};
+            for (long i = 0; i < n_segments; i++) a.elements += segments[i].length;
+            if (!w->transposes) a.mode = A_IN_PLACE;
+            job j = {a, segments, MAX(1, n_segments), segments + w->block_lines + 1, packed, NR, most * NR,
+                     first, last, w->cout, low == line0 ? STORE : ACCUMULATE,
                      sums + (tap * w->cin + c) * w->cout, tail, NR};
             cursor rows = cursor_rows(end - r, 1, w->cout);
             if (n_segments || low == line0) block(&j, &rows, end - r, 0);
@@ -100,9 +109,13 @@ NOINLINE void plan_weight_gradient(weight_gradient *w, long threads)
     const geometry *g = w->g;
     w->rows = w->taps * w->cin, w->panels = CEIL(w->cout, NR);
     w->lines = g->n * g->out[0] * g->out[1];
-    const long line_bytes = g->out[2] * NR * sizeof(word);
+    w->transposes = w->g->groups * w->cin * g->stride[2] * sizeof(word) >= 2048;
+    w->group_panels = w->transposes ? MIN(w->panels, 4) : 1;
+    if (CEIL(w->panels, w->group_panels) * g->groups * (w->rows / 96) < threads) w->group_panels = 1;
+    w->panel_units = CEIL(w->panels, w->group_panels);
+    const long line_bytes = g->out[2] * (w->group_panels * NR + A_AHEAD * A_WIDTH) * sizeof(word);
     w->block_lines = MAX(1, MIN(w->lines, (long)GRADIENT_B / line_bytes));
-    const long others = w->panels * g->groups;
+    const long others = w->panel_units * g->groups;
     w->row_units = MAX(1, MIN(w->rows / 96, CEIL(2 * threads, others)));
     if (threads == 1) w->row_units = 1;
     while (w->row_units * others % threads && w->row_units * others < 4 * threads
@@ -116,10 +129,11 @@ NOINLINE void plan_weight_gradient(weight_gradient *w, long threads)
 
 NOINLINE int run_weight_gradient(weight_gradient *w, const fk_runtime *rt)
 {
-    const long bytes = PIECE((w->block_lines + 1) * sizeof(segment)) + PIECE(MR * NR * sizeof(acc_t))
-                       + PIECE(w->block_lines * w->g->out[2] * NR * sizeof(word));
+    const long bytes = PIECE(2 * (w->block_lines + 1) * sizeof(segment)) + PIECE(MR * NR * sizeof(acc_t))
+                       + PIECE(A_AHEAD * A_WIDTH * w->block_lines * w->g->out[2] * sizeof(word))
+                       + PIECE(w->group_panels * w->block_lines * w->g->out[2] * NR * sizeof(word));
     const double products = (double)w->lines * w->g->out[2] * w->rows * w->cout * w->g->groups;
-    const long units = w->parts * w->row_units * w->panels * w->g->groups;
+    const long units = w->parts * w->row_units * w->panel_units * w->g->groups;
     return launch(weight_gradient_unit, w, units, bytes, products > 200000, rt);
 }
 

@@ -114,8 +114,8 @@ enum a_mode { A_IN_PLACE, A_ROWS, A_COLUMNS };
 /* `span` words of each row of A are copied (A_ROWS), or transposed for a few tiles at a time
  * (A_COLUMNS: the rows are neighbours in memory). */
 typedef void copy_row_function(const char *source, long step, long elements, word *out);
-typedef void columns_function(const char *source, long k_stride, long elements, long width,
-                              word *out, long out_stride, long out_width);
+typedef void columns_function(const char *source, long k_stride, long elements, const long *begin,
+                              const long *width, long tiles, word *out, long pitch);
 typedef struct {
     enum a_mode mode;
     const char *a;                 /* A_IN_PLACE: words, else elements of `size` bytes */
@@ -129,6 +129,7 @@ typedef struct {
     a_source a;
     const segment *segments;
     long n_segments;
+    segment *transposed;           /* room for as many, where A_COLUMNS has several */
     const word *b;
     long b_stride, panel_size;
     long first_panel, last_panel, columns; /* panels of this pass; columns of C in all */
@@ -145,14 +146,20 @@ typedef struct {
 
 INLINE long tile_first(long count, long tiles, long t) { return count * t / tiles; }
 
-NOINLINE void transpose_tiles(const a_source *a, long count, long tiles, long t, long row)
+/* Tiles t .. t + A_AHEAD - 1, segment after segment; the rows of A follow row `row`. */
+NOINLINE void transpose_tiles(const a_source *a, const segment *segments, long n_segments, long words,
+                              long count, long tiles, long t, long row)
 {
-    const long words = CEIL(a->elements, GROUP);
-    for (long i = 0; i < A_AHEAD && t + i < tiles; i++) {
-        const long begin = tile_first(count, tiles, t + i), end = tile_first(count, tiles, t + i + 1);
-        a->columns(a->a + (row + begin) * a->size, a->stride, a->elements, end - begin,
-                   a->buffer + i * words * A_WIDTH, A_WIDTH, A_WIDTH);
+    const long ahead = MIN(A_AHEAD, tiles - t);
+    long begin[A_AHEAD], width[A_AHEAD]; /* of the next tile's rows too: a full width copies faster */
+    for (long i = 0; i < ahead; i++) {
+        begin[i] = row + tile_first(count, tiles, t + i);
+        width[i] = MIN(A_WIDTH, row + count - begin[i]);
     }
+    for (long s = 0, at = 0; s < n_segments; at += segments[s++].length)
+        a->columns(a->a + segments[s].a_offset * a->size, a->stride,
+                   n_segments == 1 ? a->elements : segments[s].length, begin, width, ahead,
+                   a->buffer + at * A_WIDTH, words * A_WIDTH);
 }
 
 NOINLINE void copy_rows(const a_source *a, const long *a_row, long rows, long distance)
@@ -183,7 +190,12 @@ NOINLINE void block(const job *j, cursor *w, long count, long row)
         copied_row[r] = j->a.mode == A_ROWS ? r * distance : r, sums_row[r] = r * j->sums_stride;
     const int copies = j->a.mode != A_IN_PLACE;
     const segment *segments = copies ? &whole : j->segments;
-    const long n_segments = copies ? 1 : j->n_segments;
+    const long n_segments = j->a.mode == A_ROWS ? 1 : j->n_segments;
+    if (j->a.mode == A_COLUMNS && n_segments > 1) {
+        for (long s = 0, at = 0; s < n_segments; at += j->segments[s++].length)
+            j->transposed[s] = (segment){at * A_WIDTH, j->segments[s].b_offset, j->segments[s].length};
+        segments = j->transposed;
+    }
     const long a_stride = j->a.mode == A_COLUMNS ? A_WIDTH : copies ? 1 : j->a.stride;
     for (long t = 0; t < tiles; t++) {
         const long begin = tile_first(count, tiles, t), rows = tile_first(count, tiles, t + 1) - begin;
@@ -192,7 +204,8 @@ NOINLINE void block(const job *j, cursor *w, long count, long row)
         const word *a = copies ? j->a.buffer : (const word *)j->a.a;
         if (j->a.mode == A_ROWS) copy_rows(&j->a, a_row, rows, distance);
         if (j->a.mode == A_COLUMNS) {
-            if (t % A_AHEAD == 0) transpose_tiles(&j->a, count, tiles, t, row);
+            if (t % A_AHEAD == 0)
+                transpose_tiles(&j->a, j->segments, n_segments, words, count, tiles, t, row);
             a += t % A_AHEAD * words * A_WIDTH;
         }
         const long *rows_a = copies ? copied_row : a_row;

@@ -164,5 +164,9 @@ def layout_text(kind: Kind) -> str:
         name = storage.name
         raw = "1" if storage.raw else "0"
         parts.append(fill(TO_WORDS, S=name, E=storage.element, RAW=raw))
-        parts.append(fill(FROM_SUMS, S=name, E=storage.element, LOAD=RESULTS[name][1], STORE=RESULTS[name][2]))
+        parts.append(
+            fill(
+                FROM_SUMS, S=name, E=storage.element, LOAD=RESULTS[name][1], STORE=RESULTS[name][2]
+            )
+        )
     return "\n".join(parts)

@@ -104,11 +104,23 @@ NOINLINE void $S_interleave(const char *source, long k_stride, long elements, lo
             $S_interleave_row(p, k_stride, elements - k, width, out, out_width);
         else if (width == NR)
             $S_interleave_row(p, k_stride, GROUP, NR, out, NR);
-        else if (width == MR && out_width == A_WIDTH)
-            $S_interleave_row(p, k_stride, GROUP, MR, out, A_WIDTH);
         else
             $S_interleave_row(p, k_stride, GROUP, width, out, out_width);
     }
+}
+
+/* neighbouring rows of A, transposed: tile i starts at row begin[i] and goes to out + i * pitch */
+NOINLINE void $S_columns(const char *source, long k_stride, long elements, const long *begin,
+                         const long *width, long tiles, word *out, long pitch)
+{
+    const $E *p = (const $E *)source;
+    for (long k = 0; k < elements; k += GROUP, p += GROUP * k_stride, out += A_WIDTH)
+        for (long i = 0; i < tiles; i++)
+            if (width[i] == A_WIDTH && k + GROUP <= elements)
+                $S_interleave_row(p + begin[i], k_stride, GROUP, A_WIDTH, out + i * pitch, A_WIDTH);
+            else
+                $S_interleave_row(p + begin[i], k_stride, MIN(GROUP, elements - k), width[i],
+                                  out + i * pitch, A_WIDTH);
 }
 
 INLINE vec $S_load(const $E *p, long words)

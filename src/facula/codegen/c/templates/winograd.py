@@ -174,7 +174,7 @@ static void winograd_unit(void *context, long unit, char *scratch)
     const segment one = {0, 0, w->from};
     for (long point = 0; point < POINTS; point++) {
         job j = {{A_IN_PLACE, (const char *)(points + point * w->tiles * from_pitch), 1}, &one, 1,
-                 w->weights + point * w->from * NR, NR, POINTS * w->from * NR, 0, w->panels,
+                 NULL, w->weights + point * w->from * NR, NR, POINTS * w->from * NR, 0, w->panels,
                  w->panels * NR, STORE, sums + point * w->tiles * to_pitch, results, NR};
         cursor rows = cursor_rows(count, from_pitch, to_pitch);
         block(&j, &rows, count, 0);
