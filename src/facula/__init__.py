@@ -24,6 +24,17 @@ from facula import tensor_methods as _tensor_methods  # noqa: E402
 from facula.public import NAMES as _NAMES  # noqa: E402
 from facula.public import SUBMODULES as _SUBMODULES  # noqa: E402
 
+
+
+def _make_kernel(*question: _Any) -> int | None:
+    """Brings in what compiles missing kernels, when the first one is missing."""
+    from facula.backends.cpu.kernels import make_kernel
+
+    core.MISSING_KERNEL[0] = make_kernel
+    return make_kernel(*question)
+
+
+core.MISSING_KERNEL[0] = _make_kernel
 globals().update(_PLACES[""])
 _tensor_methods.attach()
 

@@ -41,7 +41,9 @@ def test_products():
     scalar = lambda x: ((matrix @ x) ** 3).sum()  # noqa: E731
     hessian = F.hessian(scalar, x).numpy()
     inner = 6 * (matrix.numpy() @ x.numpy())
-    np.testing.assert_allclose(hessian, matrix.numpy().T @ np.diag(inner) @ matrix.numpy(), rtol=1e-8)
+    np.testing.assert_allclose(
+        hessian, matrix.numpy().T @ np.diag(inner) @ matrix.numpy(), rtol=1e-8
+    )
     close(F.hvp(scalar, x, v)[1], hessian @ v.numpy())
     close(F.vhp(scalar, x, v)[1], v.numpy() @ hessian)
 

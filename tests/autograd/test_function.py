@@ -315,7 +315,7 @@ def test_checkpoint_changes_nothing(reentrant):
     once = run(lambda x: checkpoint(model, x, use_reentrant=reentrant))
     parts = run(lambda x: checkpoint_sequential(model, 2, x, use_reentrant=reentrant))
     for got in (once, parts):
-        assert all(bool((a == b).all()) for a, b in zip(expected, got, strict=True))
+        assert all(float((a - b).abs().max()) < 1e-6 for a, b in zip(expected, got, strict=True))
 
 
 def test_checkpoint_keeps_nothing():

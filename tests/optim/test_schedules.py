@@ -30,7 +30,10 @@ CLOSED = [
     (lambda o: schedules.LambdaLR(o, lambda e: 0.9**e), lambda e: 0.9**e),
     (lambda o: schedules.MultiplicativeLR(o, lambda e: 0.9), lambda e: 0.9**e),
     (lambda o: schedules.StepLR(o, 3, 0.5), lambda e: 0.5 ** (e // 3)),
-    (lambda o: schedules.MultiStepLR(o, [2, 5, 5], 0.5), lambda e: 0.5 ** ((e >= 2) + 2 * (e >= 5))),
+    (
+        lambda o: schedules.MultiStepLR(o, [2, 5, 5], 0.5),
+        lambda e: 0.5 ** ((e >= 2) + 2 * (e >= 5)),
+    ),
     (lambda o: schedules.ConstantLR(o, 0.5, 4), lambda e: 0.5 if e < 4 else 1.0),
     (lambda o: schedules.LinearLR(o, 0.5, 1.0, 4), lambda e: 0.5 + 0.5 * min(e, 4) / 4),
     (lambda o: schedules.ExponentialLR(o, 0.9), lambda e: 0.9**e),
@@ -57,7 +60,9 @@ CLOSED = [
 
 @pytest.mark.parametrize(("make", "factor"), CLOSED)
 def test_closed_forms(make, factor):
-    np.testing.assert_allclose(rates(make), [0.1 * factor(e) for e in range(12)], rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(
+        rates(make), [0.1 * factor(e) for e in range(12)], rtol=1e-9, atol=1e-15
+    )
 
 
 @pytest.mark.parametrize(("make", "factor"), CLOSED)

@@ -28,8 +28,9 @@ from facula.core.errors import fail
 Tensor = core.Tensor
 
 __all__ = """Function InplaceFunction NestedIOFunction Variable backward detect_anomaly enable_grad
-enforce_grad_layout_policy function functional grad grad_mode gradcheck gradgradcheck graph inference_mode no_grad
-set_detect_anomaly set_grad_enabled set_multithreading_enabled variable""".split()
+enforce_grad_layout_policy function functional grad grad_mode gradcheck gradgradcheck graph
+inference_mode no_grad set_detect_anomaly set_grad_enabled set_multithreading_enabled variable
+""".split()
 
 
 def _as_tuple(value: Any) -> tuple:
@@ -49,7 +50,8 @@ def _check_gradient(op: str, index: int, output: Any, grad: Any) -> None:
             RuntimeError,
             op,
             f"a gradient of shape {tuple(output.shape)}",
-            got=f"Mismatch in shape: grad_output[{index}] has a shape of {grad.shape} and output[{index}] has a shape of "
+            got=f"Mismatch in shape: grad_output[{index}] has a shape of {grad.shape} and "
+            f"output[{index}] has a shape of "
             f"{output.shape}.",
         )
     if output.dtype.is_complex != grad.dtype.is_complex:
@@ -57,8 +59,10 @@ def _check_gradient(op: str, index: int, output: Any, grad: Any) -> None:
             RuntimeError,
             op,
             "a complex gradient for a complex output and a real one for a real output",
-            got="For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
-            f"grad_output[{index}] has a dtype of {grad.dtype} and output[{index}] has a dtype of {output.dtype}.",
+            got="For complex Tensors, both grad_output and output are required to have the same "
+            "dtype. Mismatch in dtype: "
+            f"grad_output[{index}] has a dtype of {grad.dtype} and output[{index}] has a dtype of "
+            f"{output.dtype}.",
         )
 
 
@@ -100,14 +104,16 @@ def _implicit_gradient(op: str, output: Any) -> Any:
             op,
             "a gradient",
             got="grad can be implicitly created only for scalar outputs",
-            hint=f"the output's shape is {tuple(output.shape)}: reduce it (.sum(), .mean()) or pass its gradient",
+            hint=f"the output's shape is {tuple(output.shape)}: reduce it (.sum(), .mean()) or "
+            "pass its gradient",
         )
     if output.dtype.is_complex:
         fail(
             RuntimeError,
             op,
             "a gradient",
-            got=f"grad can be implicitly created only for real scalar outputs but got {output.dtype}",
+            got="grad can be implicitly created only for real scalar outputs but got "
+            f"{output.dtype}",
         )
     return core.empty(output.shape, dtype=output.dtype, device=output.device).fill_(1)
 
@@ -135,12 +141,18 @@ def backward(
                 RuntimeError,
                 "backward",
                 "grad_tensors alone",
-                got="`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`.",
+                got="`grad_tensors` and `grad_variables` (deprecated) arguments both passed to "
+                "`backward()`.",
             )
         grad_tensors = grad_variables
     inputs_tuple = _as_tuple(inputs)
     if inputs is not None and len(inputs_tuple) == 0:
-        fail(RuntimeError, "backward", "inputs", got="`inputs` argument to `backward()` cannot be empty.")
+        fail(
+            RuntimeError,
+            "backward",
+            "inputs",
+            got="`inputs` argument to `backward()` cannot be empty.",
+        )
     outputs = _as_tuple(tensors)
     grads = _as_tuple(grad_tensors) if grad_tensors is not None else (None,) * len(outputs)
     grads = _make_gradients("backward", outputs, grads)
@@ -161,17 +173,19 @@ def grad(
 ) -> tuple:
     """The gradients of ``outputs`` with respect to ``inputs``.
 
-    ``allow_unused`` gives None for inputs that do not matter, ``materialize_grads`` zeros; ``is_grads_batched`` takes
-    gradients with a leading batch dimension and gives such.
+    ``allow_unused`` gives None for inputs that do not matter, ``materialize_grads`` zeros;
+    ``is_grads_batched`` takes gradients with a leading batch dimension and gives such.
     """
     if materialize_grads and allow_unused is False:
         raise ValueError(
-            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: "
+            "allow_unused=False."
         )
     allow = materialize_grads if allow_unused is None else allow_unused
     if not only_inputs:
         warnings.warn(
-            "only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for other "
+            "only_inputs argument is deprecated and is ignored now (defaults to True). To "
+            "accumulate gradient for other "
             "parts of the graph, please use torch.autograd.backward.",
             FutureWarning,
             stacklevel=2,
@@ -214,9 +228,7 @@ def _batched(
         row = tuple(None if g is None else g[b] for g in grads)
         last = b == count - 1
         columns.append(
-            core.run_backward(
-                outputs, row, retain or not last, create_graph, inputs, allow, False
-            )
+            core.run_backward(outputs, row, retain or not last, create_graph, inputs, allow, False)
         )
     return tuple(
         None if parts[0] is None else _stack(parts) for parts in zip(*columns, strict=True)

@@ -1,7 +1,8 @@
 """Anomaly mode: where in the forward pass a failing gradient came from.
 
 Takes a switch.  Gives context managers that turn the mode on.
-Keeps true: with the mode on, a node notes the forward line and (with ``check_nan``) a NaN gradient raises.
+Keeps true: with the mode on, a node notes the forward line and (with ``check_nan``) a NaN gradient
+raises.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ class detect_anomaly:
         self.prev_check_nan = core.is_anomaly_check_nan_enabled()
         self.check_nan = check_nan
         warnings.warn(
-            "Anomaly Detection has been enabled. This mode will increase the runtime and should only be enabled for "
+            "Anomaly Detection has been enabled. This mode will increase the runtime and should "
+            "only be enabled for "
             "debugging.",
             stacklevel=2,
         )

@@ -1,9 +1,11 @@
-"""Checkpointing: saving memory by computing a part of the forward pass again during the backward pass.
+"""Checkpointing: saving memory by computing a part of the forward pass again during the backward
+pass.
 
-Takes a function and its arguments.  Gives its result; what the function would have kept for the backward pass is thrown
-away and computed again when needed.
-Keeps true: the second computation sees the same random numbers and autocast state; in the non-reentrant form its saved
-tensors are matched one by one, by number and (by default) shape, dtype and device.
+Takes a function and its arguments.  Gives its result; what the function would have kept for the
+backward pass is thrown away and computed again when needed.
+Keeps true: the second computation sees the same random numbers and autocast state; in the
+non-reentrant form its saved tensors are matched one by one, by number and (by default) shape, dtype
+and device.
 """
 
 from __future__ import annotations
@@ -29,8 +31,9 @@ from facula.autograd.graph import saved_tensors_hooks
 from facula.core.errors import fail
 
 __all__ = """CheckpointError CheckpointFunction CheckpointPolicy SelectiveCheckpointContext
-check_backward_validity checkpoint checkpoint_sequential create_selective_checkpoint_contexts detach_variable
-get_device_states noop_context_fn set_checkpoint_debug_enabled set_checkpoint_early_stop set_device_states""".split()
+check_backward_validity checkpoint checkpoint_sequential create_selective_checkpoint_contexts
+detach_variable get_device_states noop_context_fn set_checkpoint_debug_enabled
+set_checkpoint_early_stop set_device_states""".split()
 
 _debug_enabled: bool | None = None
 _early_stop = True
@@ -104,13 +107,17 @@ def check_backward_validity(inputs: Any) -> None:
 def get_device_states(*args: Any) -> tuple[list[int], list[Any]]:
     """The devices of the arguments, beside the CPU, and their random states."""
     devices = {
-        a.get_device() for a in args if isinstance(a, core.Tensor) and a.device.type not in ("cpu", "meta")
+        a.get_device()
+        for a in args
+        if isinstance(a, core.Tensor) and a.device.type not in ("cpu", "meta")
     }
     module = getattr(facula, DefaultDeviceType.get_device_type(), None) if devices else None
     return sorted(devices), [module.get_rng_state(d) for d in sorted(devices)]  # type: ignore[union-attr]
 
 
-def set_device_states(devices: list[int], states: list[Any], *, device_type: str | None = None) -> None:
+def set_device_states(
+    devices: list[int], states: list[Any], *, device_type: str | None = None
+) -> None:
     """Put back what `get_device_states` gave."""
     kind = device_type or DefaultDeviceType.get_device_type()
     for device, state in zip(devices, states, strict=True):
@@ -214,13 +221,13 @@ def checkpoint(
 ) -> Any:
     """``function(*args, **kwargs)`` without keeping what its backward pass needs.
 
-    ``use_reentrant=False`` is the better form: it works with `autograd.grad`, nested outputs and keyword arguments.
-    ``context_fn`` gives the contexts for the first and the second computation.
+    ``use_reentrant=False`` is the better form: it works with `autograd.grad`, nested outputs and
+    keyword arguments. ``context_fn`` gives the contexts for the first and the second computation.
     """
     if use_reentrant is None:
         warnings.warn(
-            "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. use_reentrant=False is "
-            "recommended, but if you need to preserve the current default behavior, you can pass use_reentrant=True.",
+            "checkpoint: pass use_reentrant explicitly; use_reentrant=False is recommended, and True "
+            "is taken now",
             stacklevel=2,
         )
         use_reentrant = True
@@ -229,7 +236,9 @@ def checkpoint(
         if kwargs:
             raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
         if context_fn is not noop_context_fn or debug is not False:
-            raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
+            raise ValueError(
+                "Passing `context_fn` or `debug` is only supported when use_reentrant=False."
+            )
         return CheckpointFunction.apply(function, preserve, *args)
     steps = _without_reentrance(
         function, preserve, context_fn, determinism_check, debug, early_stop, *args, **kwargs
@@ -247,7 +256,7 @@ def checkpoint_sequential(
     """A sequence of modules in ``segments`` parts, each but the last checkpointed."""
     if use_reentrant is None:
         warnings.warn(
-            "torch.utils.checkpoint.checkpoint_sequential: the use_reentrant parameter should be passed explicitly.",
+            "checkpoint_sequential: pass use_reentrant explicitly; True is taken now",
             stacklevel=2,
         )
         use_reentrant = True
@@ -274,7 +283,7 @@ def checkpoint_sequential(
     return run(end + 1, len(modules) - 1)(input)
 
 
-# the non-reentrant form ---------------------------------------------------------------------------------------------
+# the non-reentrant form ---------------------------------------------------------------------------
 
 
 class _Handle:
@@ -321,9 +330,12 @@ class _Frame:
         """Raises CheckpointError where the second computation did other than the first."""
         if not self.counts[run] == len(self.holders):
             raise CheckpointError(
-                "[checkpoint] the same number of saved tensors in both computations was required: A different number of "
-                f"tensors was saved during the original forward and recomputation.\nNumber of tensors saved during "
-                f"forward: {len(self.holders)}\nNumber of tensors saved during recomputation: {self.counts[run]}"
+                "[checkpoint] the same number of saved tensors in both computations was required: "
+                "A different number of "
+                "tensors was saved during the original forward and recomputation.\nNumber of "
+                "tensors saved during "
+                f"forward: {len(self.holders)}\nNumber of tensors saved during recomputation: "
+                f"{self.counts[run]}"
             )
         if self.metadata is None:
             return
@@ -337,11 +349,16 @@ class _Frame:
                 continue
             then, now = self.saved_metadata[index], self.metadata(tensor)
             if then != now:
-                different.append(f"tensor at position {index}:\nsaved metadata: {then}\nrecomputed metadata: {now}")
+                different.append(
+                    f"tensor at position {index}:\nsaved metadata: {then}\nrecomputed metadata: "
+                    f"{now}"
+                )
         if different:
             raise CheckpointError(
-                "[checkpoint] the same metadata in both computations was required: Recomputed values for the following "
-                "tensors have different metadata than during the forward pass.\n" + "\n".join(different)
+                "[checkpoint] the same metadata in both computations was required: Recomputed "
+                "values for the following "
+                "tensors have different metadata than during the forward pass.\n"
+                + "\n".join(different)
             )
 
 
@@ -353,7 +370,8 @@ def _recomputation_hooks(frame_reference: Any, run: Any) -> saved_tensors_hooks:
         if index >= len(frame.holders):
             if not frame.early_stop:
                 raise CheckpointError(
-                    "[checkpoint] the same number of saved tensors in both computations was required: trying to save more "
+                    "[checkpoint] the same number of saved tensors in both computations was "
+                    "required: trying to save more "
                     "tensors during recomputation than during the original forward pass."
                 )
             raise _StopRecomputation
@@ -382,18 +400,22 @@ def _checkpoint_hooks(frame: _Frame) -> saved_tensors_hooks:
     def unpack(holder: _Holder) -> Any:
         group = getattr(GraphExecGroup._current, "group", None)
         task = core.current_graph_task_id() if group is None else group
-        run = uuid.uuid4() if task == -1 else task  # read outside a backward run: computed for this once
+        run = (
+            uuid.uuid4() if task == -1 else task
+        )  # read outside a backward run: computed for this once
         if not frame.is_recomputed[run]:
-            with _recomputation_hooks(weakref.ref(frame), run), contextlib.suppress(_StopRecomputation):
+            with (
+                _recomputation_hooks(weakref.ref(frame), run),
+                contextlib.suppress(_StopRecomputation),
+            ):
                 frame.recompute()
             frame.is_recomputed[run] = True
             frame.check(run)
         handle = holder.handles.get(run)
         if handle is None or handle not in frame.recomputed[run]:
             raise CheckpointError(
-                "[checkpoint] a saved tensor that is still there was required: torch.utils.checkpoint: Unpack is being "
-                "triggered for a tensor that was already unpacked once. If you are calling ctx.saved_tensors in backward, "
-                "make sure to do so only once. Otherwise please open an issue with details on your use case."
+                "[checkpoint] a recomputed tensor that is still there was required: got one that was "
+                "read before\nhint: read ctx.saved_tensors only once in a backward"
             )
         tensor = frame.recomputed[run][handle]
         holder.handles.pop(run)
@@ -414,7 +436,8 @@ def _without_reentrance(
 ) -> Iterator[None]:
     if determinism_check not in _DETERMINISM_CHECKS:
         raise ValueError(
-            f"determinism_check should be one of {list(_DETERMINISM_CHECKS)}, but got {determinism_check}"
+            f"determinism_check should be one of {list(_DETERMINISM_CHECKS)}, but got "
+            f"{determinism_check}"
         )
     debug = _debug_enabled if _debug_enabled is not None else debug
     if debug and context_fn is not noop_context_fn:
@@ -431,9 +454,7 @@ def _without_reentrance(
         with again, _same_autocast(autocast_state), recompute_context, enable_grad():
             function(*args, **kwargs)
 
-    frame = _Frame(
-        recompute, early_stop and _early_stop, _DETERMINISM_CHECKS[determinism_check]
-    )
+    frame = _Frame(recompute, early_stop and _early_stop, _DETERMINISM_CHECKS[determinism_check])
     if debug:
         check = frame.check
 
@@ -442,7 +463,8 @@ def _without_reentrance(
                 check(run)
             except CheckpointError as error:
                 raise CheckpointError(
-                    f"{error}\n\nforward on {platform.machine()}:\n{''.join(trace[0])}\nrecomputation:\n"
+                    f"{error}\n\nforward on "
+                    f"{platform.machine()}:\n{''.join(trace[0])}\nrecomputation:\n"
                     f"{''.join(trace[1])}"
                 ) from error
 
@@ -466,7 +488,7 @@ class _Trace:
         return None
 
 
-# selective checkpointing --------------------------------------------------------------------------------------------
+# selective checkpointing --------------------------------------------------------------------------
 
 
 class CheckpointPolicy(enum.Enum):
@@ -523,7 +545,8 @@ class _PolicyMode:
         queue = self.storage.get(func)
         if not queue:
             raise RuntimeError(
-                f"[checkpoint] a kept result of {func} was required: got none; the second computation calls it more often "
+                f"[checkpoint] a kept result of {func} was required: got none; the second "
+                "computation calls it more often "
                 "than the first"
             )
         return queue.pop(0).get(self.allow_mutation)
@@ -554,8 +577,8 @@ def create_selective_checkpoint_contexts(
 ) -> tuple[Any, Any]:
     """Contexts for ``context_fn`` that keep the results of some operators.
 
-    ``policy_fn_or_list`` is a list of operators, or ``f(context, operator, *args, **kwargs)`` that gives a
-    `CheckpointPolicy`.
+    ``policy_fn_or_list`` is a list of operators, or ``f(context, operator, *args, **kwargs)`` that
+    gives a `CheckpointPolicy`.
     """
     if isinstance(policy_fn_or_list, list):
         chosen = set(policy_fn_or_list)

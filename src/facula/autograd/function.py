@@ -1,9 +1,10 @@
 """Operations with a gradient of the user's own: `Function`.
 
-Takes a class with static `forward` and `backward`.  Gives `apply`, which runs `forward` unrecorded and makes its outputs
-the results of one node.
-Keeps true: the context given to `forward` and `backward` is the node; saved tensors are version-checked, pass through
-saved-tensor hooks and are freed with the graph; gradients are checked against the inputs' shapes.
+Takes a class with static `forward` and `backward`.  Gives `apply`, which runs `forward` unrecorded
+and makes its outputs the results of one node.
+Keeps true: the context given to `forward` and `backward` is the node; saved tensors are
+version-checked, pass through saved-tensor hooks and are freed with the graph; gradients are checked
+against the inputs' shapes.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ class FunctionCtx:
     def mark_shared_storage(self, *pairs: Any) -> None:
         """Deprecated in PyTorch; tensors that share storage are found without it."""
         warnings.warn(
-            "mark_shared_storage is deprecated: tensors with shared storages are tracked automatically",
+            "mark_shared_storage is deprecated: tensors with shared storages are tracked "
+            "automatically",
             FutureWarning,
             stacklevel=2,
         )
@@ -124,7 +126,8 @@ class BackwardCFunction(core.Node, FunctionCtx, _HookMixin):
             RuntimeError,
             "backward",
             f"saved tensors of {self.name()}",
-            got="freed ones (Trying to backward through the graph a second time, or to access saved tensors after they "
+            got="freed ones (Trying to backward through the graph a second time, or to access "
+            "saved tensors after they "
             "have already been freed)",
             hint="call backward(retain_graph=True) the first time",
         )
@@ -182,7 +185,8 @@ class BackwardCFunction(core.Node, FunctionCtx, _HookMixin):
             RuntimeError,
             self._forward_cls.__name__,
             "a gradient for each input of forward",
-            got=f"function {self.name()} returned an incorrect number of gradients (expected {self._n_inputs}, got "
+            got=f"function {self.name()} returned an incorrect number of gradients (expected "
+            f"{self._n_inputs}, got "
             f"{count})",
         )
 
@@ -202,7 +206,8 @@ class BackwardCFunction(core.Node, FunctionCtx, _HookMixin):
                     RuntimeError,
                     self._forward_cls.__name__,
                     f"a gradient of shape {list(shape)} for input {position}",
-                    got=f"Function {self.name()} returned an invalid gradient at index {position} - got "
+                    got=f"Function {self.name()} returned an invalid gradient at index {position} "
+                    "- got "
                     f"{list(grad.shape)} but expected shape compatible with {list(shape)}",
                 )
             grad = grad.sum_to_size(shape)
@@ -262,7 +267,8 @@ class _SingleLevelFunction(FunctionCtx, _HookMixin, metaclass=FunctionMeta):
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
         """Gradients of the inputs (None where there is none) from those of the outputs."""
         raise NotImplementedError(
-            "You must implement either the backward or vjp method for your custom autograd.Function to use it with "
+            "You must implement either the backward or vjp method for your custom "
+            "autograd.Function to use it with "
             "backward mode AD."
         )
 
@@ -273,7 +279,8 @@ class _SingleLevelFunction(FunctionCtx, _HookMixin, metaclass=FunctionMeta):
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
         """Tangents of the outputs from those of the inputs, for forward mode."""
         raise NotImplementedError(
-            "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
+            "You must implement the jvp function for custom autograd.Function to use it with "
+            "forward mode AD."
         )
 
 
@@ -284,8 +291,10 @@ class Function(_SingleLevelFunction):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         warnings.warn(
-            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should "
-            "invoke them on the class itself. Instantiating an autograd function will raise an error in a future "
+            f"{type(self)} should not be instantiated. Methods on autograd functions are all "
+            "static, so you should "
+            "invoke them on the class itself. Instantiating an autograd function will raise an "
+            "error in a future "
             "version of PyTorch.",
             DeprecationWarning,
             stacklevel=2,
@@ -293,7 +302,8 @@ class Function(_SingleLevelFunction):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError(
-            "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd "
+            "Legacy autograd function with non-static forward method is deprecated. Please use "
+            "new-style autograd "
             "function with static forward method."
         )
 
@@ -301,7 +311,8 @@ class Function(_SingleLevelFunction):
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
         """How the function acts on batches: gives outputs and their batch dimensions."""
         raise NotImplementedError(
-            "To use autograd.Function with vmap, you must either override the vmap static method or set "
+            "To use autograd.Function with vmap, you must either override the vmap static method "
+            "or set "
             "generate_vmap_rule=True."
         )
 
@@ -337,7 +348,9 @@ class Function(_SingleLevelFunction):
 
 
 def _prepare_outputs(ctx: Any, args: tuple, results: list, record: bool) -> tuple[tuple, tuple]:
-    """Replace inputs that are returned as they are; gives what to attach to the node, and which were written to."""
+    """Replace inputs that are returned as they are; gives what to attach to the node, and which
+    were written to.
+    """
     inputs = {id(a): a for a in args if isinstance(a, Tensor)}
     dirty_ids = {id(t) for t in ctx.dirty_tensors}
     fixed_ids = {id(t) for t in ctx.non_differentiable}
@@ -347,7 +360,8 @@ def _prepare_outputs(ctx: Any, args: tuple, results: list, record: bool) -> tupl
             RuntimeError,
             ctx.name(),
             "every tensor given to mark_dirty among the outputs",
-            got="Some elements marked as dirty during the forward method were not returned as output. The inputs that are "
+            got="Some elements marked as dirty during the forward method were not returned as "
+            "output. The inputs that are "
             "modified inplace must all be outputs of the Function.",
         )
     targets: list[Any] = []
@@ -415,7 +429,8 @@ def _save(ctx: Any, tensor: Any, outputs: dict, targets: tuple) -> Any:
             TypeError,
             "save_for_backward",
             "tensors or None",
-            got=f"{type(tensor).__name__} (save_for_backward can only save variables, but argument is of another type)",
+            got=f"{type(tensor).__name__} (save_for_backward can only save variables, but argument "
+            "is of another type)",
             hint="keep other values as attributes of ctx",
         )
     number = outputs.get(id(tensor))
@@ -444,7 +459,8 @@ class _DelayedError(core.Node):
             RuntimeError,
             "once_differentiable",
             "one differentiation only",
-            got="trying to differentiate twice a function that was marked with @once_differentiable",
+            got="trying to differentiate twice a function that was marked with "
+            "@once_differentiable",
         )
 
 
@@ -465,7 +481,9 @@ def once_differentiable(fn: Callable) -> Callable:
             return outputs
         values = list(outputs) if isinstance(outputs, tuple) else [outputs]
         fresh = [v.detach() if isinstance(v, Tensor) else v for v in values]
-        attached = tuple([v if isinstance(v, Tensor) and _differentiable(v) else None for v in fresh])
+        attached = tuple(
+            [v if isinstance(v, Tensor) and _differentiable(v) else None for v in fresh]
+        )
         core.record_function(_DelayedError(), sources, attached, ())
         return tuple(fresh) if isinstance(outputs, tuple) else fresh[0]
 
@@ -512,7 +530,8 @@ class _Slot:
 class NestedIOFunction(Function):
     """A Function whose inputs and outputs are nestings of lists, tuples and dictionaries.
 
-    A subclass defines the static methods ``forward_extended(ctx, *nested)`` and ``backward_extended(ctx, *nested)``.
+    A subclass defines the static methods ``forward_extended(ctx, *nested)`` and
+    ``backward_extended(ctx, *nested)``.
     """
 
     @classmethod

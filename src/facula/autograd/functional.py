@@ -1,8 +1,8 @@
 """Jacobians, Hessians and their products with vectors.
 
 Takes a function of tensors and its inputs.  Gives derivatives, nested like the outputs and inputs.
-Keeps true: with ``create_graph`` the result can be differentiated again; ``strict`` raises where an output does not depend
-on an input.
+Keeps true: with ``create_graph`` the result can be differentiated again; ``strict`` raises where an
+output does not depend on an input.
 """
 
 from __future__ import annotations
@@ -65,16 +65,20 @@ def _check_vector(v: Any, likes: tuple, many_likes: bool, name: str, op: str) ->
                 RuntimeError,
                 op,
                 f"the vector v where the {name} is not a single Tensor of one element",
-                got="The vector v can only be None if the user-provided function returns a single Tensor with a single "
+                got="The vector v can only be None if the user-provided function returns a single "
+                "Tensor with a single "
                 "element."
                 if name == "output"
-                else "The vector v can only be None if the input to the user-provided function is a single Tensor with a "
+                else "The vector v can only be None if the input to the user-provided function is "
+                "a single Tensor with a "
                 "single element.",
             )
         return tuple(facula.ones_like(t) for t in likes)
     _, values = _as_tuple(v, "v", op)
     if len(values) != len(likes):
-        fail(RuntimeError, op, f"v of {len(likes)} tensors", got=f"v of invalid length {len(values)}")
+        fail(
+            RuntimeError, op, f"v of {len(likes)} tensors", got=f"v of invalid length {len(values)}"
+        )
     for i, (value, like) in enumerate(zip(values, likes, strict=True)):
         if value.size() != like.size():
             fail(
@@ -93,7 +97,8 @@ def _strict_outputs(outputs: tuple, op: str) -> None:
                 RuntimeError,
                 op,
                 "outputs that depend on the inputs in strict mode",
-                got=f"Output {i} of the user-provided function does not require gradients. The outputs must be computed "
+                got=f"Output {i} of the user-provided function does not require gradients. The "
+                "outputs must be computed "
                 "in a differentiable manner from the input when running in strict mode.",
             )
 
@@ -110,7 +115,8 @@ def _fill_zeros(
                     RuntimeError,
                     op,
                     "dependence on every input in strict mode",
-                    got=f"The {what} user-provided function is independent of input {i}. This is not allowed in strict mode.",
+                    got=f"The {what} user-provided function is independent of input {i}. This is "
+                    "not allowed in strict mode.",
                 )
             grad = facula.zeros_like(like)
         elif strict and create_graph and not grad.requires_grad:
@@ -166,7 +172,9 @@ def vjp(
 def jvp(
     func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple:
-    """(outputs, the Jacobian times ``v``), by differentiating the vector-Jacobian product with respect to its vector."""
+    """(outputs, the Jacobian times ``v``), by differentiating the vector-Jacobian product with
+    respect to its vector.
+    """
     with enable_grad():
         many, inputs = _as_tuple(inputs, "inputs", "jvp")
         inputs = _prepare(inputs, create_graph, True)
@@ -176,7 +184,9 @@ def jvp(
             _strict_outputs(outputs, "jvp")
         dummies = tuple(facula.zeros_like(o).requires_grad_() for o in outputs)
         grads = _gradients(outputs, inputs, dummies, True)
-        grads = _fill_zeros(grads, inputs, strict, True, "jvp", "output of the") if strict else grads
+        grads = (
+            _fill_zeros(grads, inputs, strict, True, "jvp", "output of the") if strict else grads
+        )
     with set_grad_enabled(create_graph or core.is_grad_enabled()):
         pairs = [(g, t) for g, t in zip(grads, vector, strict=True) if g is not None]
         if pairs and any(g.requires_grad for g, _ in pairs):
@@ -199,15 +209,22 @@ def _jacobian_rows(
     columns: list[list[Any]] = [[] for _ in inputs]
     flat = output.reshape(-1)
     for j in range(flat.numel()):
-        grads = _gradients((flat[j],), inputs, None, True) if output.requires_grad else (None,) * len(inputs)
-        for column, grad, tensor, number in zip(columns, grads, inputs, range(len(inputs)), strict=True):
+        grads = (
+            _gradients((flat[j],), inputs, None, True)
+            if output.requires_grad
+            else (None,) * len(inputs)
+        )
+        for column, grad, tensor, number in zip(
+            columns, grads, inputs, range(len(inputs)), strict=True
+        ):
             if grad is None:
                 if strict:
                     fail(
                         RuntimeError,
                         "jacobian",
                         "outputs that depend on every input in strict mode",
-                        got=f"Output {index} of the user-provided function is independent of input {number}. This is not "
+                        got=f"Output {index} of the user-provided function is independent of input "
+                        f"{number}. This is not "
                         "allowed in strict mode.",
                     )
                 grad = facula.zeros_like(tensor)
@@ -216,15 +233,14 @@ def _jacobian_rows(
                     RuntimeError,
                     "jacobian",
                     "a jacobian that depends on every input in strict mode with create_graph",
-                    got=f"The jacobian of the user-provided function is independent of input {number}.",
+                    got="The jacobian of the user-provided function is independent of input "
+                    f"{number}.",
                 )
             column.append(grad)
     return columns
 
 
-def _jacobian_by_rows(
-    outputs: tuple, inputs: tuple, create_graph: bool, strict: bool
-) -> tuple:
+def _jacobian_by_rows(outputs: tuple, inputs: tuple, create_graph: bool, strict: bool) -> tuple:
     result = []
     for i, output in enumerate(outputs):
         columns = _jacobian_rows(output, inputs, create_graph, strict, i)
@@ -286,32 +302,39 @@ def jacobian(
     vectorize: bool = False,
     strategy: str = "reverse-mode",
 ) -> Any:
-    """All derivatives of the outputs with respect to the inputs: ``[*output, *input]`` for each pair.
+    """All derivatives of the outputs with respect to the inputs: ``[*output, *input]`` for each
+    pair.
 
     ``vectorize`` computes all rows in one run; "forward-mode" computes columns.
     """
     if strategy not in ("forward-mode", "reverse-mode"):
         raise AssertionError(
-            'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your function has more outputs than '
-            'inputs, "forward-mode" tends to be more performant. Otherwise, prefer to use "reverse-mode".'
+            'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your '
+            "function has more outputs than "
+            'inputs, "forward-mode" tends to be more performant. Otherwise, prefer to use '
+            '"reverse-mode".'
         )
     many, tensors = _as_tuple(inputs, "inputs", "jacobian")
     if strategy == "forward-mode":
         if create_graph:
             raise NotImplementedError(
-                "torch.autograd.functional.jacobian: `create_graph=True` and `strategy=\"forward-mode\"` are not supported "
-                "together (yet). Please either set `create_graph=False` or `strategy=\"reverse-mode\"`."
+                "torch.autograd.functional.jacobian: `create_graph=True` and "
+                '`strategy="forward-mode"` are not supported '
+                "together (yet). Please either set `create_graph=False` or "
+                '`strategy="reverse-mode"`.'
             )
         if not vectorize:
             raise NotImplementedError(
-                "Computing Jacobian using forward-AD or forward-over-reverse Hessian is only implemented for "
+                "Computing Jacobian using forward-AD or forward-over-reverse Hessian is only "
+                "implemented for "
                 "`vectorize=True`."
             )
         many_out, blocks = _jacobian_forward(func, tensors)
         return _nest(tuple(tuple(_finish(b, False) for b in row) for row in blocks), many_out, many)
     if strict and vectorize:
         raise RuntimeError(
-            "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not supported together. Please "
+            "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not "
+            "supported together. Please "
             "either set `strict=False` or `vectorize=False`."
         )
     with enable_grad():
@@ -360,9 +383,7 @@ def hessian(
 ) -> Any:
     """All second derivatives of a scalar function: ``[*input_i, *input_j]`` for each pair."""
     if outer_jacobian_strategy not in ("forward-mode", "reverse-mode"):
-        raise AssertionError(
-            'Expected strategy to be either "forward-mode" or "reverse-mode".'
-        )
+        raise AssertionError('Expected strategy to be either "forward-mode" or "reverse-mode".')
     many, tensors = _as_tuple(inputs, "inputs", "hessian")
     scalar = _single_output(func, "hessian")
 
@@ -399,14 +420,18 @@ def vhp(
         first = _fill_zeros(first, prepared, strict, True, "vhp", "output of the")
     with set_grad_enabled(create_graph or core.is_grad_enabled()):
         second = _gradients(first, prepared, vector, create_graph)
-        product = _fill_zeros(second, prepared, strict, create_graph, "vhp", "double backward of the")
+        product = _fill_zeros(
+            second, prepared, strict, create_graph, "vhp", "double backward of the"
+        )
     return _finish(output, create_graph), _restore(_finish(product, create_graph), many)
 
 
 def hvp(
     func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple:
-    """(output, the Hessian times ``v``), by differentiating the gradient's product with a dummy vector."""
+    """(output, the Hessian times ``v``), by differentiating the gradient's product with a dummy
+    vector.
+    """
     with enable_grad():
         many, tensors = _as_tuple(inputs, "inputs", "hvp")
         prepared = _prepare(tensors, create_graph, True)

@@ -1,8 +1,9 @@
 """Switching recording on and off: context managers that also decorate functions and generators.
 
-Takes nothing, or a mode.  Gives `no_grad`, `enable_grad`, `set_grad_enabled`, `inference_mode` and the smaller switches.
-Keeps true: leaving a context restores what was before, per thread; a decorated generator has the mode inside its own steps
-only.
+Takes nothing, or a mode.  Gives `no_grad`, `enable_grad`, `set_grad_enabled`, `inference_mode` and
+the smaller switches.
+Keeps true: leaving a context restores what was before, per thread; a decorated generator has the
+mode inside its own steps only.
 """
 
 from __future__ import annotations

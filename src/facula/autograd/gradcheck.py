@@ -1,9 +1,9 @@
 """Checks of gradients against finite differences.
 
-Takes a function and inputs in double precision.  Gives True, or raises `GradcheckError` (or gives False) with the
-Jacobians that disagree.
-Keeps true: complex inputs and outputs are checked by Wirtinger's rules; the fast mode compares one random projection; also
-checked are undefined gradients, determinism and dtypes.
+Takes a function and inputs in double precision.  Gives True, or raises `GradcheckError` (or gives
+False) with the Jacobians that disagree.
+Keeps true: complex inputs and outputs are checked by Wirtinger's rules; the fast mode compares one
+random projection; also checked are undefined gradients, determinism and dtypes.
 """
 
 from __future__ import annotations
@@ -96,15 +96,18 @@ class _Check:
     def numerical(self, tensor: Any, outputs: tuple) -> list[Any]:
         """For each output the Jacobian ``[elements of the tensor, elements of the output]``.
 
-        For a complex tensor it is twice the derivative with respect to the conjugate's conjugate, in the form in which
-        a real loss's gradient is: rows are d/dx and d/dy, combined by the analytical side's convention.
+        For a complex tensor it is twice the derivative with respect to the conjugate's conjugate,
+        in the form in which a real loss's gradient is: rows are d/dx and d/dy, combined by the
+        analytical side's convention.
         """
         shape = tensor.shape
         columns: list[list[Any]] = [[] for _ in outputs]
         pairs: list[list[Any]] = [[] for _ in outputs]
         for index in _indices(shape):
             real = self._difference(tensor, index, self.eps)
-            imaginary = self._difference(tensor, index, self.eps * 1j) if tensor.is_complex() else None
+            imaginary = (
+                self._difference(tensor, index, self.eps * 1j) if tensor.is_complex() else None
+            )
             for k, value in enumerate(real):
                 columns[k].append(value.reshape(-1))
                 if imaginary is not None:
@@ -121,9 +124,7 @@ class _Check:
 
     def analytical(self, output: Any, cotangent: Any) -> list[Any]:
         """The gradients of all tensors for one cotangent; zeros where there is none."""
-        grads = _grad(
-            output, self.tensors, cotangent, retain_graph=True, allow_unused=True
-        )
+        grads = _grad(output, self.tensors, cotangent, retain_graph=True, allow_unused=True)
         return [
             facula.zeros_like(t) if g is None else g
             for g, t in zip(grads, self.tensors, strict=True)
@@ -172,7 +173,8 @@ def _close(a: Any, b: Any, check: _Check) -> bool:
 def _message(analytical: Any, numerical: Any, out: int, inp: int, extra: str = "") -> str:
     worst = float((analytical - numerical).abs().max()) if analytical.numel() else 0.0
     return (
-        f"[gradcheck] equal Jacobians were required: Jacobian {extra}mismatch for output {out} with respect to input "
+        f"[gradcheck] equal Jacobians were required: Jacobian {extra}mismatch for output {out} "
+        "with respect to input "
         f"{inp}, (largest difference {worst:.3g})\nnumerical:{numerical}\nanalytical:{analytical}\n"
     )
 
@@ -235,27 +237,34 @@ def _fast(check: _Check, outputs: tuple, positions: list[int]) -> None:
             scale = float(cotangent.abs().sum())
             bound = check.atol * scale + check.rtol * float(numerical.abs())
             if not float((analytical - numerical).abs()) <= bound:
-                raise GradcheckError(_message(analytical, numerical, i, positions[j], "(fast mode) "))
+                raise GradcheckError(
+                    _message(analytical, numerical, i, positions[j], "(fast mode) ")
+                )
 
 
 def _check_inputs(check: _Check) -> list[int]:
     positions = [k for k, i in enumerate(check.inputs) if _is_differentiable(i)]
     if not positions:
         raise ValueError(
-            "gradcheck expects at least one input tensor to require gradient, but none of the them have requires_grad=True."
+            "gradcheck expects at least one input tensor to require gradient, but none of the them "
+            "have requires_grad=True."
         )
     for k in positions:
         tensor = check.inputs[k]
         if tensor.dtype not in (core.float64, core.complex128):
             warnings.warn(
-                f"Input #{k} requires gradient and is not a double precision floating point or complex. This check will "
-                "likely fail if all the inputs are not of double precision floating point or complex.",
+                f"Input #{k} requires gradient and is not a double precision floating point or "
+                "complex. This check will "
+                "likely fail if all the inputs are not of double precision floating point or "
+                "complex.",
                 stacklevel=4,
             )
         if any(st == 0 and sz > 1 for st, sz in zip(tensor.stride(), tensor.shape, strict=True)):
             raise RuntimeError(
-                f"The {k}th input has a dimension with stride 0. gradcheck only supports inputs that are non-overlapping "
-                "to be able to compute the numerical gradients correctly. You should call .contiguous on the input before "
+                f"The {k}th input has a dimension with stride 0. gradcheck only supports inputs "
+                "that are non-overlapping "
+                "to be able to compute the numerical gradients correctly. You should call "
+                ".contiguous on the input before "
                 "passing it to gradcheck."
             )
     return positions
@@ -268,7 +277,8 @@ def _check_no_differentiable_outputs(check: _Check, outputs: tuple) -> None:
             for part in rows if isinstance(rows, tuple) else (rows,):
                 if bool(part.ne(0).any()):
                     raise GradcheckError(
-                        f"[gradcheck] a zero Jacobian was required: Numerical gradient for function expected to be zero, but "
+                        "[gradcheck] a zero Jacobian was required: Numerical gradient for "
+                        "function expected to be zero, but "
                         f"it is not for input {j}"
                     )
 
@@ -284,8 +294,10 @@ def _check_determinism(check: _Check, outputs: tuple, tolerance: float) -> None:
             difference = (_dense(a) - _dense(b)).abs()
             if difference.numel() and float(difference.max()) > tolerance:
                 raise GradcheckError(
-                    "[gradcheck] a deterministic backward was required: Backward is not reentrant, i.e., running backward "
-                    "with same input and grad_output multiple times gives different values, although analytical gradient "
+                    "[gradcheck] a deterministic backward was required: Backward is not reentrant, "
+                    "i.e., running backward "
+                    "with same input and grad_output multiple times gives different values, "
+                    "although analytical gradient "
                     f"matches numerical gradient. The tolerance for nondeterminism was {tolerance}."
                 )
 
@@ -313,17 +325,18 @@ def _check_undefined(check: _Check) -> None:
             grads = backward(kept)
         except RuntimeError as error:
             raise GradcheckError(
-                "[gradcheck] a backward that takes undefined gradients was required: Expected backward function to handle "
-                "undefined output grads. Please look at 'Notes about undefined output gradients' in "
-                '"tools/autograd/derivatives.yaml"'
+                "[gradcheck] a backward that takes undefined gradients (None) was required: got an "
+                f"error, {error}"
             ) from error
         if kept:
             continue
         for grad, tensor in zip(grads, check.tensors, strict=True):
             if grad is not None and bool((_dense(grad) != 0).any()):
                 raise GradcheckError(
-                    "[gradcheck] zero or undefined gradients were required: Expected all input grads to be undefined or zero "
-                    f"when all output grads are undefined or zero, for an input of shape {list(tensor.shape)}"
+                    "[gradcheck] zero or undefined gradients were required: Expected all input "
+                    "grads to be undefined or zero "
+                    "when all output grads are undefined or zero, for an input of shape "
+                    f"{list(tensor.shape)}"
                 )
 
 
@@ -331,14 +344,23 @@ def _check_dtypes(check: _Check, outputs: tuple) -> None:
     for output in outputs:
         if output.requires_grad:
             grads = _grad(
-                output, check.tensors, facula.zeros_like(output), retain_graph=True, allow_unused=True
+                output,
+                check.tensors,
+                facula.zeros_like(output),
+                retain_graph=True,
+                allow_unused=True,
             )
             for grad, tensor in zip(grads, check.tensors, strict=True):
                 if grad is None:
                     continue
-                if grad.layout != tensor.layout or grad.dtype != tensor.dtype or grad.size() != tensor.size():
+                if (
+                    grad.layout != tensor.layout
+                    or grad.dtype != tensor.dtype
+                    or grad.size() != tensor.size()
+                ):
                     raise GradcheckError(
-                        "[gradcheck] gradients like their inputs were required: grad is incorrect layout, dtype or size "
+                        "[gradcheck] gradients like their inputs were required: grad is incorrect "
+                        "layout, dtype or size "
                         f"({grad.layout}, {grad.dtype}, {list(grad.size())})"
                     )
 
@@ -366,7 +388,9 @@ def _check_forward(check: _Check, outputs: tuple, positions: list[int]) -> None:
                     rows = numerical[i][int(imaginary)] if tensor.is_complex() else numerical[i]
                     if not _close(column.reshape(-1), rows[row], check):
                         raise GradcheckError(
-                            _message(column.reshape(-1), rows[row], i, positions[j], "(forward mode) ")
+                            _message(
+                                column.reshape(-1), rows[row], i, positions[j], "(forward mode) "
+                            )
                         )
 
 
@@ -384,12 +408,11 @@ def _check_batched(check: _Check, outputs: tuple) -> None:
             is_grads_batched=True,
         )
         for b in range(2):
-            for got, expected in zip(
-                batched, check.analytical(output, cotangents[b]), strict=True
-            ):
+            for got, expected in zip(batched, check.analytical(output, cotangents[b]), strict=True):
                 if got is not None and not _close(got[b], expected, check):
                     raise GradcheckError(
-                        "[gradcheck] batched gradients like single ones were required: gradcheck expected the gradient "
+                        "[gradcheck] batched gradients like single ones were required: gradcheck "
+                        "expected the gradient "
                         "computed with vmap to match that computed without it"
                     )
 
@@ -434,15 +457,21 @@ def gradcheck(
 ) -> bool:
     """Whether the gradients of ``func`` agree with finite differences of step ``eps``.
 
-    ``inputs`` should be float64 or complex128 where they require gradients.  ``raise_exception=False`` gives False instead
-    of raising.
+    ``inputs`` should be float64 or complex128 where they require gradients.
+    ``raise_exception=False`` gives False instead of raising.
     """
     if not (check_forward_ad or check_backward_ad):
-        raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
+        raise AssertionError(
+            "Expected at least one of check_forward_ad or check_backward_ad to be True"
+        )
     if check_batched_grad and not check_backward_ad:
-        raise AssertionError("Setting check_batched_grad=True requires check_backward_ad to be True")
+        raise AssertionError(
+            "Setting check_batched_grad=True requires check_backward_ad to be True"
+        )
     if check_batched_forward_grad and not check_forward_ad:
-        raise AssertionError("Setting check_batched_forward_grad=True requires check_forward_ad to be True")
+        raise AssertionError(
+            "Setting check_batched_forward_grad=True requires check_forward_ad to be True"
+        )
     options = {
         "nondet_tol": nondet_tol,
         "check_undefined_grad": check_undefined_grad,
@@ -487,7 +516,9 @@ def gradgradcheck(
     ``grad_outputs`` are the cotangents of the outputs; random ones are made where there are none.
     """
     if not (check_fwd_over_rev or check_rev_over_rev):
-        raise AssertionError("Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True")
+        raise AssertionError(
+            "Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True"
+        )
     tensors = _as_tuple(inputs)
     outputs = [o for o in _outputs(func(*tensors)) if o.requires_grad]
     if grad_outputs is None:
@@ -499,10 +530,9 @@ def gradgradcheck(
 
     def gradient(*args: Any) -> tuple:
         values, vectors = args[:-count], args[-count:]
-        # an input that is passed through itself: grad with respect to it must see this use of it only
-        values = tuple(
-            v.view_as(v) if _is_differentiable(v) else v for v in values
-        )
+        # an input that is passed through itself: grad with respect to it must see this use of it
+        # only
+        values = tuple(v.view_as(v) if _is_differentiable(v) else v for v in values)
         with enable_grad():
             results = [o for o in _outputs(func(*values)) if o.requires_grad]
             wanted = [values[k] for k in positions]

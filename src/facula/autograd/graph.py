@@ -1,7 +1,9 @@
 """The backward graph: nodes, edges, hooks on saved tensors and on several gradients.
 
-Takes tensors with history.  Gives access to their nodes, and context managers that decide how saved tensors are kept.
-Keeps true: hooks apply per thread and to what is saved inside the context; what they pack is unpacked when read.
+Takes tensors with history.  Gives access to their nodes, and context managers that decide how saved
+tensors are kept.
+Keeps true: hooks apply per thread and to what is saved inside the context; what they pack is
+unpacked when read.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ def get_gradient_edge(tensor: Any) -> GradientEdge:
             RuntimeError,
             "get_gradient_edge",
             "a tensor that requires grad",
-            got="It is not possible to get the gradient edge for a Tensor that does not require gradients",
+            got="It is not possible to get the gradient edge for a Tensor that does not require "
+            "gradients",
         )
     node = accumulation_node(tensor)
     return GradientEdge(node, tensor.output_nr if tensor.grad_fn is not None else 0, tensor)
@@ -70,11 +73,11 @@ def increment_version(tensor: Any) -> None:
 
 
 class saved_tensors_hooks:
-    """Inside, a tensor that is saved becomes ``pack_hook(tensor)``, and is read as ``unpack_hook(packed)``."""
+    """Inside, a tensor that is saved becomes ``pack_hook(tensor)``, and is read as
+    ``unpack_hook(packed)``.
+    """
 
-    def __init__(
-        self, pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]
-    ) -> None:
+    def __init__(self, pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]) -> None:
         self.pack_hook = pack_hook
         self.unpack_hook = unpack_hook
 
@@ -145,8 +148,8 @@ def register_multi_grad_hook(
 ) -> _MultiHandle:
     """Run ``fn`` once the gradients of all (or of any of) ``tensors`` are known in a backward run.
 
-    With mode "all" it is ``fn(gradients)``, None for tensors that the run does not reach; with "any" it is
-    ``fn(gradient)`` with the first one.
+    With mode "all" it is ``fn(gradients)``, None for tensors that the run does not reach; with
+    "any" it is ``fn(gradient)`` with the first one.
     """
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
@@ -173,7 +176,9 @@ def _hook_any(tensors: Sequence[Any], fn: Callable, lock: Any) -> tuple:
 
 
 def _hook_all(tensors: Sequence[Any], fn: Callable, lock: Any) -> tuple:
-    """Gradients are gathered per run; at its end at the latest, where it does not reach all of the tensors."""
+    """Gradients are gathered per run; at its end at the latest, where it does not reach all of the
+    tensors.
+    """
     gathered: dict[int, list] = {}
     wanted = sum(1 for t in tensors if t.requires_grad)
     missing: dict[int, int] = {}
@@ -228,7 +233,8 @@ class _Packed:
 
 @contextlib.contextmanager
 def allow_mutation_on_saved_tensors() -> Iterator[_MutationGuard]:
-    """Inside, tensors that were saved may be changed in place: a copy is kept of each for the backward pass.
+    """Inside, tensors that were saved may be changed in place: a copy is kept of each for the
+    backward pass.
 
     The copy is made when the tensor is saved, so that nothing has to watch for writes.
     """

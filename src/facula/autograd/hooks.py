@@ -1,7 +1,8 @@
 """Handles that remove hooks, and the identity nodes behind a module's backward hooks.
 
-Takes hook dictionaries that live on tensors, modules, nodes and optimizers.  Gives `RemovableHandle` (remove a hook, use
-as a context manager, pickle) and `BackwardHook` (watch gradients at the inputs and outputs of a module call).
+Takes hook dictionaries that live on tensors, modules, nodes and optimizers.  Gives
+`RemovableHandle` (remove a hook, use as a context manager, pickle) and `BackwardHook` (watch
+gradients at the inputs and outputs of a module call).
 Keeps true: a handle owns no reference to the hook's owner, and removing twice is harmless.
 """
 
@@ -22,8 +23,8 @@ _next_id = itertools.count()
 class RemovableHandle:
     """Removes one hook from its dictionary.
 
-    ``hooks_dict`` holds the hook under ``handle.id``; ``extra_dict`` (one dictionary or a list of them) holds flags under
-    the same key, which go when the hook goes.
+    ``hooks_dict`` holds the hook under ``handle.id``; ``extra_dict`` (one dictionary or a list of
+    them) holds flags under the same key, which go when the hook goes.
     """
 
     def __init__(self, hooks_dict: Any, *, extra_dict: Any = None) -> None:
@@ -86,10 +87,11 @@ class _Identity(Function):
 
 
 class BackwardHook:
-    """Runs a module's full backward hooks once the gradients of a call's inputs and outputs are known.
+    """Runs a module's full backward hooks once the gradients of a call's inputs and outputs are
+    known.
 
-    The call's inputs and outputs each pass through an identity node; hooks on the two nodes run ``user_pre_hooks`` on
-    the gradients of the outputs and ``user_hooks`` on those of the inputs.
+    The call's inputs and outputs each pass through an identity node; hooks on the two nodes run
+    ``user_pre_hooks`` on the gradients of the outputs and ``user_hooks`` on those of the inputs.
     """
 
     def __init__(self, module: Any, user_hooks: list, user_pre_hooks: list) -> None:
@@ -158,7 +160,9 @@ class BackwardHook:
         return args
 
     def setup_output_hook(self, args: Any) -> Any:
-        """Give ``args`` with its tensors passed through a node that runs the pre-hooks for the outputs."""
+        """Give ``args`` with its tensors passed through a node that runs the pre-hooks for the
+        outputs.
+        """
 
         def run_pre_hooks(grad_output: tuple) -> Any:
             grads = self._spread(grad_output, self.output_indices, self.n_outputs)

@@ -21,6 +21,12 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _jit_mode(text: str) -> str:
+    if text not in ("0", "1", "error"):
+        raise ValueError("0, 1 or error")
+    return text
+
+
 class Setting(NamedTuple):
     """One setting: its environment variable, how to read it, its default and what it means."""
 
@@ -36,6 +42,12 @@ SETTINGS: dict[str, Setting] = {
     ),
     "cache_dir": Setting("FACULA_CACHE_DIR", str, None, "folder of the disk cache"),
     "compiler": Setting("CC", str, None, "C compiler for kernels that are made on first use"),
+    "jit": Setting(
+        "FACULA_JIT",
+        _jit_mode,
+        "1",
+        "kernels that are not prebuilt: 1 compiles them, 0 never does, error forbids to do without",
+    ),
     "num_threads": Setting("FACULA_NUM_THREADS", _count, None, "threads of the pool"),
 }
 

@@ -38,7 +38,8 @@ cdef class Op:
     cdef unsigned char attr_at[8]
     cdef unsigned char fixed[8]  # a tensor argument's own compute dtype, or NO_DTYPE
     cdef int rule, mask
-    cdef bint differentiable
+    cdef uint32_t strict         # bit i: argument i must be a tensor in a call by name (a number is for formulas)
+    cdef bint differentiable, chooses_dtype, checks_divisor
     cdef Variant default_variant
     cdef dict variants
     # others
@@ -106,6 +107,10 @@ cdef class Op:
         for word in definition.dtypes.split():
             self.mask |= _KIND_MASK[word]
         self.differentiable = definition.differentiable
+        self.chooses_dtype = definition.result_of is not None
+        self.checks_divisor = definition.nonzero_divisor
+        for name in definition.strict:
+            self.strict |= 1 << [<object>self.arguments[i].name for i in range(self.nargs)].index(name)
         for i in range(self.nargs):
             if self.arguments[i].type <= T_OPERAND:
                 self.tensor_at[self.ntensors] = i
@@ -233,7 +238,15 @@ cdef int read_arguments(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject
     cdef Py_ssize_t k
     cdef PyObject *key
     memset(slots, 0, n * sizeof(PyObject *))
-    if op.variadic >= 0 and nargs > op.variadic and not is_sequence(args[op.variadic]) and (
+    if op.variadic >= 0 and op.arguments[op.variadic].type == T_TENSOR and nargs > op.variadic and isinstance(
+            <object>args[op.variadic], Tensor):
+        # meshgrid(a, b): the tensors are one list
+        rest = tuple([<object>args[k] for k in range(op.variadic, nargs)])
+        owned.append(rest)
+        for i in range(op.variadic):
+            slots[i] = args[i]
+        slots[op.variadic] = <PyObject *>rest
+    elif op.variadic >= 0 and nargs > op.variadic and not is_sequence(args[op.variadic]) and (
             nargs > op.npos or nargs > op.variadic + 1 or is_index(args[op.variadic])):
         # view(2, 3) and permute(0, 1): the rest of the positions are one list
         if nargs > op.variadic + 1 or is_index(args[op.variadic]):
@@ -379,6 +392,7 @@ cdef object op_call(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject *kw
         if r is not NotImplemented:
             return r
     if op.kind == KIND_POINTWISE:
+        check_tensors(op, slots)
         return pointwise_call(op, slots, form, <object>out if out != NULL else None)
     if form == FORM_FUNCTIONAL and out == NULL:
         if op.view_number:
@@ -388,6 +402,23 @@ cdef object op_call(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject *kw
             if r is not None:
                 return r
     return general_call(op, slots, form, <object>out if out != NULL else None, k)
+
+
+cdef int check_tensors(Op op, PyObject **slots) except -1:
+    """At least one tensor, and tensors where the public form of the operator wants them."""
+    cdef int i
+    cdef bint found = False
+    for i in range(op.ntensors):
+        x = slot_value(op, slots, op.tensor_at[i])
+        if isinstance(x, Tensor):
+            found = True
+        elif op.strict & (1 << op.tensor_at[i]) and x is not None:
+            raise wrong_type(op, op.tensor_at[i], x, "Tensor")
+    if not found:
+        raise TypeError("[%s] a tensor was required: %s() received an invalid combination of arguments - got (%s)\nhint: %s() is %s"
+                        % (op.name, op.name, ", ".join([slot_value(op, slots, op.tensor_at[i]).__class__.__name__ for i in range(op.ntensors)]),
+                           op.name, op.definition.schema.text))
+    return 0
 
 
 # ------------------------------------------------------------------ the slow way: overrides, modes, transforms, devices
@@ -691,14 +722,28 @@ cdef object store_out(Op op, tuple args, object out, uint32_t k):
         if len(outs) != len(r):
             raise TypeError("[%s] %d output tensors were required: got %d" % (op.name, len(r), len(outs)))
         for a, b in zip(outs, r):
+            check_out(op, a, args)
             copy_to_out(op, a, b)
         return r.__class__(*outs) if hasattr(r, "_fields") else (r.__class__(outs) if r.__class__ is not tuple else outs)
     if isinstance(out, (tuple, list)) and len(out) == 1:
         out = out[0]
     if not isinstance(out, Tensor):
         raise TypeError("[%s] a tensor was required as out=: argument 'out' must be Tensor, not %s" % (op.name, type(out).__name__))
+    check_out(op, out, args)
     copy_to_out(op, out, r)
     return out
+
+
+cdef int check_out(Op op, object out, tuple args) except -1:
+    """An output must not lie partly over itself or over an input."""
+    if not isinstance(out, Tensor):
+        raise TypeError("[%s] a tensor was required as out=: got %s" % (op.name, type(out).__name__))
+    check_writable(op.name, <Tensor>out)
+    for x in args:
+        for v in (x if isinstance(x, tuple) else (x,)):
+            if isinstance(v, Tensor) and (<Tensor>v).st == (<Tensor>out).st and overlaps(<Tensor>v, <Tensor>out):
+                raise_overlap(op.name)
+    return 0
 
 
 cdef int copy_to_out(Op op, Tensor out, Tensor r) except -1:

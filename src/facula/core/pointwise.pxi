@@ -184,6 +184,11 @@ cdef inline Tensor wrap_number(object x):
     return t
 
 
+def wrapped_number(x):
+    """A Python number as a tensor that promotes like the number."""
+    return wrap_number(x)
+
+
 cdef inline int wrapped_dtype(Tensor t):
     if t.dt == F64: return DEFAULT_DTYPE
     if t.dt == C128: return COMPLEX_OF[DEFAULT_DTYPE]
@@ -225,6 +230,8 @@ cdef inline int output_compute(Op op, int cd):
 
 cdef object unary_fast(Op op, Tensor x, uint32_t tls, int form):
     """One contiguous CPU tensor, default attributes."""
+    if op.chooses_dtype and KIND[x.dt] < KIND_FLOAT:
+        return unary_slow(op, x, form)
     cdef int common = compute_dtype(op, x.dt)
     cdef int cd = COMPUTE[common]
     cdef int rd = result_dtype(op, common)
@@ -276,6 +283,8 @@ cdef object binary_fast(Op op, Tensor x, Tensor y, uint32_t tls):
     cdef Tensor r
     cdef char *p[3]
     cdef fk_map fn
+    if (op.chooses_dtype or op.checks_divisor) and KIND[x.dt] < KIND_FLOAT:
+        return None
     if x.dt != cd or rd != output_compute(op, cd) or x.numel_ > GIL_FREE // 4 or op.fixed[0] != NO_DTYPE or op.fixed[1] != NO_DTYPE:
         return None
     if not v.tried[cd]:
@@ -532,8 +541,13 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
             r = new_like(first, rd) if dev == first.dev else new_tensor(b.nd, b.sh, rd, dev)
         else:
             r = new_tensor(b.nd, b.sh, rd, dev)
+    if op.checks_divisor and KIND[cd] == KIND_INT and dev == 0 and holds_zero(<Tensor>operands[1]):
+        raise RuntimeError("[%s] a divisor without zeros was required of integers: ZeroDivisionError" % op.name)
     if recording and form == FORM_INPLACE:
+        if plan_of(v, cd).saves & 1:
+            operands = [kept_copy(r)] + operands[1:]
         n = pointwise_node(op, v, cd, values, operands, r, None)
+        operands[0] = r
     if r.numel_ and dev != 1:
         fn = kernel_of(v, cd)
         if fn == NULL:
@@ -576,6 +590,25 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
     return r
 
 
+cdef bint holds_zero(Tensor t) except *:
+    """Whether an integer tensor has a zero."""
+    if t.numel_ == 0:
+        return False
+    if t.numel_ == 1:
+        return load_element(t.data_, t.dt) == 0
+    return bool((t == 0).any())
+
+
+cdef Tensor kept_copy(Tensor t):
+    """What a formula needs of a tensor that is about to be overwritten: its elements and its history."""
+    cdef Tensor c = copy_like(t, t)
+    if t.keys & K_GRAD:
+        c.fn_ = edge(t)
+        c.out_nr = t.out_nr
+        c.keys |= K_GRAD
+    return c
+
+
 cdef inline bint recording_layout(Tensor first, list operands):
     """Whether an operand that decides the memory order differs from the first: then the result is contiguous."""
     return False
@@ -606,7 +639,12 @@ cdef object evaluate_pointwise(Op op, Variant v, int cd, list operands, list val
     """No kernel and no compiler: the expression by other operators."""
     if EVALUATE[0] is None:
         raise RuntimeError("[%s] a kernel was required: none for %s is loaded" % (op.name, kernel_name(v, cd, "")))
-    return EVALUATE[0](v, (<dtype>DTYPES[cd]).code, [t for t in operands if t is not None], values)
+    cdef uint32_t tls = fk_tls_keys()
+    fk_tls_set(tls | K_NOGRAD)
+    try:
+        return EVALUATE[0](v, (<dtype>DTYPES[cd]).code, [t for t in operands if t is not None], values)
+    finally:
+        fk_tls_set(tls)
 
 
 cdef object pointwise_below(Op op, Variant v, list operands, list values, Broadcast *b, int common, int rd, uint32_t k, int form,

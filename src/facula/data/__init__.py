@@ -28,6 +28,7 @@ from facula.data.sampler import (
     WeightedRandomSampler,
 )
 
-__all__ = """BatchSampler ChainDataset ConcatDataset DataLoader Dataset DistributedSampler IterableDataset RandomSampler
-Sampler SequentialSampler StackDataset Subset SubsetRandomSampler TensorDataset WeightedRandomSampler _DatasetKind
-default_collate default_convert get_worker_info random_split""".split()
+__all__ = """BatchSampler ChainDataset ConcatDataset DataLoader Dataset DistributedSampler
+IterableDataset RandomSampler Sampler SequentialSampler StackDataset Subset SubsetRandomSampler
+TensorDataset WeightedRandomSampler _DatasetKind default_collate default_convert get_worker_info
+random_split""".split()

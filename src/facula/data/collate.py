@@ -1,7 +1,9 @@
 """Making a batch of samples.
 
-Takes a list of samples: tensors, arrays, numbers, strings, or nestings of them.  Gives the same nesting of batched tensors.
-Keeps true: the kind of every container is kept where it can be; samples must agree in structure and shape.
+Takes a list of samples: tensors, arrays, numbers, strings, or nestings of them.  Gives the same
+nesting of batched tensors.
+Keeps true: the kind of every container is kept where it can be; samples must agree in structure and
+shape.
 """
 
 from __future__ import annotations
@@ -72,9 +74,7 @@ def default_convert(data: Any) -> Any:
     return data
 
 
-def collate(
-    batch: Any, *, collate_fn_map: dict[Any, Callable] | None = None
-) -> Any:
+def collate(batch: Any, *, collate_fn_map: dict[Any, Callable] | None = None) -> Any:
     """Batch samples by the functions of ``collate_fn_map`` (by type), going into containers."""
     element = batch[0]
     kind = type(element)
@@ -91,15 +91,11 @@ def collate(
         }
         return _rebuild_mapping(element, columns)
     if isinstance(element, tuple) and hasattr(element, "_fields"):
-        return kind(
-            *(collate(c, collate_fn_map=collate_fn_map) for c in zip(*batch, strict=True))
-        )
+        return kind(*(collate(c, collate_fn_map=collate_fn_map) for c in zip(*batch, strict=True)))
     if isinstance(element, collections.abc.Sequence):
         if not all(len(sample) == len(element) for sample in batch):
             raise RuntimeError("each element in list of batch should be of equal size")
-        columns_list = [
-            collate(c, collate_fn_map=collate_fn_map) for c in zip(*batch, strict=True)
-        ]
+        columns_list = [collate(c, collate_fn_map=collate_fn_map) for c in zip(*batch, strict=True)]
         if isinstance(element, tuple):
             return columns_list
         return _rebuild_sequence(element, columns_list)
@@ -112,9 +108,11 @@ def collate_tensor_fn(batch: Any, *, collate_fn_map: Any = None) -> Any:
     for tensor in batch:
         if tensor.shape != first.shape:
             raise RuntimeError(
-                "[default_collate] samples of one shape were required: stack expects each tensor to be equal size, but got "
+                "[default_collate] samples of one shape were required: stack expects each tensor "
+                "to be equal size, but got "
                 f"{list(first.shape)} at entry 0 and {list(tensor.shape)} at entry "
-                f"{next(i for i, t in enumerate(batch) if t.shape != first.shape)}\nhint: pad the samples, or pass a "
+                f"{next(i for i, t in enumerate(batch) if t.shape != first.shape)}\nhint: pad the "
+                "samples, or pass a "
                 "collate_fn"
             )
     return facula.stack(list(batch), 0)

@@ -1,9 +1,9 @@
 """`DataLoader`: batches of a dataset, read in this process or by worker processes.
 
 Takes a dataset and how to go through it.  Gives an iterable of batches.
-Keeps true: with ``in_order`` batches come in the sampler's order whatever worker is done first; a worker's exception is
-raised here with its traceback, a killed worker is named at once; no process outlives the iterator (or, persistent ones,
-the loader).
+Keeps true: with ``in_order`` batches come in the sampler's order whatever worker is done first; a
+worker's exception is raised here with its traceback, a killed worker is named at once; no process
+outlives the iterator (or, persistent ones, the loader).
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class _InfiniteConstantSampler(Sampler):
 class DataLoader:
     """Batches of ``dataset``.
 
-    ``batch_size=None`` switches batching off; ``num_workers`` processes read ahead by ``prefetch_factor`` batches each;
-    ``generator`` decides the order and the workers' seeds.
+    ``batch_size=None`` switches batching off; ``num_workers`` processes read ahead by
+    ``prefetch_factor`` batches each; ``generator`` decides the order and the workers' seeds.
     """
 
     _iterator: Any = None
@@ -97,19 +97,22 @@ class DataLoader:
             for name, value in (("sampler", sampler), ("batch_sampler", batch_sampler)):
                 if value is not None:
                     raise ValueError(
-                        f"DataLoader with IterableDataset: expected unspecified {name} option, but got {name}={value}"
+                        f"DataLoader with IterableDataset: expected unspecified {name} option, but "
+                        f"got {name}={value}"
                     )
         if sampler is not None and shuffle:
             raise ValueError("sampler option is mutually exclusive with shuffle")
         if batch_sampler is not None:
             if batch_size != 1 or shuffle or sampler is not None or drop_last:
                 raise ValueError(
-                    "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last"
+                    "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, "
+                    "and drop_last"
                 )
             batch_size, drop_last = None, False
         elif batch_size is None and drop_last:
             raise ValueError(
-                "batch_size=None option disables auto-batching and is mutually exclusive with drop_last"
+                "batch_size=None option disables auto-batching and is mutually exclusive with "
+                "drop_last"
             )
         if sampler is None:
             if iterable:
@@ -144,7 +147,8 @@ class DataLoader:
         if value is not None:
             if self.num_workers == 0:
                 raise ValueError(
-                    "multiprocessing_context can only be used with multi-process loading (num_workers > 0), but got "
+                    "multiprocessing_context can only be used with multi-process loading "
+                    "(num_workers > 0), but got "
                     f"num_workers={self.num_workers}"
                 )
             if isinstance(value, str):
@@ -157,13 +161,21 @@ class DataLoader:
                 value = python_multiprocessing.get_context(value)
             elif not isinstance(value, python_multiprocessing.context.BaseContext):
                 raise TypeError(
-                    "multiprocessing_context option should be a valid context object or a string specifying the start "
+                    "multiprocessing_context option should be a valid context object or a string "
+                    "specifying the start "
                     f"method, but got multiprocessing_context={value}"
                 )
         self.__context = value
 
     def __setattr__(self, attr: str, val: Any) -> None:
-        fixed = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
+        fixed = (
+            "batch_size",
+            "batch_sampler",
+            "sampler",
+            "drop_last",
+            "dataset",
+            "persistent_workers",
+        )
         if self.__initialized and attr in fixed:
             raise ValueError(
                 f"{attr} attribute should not be set after {type(self).__name__} is initialized"
@@ -212,9 +224,12 @@ class DataLoader:
             cpus = os.cpu_count() or 0
         if cpus and self.num_workers > cpus:
             warnings.warn(
-                f"This DataLoader will create {self.num_workers} worker processes in total. Our suggested max number of "
-                f"worker in current system is {cpus}, which is smaller than what this DataLoader is going to create. "
-                "Please be aware that excessive worker creation might get DataLoader running slow or even freeze, lower "
+                f"This DataLoader will create {self.num_workers} worker processes in total. Our "
+                "suggested max number of "
+                f"worker in current system is {cpus}, which is smaller than what this DataLoader "
+                "is going to create. "
+                "Please be aware that excessive worker creation might get DataLoader running slow "
+                "or even freeze, lower "
                 "the worker number to avoid potential slowness/freeze if necessary.",
                 stacklevel=3,
             )
@@ -225,13 +240,15 @@ def _check_worker_arguments(
 ) -> None:
     if num_workers < 0:
         raise ValueError(
-            "num_workers option should be non-negative; use num_workers=0 to disable multiprocessing."
+            "num_workers option should be non-negative; use num_workers=0 to disable "
+            "multiprocessing."
         )
     if timeout < 0:
         raise ValueError("timeout option should be non-negative")
     if num_workers == 0 and prefetch_factor is not None:
         raise ValueError(
-            "prefetch_factor option could only be specified in multiprocessing.let num_workers > 0 to enable "
+            "prefetch_factor option could only be specified in multiprocessing.let num_workers > 0 "
+            "to enable "
             "multiprocessing, otherwise set prefetch_factor to None."
         )
     if prefetch_factor is not None and prefetch_factor < 0:
@@ -286,14 +303,14 @@ class _BaseDataLoaderIter:
             and self._num_yielded > expected
         ):
             message = (
-                f"Length of IterableDataset {self._dataset} was reported to be {expected}(when accessing len(dataloader)), "
+                f"Length of IterableDataset {self._dataset} was reported to be {expected}(when "
+                "accessing len(dataloader)), "
                 f"but {self._num_yielded} samples have been fetched. "
             )
             if self._num_workers > 0:
                 message += (
-                    "For multiprocessing data-loading, this could be caused by not properly configuring the IterableDataset "
-                    "replica at each worker. Please see "
-                    "https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset for examples."
+                    "With several workers, each iterates over a copy of its own: get_worker_info() "
+                    "tells which part to give."
                 )
             warnings.warn(message, stacklevel=2)
         return data
@@ -308,7 +325,8 @@ class _BaseDataLoaderIter:
 @functools.cache
 def _warn_about_pinning() -> None:
     warnings.warn(
-        "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.",
+        "'pin_memory' argument is set as true but no accelerator is found, then device pinned "
+        "memory won't be used.",
         stacklevel=4,
     )
 
@@ -345,7 +363,8 @@ class _WorkerHandle:
 class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     """Reads by worker processes.
 
-    Indices go to the workers in turn; of each worker at most ``prefetch_factor`` batches are under way.
+    Indices go to the workers in turn; of each worker at most ``prefetch_factor`` batches are under
+    way.
     """
 
     def __init__(self, loader: DataLoader) -> None:
@@ -415,7 +434,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             if isinstance(number, Restart):
                 waiting.discard(handle)
 
-    # one pass -----------------------------------------------------------------------------------------
+    # one pass -------------------------------------------------------------------------------------
 
     def _try_put_index(self) -> None:
         """Send the next list of indices to the worker whose turn it is."""
@@ -455,7 +474,8 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             ready = wait([*channels, *sentinels], left)
             if not ready:
                 raise RuntimeError(
-                    f"[DataLoader] a batch within the timeout was required: DataLoader timed out after {self._timeout} seconds"
+                    "[DataLoader] a batch within the timeout was required: DataLoader timed out "
+                    f"after {self._timeout} seconds"
                 )
             for item in ready:
                 handle = channels.get(item)
@@ -499,7 +519,9 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     def _mark_ended(self, handle: _WorkerHandle, number: int) -> None:
         """A worker's iterable dataset is at its end: what else it was asked for will not come."""
         handle.active = False
-        for waiting in [n for n, h in self._owner.items() if h is handle and n not in self._arrived]:
+        for waiting in [
+            n for n, h in self._owner.items() if h is handle and n not in self._arrived
+        ]:
             del self._owner[waiting]
         if not self._persistent_workers:
             self._stop_worker(handle)
@@ -510,7 +532,9 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             raise StopIteration
         while True:
             if self._in_order:
-                while self._next_number < self._send_number and self._next_number not in self._owner:
+                while (
+                    self._next_number < self._send_number and self._next_number not in self._owner
+                ):
                     self._next_number += 1
                 number = self._next_number
                 if number >= self._send_number:

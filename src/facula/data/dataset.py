@@ -1,8 +1,8 @@
 """Datasets: by index, by iteration, and combinations of them.
 
 Takes samples, or datasets.  Gives datasets.
-Keeps true: a map-style dataset has ``__getitem__`` (and usually ``__len__``), an iterable one ``__iter__``; batched access
-goes through ``__getitems__`` where the inner dataset has it.
+Keeps true: a map-style dataset has ``__getitem__`` (and usually ``__len__``), an iterable one
+``__iter__``; batched access goes through ``__getitems__`` where the inner dataset has it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any, Generic, TypeVar
 
 import facula
 
-__all__ = """Dataset IterableDataset TensorDataset StackDataset ConcatDataset ChainDataset Subset random_split""".split()
+__all__ = """Dataset IterableDataset TensorDataset StackDataset ConcatDataset ChainDataset Subset
+random_split""".split()
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -34,7 +35,8 @@ class Dataset(Generic[T_co]):
 class IterableDataset(Dataset[T_co], Iterable[T_co]):
     """Samples by iteration: a subclass defines ``__iter__``.
 
-    Every worker process iterates over a copy of its own: `get_worker_info` tells which part to give.
+    Every worker process iterates over a copy of its own: `get_worker_info` tells which part to
+    give.
     """
 
     def __add__(self, other: Dataset) -> Any:
@@ -57,13 +59,16 @@ class TensorDataset(Dataset):
 
 
 class StackDataset(Dataset):
-    """Datasets side by side: sample ``i`` is a tuple (or, for keyword arguments, a dictionary) of their samples."""
+    """Datasets side by side: sample ``i`` is a tuple (or, for keyword arguments, a dictionary) of
+    their samples.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if args:
             if kwargs:
                 raise ValueError(
-                    "Supported either ``tuple``- (via ``args``) or ``dict``- (via ``kwargs``) like input/output, but both "
+                    "Supported either ``tuple``- (via ``args``) or ``dict``- (via ``kwargs``) like "
+                    "input/output, but both "
                     "types are given."
                 )
             self.datasets: Any = args
@@ -216,9 +221,7 @@ def random_split(dataset: Any, lengths: Sequence[Any], generator: Any = None) ->
                 )
         lengths = counts
     if sum(lengths) != size:
-        raise ValueError(
-            "Sum of input lengths does not equal the length of the input dataset!"
-        )
+        raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
     order = facula.randperm(sum(lengths), generator=generator).tolist()
     ends = itertools.accumulate(lengths)
     return [Subset(dataset, order[end - n : end]) for end, n in zip(ends, lengths, strict=True)]

@@ -1,7 +1,9 @@
 """Reading samples of a dataset and making a batch of them.
 
-Takes a dataset and a list of indices (or one index).  Gives what the collate function makes of the samples.
-Keeps true: an iterable dataset gives as many samples as there are indices, and StopIteration at its end.
+Takes a dataset and a list of indices (or one index).  Gives what the collate function makes of the
+samples.
+Keeps true: an iterable dataset gives as many samples as there are indices, and StopIteration at its
+end.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from typing import Any, Generic, TypeVar
 import facula
 from facula import core
 
-__all__ = """BatchSampler DistributedSampler RandomSampler Sampler SequentialSampler SubsetRandomSampler
-WeightedRandomSampler""".split()
+__all__ = """BatchSampler DistributedSampler RandomSampler Sampler SequentialSampler
+SubsetRandomSampler WeightedRandomSampler""".split()
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -39,7 +39,8 @@ class Sampler(Generic[T_co]):
             import warnings
 
             warnings.warn(
-                "`data_source` argument is not used and will be removed. You may still have custom implementation that "
+                "`data_source` argument is not used and will be removed. You may still have custom "
+                "implementation that "
                 "utilizes it.",
                 stacklevel=2,
             )
@@ -76,10 +77,13 @@ class RandomSampler(Sampler[int]):
         self._num_samples = num_samples
         self.generator = generator
         if not isinstance(replacement, bool):
-            raise TypeError(f"replacement should be a boolean value, but got replacement={replacement}")
+            raise TypeError(
+                f"replacement should be a boolean value, but got replacement={replacement}"
+            )
         if not isinstance(self.num_samples, int) or self.num_samples < 0:
             raise ValueError(
-                f"num_samples should be a non-negative integer value, but got num_samples={self.num_samples}"
+                "num_samples should be a non-negative integer value, but got "
+                f"num_samples={self.num_samples}"
             )
 
     @property
@@ -138,11 +142,14 @@ class WeightedRandomSampler(Sampler[int]):
                 f"num_samples should be a positive integer value, but got num_samples={num_samples}"
             )
         if not isinstance(replacement, bool):
-            raise ValueError(f"replacement should be a boolean value, but got replacement={replacement}")
+            raise ValueError(
+                f"replacement should be a boolean value, but got replacement={replacement}"
+            )
         tensor = facula.as_tensor(weights, dtype=core.float64)
         if tensor.dim() != 1:
             raise ValueError(
-                f"weights should be a 1d sequence but given weights have shape {tuple(tensor.shape)}"
+                "weights should be a 1d sequence but given weights have shape "
+                f"{tuple(tensor.shape)}"
             )
         self.weights = tensor
         self.num_samples = num_samples
@@ -160,11 +167,15 @@ class WeightedRandomSampler(Sampler[int]):
 
 
 class BatchSampler(Sampler[list[int]]):
-    """Lists of ``batch_size`` indices of another sampler; the last may be shorter unless ``drop_last``."""
+    """Lists of ``batch_size`` indices of another sampler; the last may be shorter unless
+    ``drop_last``.
+    """
 
     def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool) -> None:
         if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size <= 0:
-            raise ValueError(f"batch_size should be a positive integer value, but got batch_size={batch_size}")
+            raise ValueError(
+                f"batch_size should be a positive integer value, but got batch_size={batch_size}"
+            )
         if not isinstance(drop_last, bool):
             raise ValueError(f"drop_last should be a boolean value, but got drop_last={drop_last}")
         self.sampler = sampler
@@ -185,7 +196,9 @@ class BatchSampler(Sampler[list[int]]):
 
 
 class DistributedSampler(Sampler[int]):
-    """The share of a process among ``num_replicas``; call `set_epoch` before each epoch for another shuffle."""
+    """The share of a process among ``num_replicas``; call `set_epoch` before each epoch for another
+    shuffle.
+    """
 
     def __init__(
         self,

@@ -1,9 +1,10 @@
 """Passing batches between processes: structure by a socket, elements by shared memory.
 
-Takes Python objects that hold tensors and arrays, and a socket.  Gives the objects at the other end, with tensors whose
-memory is the shared block itself.
-Keeps true: one block a message, freed when the last tensor on it is; where no shared memory is to be had (a full
-/dev/shm, no room for a file) the elements go through the socket; no name stays behind in any file system.
+Takes Python objects that hold tensors and arrays, and a socket.  Gives the objects at the other
+end, with tensors whose memory is the shared block itself.
+Keeps true: one block a message, freed when the last tensor on it is; where no shared memory is to
+be had (a full /dev/shm, no room for a file) the elements go through the socket; no name stays
+behind in any file system.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from typing import Any
 
 from facula import core
 
-_HEADER = struct.Struct("<QQQB")  # bytes of the pickle, of the block, in the socket; a descriptor comes along
+_HEADER = struct.Struct(
+    "<QQQB"
+)  # bytes of the pickle, of the block, in the socket; a descriptor comes along
 _ALIGN = 64
 _SMALL = 1 << 14  # below this a block of its own costs more than the copy through the socket
 
@@ -116,8 +119,10 @@ def _layout(tensors: list, buffers: list) -> tuple[list, int]:
         grad = t.requires_grad
         if grad and not t.is_leaf:
             raise RuntimeError(
-                "[DataLoader] samples without history were required: Cowardly refusing to serialize non-leaf tensor which "
-                "requires_grad, since autograd does not support crossing process boundaries.\nhint: detach() it"
+                "[DataLoader] samples without history were required: Cowardly refusing to "
+                "serialize non-leaf tensor which "
+                "requires_grad, since autograd does not support crossing process "
+                "boundaries.\nhint: detach() it"
             )
         parts.append((offset, tuple(t.shape), t.dtype, grad))
         offset += _aligned(nbytes)

@@ -1,8 +1,9 @@
 """What a worker process of a `DataLoader` does.
 
-Takes a dataset and a channel; over the channel come lists of indices and go batches.  Gives `get_worker_info`.
-Keeps true: an exception goes to the main process with its traceback; the process ends when told, when the channel closes,
-and leaves Ctrl-C to the main process.
+Takes a dataset and a channel; over the channel come lists of indices and go batches.  Gives
+`get_worker_info`.
+Keeps true: an exception goes to the main process with its traceback; the process ends when told,
+when the channel closes, and leaves Ctrl-C to the main process.
 """
 
 from __future__ import annotations
@@ -71,9 +72,7 @@ class WorkerInfo:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if self._initialized:
-            raise RuntimeError(
-                f"Cannot assign attributes to {type(self).__name__} objects"
-            )
+            raise RuntimeError(f"Cannot assign attributes to {type(self).__name__} objects")
         super().__setattr__(name, value)
 
     def __repr__(self) -> str:

@@ -1,7 +1,8 @@
 """Neural network layers, their functions, initial values and utilities.
 
 Takes nothing.  Gives PyTorch's `torch.nn` names.
-Keeps true: one module object per name, so that what patches `facula.nn.init` patches what layers use.
+Keeps true: one module object per name, so that what patches `facula.nn.init` patches what layers
+use.
 """
 
 from __future__ import annotations

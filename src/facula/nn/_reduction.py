@@ -27,7 +27,8 @@ def legacy_get_string(
     name = "none" if not reduced else "mean" if average else "sum"
     if emit_warning:
         warnings.warn(
-            f"size_average and reduce args will be deprecated, please use reduction='{name}' instead.",
+            f"size_average and reduce args will be deprecated, please use reduction='{name}' "
+            "instead.",
             stacklevel=3,
         )
     return name

@@ -1,8 +1,9 @@
 """Transformer encoder layers at inference: one short chain of operators, and no work on padding.
 
-Takes an encoder layer and its input.  Gives the layer's output, computed with few operators; with a padding mask only the
-valid tokens go through the linear layers.
-Keeps true: numbers are those of the ordinary path; padded positions of a whole encoder's output are zero, as in PyTorch.
+Takes an encoder layer and its input.  Gives the layer's output, computed with few operators; with a
+padding mask only the valid tokens go through the linear layers.
+Keeps true: numbers are those of the ordinary path; padded positions of a whole encoder's output are
+zero, as in PyTorch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The functions of `nn`: operators of the table whose place is `nn.functional`, and the composites over modules' arguments.
+"""The functions of `nn`: operators of the table whose place is `nn.functional`, and the composites
+over modules' arguments.
 
 Re-exports; nothing else.
 """
@@ -7,5 +8,11 @@ from facula.nn import functional_composites as _composites
 from facula.ops.registry import PLACES as _PLACES
 
 globals().update(_PLACES["nn.functional"])
-globals().update({n: v for n, v in vars(_composites).items() if getattr(v, "__module__", "") == _composites.__name__})
+globals().update(
+    {
+        n: v
+        for n, v in vars(_composites).items()
+        if getattr(v, "__module__", "") == _composites.__name__
+    }
+)
 __all__ = sorted({*_PLACES["nn.functional"], *(n for n in globals() if not n.startswith("_"))})

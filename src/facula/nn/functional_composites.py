@@ -1,5 +1,5 @@
-"""Functions of `nn.functional` that are long compositions of operators: attention of a whole layer, and the loss of a
-linear layer without its logits.
+"""Functions of `nn.functional` that are long compositions of operators: attention of a whole layer,
+and the loss of a linear layer without its logits.
 
 Takes tensors and weights.  Gives what PyTorch's functions of the same names give.
 Keeps true: no operator node of their own; gradients follow from the operators inside.
@@ -48,9 +48,7 @@ def _check_shapes(query: Any, key: Any, value: Any, padding: Any, mask: Any, hea
             got=f"{key.dim()} and {value.dim()}",
         )
     if padding is not None and padding.dim() != dims - 1:
-        fail(
-            AssertionError, op, f"key_padding_mask of {dims - 1} dimensions", got=padding.dim()
-        )
+        fail(AssertionError, op, f"key_padding_mask of {dims - 1} dimensions", got=padding.dim())
     if mask is not None and mask.dim() not in (2, 3):
         fail(AssertionError, op, "attn_mask of 2 or 3 dimensions", got=mask.dim())
     if dims == 2 and mask is not None and mask.dim() == 3:
@@ -78,8 +76,10 @@ def _project_packed(q: Any, k: Any, v: Any, weight: Any, bias: Any) -> tuple[Any
 
 def _heads(x: Any, batch: int, heads: int, head_dim: int) -> Any:
     """``[T, N, E]`` to ``[N, heads, T, head_dim]``."""
-    return x.reshape(x.size(0), batch * heads, head_dim).transpose(0, 1).view(
-        batch, heads, x.size(0), head_dim
+    return (
+        x.reshape(x.size(0), batch * heads, head_dim)
+        .transpose(0, 1)
+        .view(batch, heads, x.size(0), head_dim)
     )
 
 
@@ -151,10 +151,11 @@ def multi_head_attention_forward(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Any, Any]:
-    """Attention with its projections: ``[T, N, E]`` (or ``[T, E]``) and the weights, averaged over heads, or None.
+    """Attention with its projections: ``[T, N, E]`` (or ``[T, E]``) and the weights, averaged over
+    heads, or None.
 
-    ``static_k`` and ``static_v``, ``[N * heads, S, head size]``, take the place of the projected keys and values.
-    [Vaswani et al. 2017]
+    ``static_k`` and ``static_v``, ``[N * heads, S, head size]``, take the place of the projected
+    keys and values. [Vaswani et al. 2017]
     """
     op = "multi_head_attention_forward"
     batched = _check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads)
@@ -199,9 +200,7 @@ def multi_head_attention_forward(
         v = F.linear(value, v_proj_weight, biases[2])
     else:
         if key.shape != value.shape:
-            fail(
-                AssertionError, op, f"a value of the key's shape {key.shape}", got=value.shape
-            )
+            fail(AssertionError, op, f"a value of the key's shape {key.shape}", got=value.shape)
         q, k, v = _project_packed(query, key, value, in_proj_weight, in_proj_bias)
     q = _heads(q, batch, num_heads, head_dim)
     k = _static_or_heads(static_k, k, batch, num_heads, head_dim)
@@ -250,8 +249,8 @@ def _static_or_heads(static: Any, x: Any, batch: int, heads: int, head_dim: int)
 class LinearCrossEntropyOptions:
     """How `linear_cross_entropy` works through the batch: ``batch_chunk_size`` rows at a time.
 
-    The other fields are accepted for PyTorch's sake; gradients here are recomputed per chunk, so that a graph may be
-    kept and gone through again whatever ``allow_retain_graph`` says.
+    The other fields are accepted for PyTorch's sake; gradients here are recomputed per chunk, so
+    that a graph may be kept and gone through again whatever ``allow_retain_graph`` says.
     """
 
     allow_retain_graph: bool = False
@@ -324,3 +323,95 @@ def linear_cross_entropy(
         return total / (target.numel() // classes)
     kept = target[target != ignore]
     return total / (kept.numel() if weight is None else weight[kept].sum())
+
+
+def _fractional_starts(sample: Any, size: int, out: int, kernel: int) -> Any:
+    """Where the windows of one dimension start: ``[N, C, out]`` from uniform samples ``[N, C]``."""
+    if out == 1:
+        starts = sample.new_full((*sample.shape, 1), size - kernel)
+        return starts.to(core.int64)
+    alpha = (size - kernel) / (out - 1)
+    steps = facula.arange(out, dtype=sample.dtype, device=sample.device)
+    u = sample.unsqueeze(-1)
+    starts = ((steps + u) * alpha).to(core.int64) - (u * alpha).to(core.int64)
+    starts[..., -1] = size - kernel  # the last window ends with the input
+    return starts
+
+
+def _fractional_max_pool(
+    dims: int,
+    input: Any,
+    kernel_size: Any,
+    output_size: Any,
+    output_ratio: Any,
+    return_indices: bool,
+    samples: Any,
+) -> Any:
+    op = f"fractional_max_pool{dims}d"
+    if output_size is None and output_ratio is None:
+        fail(ValueError, op, "output_size or output_ratio", got="neither")
+    kernel = (kernel_size,) * dims if isinstance(kernel_size, int) else tuple(kernel_size)
+    batched = input.dim() == dims + 2
+    if not batched and input.dim() != dims + 1:
+        fail(RuntimeError, op, f"an input of {dims + 1} or {dims + 2} dimensions", got=input.dim())
+    x = input if batched else input.unsqueeze(0)
+    sizes = x.shape[2:]
+    if output_size is None:
+        ratios = (output_ratio,) * dims if isinstance(output_ratio, float) else output_ratio
+        output_size = [int(n * r) for n, r in zip(sizes, ratios, strict=True)]
+    out = (output_size,) * dims if isinstance(output_size, int) else tuple(output_size)
+    for n, k, o in zip(sizes, kernel, out, strict=True):
+        if o + k - 1 > n or o < 1:
+            fail(
+                RuntimeError,
+                op,
+                f"an output size with which windows of {k} fit an input of {n}",
+                got=o,
+            )
+    if samples is None:
+        samples = facula.rand(*x.shape[:2], dims, dtype=x.dtype, device=x.device)
+    flat: Any = 0
+    for d in range(dims):
+        # in two dimensions the width's samples come first, in three the depth's
+        sample = samples[..., 1 - d if dims == 2 else d]
+        starts = _fractional_starts(sample, sizes[d], out[d], kernel[d])
+        inside = facula.arange(kernel[d], device=x.device)
+        places = starts.unsqueeze(-1) + inside
+        shape = [*x.shape[:2], *[1] * (2 * dims)]
+        shape[2 + d], shape[2 + dims + d] = out[d], kernel[d]
+        flat = flat * sizes[d] + places.reshape(shape)
+    windows = flat.flatten(2 + dims)
+    taken = x.flatten(2).gather(2, windows.flatten(2)).view(windows.shape)
+    values, best = taken.max(-1)
+    if not return_indices:
+        return values if batched else values.squeeze(0)
+    indices = windows.gather(-1, best.unsqueeze(-1)).squeeze(-1)
+    return (values, indices) if batched else (values.squeeze(0), indices.squeeze(0))
+
+
+def fractional_max_pool2d(
+    input: Any,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Any = None,
+) -> Any:
+    """Maxima over windows at random steps; ``_random_samples [N, C, 2]`` decide them. [Graham 2014]"""
+    return _fractional_max_pool(
+        2, input, kernel_size, output_size, output_ratio, return_indices, _random_samples
+    )
+
+
+def fractional_max_pool3d(
+    input: Any,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Any = None,
+) -> Any:
+    """Maxima over windows at random steps; ``_random_samples [N, C, 3]`` decide them. [Graham 2014]"""
+    return _fractional_max_pool(
+        3, input, kernel_size, output_size, output_ratio, return_indices, _random_samples
+    )

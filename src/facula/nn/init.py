@@ -1,7 +1,8 @@
 """Initial values for parameters.
 
 Takes a tensor.  Gives the same tensor, filled in place without recording.
-Keeps true: every function returns the tensor it was given; ``generator`` makes the numbers reproducible on their own.
+Keeps true: every function returns the tensor it was given; ``generator`` makes the numbers
+reproducible on their own.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import facula
 from facula.autograd.grad_mode import no_grad
 
 _LINEAR_NAMES = frozenset(
-    """linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d sigmoid""".split()
+    """linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d sigmoid
+    """.split()
 )
 
 
@@ -67,7 +69,8 @@ def trunc_normal_(
     """Normal, limited to ``[a, b]``; drawn by inverting the distribution function."""
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn(
-            "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of values may be "
+            "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of "
+            "values may be "
             "incorrect.",
             stacklevel=2,
         )

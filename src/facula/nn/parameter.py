@@ -1,8 +1,9 @@
-"""Tensors that a module registers by being assigned: `Parameter`, `Buffer`, and their forms without a shape yet.
+"""Tensors that a module registers by being assigned: `Parameter`, `Buffer`, and their forms without
+a shape yet.
 
 Takes a tensor.  Gives a tensor of the same storage that `Module.__setattr__` recognises.
-Keeps true: a `Parameter` is a leaf; `isinstance(x, Parameter)` also holds for tensor subclasses that carry
-`_is_param`, and `isinstance(x, Buffer)` for any tensor that carries `_is_buffer`.
+Keeps true: a `Parameter` is a leaf; `isinstance(x, Parameter)` also holds for tensor subclasses
+that carry `_is_param`, and `isinstance(x, Buffer)` for any tensor that carries `_is_buffer`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class _ParameterMeta(_TensorMeta):  # type: ignore[misc, valid-type]
 class Parameter(core.Tensor, metaclass=_ParameterMeta):
     """A tensor that is a parameter of the module it is assigned to.
 
-    ``data`` is the value (empty when None); ``requires_grad`` says whether gradients are accumulated into it.
+    ``data`` is the value (empty when None); ``requires_grad`` says whether gradients are
+    accumulated into it.
     """
 
     __torch_function__ = core._disabled_torch_function_impl
@@ -127,7 +129,9 @@ class UninitializedTensorMixin:
     __torch_function__ = core._disabled_torch_function_impl
 
     def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
-        """Give the tensor its ``shape`` (contents undefined), and its class that of an ordinary one."""
+        """Give the tensor its ``shape`` (contents undefined), and its class that of an ordinary
+        one.
+        """
         data = self.data  # type: ignore[attr-defined]
         self.data = facula.empty(
             shape,

@@ -1,9 +1,11 @@
 """Recurrent networks over operators: Elman, LSTM and GRU, dense or packed, layers and directions.
 
-Takes inputs, initial states and a flat list of weights (per layer and direction: input, hidden, their biases,
-projection).  Gives outputs and final states, with the arguments of PyTorch's `lstm`, `gru`, `rnn_tanh`, `rnn_relu`.
-Keeps true: the input part of the gates of all time steps is one matrix product; a step is one more product and the gate
-arithmetic; gates stand in the order input, forget, cell, output (LSTM) and reset, update, new (GRU).
+Takes inputs, initial states and a flat list of weights (per layer and direction: input, hidden,
+their biases, projection).  Gives outputs and final states, with the arguments of PyTorch's `lstm`,
+`gru`, `rnn_tanh`, `rnn_relu`.
+Keeps true: the input part of the gates of all time steps is one matrix product; a step is one more
+product and the gate arithmetic; gates stand in the order input, forget, cell, output (LSTM) and
+reset, update, new (GRU).
 """
 
 from __future__ import annotations
@@ -81,9 +83,7 @@ CELLS = {
 }
 
 
-def _scan_dense(
-    cell: _Cell, x: Any, state: tuple, w: Weights, reverse: bool
-) -> tuple[Any, tuple]:
+def _scan_dense(cell: _Cell, x: Any, state: tuple, w: Weights, reverse: bool) -> tuple[Any, tuple]:
     """``x [T, N, features]`` to ``[T, N, hidden]`` and the final state."""
     steps = facula.unbind(cell.input(x, w), 0)
     hidden_t = w.hidden.t()
@@ -99,7 +99,9 @@ def _scan_dense(
 def _scan_packed_forward(
     cell: _Cell, steps: Sequence, sizes: list[int], state: tuple, w: Weights
 ) -> tuple[list, tuple]:
-    """Sequences end in turn, the shortest (last in the batch) first; their final states are set aside."""
+    """Sequences end in turn, the shortest (last in the batch) first; their final states are set
+    aside.
+    """
     hidden_t = w.hidden.t()
     outputs, ended = [], []
     active = sizes[0]
@@ -169,7 +171,8 @@ def run(
     train: bool,
     bidirectional: bool,
 ) -> tuple[Any, tuple]:
-    """All layers of a network; ``sizes`` are the batch sizes of a packed input, None for ``[T, N, features]``.
+    """All layers of a network; ``sizes`` are the batch sizes of a packed input, None for ``[T, N,
+    features]``.
 
     ``initial`` holds one ``[layers * directions, N, hidden]`` tensor per state.
     """
@@ -196,7 +199,9 @@ def run(
 
 
 def _entry(mode: str) -> Callable:
-    """A function with the two calling forms of PyTorch's: dense, and packed with batch sizes second."""
+    """A function with the two calling forms of PyTorch's: dense, and packed with batch sizes
+    second.
+    """
 
     def network(input: Any, *args: Any, **kwargs: Any) -> tuple:
         packed = isinstance(args[2], bool) is False

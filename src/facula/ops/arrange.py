@@ -463,5 +463,5 @@ def fill_diagonal_(self: Any, fill_value: Any, wrap: bool) -> Any:
         if places:
             index = core.tensor([[p // columns, p % columns] for p in places], dtype=core.int64)
             value = core.empty((), dtype=self.dtype).fill_(fill_value)
-            F.index_put.inplace(self, (index.select(1, 0), index.select(1, 1)), value)
+            F.index_put_(self, (index.select(1, 0), index.select(1, 1)), value)
     return self

@@ -219,18 +219,42 @@ def put(op: str, out: Any, indices: tuple[Any, ...], values: Any, accumulate: bo
 @composite(
     "index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
     names=("index_put", "Tensor.index_put"),
-    inplace=True,
+    out=False,
 )
 def index_put(self: Any, indices: tuple[Any, ...], values: Any, accumulate: bool) -> Any:
-    """A copy of `self` with `values` (broadcast) written, or added when `accumulate`, at the places
-    of `indices`.
-    """
-    if len(indices) == 1 and indices[0] is not None and indices[0].dtype is core.bool_:
-        if indices[0].shape == self.shape and values.numel() == 1 and not accumulate:
-            return F.where(indices[0], values.to(self.dtype).reshape(()), self)
-    if self.is_meta and any(i is not None and i.dtype is core.bool_ for i in indices):
+    """A copy of `self` with `values` (broadcast) written, or added, at the places of `indices`."""
+    if _is_fill(self, indices, values, accumulate):
+        return F.where(indices[0], values.reshape(()), self)
+    if self.is_meta and _has_mask(indices):
         return core.empty_like(self)
     return F._index_put(self, expand_masks("index_put", self, indices), values, accumulate)
+
+
+@composite(
+    "index_put_(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
+    names=("index_put_", "Tensor.index_put_"),
+    out=False,
+)
+def index_put_(self: Any, indices: tuple[Any, ...], values: Any, accumulate: bool) -> Any:
+    """Write `values` (broadcast), or add them, at the places of `indices`; gives `self`."""
+    if _is_fill(self, indices, values, accumulate):
+        return self.masked_fill_(indices[0], values.reshape(()))
+    if self.is_meta and _has_mask(indices):
+        return self
+    places = expand_masks("index_put_", self, indices)
+    return F._index_put.inplace(self, places, values, accumulate)
+
+
+def _is_fill(self: Any, indices: tuple[Any, ...], values: Any, accumulate: bool) -> bool:
+    """Whether one value goes to the true places of a mask over the whole tensor."""
+    if len(indices) != 1 or indices[0] is None or indices[0].dtype is not core.bool_:
+        return False
+    same = indices[0].shape == self.shape and values.dtype is self.dtype
+    return same and values.numel() == 1 and not accumulate
+
+
+def _has_mask(indices: tuple[Any, ...]) -> bool:
+    return any(i is not None and i.dtype is core.bool_ for i in indices)
 
 
 @operator(

@@ -52,7 +52,10 @@ def gradient(variant: Any, code: str, wrt: int) -> scalar.Traced | None:
 def _rule(variant: Any, code: str, wrt: int) -> Any:
     if not variant.present[wrt]:
         return None
-    found = gradient(variant, code, wrt)
+    try:
+        found = gradient(variant, code, wrt)
+    except NotImplementedError:
+        return ()  # raised again when this gradient is asked for
     if found is None:
         return None
     output = found.outputs[0]
@@ -76,7 +79,8 @@ class _TensorNamespace:
     """The scalar operations on tensors: operators of the same name."""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(F, name)
+        function = getattr(F, name)
+        return lambda *args: function(*[a if isinstance(a, core.Tensor) else core.wrapped_number(a) for a in args])
 
     @staticmethod
     def cast(x: Any, code: str) -> Any:

@@ -30,6 +30,8 @@ WIDENED = {
     "f8e4m3": core.float32,
     "f8e5m2": core.float32,
 }
+#: kernels that have been run, by name and dtype
+_RUN: dict[tuple[str, Any], Any] = {}
 FLOATING = frozenset(("f32", "f64", "bf16", "f16"))
 
 
@@ -126,13 +128,15 @@ def run_reduction(
 ) -> None:
     """Reduce `x` along `dims` into contiguous `outs` (shape with or without the reduced
     dimensions)."""
-    x = stored(x, kernel)
-    ndim = x.dim()
     if len(dims) == 1 and x.is_contiguous():
-        shape, d = x.shape, dims[0]
-        sizes = (prod(shape[:d]), shape[d], prod(shape[d + 1 :]), 1)
-        core.kernel(f"{kernel}:{x.dtype.code}")((*outs, x), sizes, scalars)
-        return
+        run = _RUN.get((kernel, x.dtype))
+        if run is not None:  # the usual call, as short as it can be
+            shape, d = x.shape, dims[0]
+            run((*outs, x), (prod(shape[:d]), shape[d], prod(shape[d + 1 :]), 1), scalars)
+            return
+    x = stored(x, kernel)
+    _RUN.setdefault((kernel, x.dtype), core.kernel(f"{kernel}:{x.dtype.code}"))
+    ndim = x.dim()
     if x.numel() == 0:
         core.kernel(f"{kernel}:{x.dtype.code}")((*outs, x), (outs[0].numel(), 0, 1, 1), scalars)
         return

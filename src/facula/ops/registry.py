@@ -152,6 +152,8 @@ class Pointwise(Definition):
     reference: Any = None
     differentiable = True
     prebuilt: tuple[Any, ...] = ()
+    strict: tuple[str, ...] = ()
+    nonzero_divisor = False
     explicit_backward: Callable[..., Any] | None = None
 
     def complete(self, operator: core.Op) -> None:

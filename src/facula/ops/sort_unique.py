@@ -35,14 +35,16 @@ def _starts(rows: Any) -> Any:
     return mark
 
 
-def _groups(rows: Any) -> tuple[Any, Any, Any]:
-    """First row of each run, the run number of each row, the length of each run."""
+def _groups(rows: Any, numbered: bool) -> tuple[Any, Any, Any]:
+    """First row of each run, the run number of each row (on request), the length of each run."""
     mark = _starts(rows)
     first = positions(mark).reshape(-1)
-    number = mark.cumsum(0) - 1
+    number = mark.cumsum(0) - 1 if numbered else None
+    if first.numel() == 0:
+        return first, number, first
     end = core.empty((1,), dtype=core.int64)
     end.fill_(rows.shape[0])
-    counts = F.cat((first.narrow(0, 1, first.numel() - 1), end)) - first if first.numel() else first
+    counts = F.cat((first.narrow(0, 1, first.numel() - 1), end)) - first
     return first, number, counts
 
 
@@ -75,7 +77,10 @@ def _order(rows: Any) -> Any:
     return order
 
 
-def _distinct(op: str, self: Any, dim: int | None, ordered: bool) -> tuple[Any, Any, Any]:
+def _distinct(
+    op: str, self: Any, dim: int | None, ordered: bool, numbered: bool
+) -> tuple[Any, Any, Any]:
+    """Distinct values, the number of each input (on request) and the counts."""
     check_ordered(op, self)
     if self.device.type == "meta":
         fail(
@@ -86,15 +91,20 @@ def _distinct(op: str, self: Any, dim: int | None, ordered: bool) -> tuple[Any, 
     self = self.detach()
     rows, slices = _rows(op, self, dim)
     if not ordered:
-        first, number, counts = _groups(rows)
-        values, inverse = F.index_select(slices, 0, first), number
+        first, inverse, counts = _groups(rows, numbered)
+        values = F.index_select(slices, 0, first)
     else:
-        order = _order(rows)
-        first, number, counts = _groups(F.index_select(rows, 0, order))
-        values = F.index_select(slices, 0, F.index_select(order, 0, first))
-        inverse = F.scatter(core.empty_like(number), 0, order, number)
+        if dim is None:
+            in_order, order = F.sort(slices)
+            first, number, counts = _groups(in_order.reshape((-1, 1)), numbered)
+            values = F.index_select(in_order, 0, first)
+        else:
+            order = _order(rows)
+            first, number, counts = _groups(F.index_select(rows, 0, order), numbered)
+            values = F.index_select(slices, 0, F.index_select(order, 0, first))
+        inverse = F.scatter(core.empty_like(number), 0, order, number) if numbered else None
     if dim is None:
-        return values, inverse.reshape(self.shape), counts
+        return values, inverse.reshape(self.shape) if numbered else None, counts
     return values.movedim(0, launch.dim_of(op, dim, self.dim())), inverse, counts
 
 
@@ -114,7 +124,9 @@ def unique(
     """The distinct values in order (slices along `dim`), on request with the number of each input
     and the counts.
     """
-    return _chosen(_distinct("unique", self, dim, True), return_inverse, return_counts)
+    return _chosen(
+        _distinct("unique", self, dim, True, return_inverse), return_inverse, return_counts
+    )
 
 
 @composite(
@@ -128,4 +140,8 @@ def unique_consecutive(
     """The values with consecutive repeats dropped, on request with the run of each input and the
     run lengths.
     """
-    return _chosen(_distinct("unique_consecutive", self, dim, False), return_inverse, return_counts)
+    return _chosen(
+        _distinct("unique_consecutive", self, dim, False, return_inverse),
+        return_inverse,
+        return_counts,
+    )

@@ -19,8 +19,8 @@ from facula.optim.other import Adafactor, Muon, SparseAdam
 from facula.optim.running_squares import ASGD, Adadelta, Adagrad, RMSprop, Rprop
 from facula.optim.sgd import SGD
 
-__all__ = """ASGD Adadelta Adafactor Adagrad Adam AdamW Adamax LBFGS Muon NAdam Optimizer RAdam RMSprop Rprop SGD SparseAdam
-lr_scheduler swa_utils swap_in_optimizer_params_and_state""".split()
+__all__ = """ASGD Adadelta Adafactor Adagrad Adam AdamW Adamax LBFGS Muon NAdam Optimizer RAdam
+RMSprop Rprop SGD SparseAdam lr_scheduler swa_utils swap_in_optimizer_params_and_state""".split()
 
 
 @contextlib.contextmanager
@@ -29,8 +29,8 @@ def swap_in_optimizer_params_and_state(
 ) -> Iterator[None]:
     """Inside, the optimizer has other parameters and state; its own are back afterwards.
 
-    ``swapin_parameters`` are in the order of the optimizer's own; ``swapin_optim_state`` has the form of a state
-    dictionary.
+    ``swapin_parameters`` are in the order of the optimizer's own; ``swapin_optim_state`` has the
+    form of a state dictionary.
     """
     tensors = list(swapin_parameters.values())
     count = sum(len(group["params"]) for group in optimizer.param_groups)

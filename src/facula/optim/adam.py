@@ -1,7 +1,8 @@
 """Adam, AdamW, and their relatives Adamax, NAdam, RAdam.
 
 Takes parameters.  Gives the optimizers.
-Keeps true: states and their names are PyTorch's; ``step`` is a zero-dimensional tensor that counts from 1.
+Keeps true: states and their names are PyTorch's; ``step`` is a zero-dimensional tensor that counts
+from 1.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Optimizers whose step works on each element by itself.
 
-Takes parameters with gradients.  Gives one kernel launch for all tensors of a group that are in memory as the kernel wants
-them, and a formula over operators for the others.
-Keeps true: both ways compute the same; the formula is functional, so that a differentiable step can be differentiated, also
-through several steps; the kernel's writes count as in-place changes.
+Takes parameters with gradients.  Gives one kernel launch for all tensors of a group that are in
+memory as the kernel wants them, and a formula over operators for the others.
+Keeps true: both ways compute the same; the formula is functional, so that a differentiable step can
+be differentiated, also through several steps; the kernel's writes count as in-place changes.
 """
 
 from __future__ import annotations
@@ -73,7 +73,9 @@ def launch(kernel: Any, rows: Sequence[tuple], parameters: Sequence[float]) -> N
 def launch_flat(
     kernel: Any, pointers: list, width: int, sizes: list[int], parameters: Sequence[float]
 ) -> None:
-    """Run a step kernel over ``pointers``, ``width`` of them a tensor, in as few launches as it takes."""
+    """Run a step kernel over ``pointers``, ``width`` of them a tensor, in as few launches as it
+    takes.
+    """
     count = len(sizes)
     most = min(core.KERNEL_POINTERS // width, core.KERNEL_INTS - 1)
     if count <= most:
@@ -81,13 +83,13 @@ def launch_flat(
         return
     for start in range(0, count, most):
         part = sizes[start : start + most]
-        kernel(
-            pointers[start * width : (start + most) * width], [len(part), *part], parameters
-        )
+        kernel(pointers[start * width : (start + most) * width], [len(part), *part], parameters)
 
 
 class _Plan:
-    """What is known of a group's tensors from the step before, so that only gradients need a close look."""
+    """What is known of a group's tensors from the step before, so that only gradients need a close
+    look.
+    """
 
     __slots__ = ("dtype", "entries", "names", "params", "size", "states")
 
@@ -97,7 +99,8 @@ class _Plan:
         self.states = states
         self.names = names
         self.dtype = params[0].dtype if params else None
-        #: for each parameter None, or (its state, the state's values then, its pointers, its number of elements)
+        #: for each parameter None, or (its state, the state's values then, its pointers, its number
+        #: of elements)
         self.entries: list[Any] = [None] * len(params)
 
     def holds(self, params: list, states: Any, names: tuple[str, ...]) -> bool:
@@ -157,14 +160,18 @@ class ElementwiseOptimizer(Optimizer):
             state[name] = zeros_like(parameter)
 
     def _formula(self, group: dict, p: Any, g: Any, state: dict, step: Any) -> tuple[Any, dict]:
-        """The new parameter and the new states, computed by operators; ``step`` has been counted already."""
+        """The new parameter and the new states, computed by operators; ``step`` has been counted
+        already.
+        """
         raise NotImplementedError
 
     @staticmethod
     def _process_value_according_to_param_policy(
         param: Any, value: Any, param_id: int, param_groups: list[dict], key: Hashable = None
     ) -> Any:
-        """As for all optimizers; the zero-dimensional states keep their dtype, which the kernels expect."""
+        """As for all optimizers; the zero-dimensional states keep their dtype, which the kernels
+        expect.
+        """
         if key in _SCALAR_STATES:
             key = "step"
         return Optimizer._process_value_according_to_param_policy(
@@ -217,7 +224,9 @@ class ElementwiseOptimizer(Optimizer):
         return plan
 
     def _gather(self, group: dict, names: tuple[str, ...]) -> Gathered:
-        """Every parameter that has a gradient, with its state; states are made where there are none."""
+        """Every parameter that has a gradient, with its state; states are made where there are
+        none.
+        """
         plan = self._plan_of(group, names)
         states, entries, dtype = plan.states, plan.entries, plan.dtype
         gathered = Gathered(dtype, 2 + len(names))
@@ -248,7 +257,9 @@ class ElementwiseOptimizer(Optimizer):
     def _gather_other(
         self, gathered: Gathered, group: dict, p: Any, g: Any, entry: tuple, names: tuple
     ) -> None:
-        """A parameter that is not contiguous, or of another dtype: together with the others only if alike."""
+        """A parameter that is not contiguous, or of another dtype: together with the others only if
+        alike.
+        """
         state = entry[0]
         row = (p, g, *[state[name] for name in names]) if all(n in state for n in names) else None
         if row is not None and p.dtype is gathered.dtype and self._row_fits(row):
@@ -259,7 +270,9 @@ class ElementwiseOptimizer(Optimizer):
             gathered.other.append((p, g, state))
 
     def _entry(self, group: dict, p: Any, g: Any, states: Any, names: tuple[str, ...]) -> tuple:
-        """(state, its values, its pointers where they are contiguous like the parameter, number of elements)."""
+        """(state, its values, its pointers where they are contiguous like the parameter, number of
+        elements).
+        """
         state = states[p] if names else {}
         if names and not state:
             self._check_gradient(group, g)
@@ -293,7 +306,9 @@ class ElementwiseOptimizer(Optimizer):
             self._step_one(group, p, p.grad, state)
 
     def _step_one(self, group: dict, p: Any, g: Any, state: dict) -> None:
-        """One parameter: complex ones as pairs, through the kernel where that fits, else by formula."""
+        """One parameter: complex ones as pairs, through the kernel where that fits, else by
+        formula.
+        """
         self._check_gradient(group, g)
         names = self._state_names(group)
         view: Any = facula.view_as_real if p.is_complex() else _same
@@ -356,7 +371,9 @@ def square_root(x: Any) -> Any:
 
 def with_decay(p: Any, g: Any, weight_decay: Any) -> Any:
     """The gradient of the loss with the L2 penalty."""
-    return g if isinstance(weight_decay, (int, float)) and weight_decay == 0 else g + weight_decay * p
+    return (
+        g if isinstance(weight_decay, (int, float)) and weight_decay == 0 else g + weight_decay * p
+    )
 
 
 def sign_of(group: dict) -> float:
@@ -374,7 +391,9 @@ def check_lr(lr: Any, foreach: bool | None = False, capturable: bool = False) ->
     """Raises unless ``lr`` is a sensible number or one-element tensor."""
     if isinstance(lr, core.Tensor):
         if foreach and not capturable:
-            raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
+            raise ValueError(
+                "lr as a Tensor is not supported for capturable=False and foreach=True"
+            )
         if lr.numel() != 1:
             raise ValueError("Tensor lr must be 1-element")
     if not 0.0 <= lr:
@@ -388,9 +407,7 @@ def check_betas(betas: Any) -> None:
             raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
 
 
-def check_implementation(
-    foreach: bool | None, fused: bool | None, differentiable: bool
-) -> None:
+def check_implementation(foreach: bool | None, fused: bool | None, differentiable: bool) -> None:
     """Raises where the ways to compute that are asked for exclude each other."""
     if fused and differentiable:
         raise RuntimeError("`fused` does not support `differentiable`")

@@ -1,7 +1,8 @@
 """Limited-memory BFGS. [Nocedal 1980; Nocedal & Wright, Numerical Optimization, ch. 7]
 
 Takes parameters (one group) and a closure that computes the loss anew.  Gives `LBFGS`.
-Keeps true: all state is under the first parameter; the optional line search satisfies the strong Wolfe conditions.
+Keeps true: all state is under the first parameter; the optional line search satisfies the strong
+Wolfe conditions.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ def _bracket(
     tolerance: float,
     max_ls: int,
 ) -> tuple[list[_Point], int, int, bool]:
-    """Two points with an acceptable one between them; (points, steps used, evaluations, already accepted)."""
+    """Two points with an acceptable one between them; (points, steps used, evaluations, already
+    accepted).
+    """
     previous, point = start, evaluate(t)
     evaluations, used = 1, 0
     while used < max_ls:
@@ -182,9 +185,7 @@ class LBFGS(Optimizer):
         }
         super().__init__(params, defaults)
         if len(self.param_groups) != 1:
-            raise ValueError(
-                "LBFGS doesn't support per-parameter options (parameter groups)"
-            )
+            raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
         self._params = self.param_groups[0]["params"]
 
     def _flat(self, values: list[Any]) -> Any:

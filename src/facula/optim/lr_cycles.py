@@ -1,7 +1,9 @@
 """Learning-rate schedules of cycles and of plateaus.
 
-Takes an optimizer.  Gives `CyclicLR`, `OneCycleLR`, `CosineAnnealingWarmRestarts`, `ReduceLROnPlateau`.
-Keeps true: where momentum is cycled with the rate, it goes the other way; for Adam it is the first beta.
+Takes an optimizer.  Gives `CyclicLR`, `OneCycleLR`, `CosineAnnealingWarmRestarts`,
+`ReduceLROnPlateau`.
+Keeps true: where momentum is cycled with the rate, it goes the other way; for Adam it is the first
+beta.
 """
 
 from __future__ import annotations
@@ -69,8 +71,10 @@ class CyclicLR(LRScheduler):
         self.mode = mode
         self.gamma = gamma
         self._scale_fn_custom = scale_fn
-        self.scale_mode = scale_mode if scale_fn is not None else (
-            "iterations" if mode == "exp_range" else "cycle"
+        self.scale_mode = (
+            scale_mode
+            if scale_fn is not None
+            else ("iterations" if mode == "exp_range" else "cycle")
         )
         self.cycle_momentum = cycle_momentum
         if cycle_momentum:
@@ -87,7 +91,9 @@ class CyclicLR(LRScheduler):
         self.base_momentums = _format_param("base_momentum", optimizer, low)
         self.max_momentums = _format_param("max_momentum", optimizer, high)
         if last_epoch == -1:
-            groups = zip(self.max_momentums, self.base_momentums, optimizer.param_groups, strict=True)
+            groups = zip(
+                self.max_momentums, self.base_momentums, optimizer.param_groups, strict=True
+            )
             for most, least, group in groups:
                 _set_momentum(group, self.use_beta1, most)
                 group["max_momentum"] = most
@@ -140,7 +146,9 @@ class CyclicLR(LRScheduler):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Cosine annealing that starts again after ``T_0`` epochs, then after ``T_mult`` times as many. [SGDR 2017]"""
+    """Cosine annealing that starts again after ``T_0`` epochs, then after ``T_mult`` times as many.
+    [SGDR 2017]
+    """
 
     def __init__(
         self,
@@ -210,7 +218,9 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
 
 class OneCycleLR(LRScheduler):
-    """One rise to ``max_lr`` and a fall far below the start, over a whole training. [Smith & Topin 2019]"""
+    """One rise to ``max_lr`` and a fall far below the start, over a whole training. [Smith & Topin
+    2019]
+    """
 
     def __init__(
         self,
@@ -305,9 +315,7 @@ def _total_steps(total: int | None, epochs: int | None, steps_per_epoch: int | N
             raise ValueError(f"Expected positive integer total_steps, but got {total}")
         return total
     if epochs is None or steps_per_epoch is None:
-        raise ValueError(
-            "You must define either total_steps OR (epochs AND steps_per_epoch)"
-        )
+        raise ValueError("You must define either total_steps OR (epochs AND steps_per_epoch)")
     for name, value in (("epochs", epochs), ("steps_per_epoch", steps_per_epoch)):
         if not isinstance(value, int) or value <= 0:
             raise ValueError(f"Expected positive integer {name}, but got {value}")
@@ -434,9 +442,12 @@ class ReduceLROnPlateau(LRScheduler):
         if len(groups) != len(self.min_lrs):
             if self.default_min_lr is None:
                 raise RuntimeError(
-                    f"The number of param groups in the `optimizer` ({len(groups)}) differs from when "
-                    f"`ReduceLROnPlateau` was initialized ({len(self.min_lrs)}), usually due to a new param group being "
-                    "added to the optimizer. Please modify the `min_lrs` field to match the length of the `optimizer` "
+                    f"The number of param groups in the `optimizer` ({len(groups)}) differs from "
+                    "when "
+                    f"`ReduceLROnPlateau` was initialized ({len(self.min_lrs)}), usually due to a "
+                    "new param group being "
+                    "added to the optimizer. Please modify the `min_lrs` field to match the length "
+                    "of the `optimizer` "
                     "param groups."
                 )
             self.min_lrs = [self.default_min_lr] * len(groups)
@@ -450,5 +461,3 @@ class ReduceLROnPlateau(LRScheduler):
         """Take back what `state_dict` gave."""
         self.__dict__.update(state_dict)
         self._init_is_better(self.mode, self.threshold, self.threshold_mode)
-
-

@@ -1,9 +1,9 @@
 """Learning-rate schedules.
 
-Takes an optimizer.  Gives schedules that set the learning rate of its groups at every `step`; those of cycles and of a
-plateau stand in `lr_cycles`.
-Keeps true: a schedule takes effect when it is made; most compute the next rate from the present one, so that several can
-be chained; state dictionaries are PyTorch's.
+Takes an optimizer.  Gives schedules that set the learning rate of its groups at every `step`; those
+of cycles and of a plateau stand in `lr_cycles`.
+Keeps true: a schedule takes effect when it is made; most compute the next rate from the present
+one, so that several can be chained; state dictionaries are PyTorch's.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from weakref import ref
 from facula import core
 from facula.optim.optimizer import Optimizer
 
-__all__ = """LambdaLR MultiplicativeLR StepLR MultiStepLR ConstantLR LinearLR ExponentialLR SequentialLR
-CosineAnnealingLR ChainedScheduler ReduceLROnPlateau CyclicLR CosineAnnealingWarmRestarts OneCycleLR PolynomialLR
-LRScheduler""".split()
+__all__ = """LambdaLR MultiplicativeLR StepLR MultiStepLR ConstantLR LinearLR ExponentialLR
+SequentialLR CosineAnnealingLR ChainedScheduler ReduceLROnPlateau CyclicLR
+CosineAnnealingWarmRestarts OneCycleLR PolynomialLR LRScheduler""".split()
 
 EPOCH_DEPRECATION_WARNING = (
-    "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. Please use "
-    "`scheduler.step()` to step the scheduler. During the deprecation, if epoch is different from None, the closed form "
+    "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where "
+    "possible. Please use "
+    "`scheduler.step()` to step the scheduler. During the deprecation, if epoch is different from "
+    "None, the closed form "
     "is used instead of the new chainable form, where available."
 )
 
@@ -51,14 +53,17 @@ def _format_param(name: str, optimizer: Optimizer, param: Any) -> list[Any]:
         return [_copy(param) for _ in range(groups)]
     if len(param) != groups:
         raise ValueError(
-            f"{name} must have the same length as optimizer.param_groups. {name} has {len(param)} values, param_groups "
+            f"{name} must have the same length as optimizer.param_groups. {name} has {len(param)} "
+            "values, param_groups "
             f"has {groups}."
         )
     return [_copy(value) for value in param]
 
 
 def _call_form(function: Any) -> Any:
-    """What a state dictionary keeps of a callable: the attributes of an object, nothing of a function."""
+    """What a state dictionary keeps of a callable: the attributes of an object, nothing of a
+    function.
+    """
     return None if isinstance(function, types.FunctionType) else function.__dict__.copy()
 
 
@@ -79,9 +84,12 @@ class LRScheduler:
             for i, group in enumerate(optimizer.param_groups):
                 if "initial_lr" not in group:
                     raise KeyError(
-                        f"param 'initial_lr' is not specified in param_groups[{i}] when resuming scheduler with "
-                        f"last_epoch >= 0.\nThis typically happens when:\n1. You're trying to resume training from a "
-                        "checkpoint but haven't properly loaded the optimizer state\n2. You're using last_epoch >= 0 "
+                        f"param 'initial_lr' is not specified in param_groups[{i}] when resuming "
+                        "scheduler with "
+                        "last_epoch >= 0.\nThis typically happens when:\n1. You're trying to "
+                        "resume training from a "
+                        "checkpoint but haven't properly loaded the optimizer state\n2. You're "
+                        "using last_epoch >= 0 "
                         "for a fresh training run (not recommended)"
                     )
         self.base_lrs: list[Any] = [_copy(g["initial_lr"]) for g in optimizer.param_groups]
@@ -133,7 +141,8 @@ class LRScheduler:
     def _warn_outside_step(self) -> None:
         if not self._get_lr_called_within_step:
             warnings.warn(
-                "To get the last learning rate computed by the scheduler, please use `get_last_lr()`.",
+                "To get the last learning rate computed by the scheduler, please use "
+                "`get_last_lr()`.",
                 UserWarning,
                 stacklevel=3,
             )
@@ -146,15 +155,18 @@ class LRScheduler:
             return
         if not hasattr(self.optimizer.step, "_wrapped_by_lr_sched"):
             warnings.warn(
-                "Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. Please, "
+                "Seems like `optimizer.step()` has been overridden after learning rate scheduler "
+                "initialization. Please, "
                 "make sure to call `optimizer.step()` before `lr_scheduler.step()`.",
                 UserWarning,
                 stacklevel=3,
             )
         elif not getattr(self.optimizer, "_opt_called", False):
             warnings.warn(
-                "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you should "
-                "call them in the opposite order: `optimizer.step()` before `lr_scheduler.step()`. Failure to do this "
+                "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch "
+                "1.1.0 and later, you should "
+                "call them in the opposite order: `optimizer.step()` before `lr_scheduler.step()`. "
+                "Failure to do this "
                 "will result in PyTorch skipping the first value of the learning rate schedule.",
                 UserWarning,
                 stacklevel=3,
@@ -346,7 +358,8 @@ class LinearLR(LRScheduler):
     ) -> None:
         if start_factor > 1.0 or start_factor <= 0:
             raise ValueError(
-                "Starting multiplicative factor expected to be greater than 0 and less or equal to 1."
+                "Starting multiplicative factor expected to be greater than 0 and less or equal to "
+                "1."
             )
         if end_factor > 1.0 or end_factor < 0:
             raise ValueError("Ending multiplicative factor expected to be between 0 and 1.")
@@ -432,12 +445,19 @@ class CosineAnnealingLR(LRScheduler):
             return present
         epoch, period, least = self.last_epoch, self.T_max, self.eta_min
         if self._step_count == 1 and epoch > 0:
-            return [least + (lr - least) * (1 + math.cos(epoch * math.pi / period)) / 2 for lr in present]
+            return [
+                least + (lr - least) * (1 + math.cos(epoch * math.pi / period)) / 2
+                for lr in present
+            ]
         if (epoch - 1 - period) % (2 * period) == 0:
             # the step before was at the bottom: start up again
             rise = (1 - math.cos(math.pi / period)) / 2
-            return [lr + (base - least) * rise for base, lr in zip(self.base_lrs, present, strict=True)]
-        ratio = (1 + math.cos(math.pi * epoch / period)) / (1 + math.cos(math.pi * (epoch - 1) / period))
+            return [
+                lr + (base - least) * rise for base, lr in zip(self.base_lrs, present, strict=True)
+            ]
+        ratio = (1 + math.cos(math.pi * epoch / period)) / (
+            1 + math.cos(math.pi * (epoch - 1) / period)
+        )
         return [ratio * (lr - least) + least for lr in present]
 
     def _get_closed_form_lr(self) -> list[Any]:
@@ -457,24 +477,32 @@ class SequentialLR(LRScheduler):
     ) -> None:
         name = type(self).__name__
         if len(schedulers) < 1:
-            raise ValueError(f"{name} expects at least one scheduler to be chained, but got no scheduler.")
+            raise ValueError(
+                f"{name} expects at least one scheduler to be chained, but got no scheduler."
+            )
         for i, scheduler in enumerate(schedulers):
             if not hasattr(scheduler, "optimizer"):
                 raise TypeError(f"{name} at index {i} should have `optimizer` as its attribute.")
             if isinstance(scheduler, ReduceLROnPlateau):
                 raise ValueError(
-                    f"{name} does not support `ReduceLROnPlateau` scheduler as it requires additional kwargs to be "
-                    f"specified when calling `step`, but got one at index {i} in the given schedulers sequence."
+                    f"{name} does not support `ReduceLROnPlateau` scheduler as it requires "
+                    "additional kwargs to be "
+                    f"specified when calling `step`, but got one at index {i} in the given "
+                    "schedulers sequence."
                 )
             if optimizer != scheduler.optimizer:
                 raise ValueError(
-                    f"{name} expects all schedulers to belong to the same optimizer, but got scheduler "
-                    f"{type(scheduler).__name__} at index {i} that is different from the optimizer passed in."
+                    f"{name} expects all schedulers to belong to the same optimizer, but got "
+                    "scheduler "
+                    f"{type(scheduler).__name__} at index {i} that is different from the optimizer "
+                    "passed in."
                 )
         if len(milestones) != len(schedulers) - 1:
             raise ValueError(
-                "Sequential Schedulers expects number of schedulers provided to be one more than the number of milestone "
-                f"points, but got number of schedulers {len(schedulers)} and the number of milestones to be equal to "
+                "Sequential Schedulers expects number of schedulers provided to be one more than "
+                "the number of milestone "
+                f"points, but got number of schedulers {len(schedulers)} and the number of "
+                "milestones to be equal to "
                 f"{len(milestones)}"
             )
         self._schedulers = schedulers
@@ -539,19 +567,24 @@ class ChainedScheduler(LRScheduler):
     ) -> None:
         name = type(self).__name__
         if len(schedulers) < 1:
-            raise ValueError(f"{name} expects at least one scheduler to be chained, but got no scheduler.")
+            raise ValueError(
+                f"{name} expects at least one scheduler to be chained, but got no scheduler."
+            )
         optimizer = optimizer or schedulers[0].optimizer
         for i, scheduler in enumerate(schedulers):
             if not hasattr(scheduler, "optimizer"):
                 raise TypeError(f"{name} at index {i} should have `optimizer` as its attribute.")
             if isinstance(scheduler, ReduceLROnPlateau):
                 raise ValueError(
-                    f"{name} does not support `ReduceLROnPlateau` scheduler as it requires additional kwargs to be "
-                    f"specified when calling `step`, but got one at index {i} in the given schedulers sequence."
+                    f"{name} does not support `ReduceLROnPlateau` scheduler as it requires "
+                    "additional kwargs to be "
+                    f"specified when calling `step`, but got one at index {i} in the given "
+                    "schedulers sequence."
                 )
             if optimizer != scheduler.optimizer:
                 raise ValueError(
-                    f"{name} expects all schedulers to belong to the same optimizer, but got scheduler "
+                    f"{name} expects all schedulers to belong to the same optimizer, but got "
+                    "scheduler "
                     f"{type(scheduler).__name__} at index {i} that is different from the others."
                 )
         self._schedulers = schedulers
@@ -574,8 +607,8 @@ class ChainedScheduler(LRScheduler):
 
 
 from facula.optim.lr_cycles import (  # noqa: E402 - needs the base class above
-    CosineAnnealingWarmRestarts,
-    CyclicLR,
-    OneCycleLR,
+    CosineAnnealingWarmRestarts,  # noqa: F401
+    CyclicLR,  # noqa: F401
+    OneCycleLR,  # noqa: F401
     ReduceLROnPlateau,
 )

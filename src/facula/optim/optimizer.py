@@ -1,9 +1,9 @@
 """`Optimizer`: parameter groups, state, hooks and the state dictionary.
 
-Takes parameters, or groups of them with settings of their own.  Gives `step`, `zero_grad` and a state dictionary that is
-interchangeable with PyTorch's.
-Keeps true: `state` is keyed by parameter, `param_groups` hold the settings; `step` of any subclass runs the hooks around
-it.
+Takes parameters, or groups of them with settings of their own.  Gives `step`, `zero_grad` and a
+state dictionary that is interchangeable with PyTorch's.
+Keeps true: `state` is keyed by parameter, `param_groups` hold the settings; `step` of any subclass
+runs the hooks around it.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def _run_with_hooks(self: Any, function: Callable, args: tuple, kwargs: dict) ->
 class Optimizer:
     """Base class of all optimizers.
 
-    ``params`` is an iterable of tensors, of (name, tensor) pairs, or of dictionaries with "params" and settings;
-    ``defaults`` are the settings of groups that do not say otherwise.
+    ``params`` is an iterable of tensors, of (name, tensor) pairs, or of dictionaries with "params"
+    and settings; ``defaults`` are the settings of groups that do not say otherwise.
     """
 
     _optimizer_step_pre_hooks: OrderedDict
@@ -167,7 +167,7 @@ class Optimizer:
                     text += f"    {key}: {group[key]}\n"
         return text + ")"
 
-    # hooks ------------------------------------------------------------------------------------------------------------
+    # hooks ----------------------------------------------------------------------------------------
 
     def register_step_pre_hook(self, hook: Callable) -> RemovableHandle:
         """Run ``hook(optimizer, args, kwargs)`` before `step`; it may return other (args, kwargs)."""
@@ -177,7 +177,9 @@ class Optimizer:
         """Run ``hook(optimizer, args, kwargs)`` after `step`."""
         return _register(self._optimizer_step_post_hooks, hook)
 
-    def register_state_dict_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+    def register_state_dict_pre_hook(
+        self, hook: Callable, prepend: bool = False
+    ) -> RemovableHandle:
         """Run ``hook(optimizer)`` before `state_dict`."""
         return _register(self._optimizer_state_dict_pre_hooks, hook, prepend)
 
@@ -204,7 +206,7 @@ class Optimizer:
     _optimizer_load_state_dict_pre_hooks: OrderedDict
     _optimizer_load_state_dict_post_hooks: OrderedDict
 
-    # state dictionary -------------------------------------------------------------------------------------------------
+    # state dictionary -----------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """``{"state": by index, "param_groups": settings with indices in place of parameters}``."""
@@ -269,7 +271,8 @@ class Optimizer:
         sizes = [len(g["params"]) for g in groups], [len(g["params"]) for g in saved_groups]
         if sizes[0] != sizes[1]:
             raise ValueError(
-                "loaded state dict contains a parameter group that doesn't match the size of optimizer's group"
+                "loaded state dict contains a parameter group that doesn't match the size of "
+                "optimizer's group"
             )
         parameters = dict(
             zip(
@@ -297,7 +300,7 @@ class Optimizer:
         for hook in self._optimizer_load_state_dict_post_hooks.values():
             hook(self)
 
-    # use --------------------------------------------------------------------------------------------------------------
+    # use ------------------------------------------------------------------------------------------
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradients of all parameters, or fill them with zeros."""
@@ -316,7 +319,9 @@ class Optimizer:
                     parameter.grad.zero_()
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update the parameters; ``closure`` computes the loss again where the method asks for that."""
+        """Update the parameters; ``closure`` computes the loss again where the method asks for
+        that.
+        """
         raise NotImplementedError
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -328,7 +333,8 @@ class Optimizer:
             params = [params]
         elif isinstance(params, set):
             raise TypeError(
-                "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets "
+                "optimizer parameters need to be organized in ordered collections, but the "
+                "ordering of tensors in sets "
                 "will change between runs. Please use a list instead."
             )
         params = list(params)
@@ -336,7 +342,8 @@ class Optimizer:
         if params and isinstance(params[0], tuple):
             if not all(isinstance(p, tuple) and len(p) == 2 for p in params):
                 raise ValueError(
-                    "all optimizer params should be with/without names. Some param names are missing"
+                    "all optimizer params should be with/without names. Some param names are "
+                    "missing"
                 )
             names, params = [n for n, _ in params], [p for _, p in params]
         param_group["params"] = params
@@ -354,7 +361,8 @@ class Optimizer:
         for name, default in self.defaults.items():
             if default is required and name not in param_group:
                 raise ValueError(
-                    f"parameter group didn't specify a value of required optimization parameter {name}"
+                    "parameter group didn't specify a value of required optimization parameter "
+                    f"{name}"
                 )
             param_group.setdefault(name, default)
         self._check_group(param_group)
@@ -365,15 +373,16 @@ class Optimizer:
         ids = {id(p) for p in group["params"]}
         if len(ids) != len(group["params"]):
             warnings.warn(
-                "optimizer contains a parameter group with duplicate parameters; in future, this will cause an error; see "
-                "github.com/pytorch/pytorch/issues/40967 for more information",
+                "optimizer contains a parameter group with duplicate parameters: each is changed once "
+                "for every time that it is listed",
                 stacklevel=4,
             )
         for other in self.param_groups:
             if ("param_names" in other) != ("param_names" in group):
                 current = "with names" if "param_names" in other else "without names"
                 raise ValueError(
-                    f"all optimizer param groups should be with/without names. cannot add param group to the optimizer: "
+                    "all optimizer param groups should be with/without names. cannot add param "
+                    "group to the optimizer: "
                     f"the others are {current}"
                 )
             if any(id(p) in ids for p in other["params"]):

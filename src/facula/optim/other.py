@@ -96,7 +96,9 @@ class SparseAdam(Optimizer):
 
 
 class Adafactor(Optimizer):
-    """Adam's second moment of matrices as an outer product of row and column means. [Shazeer & Stern 2018]"""
+    """Adam's second moment of matrices as an outer product of row and column means. [Shazeer &
+    Stern 2018]
+    """
 
     def __init__(
         self,
@@ -254,7 +256,8 @@ class Muon(Optimizer):
             for p in group["params"]:
                 if p.ndim != 2:
                     raise ValueError(
-                        f"Muon only supports 2D parameters whereas we found a parameter with size: {p.size()}"
+                        "Muon only supports 2D parameters whereas we found a parameter with size: "
+                        f"{p.size()}"
                     )
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:

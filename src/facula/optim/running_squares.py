@@ -1,4 +1,5 @@
-"""Optimizers that scale by running squares or by signs: RMSprop, Adagrad, Adadelta, Rprop; and averaged descent, ASGD.
+"""Optimizers that scale by running squares or by signs: RMSprop, Adagrad, Adadelta, Rprop; and
+averaged descent, ASGD.
 
 Takes parameters.  Gives the optimizers.
 Keeps true: states and their names are PyTorch's.
@@ -47,7 +48,9 @@ class _Family(ElementwiseOptimizer):
 
 
 class RMSprop(_Family):
-    """Gradients divided by the root of their running mean square. [Hinton 2012], centred: [Graves 2013]"""
+    """Gradients divided by the root of their running mean square. [Hinton 2012], centred: [Graves
+    2013]
+    """
 
     def __init__(
         self,
@@ -227,7 +230,9 @@ class Adagrad(_Family):
 
 
 class Adadelta(_Family):
-    """Steps in the units of the parameter, from running squares of gradients and of steps. [Zeiler 2012]"""
+    """Steps in the units of the parameter, from running squares of gradients and of steps. [Zeiler
+    2012]
+    """
 
     _states = ("square_avg", "acc_delta")
 
@@ -278,7 +283,9 @@ class Adadelta(_Family):
 
 
 class Rprop(_Family):
-    """Steps by the sign of the gradient, longer while it stays and shorter when it turns. [Riedmiller & Braun 1993]"""
+    """Steps by the sign of the gradient, longer while it stays and shorter when it turns.
+    [Riedmiller & Braun 1993]
+    """
 
     _states = ("prev", "step_size")
 

@@ -25,7 +25,9 @@ __all__ = ["SGD"]
 
 
 class SGD(ElementwiseOptimizer):
-    """``p -= lr * v`` with ``v = momentum * v + (1 - dampening) * g``; Nesterov's form looks one step ahead."""
+    """``p -= lr * v`` with ``v = momentum * v + (1 - dampening) * g``; Nesterov's form looks one
+    step ahead.
+    """
 
     _scalars = ()
 
@@ -162,5 +164,3 @@ class SGD(ElementwiseOptimizer):
 
 def _same(tensor: Any) -> Any:
     return tensor
-
-

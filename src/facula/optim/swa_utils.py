@@ -1,8 +1,8 @@
 """Averages of models over training: stochastic weight averaging and exponential moving averages.
 
 Takes a model and, step by step, its parameters.  Gives `AveragedModel`, `SWALR` and `update_bn`.
-Keeps true: the averaged model is a module of its own; buffers are copied, or averaged with ``use_buffers``.
-[Izmailov et al. 2018]
+Keeps true: the averaged model is a module of its own; buffers are copied, or averaged with
+``use_buffers``. [Izmailov et al. 2018]
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from facula.nn.modules.batchnorm import _BatchNorm
 from facula.nn.modules.module import Module
 from facula.optim.lr_scheduler import LRScheduler
 
-__all__ = """AveragedModel SWALR get_ema_avg_fn get_ema_multi_avg_fn get_swa_avg_fn get_swa_multi_avg_fn
-update_bn""".split()
+__all__ = """AveragedModel SWALR get_ema_avg_fn get_ema_multi_avg_fn get_swa_avg_fn
+get_swa_multi_avg_fn update_bn""".split()
 
 
 def _check_decay(decay: float) -> None:
@@ -79,7 +79,9 @@ def get_swa_multi_avg_fn() -> Callable:
 
 
 class AveragedModel(Module):
-    """A copy of a model whose parameters are averages of those of the model over its `update_parameters` calls."""
+    """A copy of a model whose parameters are averages of those of the model over its
+    `update_parameters` calls.
+    """
 
     n_averaged: Any
 
@@ -97,9 +99,7 @@ class AveragedModel(Module):
         self.module = deepcopy(model)
         if device is not None:
             self.module = self.module.to(device)
-        self.register_buffer(
-            "n_averaged", facula.tensor(0, dtype=core.int64, device=device)
-        )
+        self.register_buffer("n_averaged", facula.tensor(0, dtype=core.int64, device=device))
         self.avg_fn = avg_fn
         self.multi_avg_fn = multi_avg_fn
         self.use_buffers = use_buffers
@@ -116,7 +116,9 @@ class AveragedModel(Module):
     def update_parameters(self, model: Module) -> None:
         """Take the model's parameters into the averages."""
         averages = [t.detach() for t in self._tensors(self.module)]
-        current = [t.detach().to(a.device) for t, a in zip(self._tensors(model), averages, strict=True)]
+        current = [
+            t.detach().to(a.device) for t, a in zip(self._tensors(model), averages, strict=True)
+        ]
         count = self.n_averaged
         with no_grad():
             if int(count) == 0:
@@ -135,7 +137,9 @@ class AveragedModel(Module):
 
 
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
-    """Compute the running statistics of the model's batch normalization over one pass through ``loader``."""
+    """Compute the running statistics of the model's batch normalization over one pass through
+    ``loader``.
+    """
     momenta = {}
     for module in model.modules():
         if isinstance(module, _BatchNorm):
@@ -168,10 +172,13 @@ class SWALR(LRScheduler):
         anneal_strategy: str = "cos",
         last_epoch: int = -1,
     ) -> None:
-        given = swa_lr if isinstance(swa_lr, (list, tuple)) else [swa_lr] * len(optimizer.param_groups)
+        given = (
+            swa_lr if isinstance(swa_lr, (list, tuple)) else [swa_lr] * len(optimizer.param_groups)
+        )
         if len(given) != len(optimizer.param_groups):
             raise ValueError(
-                f"Invalid length of swa_lr: expected {len(optimizer.param_groups)}, got {len(given)}"
+                f"Invalid length of swa_lr: expected {len(optimizer.param_groups)}, got "
+                f"{len(given)}"
             )
         for value, group in zip(given, optimizer.param_groups, strict=True):
             group["swa_lr"] = value
@@ -181,9 +188,7 @@ class SWALR(LRScheduler):
             )
         self._anneal_strategy = anneal_strategy
         if not isinstance(anneal_epochs, int) or anneal_epochs < 0:
-            raise ValueError(
-                f"anneal_epochs must be equal or greater than 0, got {anneal_epochs}"
-            )
+            raise ValueError(f"anneal_epochs must be equal or greater than 0, got {anneal_epochs}")
         self.anneal_epochs = anneal_epochs
         super().__init__(optimizer, last_epoch)
 

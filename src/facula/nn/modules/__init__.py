@@ -11,6 +11,7 @@ from facula.nn.modules.activation import (
     ELU,
     GELU,
     GLU,
+    SELU,
     Hardshrink,
     Hardsigmoid,
     Hardswish,
@@ -20,12 +21,11 @@ from facula.nn.modules.activation import (
     LogSoftmax,
     Mish,
     PReLU,
-    RReLU,
     ReLU,
     ReLU6,
-    SELU,
-    SiLU,
+    RReLU,
     Sigmoid,
+    SiLU,
     Softmax,
     Softmax2d,
     Softmin,
@@ -98,16 +98,16 @@ from facula.nn.modules.linear import Bilinear, Identity, LazyLinear, Linear
 from facula.nn.modules.loss import (
     BCELoss,
     BCEWithLogitsLoss,
-    CTCLoss,
     CosineEmbeddingLoss,
     CrossEntropyLoss,
+    CTCLoss,
     GaussianNLLLoss,
     HingeEmbeddingLoss,
     HuberLoss,
     KLDivLoss,
     L1Loss,
-    MSELoss,
     MarginRankingLoss,
+    MSELoss,
     MultiLabelMarginLoss,
     MultiLabelSoftMarginLoss,
     MultiMarginLoss,
@@ -167,7 +167,7 @@ from facula.nn.modules.pooling import (
     MaxUnpool2d,
     MaxUnpool3d,
 )
-from facula.nn.modules.rnn import GRU, GRUCell, LSTM, LSTMCell, RNN, RNNBase, RNNCell, RNNCellBase
+from facula.nn.modules.rnn import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase
 from facula.nn.modules.sparse import Embedding, EmbeddingBag
 from facula.nn.modules.transformer import (
     Transformer,

@@ -1,6 +1,7 @@
 """Activation functions as modules.
 
-Takes a tensor.  Gives the function of `facula.nn.functional` of the same name, with its parameters held by the module.
+Takes a tensor.  Gives the function of `facula.nn.functional` of the same name, with its parameters
+held by the module.
 Keeps true: constructor arguments, attribute names and printed forms are PyTorch's.
 """
 
@@ -15,9 +16,9 @@ from facula.nn import init
 from facula.nn.modules.module import Module
 from facula.nn.parameter import Parameter
 
-__all__ = """Threshold ReLU RReLU Hardtanh ReLU6 Sigmoid Hardsigmoid Tanh SiLU Mish Hardswish ELU CELU SELU GLU GELU
-Hardshrink LeakyReLU LogSigmoid Softplus Softshrink MultiheadAttention PReLU Softsign Tanhshrink Softmin Softmax Softmax2d
-LogSoftmax""".split()
+__all__ = """Threshold ReLU RReLU Hardtanh ReLU6 Sigmoid Hardsigmoid Tanh SiLU Mish Hardswish ELU
+CELU SELU GLU GELU Hardshrink LeakyReLU LogSigmoid Softplus Softshrink MultiheadAttention PReLU
+Softsign Tanhshrink Softmin Softmax Softmax2d LogSoftmax""".split()
 
 
 def __getattr__(name: str) -> Any:

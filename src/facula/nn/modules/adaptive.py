@@ -1,8 +1,8 @@
 """Softmax over many classes by clusters, and cross-entropy of a linear layer.
 
 Takes features and class indices.  Gives losses and log-probabilities.
-Keeps true: classes are sorted by frequency, the first cutoff's are in the head and each later cluster has its own smaller
-projection. [Grave et al. 2017]
+Keeps true: classes are sorted by frequency, the first cutoff's are in the head and each later
+cluster has its own smaller projection. [Grave et al. 2017]
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         ordered = cutoffs == sorted(set(cutoffs)) and min(cutoffs) > 0
         if not ordered or max(cutoffs) > n_classes - 1 or any(int(c) != c for c in cutoffs):
             raise ValueError(
-                "cutoffs should be a sequence of unique, positive integers sorted in an increasing order, where each "
+                "cutoffs should be a sequence of unique, positive integers sorted in an increasing "
+                "order, where each "
                 "value is between 1 and n_classes-1"
             )
         self.in_features = in_features
@@ -81,17 +82,23 @@ class AdaptiveLogSoftmaxWithLoss(Module):
                     "Input and target should have the same size in the batch dimension."
                 )
             if input.dim() != 2:
-                raise RuntimeError("1D target tensor expects 2D input tensors, but found inputs with size " + str(input.size()))
+                raise RuntimeError(
+                    "1D target tensor expects 2D input tensors, but found inputs with size "
+                    + str(input.size())
+                )
         elif target.dim() == 0:
             if input.dim() != 1:
-                raise RuntimeError("0D target tensor expects 1D input tensors, but found inputs with size " + str(input.size()))
+                raise RuntimeError(
+                    "0D target tensor expects 1D input tensors, but found inputs with size "
+                    + str(input.size())
+                )
         else:
-            raise RuntimeError(
-                "0D or 1D target tensor expected, multi-target not supported"
-            )
+            raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
 
     def forward(self, input: Any, target: Any) -> _ASMoutput:
-        """``[N, in_features]`` and ``[N]`` classes to the log-probabilities of the targets and the mean loss."""
+        """``[N, in_features]`` and ``[N]`` classes to the log-probabilities of the targets and the
+        mean loss.
+        """
         self._check(input, target)
         batched = target.dim() > 0
         if not batched:
@@ -132,7 +139,9 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return self._get_full_log_prob(input, self.head(input))
 
     def predict(self, input: Any) -> Any:
-        """The most probable class of every row; tail clusters are looked at only where they may win."""
+        """The most probable class of every row; tail clusters are looked at only where they may
+        win.
+        """
         head = self.head(input)
         output = facula.argmax(head, dim=1)
         in_tail = output >= self.shortlist_size
@@ -146,7 +155,9 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
 
 class LinearCrossEntropyLoss(Module):
-    """Cross-entropy of a linear layer's outputs; with ``options`` the logits never exist as a whole."""
+    """Cross-entropy of a linear layer's outputs; with ``options`` the logits never exist as a
+    whole.
+    """
 
     __constants__ = ["num_classes", "out_features", "reduction", "ignore_index", "label_smoothing"]
 

@@ -1,9 +1,10 @@
 """Multi-head attention.
 
-Takes queries, keys and values ``[T, N, E]`` (``[N, T, E]`` with ``batch_first``), or the same without a batch.  Gives the
-attended values in the query's shape and, unless told otherwise, the attention weights averaged over the heads.
-Keeps true: one packed input projection where keys and values have the query's size, three separate ones otherwise;
-boolean masks are True where attention is *not* allowed.
+Takes queries, keys and values ``[T, N, E]`` (``[N, T, E]`` with ``batch_first``), or the same
+without a batch.  Gives the attended values in the query's shape and, unless told otherwise, the
+attention weights averaged over the heads.
+Keeps true: one packed input projection where keys and values have the query's size, three separate
+ones otherwise; boolean masks are True where attention is *not* allowed.
 """
 
 from __future__ import annotations
@@ -63,7 +64,10 @@ class MultiheadAttention(Module):
             ["q_proj_weight", "k_proj_weight", "v_proj_weight", "in_proj_weight"]
         )
         if self._qkv_same_embed_dim:
-            shapes = {"in_proj_weight": (3 * embed_dim, embed_dim), **dict.fromkeys(list(shapes)[:3])}
+            shapes = {
+                "in_proj_weight": (3 * embed_dim, embed_dim),
+                **dict.fromkeys(list(shapes)[:3]),
+            }
         else:
             shapes["q_proj_weight"] = (embed_dim, embed_dim)
             shapes["k_proj_weight"] = (embed_dim, self.kdim)
@@ -111,9 +115,7 @@ class MultiheadAttention(Module):
         if attn_mask.dim() == 3:
             merged = attn_mask.view(batch, -1, length, length)
         else:
-            merged = attn_mask.view(1, 1, length, length).expand(
-                batch, self.num_heads, -1, -1
-            )
+            merged = attn_mask.view(1, 1, length, length).expand(batch, self.num_heads, -1, -1)
         if key_padding_mask is not None:
             padding = key_padding_mask.view(batch, 1, 1, length)
             merged = merged + padding.expand(-1, self.num_heads, -1, -1)

@@ -1,8 +1,9 @@
 """Batch normalization.
 
-Takes ``[N, C, ...]``.  Gives it normalised per channel by the batch's statistics (training) or by running ones.
-Keeps true: running statistics are buffers, so is the number of batches (since format version 2); ``momentum=None`` makes
-the running statistics plain averages.
+Takes ``[N, C, ...]``.  Gives it normalised per channel by the batch's statistics (training) or by
+running ones.
+Keeps true: running statistics are buffers, so is the number of batches (since format version 2);
+``momentum=None`` makes the running statistics plain averages.
 """
 
 from __future__ import annotations

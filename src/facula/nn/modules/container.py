@@ -1,7 +1,9 @@
 """Containers: modules and parameters in a sequence, a list or a dictionary.
 
-Takes modules or parameters.  Gives the same as attributes of a module, with Python's list and dictionary manners.
-Keeps true: list entries are named "0", "1", ... and stay so after insertion and deletion; dictionary order is kept.
+Takes modules or parameters.  Gives the same as attributes of a module, with Python's list and
+dictionary manners.
+Keeps true: list entries are named "0", "1", ... and stay so after insertion and deletion;
+dictionary order is kept.
 """
 
 from __future__ import annotations
@@ -369,7 +371,9 @@ class ParameterList(Module):
 
 
 class ParameterDict(Module):
-    """Parameters in a dictionary; plain tensors become parameters, other values are kept as they are."""
+    """Parameters in a dictionary; plain tensors become parameters, other values are kept as they
+    are.
+    """
 
     def __init__(self, parameters: Any = None) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
 """Convolutions and transposed convolutions in one, two and three dimensions, and their lazy forms.
 
 Takes ``[N, C, ...]`` or ``[C, ...]``.  Gives the same with ``out_channels`` channels.
-Keeps true: weights are ``[out, in / groups, *kernel]`` (transposed: ``[in, out / groups, *kernel]``); padding modes other
-than zeros pad first and then convolve without padding.
+Keeps true: weights are ``[out, in / groups, *kernel]`` (transposed: ``[in, out / groups,
+*kernel]``); padding modes other than zeros pad first and then convolve without padding.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from facula.nn.modules.module import Module
 from facula.nn.modules.utils import _pair, _reverse_repeat_tuple, _single, _triple
 from facula.nn.parameter import Parameter, UninitializedParameter
 
-__all__ = """Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d LazyConv1d LazyConv2d LazyConv3d
-LazyConvTranspose1d LazyConvTranspose2d LazyConvTranspose3d""".split()
+__all__ = """Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d LazyConv1d
+LazyConv2d LazyConv3d LazyConvTranspose1d LazyConvTranspose2d LazyConvTranspose3d""".split()
 
 _PADDING_WORDS = {"same", "valid"}
 _PADDING_MODES = {"zeros", "reflect", "replicate", "circular"}
@@ -115,7 +115,8 @@ class _ConvNd(Module):
     def extra_repr(self) -> str:
         """The parameters that differ from their defaults."""
         parts = [
-            f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
+            f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, "
+            f"stride={self.stride}"
         ]
         n = len(self.kernel_size)
         if self.padding != (0,) * len(self.padding):
@@ -243,9 +244,7 @@ class _ConvTransposeNd(_ConvNd):
         dtype: Any = None,
     ) -> None:
         if padding_mode != "zeros":
-            raise ValueError(
-                f'Only "zeros" padding mode is supported for {type(self).__name__}'
-            )
+            raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
         super().__init__(
             in_channels,
             out_channels,

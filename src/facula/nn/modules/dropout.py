@@ -1,7 +1,9 @@
 """Dropout layers.
 
-Takes a tensor.  Gives it with elements or channels zeroed at random in training, and as it is in evaluation.
-Keeps true: what stays is scaled so that the expected value (for the alpha kinds: mean and variance) is unchanged.
+Takes a tensor.  Gives it with elements or channels zeroed at random in training, and as it is in
+evaluation.
+Keeps true: what stays is scaled so that the expected value (for the alpha kinds: mean and variance)
+is unchanged.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """Instance normalization.
 
-Takes ``[N, C, ...]`` or ``[C, ...]``.  Gives it normalised over the positions of every channel of every instance.
-Keeps true: an input without a batch gives an output without one; running statistics are optional and off by default.
+Takes ``[N, C, ...]`` or ``[C, ...]``.  Gives it normalised over the positions of every channel of
+every instance.
+Keeps true: an input without a batch gives an output without one; running statistics are optional
+and off by default.
 """
 
 from __future__ import annotations
@@ -76,12 +78,16 @@ class _InstanceNorm(_NormBase):
         version = local_metadata.get("version", None)
         # version 1 kept running statistics whether or not they were asked for
         if version is None and not self.track_running_stats:
-            stale = [prefix + n for n in ("running_mean", "running_var") if prefix + n in state_dict]
+            stale = [
+                prefix + n for n in ("running_mean", "running_var") if prefix + n in state_dict
+            ]
             if stale:
                 error_msgs.append(
                     f"Unexpected running stats buffer(s) {' and '.join(map(repr, stale))} for "
-                    f"{type(self).__name__} with track_running_stats=False. If state_dict is a checkpoint saved "
-                    "before 0.4.0, this may be expected: set track_running_stats=True or delete the keys."
+                    f"{type(self).__name__} with track_running_stats=False. If state_dict is a "
+                    "checkpoint saved "
+                    "before 0.4.0, this may be expected: set track_running_stats=True or delete "
+                    "the keys."
                 )
                 for key in stale:
                     state_dict.pop(key)
@@ -101,7 +107,8 @@ class _InstanceNorm(_NormBase):
         channels = input.dim() - self._get_no_batch_dim()
         if input.size(channels) != self.num_features:
             message = (
-                f"input's size at dim={channels} does not match num_features: expected {self.num_features}, got "
+                f"input's size at dim={channels} does not match num_features: expected "
+                f"{self.num_features}, got "
                 f"{input.size(channels)}"
             )
             if self.affine:

@@ -1,9 +1,9 @@
 """Layers that learn their input size from the first input.
 
-Takes a layer class whose parameters are `UninitializedParameter`.  Gives `LazyModuleMixin`, which makes them before the
-first forward and then turns the layer into an ordinary one.
-Keeps true: a lazy layer's state dictionary can be loaded, which fixes its sizes; an initialised one is of the ordinary
-class and carries no hook of this mixin.
+Takes a layer class whose parameters are `UninitializedParameter`.  Gives `LazyModuleMixin`, which
+makes them before the first forward and then turns the layer into an ordinary one.
+Keeps true: a lazy layer's state dictionary can be loaded, which fixes its sizes; an initialised one
+is of the ordinary class and carries no hook of this mixin.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ __all__ = ["LazyModuleMixin"]
 
 
 class LazyModuleMixin:
-    """Mix in before a module class; set ``cls_to_become`` and define ``initialize_parameters(*args)``."""
+    """Mix in before a module class; set ``cls_to_become`` and define
+    ``initialize_parameters(*args)``.
+    """
 
     cls_to_become: Any = None
 

@@ -1,7 +1,8 @@
 """Linear layers.
 
 Takes inputs of shape ``[..., in_features]``.  Gives ``[..., out_features]``.
-Keeps true: weights are ``[out_features, in_features]``, initialised uniformly in ``1 / sqrt(in_features)``.
+Keeps true: weights are ``[out_features, in_features]``, initialised uniformly in ``1 /
+sqrt(in_features)``.
 """
 
 from __future__ import annotations
@@ -164,7 +165,8 @@ class LazyLinear(LazyModuleMixin, Linear):
         if self.in_features == 0:
             if input.shape[-1] != self.weight.shape[-1]:
                 raise AssertionError(
-                    f"The in_features inferred from input: {input.shape[-1]} is not equal to in_features from "
+                    f"The in_features inferred from input: {input.shape[-1]} is not equal to "
+                    "in_features from "
                     f"self.weight: {self.weight.shape[-1]}"
                 )
             self.in_features = input.shape[-1]

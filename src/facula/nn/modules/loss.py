@@ -1,8 +1,8 @@
 """Loss functions as modules.
 
 Takes predictions and targets.  Gives the loss of `facula.nn.functional` of the same name.
-Keeps true: ``reduction`` is "none", "mean" or "sum"; the older flags ``size_average`` and ``reduce`` set it, with a
-warning; class weights are buffers.
+Keeps true: ``reduction`` is "none", "mean" or "sum"; the older flags ``size_average`` and
+``reduce`` set it, with a warning; class weights are buffers.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from facula.nn import functional as F
 from facula.nn.modules.distance import PairwiseDistance
 from facula.nn.modules.module import Module
 
-__all__ = """L1Loss NLLLoss NLLLoss2d PoissonNLLLoss GaussianNLLLoss KLDivLoss MSELoss BCELoss BCEWithLogitsLoss
-HingeEmbeddingLoss MultiLabelMarginLoss SmoothL1Loss HuberLoss SoftMarginLoss CrossEntropyLoss MultiLabelSoftMarginLoss
-CosineEmbeddingLoss MarginRankingLoss MultiMarginLoss TripletMarginLoss TripletMarginWithDistanceLoss CTCLoss""".split()
+__all__ = """L1Loss NLLLoss NLLLoss2d PoissonNLLLoss GaussianNLLLoss KLDivLoss MSELoss BCELoss
+BCEWithLogitsLoss HingeEmbeddingLoss MultiLabelMarginLoss SmoothL1Loss HuberLoss SoftMarginLoss
+CrossEntropyLoss MultiLabelSoftMarginLoss CosineEmbeddingLoss MarginRankingLoss MultiMarginLoss
+TripletMarginLoss TripletMarginWithDistanceLoss CTCLoss""".split()
 
 
 class _Loss(Module):
@@ -396,7 +397,9 @@ class TripletMarginLoss(_Loss):
     ) -> None:
         super().__init__(size_average, reduce, reduction)
         if margin <= 0:
-            raise ValueError(f"TripletMarginLoss: expected margin to be greater than 0, got {margin} instead")
+            raise ValueError(
+                f"TripletMarginLoss: expected margin to be greater than 0, got {margin} instead"
+            )
         self.margin = margin
         self.p = p
         self.eps = eps
@@ -432,7 +435,8 @@ class TripletMarginWithDistanceLoss(_Loss):
         super().__init__(None, None, reduction)
         if margin <= 0:
             raise ValueError(
-                f"TripletMarginWithDistanceLoss: expected margin to be greater than 0, got {margin} instead"
+                "TripletMarginWithDistanceLoss: expected margin to be greater than 0, got "
+                f"{margin} instead"
             )
         self.distance_function = (
             PairwiseDistance() if distance_function is None else distance_function
@@ -465,9 +469,7 @@ class CTCLoss(_Loss):
         self.blank = blank
         self.zero_infinity = zero_infinity
 
-    def forward(
-        self, log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any
-    ) -> Any:
+    def forward(self, log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any) -> Any:
         """``[T, N, C]`` log-probabilities and the targets' classes."""
         return F.ctc_loss(
             log_probs,

@@ -1,13 +1,12 @@
 """`Module`: a tree of parameters, buffers and submodules with a `forward`.
 
-Takes attributes by assignment: parameters, buffers and modules are registered under their names.  Gives the tree's
-members by dotted name, moves and casts them, and runs functions over them.
-Keeps true: attribute names, registration rules, iteration order and error types are PyTorch's; a tensor stored twice is
-one tensor, and `named_*` give it once unless told otherwise.
+Takes attributes by assignment: parameters, buffers and modules are registered under their names.
+Gives the tree's members by dotted name, moves and casts them, and runs functions over them.
+Keeps true: attribute names, registration rules, iteration order and error types are PyTorch's; a
+tensor stored twice is one tensor, and `named_*` give it once unless told otherwise.
 """
 
 from __future__ import annotations
-
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -85,8 +84,8 @@ def _forward_unimplemented(self: Any, *input: Any) -> None:
 class Module(HookMixin, StateMixin, ModuleBase):
     """Base class of all neural network modules.
 
-    A subclass calls ``super().__init__()``, assigns parameters, buffers and modules as attributes, and defines
-    ``forward``.
+    A subclass calls ``super().__init__()``, assigns parameters, buffers and modules as attributes,
+    and defines ``forward``.
     """
 
     dump_patches = False
@@ -103,9 +102,7 @@ class Module(HookMixin, StateMixin, ModuleBase):
                 raise TypeError(
                     f"{type(self).__name__}.__init__() got an unexpected keyword argument '{given}'"
                 )
-            raise TypeError(
-                f"{type(self).__name__}.__init__() takes 1 {word} argument but {given}"
-            )
+            raise TypeError(f"{type(self).__name__}.__init__() takes 1 {word} argument but {given}")
         # straight into the instance dictionary: __setattr__ looks into these
         self.__dict__.update(
             training=True,
@@ -129,7 +126,7 @@ class Module(HookMixin, StateMixin, ModuleBase):
         if self.call_super_init:
             super().__init__(*args, **kwargs)
 
-    # registration -----------------------------------------------------------------------------------------------------
+    # registration ---------------------------------------------------------------------------------
 
     def _check_new_name(self, op: str, name: Any, kind: str) -> None:
         if not isinstance(name, str):
@@ -209,7 +206,7 @@ class Module(HookMixin, StateMixin, ModuleBase):
         """Alias of `add_module`."""
         self.add_module(name, module)
 
-    # attributes -------------------------------------------------------------------------------------------------------
+    # attributes -----------------------------------------------------------------------------------
 
     def _drop_elsewhere(self, name: str, *places: Any) -> None:
         for place in places:
@@ -233,7 +230,8 @@ class Module(HookMixin, StateMixin, ModuleBase):
         if parameters is not None and name in parameters:
             if value is not None:
                 raise TypeError(
-                    f"cannot assign '{facula.typename(value)}' as parameter '{name}' (Parameter or None expected)"
+                    f"cannot assign '{facula.typename(value)}' as parameter '{name}' (Parameter or "
+                    "None expected)"
                 )
             self.register_parameter(name, value)
             return
@@ -249,7 +247,8 @@ class Module(HookMixin, StateMixin, ModuleBase):
         if modules is not None and name in modules:
             if value is not None:
                 raise TypeError(
-                    f"cannot assign '{facula.typename(value)}' as child module '{name}' (Module or None expected)"
+                    f"cannot assign '{facula.typename(value)}' as child module '{name}' (Module or "
+                    "None expected)"
                 )
             self._set_module(name, value)
             return
@@ -262,7 +261,8 @@ class Module(HookMixin, StateMixin, ModuleBase):
         buffers = self.__dict__.get("_buffers")
         if buffers is not None and name in buffers:
             raise TypeError(
-                f"cannot assign '{facula.typename(value)}' as buffer '{name}' (Buffer, Tensor or None expected)"
+                f"cannot assign '{facula.typename(value)}' as buffer '{name}' (Buffer, Tensor or "
+                "None expected)"
             )
         object.__setattr__(self, name, value)
 
@@ -301,10 +301,16 @@ class Module(HookMixin, StateMixin, ModuleBase):
             object.__delattr__(self, name)
 
     def __dir__(self) -> list[str]:
-        names = {*dir(type(self)), *self.__dict__, *self._parameters, *self._modules, *self._buffers}
+        names = {
+            *dir(type(self)),
+            *self.__dict__,
+            *self._parameters,
+            *self._modules,
+            *self._buffers,
+        }
         return sorted(name for name in names if name and not name[0].isdigit())
 
-    # look-up by path --------------------------------------------------------------------------------------------------
+    # look-up by path ------------------------------------------------------------------------------
 
     def get_submodule(self, target: str) -> Module:
         """The submodule at the dotted path ``target`` ("" is this module)."""
@@ -320,7 +326,9 @@ class Module(HookMixin, StateMixin, ModuleBase):
         return module
 
     def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
-        """Put ``module`` at the dotted path ``target``; ``strict`` asks that something is there already."""
+        """Put ``module`` at the dotted path ``target``; ``strict`` asks that something is there
+        already.
+        """
         op = "Module.set_submodule"
         if target == "":
             fail(ValueError, op, "a target that is not empty", got="''")
@@ -355,7 +363,7 @@ class Module(HookMixin, StateMixin, ModuleBase):
             raise AttributeError(f"`{name}` is not a buffer")
         return getattr(module, name)
 
-    # iteration --------------------------------------------------------------------------------------------------------
+    # iteration ------------------------------------------------------------------------------------
 
     def _named_members(
         self,
@@ -443,7 +451,7 @@ class Module(HookMixin, StateMixin, ModuleBase):
                 below = f"{prefix}.{name}" if prefix else name
                 yield from module.named_modules(memo, below, remove_duplicate)
 
-    # over the tree ----------------------------------------------------------------------------------------------------
+    # over the tree --------------------------------------------------------------------------------
 
     def apply(self, fn: Callable[[Module], None]) -> Any:
         """Run ``fn`` on every submodule and then on this module."""
@@ -480,7 +488,8 @@ class Module(HookMixin, StateMixin, ModuleBase):
             parameter.grad = fn(grad).requires_grad_(grad.requires_grad)
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
-        """Move and cast in place: ``to(device)``, ``to(dtype)``, ``to(tensor)``, ``to(memory_format=...)``.
+        """Move and cast in place: ``to(device)``, ``to(dtype)``, ``to(tensor)``,
+        ``to(memory_format=...)``.
 
         Only floating point and complex tensors are cast; the others move.
         """
@@ -505,9 +514,7 @@ class Module(HookMixin, StateMixin, ModuleBase):
 
     def to_empty(self, *, device: Any, recurse: bool = True) -> Any:
         """Move to ``device`` without copying: contents are undefined afterwards."""
-        return self._apply(
-            lambda t: facula.empty_like(t, device=device), recurse=recurse
-        )
+        return self._apply(lambda t: facula.empty_like(t, device=device), recurse=recurse)
 
     def type(self, dst_type: Any) -> Any:
         """Cast all parameters and buffers to ``dst_type``."""
@@ -537,7 +544,13 @@ class Module(HookMixin, StateMixin, ModuleBase):
         return self._apply(lambda t: t.cpu())
 
     def _move(self, kind: str, device: Any) -> Any:
-        where = kind if device is None else facula.device(kind, device) if isinstance(device, int) else device
+        where = (
+            kind
+            if device is None
+            else facula.device(kind, device)
+            if isinstance(device, int)
+            else device
+        )
         return self._apply(lambda t: t.to(where))
 
     def cuda(self, device: Any = None) -> Any:
@@ -611,7 +624,7 @@ class Module(HookMixin, StateMixin, ModuleBase):
         state.pop("_compiled_call_impl", None)
         return state
 
-    # printing ---------------------------------------------------------------------------------------------------------
+    # printing -------------------------------------------------------------------------------------
 
     def _get_name(self) -> str:
         return type(self).__name__
@@ -662,5 +675,3 @@ def parse_to(args: tuple, kwargs: dict) -> tuple[Any, Any, bool, Any]:
     if device is not None and not isinstance(device, core.device):
         device = facula.device(device)
     return device, dtype, non_blocking, memory_format
-
-

@@ -1,8 +1,10 @@
-"""Calling a module and reading its registered attributes: the two paths that every use of a module takes.
+"""Calling a module and reading its registered attributes: the two paths that every use of a module
+takes.
 
-Takes the dictionaries that `Module.__init__` makes.  Gives `ModuleBase` with `__call__` and `__getattr__`.
-Keeps true: a call goes to `_call_impl`, which goes straight to `forward` where there are no hooks; a compiled base class
-with the same two methods may take this one's place.
+Takes the dictionaries that `Module.__init__` makes.  Gives `ModuleBase` with `__call__` and
+`__getattr__`.
+Keeps true: a call goes to `_call_impl`, which goes straight to `forward` where there are no hooks;
+a compiled base class with the same two methods may take this one's place.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ class ModuleBase:
     __call__ = _wrapped_call_impl
 
     def __getattr__(self, name: str) -> Any:
-        """A registered parameter, buffer or submodule; only reached when ordinary look-up found nothing."""
+        """A registered parameter, buffer or submodule; only reached when ordinary look-up found
+        nothing.
+        """
         state = self.__dict__
         for kind in ("_parameters", "_buffers", "_modules"):
             entries = state.get(kind)

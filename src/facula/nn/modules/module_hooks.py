@@ -1,9 +1,10 @@
 """Hooks of modules: registration on one module or on all of them, and the call that runs them.
 
-Takes hook functions with PyTorch's signatures.  Gives `HookMixin`, the part of `Module` about hooks, and the
-`register_module_*` functions.
-Keeps true: hooks run in the order of registration, global ones first; a hook that returns something other than None
-replaces what it was given; with no hooks at all `_call_impl` adds a handful of truth tests to `forward`.
+Takes hook functions with PyTorch's signatures.  Gives `HookMixin`, the part of `Module` about
+hooks, and the `register_module_*` functions.
+Keeps true: hooks run in the order of registration, global ones first; a hook that returns something
+other than None replaces what it was given; with no hooks at all `_call_impl` adds a handful of
+truth tests to `forward`.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def _register(hooks: OrderedDict, hook: Callable, *, extra: Any = None) -> Remov
 
 
 def register_module_buffer_registration_hook(hook: Callable) -> RemovableHandle:
-    """Run ``hook(module, name, buffer)`` at every buffer registration; what it returns is registered instead."""
+    """Run ``hook(module, name, buffer)`` at every buffer registration; what it returns is
+    registered instead.
+    """
     return _register(_global_buffer_registration_hooks, hook)
 
 
@@ -71,7 +74,8 @@ def register_module_forward_hook(
 ) -> RemovableHandle:
     """Run ``hook(module, args, output)`` after the forward of every module.
 
-    ``with_kwargs`` adds the keyword arguments before the output; ``always_call`` runs it even when forward raised.
+    ``with_kwargs`` adds the keyword arguments before the output; ``always_call`` runs it even when
+    forward raised.
     """
     extra = [_global_forward_hooks_always_called, _global_forward_hooks_with_kwargs]
     handle = _register(_global_forward_hooks, hook, extra=extra)
@@ -96,7 +100,9 @@ def _set_global_backward_kind(full: bool) -> None:
 
 
 def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Run ``hook(module, grad_input, grad_output)`` for the last node of every module (the older kind of hook)."""
+    """Run ``hook(module, grad_input, grad_output)`` for the last node of every module (the older
+    kind of hook).
+    """
     _set_global_backward_kind(False)
     return _register(_global_backward_hooks, hook)
 
@@ -107,7 +113,9 @@ def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> Removabl
 
 
 def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Run ``hook(module, grad_input, grad_output)`` once a module's input gradients are known, for every module."""
+    """Run ``hook(module, grad_input, grad_output)`` once a module's input gradients are known, for
+    every module.
+    """
     _set_global_backward_kind(True)
     return _register(_global_backward_hooks, hook)
 
@@ -141,7 +149,8 @@ class HookMixin:
     ) -> RemovableHandle:
         """Run ``hook(module, grad_output)`` before gradients pass through this module.
 
-        A tuple returned replaces ``grad_output``; ``prepend`` puts the hook before those of this module.
+        A tuple returned replaces ``grad_output``; ``prepend`` puts the hook before those of this
+        module.
         """
         handle = _register(self._backward_pre_hooks, hook)
         if prepend:
@@ -151,9 +160,11 @@ class HookMixin:
     def register_full_backward_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
-        """Run ``hook(module, grad_input, grad_output)`` when the gradients of this module's inputs are known.
+        """Run ``hook(module, grad_input, grad_output)`` when the gradients of this module's inputs
+        are known.
 
-        A tuple returned replaces ``grad_input``; entries for arguments that are no tensors are None.
+        A tuple returned replaces ``grad_input``; entries for arguments that are no tensors are
+        None.
         """
         self._set_backward_kind(True)
         handle = _register(self._backward_hooks, hook)
@@ -162,7 +173,9 @@ class HookMixin:
         return handle
 
     def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """The older kind of backward hook: it sees the inputs of the last node of the module's forward only."""
+        """The older kind of backward hook: it sees the inputs of the last node of the module's
+        forward only.
+        """
         self._set_backward_kind(False)
         return _register(self._backward_hooks, hook)
 
@@ -180,13 +193,13 @@ class HookMixin:
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
-        """Run ``hook(module, args)`` before forward; what it returns becomes the positional arguments.
+        """Run ``hook(module, args)`` before forward; what it returns becomes the positional
+        arguments.
 
-        With ``with_kwargs`` it is ``hook(module, args, kwargs)`` and returns None or ``(args, kwargs)``.
+        With ``with_kwargs`` it is ``hook(module, args, kwargs)`` and returns None or ``(args,
+        kwargs)``.
         """
-        handle = _register(
-            self._forward_pre_hooks, hook, extra=self._forward_pre_hooks_with_kwargs
-        )
+        handle = _register(self._forward_pre_hooks, hook, extra=self._forward_pre_hooks_with_kwargs)
         if with_kwargs:
             self._forward_pre_hooks_with_kwargs[handle.id] = True
         if prepend:
@@ -203,8 +216,8 @@ class HookMixin:
     ) -> RemovableHandle:
         """Run ``hook(module, args, output)`` after forward; what it returns replaces the output.
 
-        ``with_kwargs`` makes it ``hook(module, args, kwargs, output)``; ``always_call`` runs it even when forward or
-        another hook raised.
+        ``with_kwargs`` makes it ``hook(module, args, kwargs, output)``; ``always_call`` runs it
+        even when forward or another hook raised.
         """
         extra = [self._forward_hooks_with_kwargs, self._forward_hooks_always_called]
         handle = _register(self._forward_hooks, hook, extra=extra)
@@ -273,7 +286,9 @@ class HookMixin:
                 self._forward_hooks_always_called,
             ),
         ):
-            listed += [(key, hook, key in with_kwargs, key in always) for key, hook in hooks.items()]
+            listed += [
+                (key, hook, key in with_kwargs, key in always) for key, hook in hooks.items()
+            ]
         return listed
 
     def _call_with_hooks(self, args: tuple, kwargs: dict, done: set) -> Any:
@@ -295,7 +310,8 @@ class HookMixin:
         if watcher is not None:
             if not isinstance(output, (core.Tensor, tuple)):
                 warnings.warn(
-                    "full backward hooks need the module's output to be a tensor or a tuple of tensors; they do not "
+                    "full backward hooks need the module's output to be a tensor or a tuple of "
+                    "tensors; they do not "
                     f"run for {type(output).__name__}",
                     stacklevel=3,
                 )
@@ -305,7 +321,9 @@ class HookMixin:
         return output
 
     def _run_always_called(self, args: tuple, kwargs: dict, done: set) -> None:
-        """After an exception: the always-called hooks that have not run yet; their own failures only warn."""
+        """After an exception: the always-called hooks that have not run yet; their own failures
+        only warn.
+        """
         for key, hook, with_kwargs, always in self._forward_hook_list():
             if not always or key in done:
                 continue
@@ -351,7 +369,8 @@ class HookMixin:
         if single_output and (not leaves or reached & leaves):
             return
         warnings.warn(
-            "a non-full backward hook on a module of several nodes, inputs or outputs sees only its last node; use "
+            "a non-full backward hook on a module of several nodes, inputs or outputs sees only "
+            "its last node; use "
             "register_full_backward_hook",
             FutureWarning,
             stacklevel=5,

@@ -1,9 +1,9 @@
 """Saving a module's state to a dictionary and loading it back.
 
-Takes and gives an ordered dictionary from dotted names to tensors, with the modules' format versions in its
-`_metadata` attribute.
-Keeps true: keys, order, versions and hook points are those of PyTorch, so checkpoints are interchangeable; loading
-reports every missing, unexpected and misshapen entry at once.
+Takes and gives an ordered dictionary from dotted names to tensors, with the modules' format
+versions in its `_metadata` attribute.
+Keeps true: keys, order, versions and hook points are those of PyTorch, so checkpoints are
+interchangeable; loading reports every missing, unexpected and misshapen entry at once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpec
 
 
 class _PreHookWithModule:
-    """Calls a load hook with its module first, without keeping the module alive in a cycle of its own making."""
+    """Calls a load hook with its module first, without keeping the module alive in a cycle of its
+    own making.
+    """
 
     def __init__(self, hook: Callable, module: Any = None) -> None:
         self.hook = hook
@@ -63,10 +65,12 @@ class StateMixin:
     _load_state_dict_pre_hooks: OrderedDict
     _load_state_dict_post_hooks: OrderedDict
 
-    # hooks ------------------------------------------------------------------------------------------------------------
+    # hooks ----------------------------------------------------------------------------------------
 
     def _register_state_dict_hook(self, hook: Callable) -> RemovableHandle:
-        """Run ``hook(module, state_dict, prefix, local_metadata)`` after saving; it may return another dictionary."""
+        """Run ``hook(module, state_dict, prefix, local_metadata)`` after saving; it may return
+        another dictionary.
+        """
         if getattr(hook, "_from_public_api", False):
             fail(
                 RuntimeError,
@@ -79,7 +83,9 @@ class StateMixin:
         return handle
 
     def register_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:
-        """Run ``hook(module, state_dict, prefix, local_metadata)`` after saving; it changes the dictionary in place."""
+        """Run ``hook(module, state_dict, prefix, local_metadata)`` after saving; it changes the
+        dictionary in place.
+        """
         hook._from_public_api = True  # type: ignore[attr-defined]
         handle = RemovableHandle(self._state_dict_hooks)
         self._state_dict_hooks[handle.id] = hook
@@ -101,7 +107,9 @@ class StateMixin:
         return handle
 
     def register_load_state_dict_pre_hook(self, hook: Callable) -> RemovableHandle:
-        """Run ``hook(module, state_dict, prefix, local_metadata, strict, missing, unexpected, errors)`` before loading."""
+        """Run ``hook(module, state_dict, prefix, local_metadata, strict, missing, unexpected,
+        errors)`` before loading.
+        """
         return self._register_load_state_dict_pre_hook(hook, with_module=True)
 
     def register_load_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:
@@ -110,10 +118,12 @@ class StateMixin:
         self._load_state_dict_post_hooks[handle.id] = hook
         return handle
 
-    # saving -----------------------------------------------------------------------------------------------------------
+    # saving ---------------------------------------------------------------------------------------
 
     def get_extra_state(self) -> Any:
-        """What else the state dictionary holds for this module; a subclass that needs it overrides this."""
+        """What else the state dictionary holds for this module; a subclass that needs it overrides
+        this.
+        """
         return fail(
             RuntimeError,
             "Module.get_extra_state",
@@ -149,7 +159,8 @@ class StateMixin:
     ) -> Any:
         """The parameters and persistent buffers by dotted name.
 
-        Values are detached and share storage with the module (``keep_vars`` leaves them as they are).
+        Values are detached and share storage with the module (``keep_vars`` leaves them as they
+        are).
         """
         if args:
             warnings.warn(
@@ -188,15 +199,18 @@ class StateMixin:
                 destination = result
         return destination
 
-    # loading ----------------------------------------------------------------------------------------------------------
+    # loading --------------------------------------------------------------------------------------
 
     def _load_one(
         self, name: str, key: str, value: Any, target: Any, assign: bool, error_msgs: list
     ) -> None:
-        """Copy or assign ``value`` to the parameter or buffer ``name``; what is wrong goes to ``error_msgs``."""
+        """Copy or assign ``value`` to the parameter or buffer ``name``; what is wrong goes to
+        ``error_msgs``.
+        """
         if not isinstance(value, core.Tensor):
             error_msgs.append(
-                f'While copying the parameter named "{key}", expected a tensor in the state_dict, got '
+                f'While copying the parameter named "{key}", expected a tensor in the state_dict, '
+                "got "
                 f"{type(value).__name__}."
             )
             return
@@ -206,14 +220,17 @@ class StateMixin:
             value = value[0]
         if not lazy and value.shape != target.shape:
             error_msgs.append(
-                f"size mismatch for {key}: copying a param with shape {value.shape} from checkpoint, the shape in "
+                f"size mismatch for {key}: copying a param with shape {value.shape} from "
+                "checkpoint, the shape in "
                 f"current model is {target.shape}."
             )
             return
         if target.is_meta and not value.is_meta and not assign:
             warnings.warn(
-                f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the current "
-                "model, which is a no-op. (Did you mean to pass `assign=True` to assign items in the state dictionary "
+                f"for {key}: copying from a non-meta parameter in the checkpoint to a meta "
+                "parameter in the current "
+                "model, which is a no-op. (Did you mean to pass `assign=True` to assign items in "
+                "the state dictionary "
                 "to their corresponding key in the module instead of copying them in place?)",
                 stacklevel=4,
             )
@@ -231,8 +248,10 @@ class StateMixin:
                     setattr(self, name, value)
         except Exception as error:
             error_msgs.append(
-                f'While copying the parameter named "{key}", whose dimensions in the model are {target.size()} and '
-                f"whose dimensions in the checkpoint are {value.size()}, an exception occurred: {error.args}."
+                f'While copying the parameter named "{key}", whose dimensions in the model are '
+                f"{target.size()} and "
+                f"whose dimensions in the checkpoint are {value.size()}, an exception occurred: "
+                f"{error.args}."
             )
 
     def _load_from_state_dict(
@@ -245,7 +264,8 @@ class StateMixin:
         unexpected_keys: list,
         error_msgs: list,
     ) -> None:
-        """Take this module's own entries from ``state_dict``; lists are added to, nothing is raised.
+        """Take this module's own entries from ``state_dict``; lists are added to, nothing is
+        raised.
 
         ``local_metadata`` holds the ``version`` with which they were saved (see ``_version``).
         """
@@ -263,9 +283,7 @@ class StateMixin:
             (k, v) for k, v in self._buffers.items() if k not in self._non_persistent_buffers_set
         )
         local = {
-            k: v
-            for k, v in itertools.chain(self._parameters.items(), persistent)
-            if v is not None
+            k: v for k, v in itertools.chain(self._parameters.items(), persistent) if v is not None
         }
         assign = local_metadata.get("assign_to_params_buffers", False)
         for name, target in local.items():
@@ -339,8 +357,9 @@ class StateMixin:
     ) -> _IncompatibleKeys:
         """Copy parameters and buffers from ``state_dict`` into this module.
 
-        ``strict`` raises RuntimeError unless the keys are exactly the module's; ``assign`` puts the given tensors in
-        the module instead of copying (their dtype and device then hold).  Returns the missing and unexpected keys.
+        ``strict`` raises RuntimeError unless the keys are exactly the module's; ``assign`` puts the
+        given tensors in the module instead of copying (their dtype and device then hold).  Returns
+        the missing and unexpected keys.
         """
         if not isinstance(state_dict, Mapping):
             fail(
@@ -365,8 +384,8 @@ class StateMixin:
                 errors.insert(0, f"Missing key(s) in state_dict: {quoted}. ")
         if errors:
             raise RuntimeError(
-                f"[Module.load_state_dict] Error(s) in loading state_dict for {type(self).__name__}:\n\t"
-                + "\n\t".join(errors)
+                "[Module.load_state_dict] Error(s) in loading state_dict for "
+                f"{type(self).__name__}:\n\t" + "\n\t".join(errors)
             )
         return _IncompatibleKeys(missing, unexpected)
 
@@ -387,5 +406,3 @@ class StateMixin:
             self.__dict__.setdefault(name, OrderedDict())
         self.__dict__.setdefault("_non_persistent_buffers_set", set())
         self.__dict__.setdefault("_is_full_backward_hook", None)
-
-

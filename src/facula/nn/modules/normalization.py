@@ -23,9 +23,7 @@ class LocalResponseNorm(Module):
 
     __constants__ = ["size", "alpha", "beta", "k"]
 
-    def __init__(
-        self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
-    ) -> None:
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
         super().__init__()
         self.size = size
         self.alpha = alpha
@@ -115,7 +113,8 @@ class LayerNorm(Module):
     def extra_repr(self) -> str:
         """The parameters."""
         return (
-            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, "
+            f"{self.normalized_shape}, eps={self.eps}, "
+            f"elementwise_affine={self.elementwise_affine}, "
             f"bias={self.bias is not None}"
         )
 
@@ -168,7 +167,9 @@ class GroupNorm(Module):
 
 
 class RMSNorm(Module):
-    """Divides by the root mean square over the last dimensions; ``eps=None`` is the dtype's machine epsilon."""
+    """Divides by the root mean square over the last dimensions; ``eps=None`` is the dtype's machine
+    epsilon.
+    """
 
     __constants__ = ["normalized_shape", "eps", "elementwise_affine"]
 
@@ -185,9 +186,7 @@ class RMSNorm(Module):
         self.eps = eps
         self.elementwise_affine = elementwise_affine
         if elementwise_affine:
-            self.weight = Parameter(
-                facula.empty(self.normalized_shape, device=device, dtype=dtype)
-            )
+            self.weight = Parameter(facula.empty(self.normalized_shape, device=device, dtype=dtype))
         else:
             self.register_parameter("weight", None)
         self.reset_parameters()

@@ -1,7 +1,8 @@
 """Padding layers.
 
 Takes ``[N, C, ...]`` or ``[C, ...]``.  Gives it with its positions extended at both ends.
-Keeps true: paddings are given from the last dimension to the first, before and after in turn; a negative one crops.
+Keeps true: paddings are given from the last dimension to the first, before and after in turn; a
+negative one crops.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from facula.nn import functional as F
 from facula.nn.modules.module import Module
 from facula.nn.modules.utils import _ntuple, _pair, _quadruple
 
-__all__ = """CircularPad1d CircularPad2d CircularPad3d ConstantPad1d ConstantPad2d ConstantPad3d ReflectionPad1d
-ReflectionPad2d ReflectionPad3d ReplicationPad1d ReplicationPad2d ReplicationPad3d ZeroPad1d ZeroPad2d ZeroPad3d""".split()
+__all__ = """CircularPad1d CircularPad2d CircularPad3d ConstantPad1d ConstantPad2d ConstantPad3d
+ReflectionPad1d ReflectionPad2d ReflectionPad3d ReplicationPad1d ReplicationPad2d ReplicationPad3d
+ZeroPad1d ZeroPad2d ZeroPad3d""".split()
 
 _sextuple = _ntuple(6)
 

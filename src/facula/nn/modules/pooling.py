@@ -12,9 +12,9 @@ from facula.nn import functional as F
 from facula.nn.modules.module import Module
 from facula.nn.modules.utils import _pair, _single, _triple
 
-__all__ = """MaxPool1d MaxPool2d MaxPool3d MaxUnpool1d MaxUnpool2d MaxUnpool3d AvgPool1d AvgPool2d AvgPool3d
-FractionalMaxPool2d FractionalMaxPool3d LPPool1d LPPool2d LPPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d
-AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d""".split()
+__all__ = """MaxPool1d MaxPool2d MaxPool3d MaxUnpool1d MaxUnpool2d MaxUnpool3d AvgPool1d AvgPool2d
+AvgPool3d FractionalMaxPool2d FractionalMaxPool3d LPPool1d LPPool2d LPPool3d AdaptiveMaxPool1d
+AdaptiveMaxPool2d AdaptiveMaxPool3d AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d""".split()
 
 
 class _MaxPoolNd(Module):
@@ -240,7 +240,9 @@ class _FractionalMaxPoolNd(Module):
         self.output_size = expand(output_size) if output_size is not None else None
         self.output_ratio = expand(output_ratio) if output_ratio is not None else None
         if output_size is None and output_ratio is None:
-            raise ValueError(f"{name} requires specifying either an output size, or a pooling ratio")
+            raise ValueError(
+                f"{name} requires specifying either an output size, or a pooling ratio"
+            )
         if output_size is not None and output_ratio is not None:
             raise ValueError("only one of output_size and output_ratio may be specified")
         if self.output_ratio is not None and not all(0 < r < 1 for r in self.output_ratio):
@@ -297,9 +299,7 @@ class _LPPoolNd(Module):
         )
 
     def _pool(self, function: Any, input: Any) -> Any:
-        return function(
-            input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode
-        )
+        return function(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
 
 
 class LPPool1d(_LPPoolNd):

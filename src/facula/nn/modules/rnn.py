@@ -1,9 +1,10 @@
 """Recurrent layers and cells.
 
-Takes ``[T, N, features]`` (``[N, T, features]`` with ``batch_first``), the same without a batch, or packed sequences.
+Takes ``[T, N, features]`` (``[N, T, features]`` with ``batch_first``), the same without a batch, or
+packed sequences.
 Gives outputs of all steps and final states.
-Keeps true: weights are named ``weight_ih_l{k}{_reverse}`` and so on, in PyTorch's order; a packed input gives a packed
-output, and states are in the caller's order of sequences.
+Keeps true: weights are named ``weight_ih_l{k}{_reverse}`` and so on, in PyTorch's order; a packed
+input gives a packed output, and states are in the caller's order of sequences.
 """
 
 from __future__ import annotations
@@ -93,12 +94,15 @@ class RNNBase(Module):
             or isinstance(dropout, bool)
         ):
             raise ValueError(
-                "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
+                "dropout should be a number in range [0, 1] representing the probability of an "
+                "element being zeroed"
             )
         if self.dropout > 0 and self.num_layers == 1:
             warnings.warn(
-                "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects "
-                f"num_layers greater than 1, but got dropout={self.dropout} and num_layers={self.num_layers}",
+                "dropout option adds dropout after all but last recurrent layer, so non-zero "
+                "dropout expects "
+                f"num_layers greater than 1, but got dropout={self.dropout} and "
+                f"num_layers={self.num_layers}",
                 stacklevel=4,
             )
         if not isinstance(self.hidden_size, int):
@@ -157,7 +161,8 @@ class RNNBase(Module):
         """Raises unless the input has the right number of dimensions and features."""
         if not facula.is_autocast_enabled() and input.dtype != self.weight_ih_l0.dtype:
             raise ValueError(
-                f"RNN input dtype ({input.dtype}) does not match weight dtype ({self.weight_ih_l0.dtype}). "
+                f"RNN input dtype ({input.dtype}) does not match weight dtype "
+                f"({self.weight_ih_l0.dtype}). "
                 f"Convert input: input.to({self.weight_ih_l0.dtype}), or convert model: "
                 f"model.to({input.dtype})"
             )
@@ -166,7 +171,8 @@ class RNNBase(Module):
             raise RuntimeError(f"input must have {expected} dimensions, got {input.dim()}")
         if self.input_size != input.size(-1):
             raise RuntimeError(
-                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.size(-1)}"
+                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got "
+                f"{input.size(-1)}"
             )
 
     def get_expected_hidden_size(self, input: Any, batch_sizes: Any) -> tuple[int, int, int]:
@@ -251,16 +257,15 @@ class RNNBase(Module):
         return out.transpose(0, 1) if transpose else out, finals
 
     def _check_states(self, input: Any, states: tuple, batch_sizes: Any) -> None:
-        self.check_forward_args(
-            input, states if self.mode == "LSTM" else states[0], batch_sizes
-        )
+        self.check_forward_args(input, states if self.mode == "LSTM" else states[0], batch_sizes)
 
     def _state_dims(self, states: tuple, expected: int) -> None:
         for state in states:
             if state.dim() != expected:
                 kind = "batched 3-D" if expected == 3 else "unbatched 2-D"
                 raise RuntimeError(
-                    f"For {kind} input, hx should also be {expected}-D but got {state.dim()}-D tensor"
+                    f"For {kind} input, hx should also be {expected}-D but got {state.dim()}-D "
+                    "tensor"
                 )
 
     def _forward_packed(self, packed: PackedSequence, states: tuple | None) -> tuple[Any, tuple]:
@@ -314,7 +319,9 @@ class RNN(RNNBase):
         else:
             nonlinearity = kwargs.pop("nonlinearity", "tanh")
         if nonlinearity not in ("tanh", "relu"):
-            raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
+            raise ValueError(
+                f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'."
+            )
         self.nonlinearity = nonlinearity
         super().__init__(f"RNN_{nonlinearity.upper()}", *args, **kwargs)
 
@@ -329,7 +336,9 @@ class GRU(RNNBase):
 
 
 class LSTM(RNNBase):
-    """Long short-term memory, with an optional projection of the state. [Hochreiter & Schmidhuber 1997]"""
+    """Long short-term memory, with an optional projection of the state. [Hochreiter & Schmidhuber
+    1997]
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__("LSTM", *args, **kwargs)
@@ -429,7 +438,8 @@ class RNNCellBase(Module):
         for i, state in enumerate(states or ()):
             if state.dim() not in (1, 2):
                 raise ValueError(
-                    f"{name}: Expected hidden{f'[{i}]' if count > 1 else ''} to be 1D or 2D, got {state.dim()}D instead"
+                    f"{name}: Expected hidden{f'[{i}]' if count > 1 else ''} to be 1D or 2D, got "
+                    f"{state.dim()}D instead"
                 )
         batched = input.dim() == 2
         if not batched:
@@ -448,7 +458,8 @@ class RNNCellBase(Module):
         for i, state in enumerate(states):
             if state.size(0) != input.size(0) or state.size(1) != self.hidden_size:
                 raise RuntimeError(
-                    f"hidden{i} has shape {list(state.shape)}, expected {[input.size(0), self.hidden_size]}"
+                    f"hidden{i} has shape {list(state.shape)}, expected "
+                    f"{[input.size(0), self.hidden_size]}"
                 )
         result = function(
             input,

@@ -11,8 +11,8 @@ from typing import Any
 from facula.nn import functional as F
 from facula.nn.modules.module import Module
 
-__all__ = """Flatten Unflatten Fold Unfold PixelShuffle PixelUnshuffle ChannelShuffle Upsample UpsamplingBilinear2d
-UpsamplingNearest2d""".split()
+__all__ = """Flatten Unflatten Fold Unfold PixelShuffle PixelUnshuffle ChannelShuffle Upsample
+UpsamplingBilinear2d UpsamplingNearest2d""".split()
 
 
 class Flatten(Module):
@@ -112,7 +112,8 @@ class Fold(Module):
     def extra_repr(self) -> str:
         """The parameters."""
         return (
-            f"output_size={self.output_size}, kernel_size={self.kernel_size}, dilation={self.dilation}, "
+            f"output_size={self.output_size}, kernel_size={self.kernel_size}, "
+            f"dilation={self.dilation}, "
             f"padding={self.padding}, stride={self.stride}"
         )
 

@@ -59,7 +59,8 @@ class _EmbeddingTable(Module):
 class Embedding(_EmbeddingTable):
     """One row of the table per index.
 
-    ``max_norm`` rescales longer rows in place before use; ``sparse`` makes the weight's gradient sparse.
+    ``max_norm`` rescales longer rows in place before use; ``sparse`` makes the weight's gradient
+    sparse.
     """
 
     __constants__ = [
@@ -192,7 +193,9 @@ class EmbeddingBag(_EmbeddingTable):
         self.include_last_offset = include_last_offset
 
     def forward(self, input: Any, offsets: Any = None, per_sample_weights: Any = None) -> Any:
-        """``[B, N]`` indices, or ``[N]`` indices with the ``offsets`` of the bags, to ``[B, embedding_dim]``."""
+        """``[B, N]`` indices, or ``[N]`` indices with the ``offsets`` of the bags, to ``[B,
+        embedding_dim]``.
+        """
         return F.embedding_bag(
             input,
             self.weight,

@@ -1,9 +1,9 @@
 """Transformer encoder, decoder and the two together. [Vaswani et al. 2017]
 
-Takes sequences ``[T, N, E]`` (``[N, T, E]`` with ``batch_first``), or the same without a batch.  Gives sequences of the
-same shape.
-Keeps true: masks are as in `MultiheadAttention`; ``is_causal`` is a hint about the mask that is given; at inference the
-encoder leaves padding out of its work and its output there is zero.
+Takes sequences ``[T, N, E]`` (``[N, T, E]`` with ``batch_first``), or the same without a batch.
+Gives sequences of the same shape.
+Keeps true: masks are as in `MultiheadAttention`; ``is_causal`` is a hint about the mask that is
+given; at inference the encoder leaves padding out of its work and its output there is zero.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def _get_activation_fn(activation: str) -> Callable:
     raise RuntimeError(f"activation should be relu/gelu, not {activation}")
 
 
-def _detect_is_causal_mask(mask: Any, is_causal: bool | None = None, size: int | None = None) -> bool:
+def _detect_is_causal_mask(
+    mask: Any, is_causal: bool | None = None, size: int | None = None
+) -> bool:
     """Whether ``mask`` is the causal one; ``is_causal`` says so without a look."""
     if is_causal is not None:
         return is_causal
@@ -231,7 +233,9 @@ class TransformerEncoder(Module):
 
 
 class TransformerDecoderLayer(Module):
-    """Self-attention, attention to the encoder's output and a feed-forward network, with residuals and norms."""
+    """Self-attention, attention to the encoder's output and a feed-forward network, with residuals
+    and norms.
+    """
 
     __constants__ = ["norm_first"]
 
@@ -447,9 +451,7 @@ class Transformer(Module):
             if src.size(batch) != tgt.size(batch):
                 raise RuntimeError("the batch number of src and tgt must be equal")
         if src.size(-1) != self.d_model or tgt.size(-1) != self.d_model:
-            raise RuntimeError(
-                "the feature number of src and tgt must be equal to d_model"
-            )
+            raise RuntimeError("the feature number of src and tgt must be equal to d_model")
         memory = self.encoder(
             src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal
         )

@@ -31,7 +31,9 @@ _quadruple = _ntuple(4, "_quadruple")
 
 
 def _reverse_repeat_tuple(t: tuple, n: int) -> tuple:
-    """The values of ``t`` from the last to the first, each ``n`` times: the order in which padding is given."""
+    """The values of ``t`` from the last to the first, each ``n`` times: the order in which padding
+    is given.
+    """
     return tuple(x for x in reversed(t) for _ in range(n))
 
 

@@ -1,7 +1,8 @@
 """Limiting gradients by norm or by value.
 
 Takes parameters (or one).  Gives their gradients changed in place, and the total norm.
-Keeps true: parameters without a gradient are left out; the norm is that of all gradients as one vector.
+Keeps true: parameters without a gradient are left out; the norm is that of all gradients as one
+vector.
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ def get_total_norm(
             "clip_grad_norm_",
             f"a finite total norm of order {norm_type} for the gradients",
             got="a non-finite one, so it cannot be clipped",
-            hint="set error_if_nonfinite=False to scale the gradients by the non-finite norm anyway",
+            hint="set error_if_nonfinite=False to scale the gradients by the non-finite norm "
+            "anyway",
         )
     return total
 

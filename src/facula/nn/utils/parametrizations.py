@@ -1,7 +1,8 @@
 """Ready-made parametrizations: orthogonal, weight norm, spectral norm.
 
 Takes a module and the name of one of its tensors.  Gives the module with the tensor parametrized.
-Keeps true: assigning to the tensor sets the originals so that it takes the assigned value, where that can be.
+Keeps true: assigning to the tensor sets the originals so that it takes the assigned value, where
+that can be.
 """
 
 from __future__ import annotations
@@ -47,9 +48,7 @@ class _Orthogonal(Module):
     ) -> None:
         super().__init__()
         if weight.is_complex() and orthogonal_map == _OrthMaps.householder:
-            raise ValueError(
-                "The householder parametrization does not support complex tensors."
-            )
+            raise ValueError("The householder parametrization does not support complex tensors.")
         self.shape = weight.shape
         self.orthogonal_map = orthogonal_map
         if use_trivialization:
@@ -92,7 +91,8 @@ class _Orthogonal(Module):
         with no_grad():
             if q.shape != self.shape:
                 raise ValueError(
-                    f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of shape {q.shape}."
+                    f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor "
+                    f"of shape {q.shape}."
                 )
             n, k = q.size(-2), q.size(-1)
             transposed = n < k
@@ -117,7 +117,8 @@ class _Orthogonal(Module):
     def _inverse_without_base(self, q: Any, transposed: bool) -> Any:
         if self.orthogonal_map in (_OrthMaps.cayley, _OrthMaps.matrix_exp):
             raise NotImplementedError(
-                "It is not possible to assign to the matrix exponential or the Cayley parametrizations when "
+                "It is not possible to assign to the matrix exponential or the Cayley "
+                "parametrizations when "
                 "use_trivialization=False."
             )
         a, tau = facula.geqrf(q)
@@ -134,19 +135,24 @@ def orthogonal(
     *,
     use_trivialization: bool = True,
 ) -> Module:
-    """Make a matrix (or batch of them) orthogonal or unitary, by "matrix_exp", "cayley" or "householder"."""
+    """Make a matrix (or batch of them) orthogonal or unitary, by "matrix_exp", "cayley" or
+    "householder".
+    """
     weight = getattr(module, name, None)
     if not isinstance(weight, facula.Tensor):
         raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
     if weight.ndim < 2:
-        raise ValueError(f"Expected a matrix or batch of matrices. Got a tensor of {weight.ndim} dimensions.")
+        raise ValueError(
+            f"Expected a matrix or batch of matrices. Got a tensor of {weight.ndim} dimensions."
+        )
     if orthogonal_map is None:
         square = weight.size(-2) == weight.size(-1) or weight.is_complex()
         orthogonal_map = "matrix_exp" if square else "householder"
     choice = getattr(_OrthMaps, orthogonal_map, None)
     if choice is None:
         raise ValueError(
-            f'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". Got: {orthogonal_map}'
+            'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". Got: '
+            f"{orthogonal_map}"
         )
     parametrization = _Orthogonal(weight, choice, use_trivialization=use_trivialization)
     parametrize.register_parametrization(module, name, parametrization, unsafe=True)
@@ -197,11 +203,13 @@ class _SpectralNorm(Module):
         dims = weight.ndim
         if not -dims <= dim < dims:
             raise IndexError(
-                f"Dimension out of range (expected to be in range of [-{dims}, {dims - 1}] but got {dim})"
+                f"Dimension out of range (expected to be in range of [-{dims}, {dims - 1}] but got "
+                f"{dim})"
             )
         if n_power_iterations <= 0:
             raise ValueError(
-                f"Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}"
+                "Expected n_power_iterations to be positive, but got "
+                f"n_power_iterations={n_power_iterations}"
             )
         self.dim = dim if dim >= 0 else dim + dims
         self.eps = eps
@@ -250,7 +258,9 @@ def spectral_norm(
     eps: float = 1e-12,
     dim: int | None = None,
 ) -> Module:
-    """Divide the weight by its largest singular value, found by power iteration. [Miyato et al. 2018]"""
+    """Divide the weight by its largest singular value, found by power iteration. [Miyato et al.
+    2018]
+    """
     weight = getattr(module, name, None)
     if not isinstance(weight, facula.Tensor):
         raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")

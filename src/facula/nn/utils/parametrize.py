@@ -1,9 +1,9 @@
 """Parameters and buffers computed from others: parametrizations.
 
-Takes a module, the name of one of its tensors and a module that computes it.  Gives the module with the tensor as a
-property, computed at every access from `parametrizations.<name>.original`.
-Keeps true: the module's class is replaced by a subclass of its own, which holds the properties; the original class comes
-back when the last parametrization goes.
+Takes a module, the name of one of its tensors and a module that computes it.  Gives the module with
+the tensor as a property, computed at every access from `parametrizations.<name>.original`.
+Keeps true: the module's class is replaced by a subclass of its own, which holds the properties; the
+original class comes back when the last parametrization goes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from facula.autograd.grad_mode import no_grad
 from facula.nn.modules.container import Module, ModuleDict, ModuleList
 from facula.nn.parameter import Parameter
 
-__all__ = """cached ParametrizationList register_parametrization is_parametrized remove_parametrizations
-type_before_parametrizations transfer_parametrizations_and_params""".split()
+__all__ = """cached ParametrizationList register_parametrization is_parametrized
+remove_parametrizations type_before_parametrizations transfer_parametrizations_and_params""".split()
 
 _cache_enabled = 0
 _cache: dict[tuple[int, str], Any] = {}
@@ -83,7 +83,8 @@ class ParametrizationList(ModuleList):
                     pass
         if not isinstance(new, core.Tensor) and not isinstance(new, collections.abc.Sequence):
             raise ValueError(
-                f"'right_inverse' must return a Tensor or a Sequence of tensors. Got {type(new).__name__}"
+                "'right_inverse' must return a Tensor or a Sequence of tensors. Got "
+                f"{type(new).__name__}"
             )
         self.is_tensor = isinstance(new, core.Tensor)
         self.ntensors = 1 if self.is_tensor else len(new)
@@ -113,7 +114,8 @@ class ParametrizationList(ModuleList):
         for i, tensor in enumerate(new):
             if not isinstance(tensor, core.Tensor):
                 raise ValueError(
-                    f"'right_inverse' must return a Tensor or a Sequence of tensors. Got element {i} of the sequence "
+                    "'right_inverse' must return a Tensor or a Sequence of tensors. Got element "
+                    f"{i} of the sequence "
                     f"with type {type(tensor).__name__}."
                 )
             if isinstance(original, Parameter):
@@ -127,12 +129,14 @@ class ParametrizationList(ModuleList):
             raise ValueError(f"A parametrization must return a tensor. Got {type(z).__name__}.")
         if z.dtype != dtype:
             raise ValueError(
-                "Registering a parametrization may not change the dtype of the tensor, unless `unsafe` flag is "
+                "Registering a parametrization may not change the dtype of the tensor, unless "
+                "`unsafe` flag is "
                 f"enabled.\nunparametrized dtype: {dtype}\nparametrized dtype: {z.dtype}"
             )
         if z.shape != shape:
             raise ValueError(
-                "Registering a parametrization may not change the shape of the tensor, unless `unsafe` flag is "
+                "Registering a parametrization may not change the shape of the tensor, unless "
+                "`unsafe` flag is "
                 f"enabled.\nunparametrized shape: {shape}\nparametrized shape: {z.shape}"
             )
 
@@ -157,7 +161,8 @@ class ParametrizationList(ModuleList):
                     )
                 if value.dtype != self.original.dtype:
                     raise ValueError(
-                        f"The tensor returned by `right_inverse` has dtype {value.dtype} while `original` has dtype "
+                        f"The tensor returned by `right_inverse` has dtype {value.dtype} while "
+                        "`original` has dtype "
                         f"{self.original.dtype}"
                     )
                 _maybe_set(self.original, value)
@@ -171,7 +176,8 @@ class ParametrizationList(ModuleList):
             )
         if len(value) != self.ntensors:
             raise ValueError(
-                f"'right_inverse' must return a sequence of tensors of length {self.ntensors}. Got a sequence of "
+                f"'right_inverse' must return a sequence of tensors of length {self.ntensors}. Got "
+                "a sequence of "
                 f"length {len(value)}."
             )
         for i, tensor in enumerate(value):
@@ -183,7 +189,8 @@ class ParametrizationList(ModuleList):
                 )
             if original.dtype != tensor.dtype:
                 raise ValueError(
-                    f"Tensor {i} returned by `right_inverse` has dtype {tensor.dtype} while `original{i}` has dtype "
+                    f"Tensor {i} returned by `right_inverse` has dtype {tensor.dtype} while "
+                    f"`original{i}` has dtype "
                     f"{original.dtype}"
                 )
             _maybe_set(original, tensor)
@@ -250,8 +257,8 @@ def register_parametrization(
 ) -> Module:
     """Compute the tensor ``tensor_name`` of ``module`` by ``parametrization`` (after those it has).
 
-    ``right_inverse`` of the parametrization, where it has one, sets the original from the present value.  ``unsafe``
-    allows a change of dtype or shape.
+    ``right_inverse`` of the parametrization, where it has one, sets the original from the present
+    value.  ``unsafe`` allows a change of dtype or shape.
     """
     parametrization.train(module.training)
     if is_parametrized(module, tensor_name):
@@ -267,7 +274,8 @@ def register_parametrization(
         module.parametrizations[tensor_name] = parametrizations
     else:
         raise ValueError(
-            f"Module '{module}' does not have a parameter, a buffer, or a parametrized element with name "
+            f"Module '{module}' does not have a parameter, a buffer, or a parametrized element "
+            "with name "
             f"'{tensor_name}'"
         )
     return module
@@ -281,7 +289,8 @@ def _append_parametrization(module: Any, name: str, new: Module, unsafe: bool) -
         for attribute in ("dtype", "shape"):
             if getattr(x, attribute) != getattr(y, attribute):
                 raise ValueError(
-                    f"Registering a parametrization may not change the {attribute} of the tensor, unless the `unsafe` "
+                    f"Registering a parametrization may not change the {attribute} of the tensor, "
+                    "unless the `unsafe` "
                     f"flag is enabled.\nmodule.{name}.{attribute}: {getattr(y, attribute)}\n"
                     f"parametrization(module.{name}).{attribute}: {getattr(x, attribute)}"
                 )
@@ -296,8 +305,10 @@ def _append_parametrization(module: Any, name: str, new: Module, unsafe: bool) -
                         y, attribute
                     ):
                         raise ValueError(
-                            f"parametrization.right_inverse must return a tensor of the same {attribute}, unless the "
-                            f"`unsafe` flag is enabled.\nmodule.{name}.{attribute}: {getattr(y, attribute)}"
+                            "parametrization.right_inverse must return a tensor of the same "
+                            f"{attribute}, unless the "
+                            f"`unsafe` flag is enabled.\nmodule.{name}.{attribute}: "
+                            f"{getattr(y, attribute)}"
                         )
     existing.append(new)
     existing.unsafe |= unsafe
@@ -316,7 +327,9 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
 def remove_parametrizations(
     module: Module, tensor_name: str, leave_parametrized: bool = True
 ) -> Module:
-    """Make ``tensor_name`` an ordinary tensor: its present value, or (where there is one) its original."""
+    """Make ``tensor_name`` an ordinary tensor: its present value, or (where there is one) its
+    original.
+    """
     if not is_parametrized(module, tensor_name):
         raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
     held: Any = module.parametrizations[tensor_name]  # type: ignore[index]
@@ -332,7 +345,8 @@ def remove_parametrizations(
     else:
         if not leave_parametrized:
             raise ValueError(
-                "Cannot leave unparametrized (`leave_parametrized=False`) a tensor that is parametrized in terms of a "
+                "Cannot leave unparametrized (`leave_parametrized=False`) a tensor that is "
+                "parametrized in terms of a "
                 "sequence of tensors."
             )
         value = getattr(module, tensor_name)
@@ -371,5 +385,3 @@ def transfer_parametrizations_and_params(
             if type(old) is type(new):
                 new.data = old.data
     return to_module
-
-

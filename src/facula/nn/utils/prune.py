@@ -1,7 +1,7 @@
 """Pruning: masks on parameters.
 
-Takes a module, a parameter's name and an amount (a number of units, or a fraction).  Gives the module with the parameter
-computed as `name_orig * name_mask` before every forward.
+Takes a module, a parameter's name and an amount (a number of units, or a fraction).  Gives the
+module with the parameter computed as `name_orig * name_mask` before every forward.
 Keeps true: masks add up over repeated pruning; `remove` makes the pruned value permanent.
 """
 
@@ -16,7 +16,9 @@ import facula
 
 
 class BasePruningMethod(ABC):
-    """A rule that makes masks; an instance is the forward pre-hook of the modules it was applied to."""
+    """A rule that makes masks; an instance is the forward pre-hook of the modules it was applied
+    to.
+    """
 
     _tensor_name: str
     PRUNING_TYPE: str
@@ -46,7 +48,8 @@ class BasePruningMethod(ABC):
         ]
         if len(found) > 1:
             raise AssertionError(
-                f"Avoid adding multiple pruning hooks to the same tensor {name} of module {module}. Use a "
+                f"Avoid adding multiple pruning hooks to the same tensor {name} of module "
+                f"{module}. Use a "
                 "PruningContainer."
             )
         return found[0] if found else (None, None)
@@ -77,8 +80,10 @@ class BasePruningMethod(ABC):
         if existing is None:
             default_mask = facula.ones_like(original)
         else:
-            default_mask = getattr(module, name + "_mask").detach().clone(
-                memory_format=facula.contiguous_format
+            default_mask = (
+                getattr(module, name + "_mask")
+                .detach()
+                .clone(memory_format=facula.contiguous_format)
             )
         try:
             mask = method.compute_mask(importance_scores, default_mask=default_mask)
@@ -159,7 +164,8 @@ class PruningContainer(BasePruningMethod):
         elif kind == "structured":
             if not hasattr(method, "dim"):
                 raise AttributeError(
-                    "Pruning methods of PRUNING_TYPE 'structured' need to have the attribute `dim` defined."
+                    "Pruning methods of PRUNING_TYPE 'structured' need to have the attribute `dim` "
+                    "defined."
                 )
             dim = method.dim % t.dim()
             whole = mask.sum(dim=[d for d in range(t.dim()) if d != dim]) != 0
@@ -180,7 +186,8 @@ def _check_amount(amount: Any) -> None:
     whole = isinstance(amount, numbers.Integral)
     if (whole and amount < 0) or (not whole and not 0.0 <= float(amount) <= 1.0):
         raise ValueError(
-            f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer"
+            f"amount={amount} should either be a float in the range [0, 1] or a non-negative "
+            "integer"
         )
 
 
@@ -254,7 +261,8 @@ def _channel_mask(t: Any, kept: Any, dim: int) -> Any:
 def _check_structured(t: Any, dim: int) -> None:
     if t.dim() <= 1:
         raise ValueError(
-            "Structured pruning can only be applied to multidimensional tensors. Found tensor of shape "
+            "Structured pruning can only be applied to multidimensional tensors. Found tensor of "
+            "shape "
             f"{t.shape} with {t.dim()} dims"
         )
     if not -t.dim() <= dim < t.dim():

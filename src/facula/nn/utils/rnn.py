@@ -1,9 +1,9 @@
 """Sequences of different lengths: padding, packing and back.
 
-Takes lists of tensors ``[length, ...]`` or padded batches.  Gives `PackedSequence`, which holds the elements of all
-sequences by time step, or padded tensors.
-Keeps true: in a packed sequence the sequences are sorted by decreasing length; ``sorted_indices`` and
-``unsorted_indices`` lead from the caller's order to that one and back.
+Takes lists of tensors ``[length, ...]`` or padded batches.  Gives `PackedSequence`, which holds the
+elements of all sequences by time step, or padded tensors.
+Keeps true: in a packed sequence the sequences are sorted by decreasing length; ``sorted_indices``
+and ``unsorted_indices`` lead from the caller's order to that one and back.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import facula
 from facula import core
 from facula.core.errors import fail
 
-__all__ = """PackedSequence invert_permutation pack_padded_sequence pad_packed_sequence pad_sequence unpad_sequence
-pack_sequence unpack_sequence""".split()
+__all__ = """PackedSequence invert_permutation pack_padded_sequence pad_packed_sequence pad_sequence
+unpad_sequence pack_sequence unpack_sequence""".split()
 
 _Fields = namedtuple(
     "PackedSequence", ["data", "batch_sizes", "sorted_indices", "unsorted_indices"]
@@ -31,7 +31,9 @@ def _with_inverse(sorted_indices: Any, unsorted_indices: Any) -> tuple[Any, Any]
 
 
 class PackedSequence(_Fields):
-    """Sequences of different lengths without padding: ``data`` by time step, ``batch_sizes`` sequences in each."""
+    """Sequences of different lengths without padding: ``data`` by time step, ``batch_sizes``
+    sequences in each.
+    """
 
     def __new__(
         cls,
@@ -46,8 +48,10 @@ class PackedSequence(_Fields):
             data, batch_sizes = data
         if batch_sizes.device.type != "cpu":
             raise ValueError(
-                "batch_sizes should always be on CPU. Instances of PackedSequence should never be created manually. "
-                "They should be instantiated by functions like pack_sequence and pack_padded_sequence."
+                "batch_sizes should always be on CPU. Instances of PackedSequence should never be "
+                "created manually. "
+                "They should be instantiated by functions like pack_sequence and "
+                "pack_padded_sequence."
             )
         indices = _with_inverse(sorted_indices, unsorted_indices)
         return super().__new__(cls, data, batch_sizes, *indices)
@@ -208,7 +212,8 @@ def pad_packed_sequence(
     if total_length is not None:
         if total_length < steps:
             raise ValueError(
-                "Expected total_length to be at least the length of the longest sequence in input, but got "
+                "Expected total_length to be at least the length of the longest sequence in input, "
+                "but got "
                 f"total_length={total_length} and max sequence length being {steps}"
             )
     batch = sizes[0]
@@ -242,7 +247,8 @@ def pad_sequence(
     """Tensors ``[length, ...]`` as one ``[T, N, ...]`` (``[N, T, ...]``)."""
     if not isinstance(sequences, Iterable):
         raise RuntimeError(
-            f"pad_sequence: Expected iterable for input sequences, but got arg of type: {type(sequences)}"
+            "pad_sequence: Expected iterable for input sequences, but got arg of type: "
+            f"{type(sequences)}"
         )
     if padding_side not in ("left", "right"):
         fail(RuntimeError, "pad_sequence", "padding_side 'left' or 'right'", got=padding_side)
@@ -264,8 +270,7 @@ def unpad_sequence(padded_sequences: Any, lengths: Any, batch_first: bool = Fals
     if not batch_first:
         padded_sequences = padded_sequences.transpose(0, 1)
     return [
-        sequence[: int(length)]
-        for sequence, length in zip(padded_sequences, lengths, strict=True)
+        sequence[: int(length)] for sequence, length in zip(padded_sequences, lengths, strict=True)
     ]
 
 

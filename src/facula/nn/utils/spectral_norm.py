@@ -1,6 +1,8 @@
-"""Spectral normalization by a hook: the weight divided by its largest singular value. [Miyato et al. 2018]
+"""Spectral normalization by a hook: the weight divided by its largest singular value. [Miyato et
+al. 2018]
 
-Takes a module.  Gives it with `name` computed from `name_orig` and the power iteration's vector `name_u`.
+Takes a module.  Gives it with `name` computed from `name_orig` and the power iteration's vector
+`name_u`.
 Keeps true: the vectors move only in training mode.
 """
 
@@ -27,7 +29,8 @@ class SpectralNorm:
     ) -> None:
         if n_power_iterations <= 0:
             raise ValueError(
-                f"Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}"
+                "Expected n_power_iterations to be positive, but got "
+                f"n_power_iterations={n_power_iterations}"
             )
         self.name = name
         self.dim = dim
@@ -42,7 +45,9 @@ class SpectralNorm:
         return weight.reshape(weight.size(0), -1)
 
     def compute_weight(self, module: Any, do_power_iteration: bool) -> Any:
-        """The normalised weight; the vectors get better by ``n_power_iterations`` steps where asked."""
+        """The normalised weight; the vectors get better by ``n_power_iterations`` steps where
+        asked.
+        """
         weight = getattr(module, self.name + "_orig")
         u, v = getattr(module, self.name + "_u"), getattr(module, self.name + "_v")
         matrix = self.reshape_weight_to_matrix(weight)
@@ -84,7 +89,8 @@ class SpectralNorm:
             raise ValueError(f"`SpectralNorm` cannot be applied as parameter `{name}` is None")
         if is_lazy(weight):
             raise ValueError(
-                "The module passed to `SpectralNorm` can't have uninitialized parameters. Make sure to run the dummy "
+                "The module passed to `SpectralNorm` can't have uninitialized parameters. Make "
+                "sure to run the dummy "
                 "forward before applying spectral normalization"
             )
         with no_grad():

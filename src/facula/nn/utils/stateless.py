@@ -1,8 +1,8 @@
 """Calling a module with other tensors in place of its own.
 
 Takes a module, tensors by dotted name, and the arguments of a call.  Gives the call's result.
-Keeps true: the module's own tensors are back afterwards, whatever happened; what the call stored under the given names
-(running statistics, say) goes to the given dictionary.
+Keeps true: the module's own tensors are back afterwards, whatever happened; what the call stored
+under the given names (running statistics, say) goes to the given dictionary.
 """
 
 from __future__ import annotations
@@ -61,9 +61,7 @@ def _place(module: Any, name: str, cache: dict[str, Any]) -> tuple[dict, str] | 
 
 
 @contextlib.contextmanager
-def _swapped(
-    module: Any, given: dict[str, Any], tie_weights: bool, strict: bool
-) -> Iterator[None]:
+def _swapped(module: Any, given: dict[str, Any], tie_weights: bool, strict: bool) -> Iterator[None]:
     full = _untie(module, given) if tie_weights else dict(given)
     cache: dict[str, Any] = {"": module}
     places = {name: _place(module, name, cache) for name in full}
@@ -134,9 +132,11 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """Call ``module`` with the given tensors in place of its own (deprecated name of ``func.functional_call``).
+    """Call ``module`` with the given tensors in place of its own (deprecated name of
+    ``func.functional_call``).
 
-    ``tie_weights`` gives tied names the value of the one that is given; ``strict`` asks for every name.
+    ``tie_weights`` gives tied names the value of the one that is given; ``strict`` asks for every
+    name.
     """
     warnings.warn(
         "nn.utils.stateless.functional_call is deprecated: use func.functional_call",

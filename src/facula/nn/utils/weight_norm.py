@@ -47,7 +47,8 @@ class WeightNorm:
         weight = getattr(module, name)
         if is_lazy(weight):
             raise ValueError(
-                "The module passed to `WeightNorm` can't have uninitialized parameters. Make sure to run the dummy "
+                "The module passed to `WeightNorm` can't have uninitialized parameters. Make sure "
+                "to run the dummy "
                 "forward before applying weight normalization"
             )
         del module._parameters[name]

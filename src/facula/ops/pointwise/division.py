@@ -36,6 +36,7 @@ def _no_rounding(code: str, chosen: dict[str, Any]) -> bool:
     "div(Operand self, Operand other, *, str? rounding_mode=None) -> Tensor",
     names=functions_and_methods("div", "divide"),
     result_of=_quotient_dtype,
+    nonzero_divisor=True,
     unsupported=lambda code, chosen: _integer_quotient(code, chosen) or _no_rounding(code, chosen),
     prebuilt=({"rounding_mode": "trunc"}, {"rounding_mode": "floor"}),
     reference="numpy.divide",
@@ -81,6 +82,7 @@ def _(grad, x, y):
 
 @pointwise(
     "floor_divide(Operand self, Operand other) -> Tensor",
+    nonzero_divisor=True,
     dtypes="int float",
     reference="numpy.floor_divide",
 )
@@ -92,6 +94,7 @@ def floor_divide(x, y):
 @pointwise(
     "remainder(Operand self, Operand other) -> Tensor",
     names=functions_and_methods("remainder"),
+    nonzero_divisor=True,
     dtypes="int float",
     reference="numpy.remainder",
 )
@@ -101,7 +104,10 @@ def remainder(x, y):
 
 
 @pointwise(
-    "fmod(Operand self, Operand other) -> Tensor", dtypes="int float", reference="numpy.fmod"
+    "fmod(Operand self, Operand other) -> Tensor",
+    nonzero_divisor=True,
+    dtypes="int float",
+    reference="numpy.fmod",
 )
 def fmod(x, y):
     """Remainder with the sign of the dividend, ``self - other * trunc(self / other)``."""
