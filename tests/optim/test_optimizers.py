@@ -67,7 +67,9 @@ def test_differentiable_step_takes_the_same_step(cls, options):
             p.grad = facula.from_numpy(generator.standard_normal(tuple(p.shape)))
         optimizer.step()
     for a, b in zip(plain, live, strict=True):
-        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-6, atol=1e-7)
+        # the step count is a float32 tensor here, as in PyTorch, and so are its powers: 1 - 0.999**step
+        # has lost three digits
+        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-4, atol=1e-5)
     sum(p.sum() for p in live).backward()
     assert all(p.grad is not None for p in params)
 

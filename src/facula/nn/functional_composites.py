@@ -370,6 +370,7 @@ def _fractional_max_pool(
             )
     if samples is None:
         samples = facula.rand(*x.shape[:2], dims, dtype=x.dtype, device=x.device)
+    samples = samples[: x.size(0)]  # a module's may be for larger batches
     flat: Any = 0
     for d in range(dims):
         # in two dimensions the width's samples come first, in three the depth's

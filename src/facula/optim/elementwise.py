@@ -324,8 +324,8 @@ class ElementwiseOptimizer(Optimizer):
         step = None
         if "step" in state:
             state["step"] = state["step"] + 1 if differentiable else state["step"].add_(1)
-            # as a number it has double precision, and nothing to differentiate
-            step = state["step"] if group.get("capturable") else float(state["step"])
+            live = differentiable or group.get("capturable", False)
+            step = state["step"] if live else float(state["step"])
         if group.get("maximize"):
             real_g = -real_g
         scalars = {name: state[name] for name in self._scalars if name != "step"}

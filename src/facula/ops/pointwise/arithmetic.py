@@ -42,6 +42,7 @@ def sub(x, y, *, alpha):
 @pointwise(
     "rsub(Operand self, Operand other, *, Number alpha=1) -> Tensor",
     names=("rsub",),
+    strict=("self",),
     dtypes="int float complex",
     prebuilt=({"alpha": RUNTIME},),
     inplace=False,
@@ -230,7 +231,12 @@ def _(grad, x, end, weight):
     return grad * (1.0 - w), grad * w, grad * s.conj(end - x)
 
 
-@pointwise("hypot(Operand self, Operand other) -> Tensor", dtypes="float", reference="numpy.hypot")
+@pointwise(
+    "hypot(Operand self, Operand other) -> Tensor",
+    dtypes="float",
+    strict=("self", "other"),
+    reference="numpy.hypot",
+)
 def hypot(x, y):
     """``sqrt(self ** 2 + other ** 2)`` without overflow in between."""
     return s.hypot(x, y)
@@ -239,6 +245,7 @@ def hypot(x, y):
 @pointwise(
     "copysign(Operand self, Operand other) -> Tensor",
     result="float",
+    strict=("self",),
     dtypes="bool int float",
     reference="numpy.copysign",
 )

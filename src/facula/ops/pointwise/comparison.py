@@ -28,6 +28,7 @@ def _comparison(name: str, alias: str, symbol: str, dtypes: str) -> core.Op:
         names=functions_and_methods(*filter(None, (name, alias))),
         result="bool",
         dtypes=dtypes,
+        strict=("self",),
         differentiable=False,
         reference=f"numpy.{alias or 'equal'}",
     )(body)
@@ -53,6 +54,7 @@ def _logical(name: str, meaning: str) -> core.Op:
     return pointwise(
         f"{name}(Tensor self, Operand other) -> Tensor",
         result="bool",
+        strict=("other",),
         differentiable=False,
         reference=f"numpy.{name}",
     )(body)

@@ -22,6 +22,7 @@ from facula.ops.registry import F, composite, pointwise
 @pointwise(
     "maximum(Operand self, Operand other) -> Tensor",
     dtypes="bool int float",
+    strict=("self", "other"),
     reference="numpy.maximum",
 )
 def maximum(x, y):
@@ -32,6 +33,7 @@ def maximum(x, y):
 @pointwise(
     "minimum(Operand self, Operand other) -> Tensor",
     dtypes="bool int float",
+    strict=("self", "other"),
     reference="numpy.minimum",
 )
 def minimum(x, y):
@@ -40,7 +42,10 @@ def minimum(x, y):
 
 
 @pointwise(
-    "fmax(Operand self, Operand other) -> Tensor", dtypes="bool int float", reference="numpy.fmax"
+    "fmax(Operand self, Operand other) -> Tensor",
+    dtypes="bool int float",
+    strict=("self", "other"),
+    reference="numpy.fmax",
 )
 def fmax(x, y):
     """The larger value; the number where the other one is NaN."""
@@ -48,7 +53,10 @@ def fmax(x, y):
 
 
 @pointwise(
-    "fmin(Operand self, Operand other) -> Tensor", dtypes="bool int float", reference="numpy.fmin"
+    "fmin(Operand self, Operand other) -> Tensor",
+    dtypes="bool int float",
+    strict=("self", "other"),
+    reference="numpy.fmin",
 )
 def fmin(x, y):
     """The smaller value; the number where the other one is NaN."""

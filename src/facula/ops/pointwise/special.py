@@ -218,6 +218,7 @@ def special_zeta(x, q):
 @pointwise(
     "igamma(Operand self, Operand other) -> Tensor",
     names=functions_and_methods("igamma", special=("gammainc",)),
+    strict=("self", "other"),
     result="float",
     dtypes=REAL,
     domain=(0, None),
@@ -231,6 +232,7 @@ def igamma(a, x):
 @pointwise(
     "igammac(Operand self, Operand other) -> Tensor",
     names=functions_and_methods("igammac", special=("gammaincc",)),
+    strict=("self", "other"),
     result="float",
     dtypes=REAL,
     domain=(0, None),

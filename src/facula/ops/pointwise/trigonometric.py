@@ -106,6 +106,7 @@ def _(grad, x):
 @pointwise(
     "atan2(Operand self, Operand other) -> Tensor",
     names=functions_and_methods("atan2", "arctan2"),
+    strict=("self", "other"),
     result="float",
     dtypes="bool int float",
     reference="numpy.arctan2",

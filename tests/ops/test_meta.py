@@ -1,0 +1,42 @@
+"""On the meta device an operator gives shapes, dtypes and strides without data."""
+
+import pytest
+from operator_cases import (
+    DEFINITIONS, EVERY, TABLE, Samples, admits, calls, map_tensors, tensors_in,
+)
+
+import facula
+from facula.testing.samples import layouts
+
+STATIC = [name for name in EVERY if not getattr(DEFINITIONS[name], "dynamic", False)]
+
+
+@pytest.mark.parametrize("layout", ["contiguous", *layouts])
+@pytest.mark.parametrize("name", STATIC)
+def test_meta_describes_the_result(name, layout):
+    S = Samples(facula.float32 if admits(name, "float") else facula.int64)
+    for args, kwargs in calls(name, S):
+        if layout != "contiguous":
+            args, kwargs = map_tensors(layouts[layout], (args, kwargs))
+        on_meta, meta_kwargs = map_tensors(meta_of, (args, kwargs))
+        expected = tensors_in(TABLE[name](*args, **kwargs))
+        actual = tensors_in(TABLE[name](*on_meta, **meta_kwargs))
+        assert len(actual) == len(expected)
+        for a, e in zip(actual, expected, strict=True):
+            assert a.device.type == "meta"
+            assert (a.shape, a.dtype, a.stride()) == (e.shape, e.dtype, e.stride())
+
+
+def meta_of(x):
+    """A tensor of the same geometry without data."""
+    span = 1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True))
+    storage = facula.empty((max(span, 0),), dtype=x.dtype, device="meta")
+    return storage.as_strided(x.shape, x.stride())
+
+
+@pytest.mark.parametrize("name", [n for n in EVERY if n not in STATIC])
+def test_sizes_that_depend_on_data_are_refused(name):
+    for args, kwargs in calls(name, Samples()):
+        args, kwargs = map_tensors(lambda x: x.to("meta"), (args, kwargs))
+        with pytest.raises(NotImplementedError, match=r"^\[.*tensors with data were required"):
+            TABLE[name](*args, **kwargs)
