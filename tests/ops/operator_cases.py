@@ -37,6 +37,12 @@ def admits(name, kind):
     return kind in getattr(DEFINITIONS[name], "dtypes", "float").split()
 
 
+def reads_memory(name):
+    """Whether a view is described by strides of the memory, whatever the argument's elements are."""
+    parameters = DEFINITIONS[name].schema.parameters
+    return DEFINITIONS[name].kind == "view" and any(p.name == "stride" for p in parameters)
+
+
 def tensors_in(value):
     """The tensors of a nesting, in order."""
     found = []
@@ -48,6 +54,8 @@ def numpy_of(tensor):
     """A tensor as a NumPy array; what NumPy has no dtype for, as float32."""
     if tensor.dtype in (facula.bfloat16, facula.float16):
         tensor = tensor.float()
+    if tensor.dtype == facula.complex32:
+        tensor = tensor.to(facula.complex64)
     return tensor.detach().numpy()
 
 
@@ -68,7 +76,7 @@ def assert_near(actual, expected, dtype, factor=16):
     finite = expected[np.isfinite(expected)]
     scale = float(np.abs(finite).max()) if finite.size else 0.0
     np.testing.assert_allclose(
-        actual, expected, rtol=factor * eps, atol=factor * eps * max(scale, 1e-3), equal_nan=True
+        actual, expected, rtol=factor * eps, atol=factor * eps * max(scale, 0.1), equal_nan=True
     )
 
 
@@ -83,5 +91,5 @@ def results_near(actual, expected, dtype, factor=16):
 
 __all__ = [
     "DEFINITIONS", "EVERY", "KINDS", "POINTWISE", "SAMPLED", "TABLE", "Samples", "admits",
-    "assert_near", "assert_same", "calls", "map_tensors", "numpy_of", "results_near", "tensors_in",
+    "assert_near", "assert_same", "calls", "map_tensors", "numpy_of", "reads_memory", "results_near", "tensors_in",
 ]

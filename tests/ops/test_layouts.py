@@ -3,20 +3,29 @@
 import pytest
 from operator_cases import (
     DEFINITIONS, EVERY, KINDS, POINTWISE, SAMPLED, TABLE, Samples, admits, assert_same, calls,
-    map_tensors, results_near, tensors_in,
+    map_tensors, reads_memory, results_near, tensors_in,
 )
 
 import facula
 from facula.testing.samples import layouts
 
 
+OF_ELEMENTS = [name for name in EVERY if not reads_memory(name)]
+
+
 @pytest.mark.parametrize("layout", layouts)
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", OF_ELEMENTS)
 def test_layout_does_not_matter(name, layout):
     for args, kwargs in calls(name, Samples(facula.float64 if admits(name, "float") else facula.int64)):
         moved, moved_kwargs = map_tensors(layouts[layout], (args, kwargs))
         expected = TABLE[name](*args, **kwargs)
-        results_near(TABLE[name](*moved, **moved_kwargs), expected, facula.float64)
+        try:
+            actual = TABLE[name](*moved, **moved_kwargs)
+        except RuntimeError as error:
+            # some views exist only of some strides
+            assert DEFINITIONS[name].kind == "view" and "strid" in str(error)
+            continue
+        results_near(actual, expected, facula.float64)
 
 
 def expanded(x):
@@ -32,7 +41,7 @@ def test_expanded_operands_pointwise():
             results_near(TABLE[name](*args, **kwargs), TABLE[name](*full, **full_kwargs), facula.float64)
 
 
-@pytest.mark.parametrize("name", SAMPLED)
+@pytest.mark.parametrize("name", [name for name in SAMPLED if DEFINITIONS[name].kind != "view"])
 def test_expanded_operands(name):
     for args, kwargs in calls(name, Samples(facula.float64)):
         args, kwargs = map_tensors(expanded, (args, kwargs))

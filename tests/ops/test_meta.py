@@ -1,5 +1,7 @@
 """On the meta device an operator gives shapes, dtypes and strides without data."""
 
+import re
+
 import pytest
 from operator_cases import (
     DEFINITIONS, EVERY, TABLE, Samples, admits, calls, map_tensors, tensors_in,
@@ -19,7 +21,14 @@ def test_meta_describes_the_result(name, layout):
         if layout != "contiguous":
             args, kwargs = map_tensors(layouts[layout], (args, kwargs))
         on_meta, meta_kwargs = map_tensors(meta_of, (args, kwargs))
-        expected = tensors_in(TABLE[name](*args, **kwargs))
+        try:
+            expected = tensors_in(TABLE[name](*args, **kwargs))
+        except RuntimeError as error:
+            # some views exist only of some strides: then meta says the same
+            assert DEFINITIONS[name].kind == "view"
+            with pytest.raises(RuntimeError, match=re.escape(str(error))):
+                TABLE[name](*on_meta, **meta_kwargs)
+            continue
         actual = tensors_in(TABLE[name](*on_meta, **meta_kwargs))
         assert len(actual) == len(expected)
         for a, e in zip(actual, expected, strict=True):
@@ -30,8 +39,9 @@ def test_meta_describes_the_result(name, layout):
 def meta_of(x):
     """A tensor of the same geometry without data."""
     span = 1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True))
-    storage = facula.empty((max(span, 0),), dtype=x.dtype, device="meta")
-    return storage.as_strided(x.shape, x.stride())
+    offset = x.storage_offset()
+    storage = facula.empty((offset + max(span, 0),), dtype=x.dtype, device="meta")
+    return storage.as_strided(x.shape, x.stride(), offset)
 
 
 @pytest.mark.parametrize("name", [n for n in EVERY if n not in STATIC])

@@ -4,7 +4,7 @@
 # order, lists flattened; writing to a view rewrites the history of its base, and other views follow when next used.
 
 cdef enum:
-    F_GRAD, F_GRADS, F_ARG, F_META, F_SHAPE, F_RESULT, F_RESULTS, F_NEEDS, F_RESULT_META
+    F_GRAD, F_GRADS, F_ARG, F_META, F_SHAPE, F_RESULT, F_RESULTS, F_NEEDS, F_RESULT_META, F_ONE_RESULT
 
 
 cdef class Formula:
@@ -29,6 +29,8 @@ def make_formula(Op op, function):
     for name in code_object.co_varnames[:code_object.co_argcount + code_object.co_kwonlyargcount]:
         if name in names:
             f.wants.append((F_ARG, names.index(name), name))
+        elif name[:7] == "result_" and name[7:].isdigit():
+            f.wants.append((F_ONE_RESULT, int(name[7:]), name))
         elif name in special:
             f.wants.append((special[name], -1, name))
         elif name.endswith("_meta") and name[:-5] in names:
@@ -124,6 +126,9 @@ cdef int formula_saved_result(Node n, object r) except -1:
         code = f.wants[i][0]
         if code == F_RESULT:
             s.values[i] = save(<Tensor>r, True, 0) if not isinstance(r, tuple) else save(<Tensor>r[0], True, 0)
+        elif code == F_ONE_RESULT:
+            a = f.wants[i][1]
+            s.values[i] = save(<Tensor>r[a], True, a) if r[a] is not None else None
         elif code == F_RESULTS:
             s.values[i] = [save(<Tensor>t, True, j) if t is not None else None for j, t in enumerate(r)]
         elif code == F_RESULT_META:

@@ -16,7 +16,7 @@ cdef dict _KIND_MASK = {"bool": 1 << KIND_BOOL, "int": 1 << KIND_INT, "float": 1
 cdef struct Argument:
     PyObject *name               # interned, borrowed from the schema
     PyObject *default_           # borrowed; NULL when required
-    unsigned char type, optional, is_list, variadic, length
+    unsigned char type, optional, optional_items, is_list, variadic, length
 
 
 cdef class Op:
@@ -31,6 +31,8 @@ cdef class Op:
     cdef list keep               # what `arguments` borrows
     cdef bint has_out
     cdef readonly object inplace
+    cdef object check            # Python: raises for attributes (by name) out of range, or None
+    cdef int dtype_at            # where `dtype` stands in a factory: out= decides it where it is not given; else -1
     cdef object impl             # Python: runs the operator on normalised arguments
     # pointwise
     cdef int ntensors, nattrs
@@ -58,11 +60,13 @@ cdef class Op:
         self.definition = definition
         self.name = definition.name
         self.keep = []
-        self.variadic = -1
+        self.variadic = self.dtype_at = -1
         self.has_out = definition.out
         if len(schema.parameters) > MAX_ARGS:
             raise ValueError("[%s] at most %d arguments were required" % (self.name, MAX_ARGS))
         for p in schema.parameters:
+            if p.name == "dtype" and definition.out_cast:
+                self.dtype_at = self.nargs
             self.add_argument(p)
         self.kind = {"pointwise": KIND_POINTWISE, "view": KIND_VIEW, "composite": KIND_COMPOSITE}.get(
             definition.kind, KIND_OPERATOR)
@@ -89,6 +93,7 @@ cdef class Op:
             a.default_ = <PyObject *>default
         a.type = _TYPE_CODES.get(p.type, T_ANY)
         a.optional = p.optional
+        a.optional_items = p.optional_items
         a.is_list = p.is_list
         a.length = p.length
         a.variadic = p.variadic
@@ -107,6 +112,7 @@ cdef class Op:
         for word in definition.dtypes.split():
             self.mask |= _KIND_MASK[word]
         self.differentiable = definition.differentiable
+        self.check = definition.check
         self.chooses_dtype = definition.result_of is not None
         self.checks_divisor = definition.nonzero_divisor
         for name in definition.strict:
@@ -594,7 +600,7 @@ cdef tuple tensor_list(Op op, int i, object v):
         else:
             raise wrong_type(op, i, v, "tuple of Tensors")
     for n, t in enumerate(v):
-        if not isinstance(t, Tensor) and t is not None:
+        if not isinstance(t, Tensor) and not (t is None and op.arguments[i].optional_items):
             raise TypeError("[%s] tensors were required: expected Tensor as element %d in argument '%s', but got %s"
                             % (op.name, n, <object>op.arguments[i].name, type(t).__name__))
     return tuple(v)
@@ -716,6 +722,8 @@ cdef object store_out(Op op, tuple args, object out, uint32_t k):
         raise RuntimeError("[%s] tensors without gradients were required with out=: functions with out=... arguments don't "
                            "support automatic differentiation, but one of the arguments requires grad\nhint: use no_grad(), or "
                            "the form without out=" % op.name)
+    if op.dtype_at >= 0 and isinstance(out, Tensor):
+        args = typed_by_out(op, args, <Tensor>out)
     r = run_general(op, args, FORM_FUNCTIONAL, None, k)
     if isinstance(r, tuple):
         outs = tuple(out)
@@ -732,6 +740,15 @@ cdef object store_out(Op op, tuple args, object out, uint32_t k):
     check_out(op, out, args)
     copy_to_out(op, out, r)
     return out
+
+
+cdef tuple typed_by_out(Op op, tuple args, Tensor out):
+    """The arguments of a factory, with the dtype of `out`."""
+    given = args[op.dtype_at]
+    if given is not None and (<dtype>given).index != out.dt:
+        raise RuntimeError("[%s] dtype= and out= of one dtype were required: dtype %s does not match dtype of out parameter (%s)"
+                           % (op.name, (<dtype>given).type_word, (<dtype>DTYPES[out.dt]).type_word))
+    return args[:op.dtype_at] + (DTYPES[out.dt],) + args[op.dtype_at + 1:]
 
 
 cdef int check_out(Op op, object out, tuple args) except -1:

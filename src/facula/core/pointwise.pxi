@@ -128,6 +128,8 @@ cdef Variant choose_variant(Op op, PyObject **slots, fk_scalar *attrs, list valu
         else:
             fixed[name] = value
             if value != default: key.append(str(value))
+    if op.check is not None:
+        op.check(**fixed, **dict(zip(runtime, values)))
     text = ".".join(key)
     v = op.variants.get(text)
     if v is None:
@@ -211,7 +213,7 @@ cdef inline int compute_dtype(Op op, int common) except -1:
 
 cdef int raise_dtype(Op op, int dt) except -1:
     kinds = [w for w in ("bool", "int", "float", "complex") if op.mask & <int>_KIND_MASK[w]]
-    raise RuntimeError("[%s] a tensor of kind %s was required: got %s (\"%s\" not implemented for '%s')\nhint: convert with "
+    raise NotImplementedError("[%s] a tensor of kind %s was required: got %s (\"%s\" not implemented for '%s')\nhint: convert with "
                        ".to(dtype) first" % (op.name, " or ".join(kinds), (<dtype>DTYPES[dt]).name, op.name,
                                              (<dtype>DTYPES[dt]).type_word))
 

@@ -373,6 +373,8 @@ def _arange(op: str, start: Any, end: Any, step: Any, dtype: Any, device: Any, c
     if dtype is None:
         dtype = core.int64 if _whole(start, end, step) and not closed else core.get_default_dtype()
     elif not dtype.is_floating_point and not _whole(start, end, step):
+        if step and not int(step):
+            fail(ValueError, op, "step must be nonzero in the range's dtype", f"{step} for {dtype}")
         start, end, step = int(start), int(end), int(step)
     length = _range_length(op, start, end, step, closed)
     tensor = core.empty((length,), dtype=dtype, device=device)

@@ -311,11 +311,7 @@ def meshgrid(tensors: tuple[Any, ...], indexing: str | None) -> Any:
     for d, tensor in enumerate(tensors):
         grids.append(tensor.reshape([-1 if k == d else 1 for k in range(len(shape))]).expand(shape))
     if swap:
-        grids = [
-            grids[1].swapaxes(0, 1),
-            grids[0].swapaxes(0, 1),
-            *(g.swapaxes(0, 1) for g in grids[2:]),
-        ]
+        grids[0], grids[1] = grids[1], grids[0]
     return tuple(grids)
 
 

@@ -40,7 +40,6 @@ def addmv(self: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> Any:
 
 @composite(
     "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1) -> Tensor",
-    inplace=True,
 )
 def addbmm(self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
     """beta * self + alpha * the sum of the batch's products, taken as one product over (batch,
@@ -61,6 +60,20 @@ def addbmm(self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
     count, m, k = batch1.shape
     a = batch1.transpose(0, 1).reshape((m, count * k))
     return F.addmm(self, a, batch2.reshape((count * k, batch2.shape[2])), beta=beta, alpha=alpha)
+
+
+@composite(
+    "addbmm_(Tensor self, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1) "
+    "-> Tensor",
+    names=("Tensor.addbmm_",),
+    out=False,
+)
+def addbmm_(self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
+    """In-place form of `addbmm`; a smaller `self` is resized to the product's shape."""
+    result = F.addbmm(self, batch1, batch2, beta=beta, alpha=alpha)
+    if self.shape != result.shape:
+        self.resize_(result.shape)
+    return self.copy_(result)
 
 
 @composite(

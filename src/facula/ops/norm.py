@@ -111,13 +111,13 @@ class LayerNorm:
             (float(eps),),
         )
 
-    def backward(grads, input, normalized_shape, weight, bias_meta, eps, results, needs):
+    def backward(grads, input, normalized_shape, weight, bias_meta, eps, result_1, result_2, needs):
         if grads[0] is None:
             return None, None, None
         if core.is_grad_enabled():
             return _layer_norm_formula(grads[0], input, normalized_shape, weight, eps, needs)
         dx, dweight, dbias = F.layer_norm_backward(
-            grads[0], input, results[1], results[2], weight, needs[1] or needs[2]
+            grads[0], input, result_1, result_2, weight, needs[1] or needs[2]
         )
         if needs[1]:
             dweight = dweight.reshape(weight.shape).to(weight.dtype)
@@ -232,12 +232,12 @@ class RmsNorm:
             (float(eps),),
         )
 
-    def backward(grads, input, normalized_shape, weight, eps, results, needs):
+    def backward(grads, input, normalized_shape, weight, eps, result_1, needs):
         if grads[0] is None:
             return None, None
         if core.is_grad_enabled():
             return _rms_norm_formula(grads[0], input, normalized_shape, weight, eps, needs)
-        dx, dweight = F.rms_norm_backward(grads[0], input, results[1], weight)
+        dx, dweight = F.rms_norm_backward(grads[0], input, result_1, weight)
         return dx, dweight.reshape(weight.shape).to(weight.dtype) if needs[1] else None
 
     def samples(S):

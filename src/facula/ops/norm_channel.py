@@ -145,14 +145,14 @@ class BatchNormTrain:
             (out[0], x, out[1], out[2], *parameters), layout.sweep
         )
 
-    def backward(grads, input, weight, bias_meta, eps, results, needs):
+    def backward(grads, input, weight, bias_meta, eps, result_1, result_2, needs):
         if grads[0] is None:
             return None, None, None, None, None
         if core.is_grad_enabled():
             dx, dweight, dbias = _batch_formula(grads[0], input, weight, eps)
         else:
             dx, dweight, dbias = F.batch_norm_backward(
-                grads[0], input, results[1], results[2], weight
+                grads[0], input, result_1, result_2, weight
             )
         dweight = dweight.to(weight.dtype) if needs[1] else None
         dbias = dbias.to(bias_meta.dtype) if needs[2] else None
@@ -385,14 +385,14 @@ class GroupNorm:
             (x.shape[0] * channels, space, 1, channels, channels // groups),
         )
 
-    def backward(grads, input, groups, weight, bias_meta, eps, results, needs):
+    def backward(grads, input, groups, weight, bias_meta, eps, result_1, result_2, needs):
         if grads[0] is None:
             return None, None, None
         if core.is_grad_enabled():
             dx, dweight, dbias = _group_formula(grads[0], input, groups, weight, eps)
         else:
             dx, dweight, dbias = F.group_norm_backward(
-                grads[0], input, groups, results[1], results[2], weight
+                grads[0], input, groups, result_1, result_2, weight
             )
         dweight = dweight.to(weight.dtype) if needs[1] else None
         return dx, dweight, dbias.to(bias_meta.dtype) if needs[2] else None

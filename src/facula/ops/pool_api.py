@@ -49,11 +49,18 @@ def _define_max(n: int) -> None:
     arguments = _MAX.format(n=n)
 
     @composite(
-        f"max_pool{n}d_with_indices{arguments}) -> (Tensor values, Tensor indices)",
+        f"max_pool{n}d_with_indices{arguments}, bool return_indices=False) "
+        "-> (Tensor values, Tensor indices)",
         names=(f"max_pool{n}d_with_indices", f"nn.functional.max_pool{n}d_with_indices"),
     )
     def with_indices(
-        input: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+        input: Any,
+        kernel_size: Any,
+        stride: Any,
+        padding: Any,
+        dilation: Any,
+        ceil_mode: bool,
+        return_indices: bool,
     ) -> Any:
         """The largest value of each window, and its flat position in the input's plane."""
         return _max(input, kernel_size, stride, padding, dilation, ceil_mode, True)
@@ -81,6 +88,9 @@ def _output_size(input: Any, output_size: Any, n: int, op: str) -> list[int]:
     sizes = list(output_size) if isinstance(output_size, (tuple, list)) else [output_size] * n
     if len(sizes) == 1:
         sizes *= n
+    if n > 1 and isinstance(output_size, (tuple, list)) and input.dim() <= len(sizes):
+        at_least = len(sizes) + 1
+        fail(ValueError, op, f"Input dimension should be at least {at_least}", input.dim())
     if len(sizes) != n:
         fail(RuntimeError, op, f"output_size of {n} numbers was required", output_size)
     return [input.shape[d - n] if s is None else int(s) for d, s in enumerate(sizes)]

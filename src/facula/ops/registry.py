@@ -37,6 +37,8 @@ class Definition:
     result_of: Callable[..., Any] | None = None
     nondifferentiable: tuple[int, ...] = ()
     out_cast = False
+    #: why the gradient is not the derivative of the value, where a convention says so
+    convention = ""
     samples: Callable[..., Any] | None = None
     errors: Callable[..., Any] | None = None
 
@@ -148,12 +150,13 @@ class Pointwise(Definition):
     result = "same"
     dtypes = "bool int float complex"
     compute: dict[str, str] | None = None
-    domain: tuple[float, float] | None = None
+    domain: tuple[float | None, float | None] | dict[str, tuple[float, float]] | None = None
     reference: Any = None
     differentiable = True
     prebuilt: tuple[Any, ...] = ()
     strict: tuple[str, ...] = ()
     nonzero_divisor = False
+    check: Callable[..., None] | None = None
     explicit_backward: Callable[..., Any] | None = None
 
     def complete(self, operator: core.Op) -> None:
@@ -247,7 +250,16 @@ class Composite(Definition):
         self.wrap_results = _result_type(self.schema)
 
     def complete(self, operator: core.Op) -> None:
-        operator.set_impl(self.body, None)
+        operator.set_impl(self.body if self.wrap_results is None else self._named(), None)
+
+    def _named(self) -> Callable[..., Any]:
+        """The body, with its results in the named tuple."""
+        body, wrap = self.body, self.wrap_results
+
+        def run(*args: Any) -> Any:
+            return wrap(body(*args))
+
+        return run
 
 
 #: the named tuples of operators with named results: `facula.return_types`

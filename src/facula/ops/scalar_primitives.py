@@ -430,7 +430,7 @@ copysign = declare(
     "copysign", 2, [lambda t, r, x, y: where(x == 0, 0.0, t * (r / x)), None],
     fold=math.copysign,
 )  # fmt: skip
-nextafter = declare("nextafter", 2, [UNKNOWN, UNKNOWN])
+nextafter = declare("nextafter", 2, [None, None])
 
 # --- powers, exponentials, logarithms
 sqrt = declare("sqrt", 1, lambda t, r, x: t / (r + r), fold=math.sqrt)
@@ -565,17 +565,33 @@ airy_ai_derivative = declare(
 )
 #: polynomials of degree n (second argument, truncated to an integer) by their recurrences
 POLYNOMIALS = {
-    "chebyshev_t": "eval_chebyt", "chebyshev_u": "eval_chebyu", "chebyshev_v": "", "chebyshev_w": "",
+    "chebyshev_t": "eval_chebyt", "chebyshev_u": "eval_chebyu", "chebyshev_v": "eval_chebyu",
+    "chebyshev_w": "eval_chebyu",
     "hermite_h": "eval_hermite", "hermite_he": "eval_hermitenorm", "laguerre_l": "eval_laguerre",
     "legendre_p": "eval_legendre", "shifted_chebyshev_t": "eval_sh_chebyt", "shifted_chebyshev_u": "eval_sh_chebyu",
-    "shifted_chebyshev_v": "", "shifted_chebyshev_w": "",
+    "shifted_chebyshev_v": "eval_sh_chebyu", "shifted_chebyshev_w": "eval_sh_chebyu",
 }  # fmt: skip
+
+
+def _numpy_polynomial(name: str, function: str) -> Callable[..., Any]:
+    """SciPy's polynomial; third and fourth kinds are differences and sums of the second kind."""
+
+    def form(np: Any, x: Any, n: Any) -> Any:
+        degree = np.trunc(n).astype(np.int64)
+        evaluate = getattr(np.special, function)
+        value = evaluate(np.maximum(degree, 0), x)
+        if name.endswith(("_v", "_w")):
+            below = np.where(degree > 0, evaluate(np.maximum(degree - 1, 0), x), 0.0)
+            value = value - below if name.endswith("_v") else value + below
+        return np.where(degree < 0, 0.0, value)
+
+    return form
+
+
 for _name, _numpy in POLYNOMIALS.items():
-    _scipy = f"special.{_numpy}" if _numpy else None
     globals()[_name] = declare(
-        _name, 2, [UNKNOWN, UNKNOWN],
-        numpy=_scipy and (lambda np, x, n, f=_numpy: getattr(np.special, f)(np.trunc(n), x)),
-    )  # fmt: skip
+        _name, 2, [UNKNOWN, UNKNOWN], numpy=_numpy_polynomial(_name, _numpy)
+    )
 
 
 def ldexp(x: Value, exponent: Value) -> Any:

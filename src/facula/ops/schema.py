@@ -20,11 +20,11 @@ REQUIRED = object()
 class Parameter:
     """One argument: its name, type, default, and how it may be passed."""
 
-    __slots__ = ("default", "is_list", "keyword_only", "length", "name", "optional", "type", "variadic")
+    __slots__ = ("default", "is_list", "keyword_only", "length", "name", "optional", "optional_items", "type", "variadic")
 
     def __init__(
         self, name: str, type: str, default: Any, optional: bool, is_list: bool, length: int, variadic: bool,
-        keyword_only: bool,
+        keyword_only: bool, optional_items: bool,
     ) -> None:
         self.name = name
         self.type = type
@@ -34,6 +34,7 @@ class Parameter:
         self.length = length
         self.variadic = variadic
         self.keyword_only = keyword_only
+        self.optional_items = optional_items
 
     @property
     def is_tensor(self) -> bool:
@@ -120,12 +121,13 @@ def _parameter(text: str, keyword_only: bool) -> Parameter:
     if type_name.endswith("]"):
         type_name, _, size = type_name[:-1].partition("[")
         is_list, length = True, int(size or 0)
-    if type_name.endswith("?"):  # Tensor?[]: a list of optional tensors
+    optional_items = type_name.endswith("?")  # Tensor?[]: a list of optional tensors
+    if optional_items:
         type_name = type_name[:-1]
     if type_name not in TYPES or not name.isidentifier():
         raise ValueError(f"[schema] an argument reads 'type name[=default]': got {text!r}")
     value = _literal(default.strip()) if equals else REQUIRED
-    return Parameter(name, type_name, value, optional, is_list, length, variadic, keyword_only)
+    return Parameter(name, type_name, value, optional, is_list, length, variadic, keyword_only, optional_items)
 
 
 def parse(text: str) -> Schema:

@@ -330,6 +330,8 @@ class mode:
     position.
     """
 
+    convention = "the gradient goes to one of the equal elements"
+
     def meta(self, dim, keepdim):
         check_ordered("mode", self)
         dim = launch.dim_of("mode", dim, self.dim())

@@ -316,6 +316,8 @@ def narrow(self, dim, start, length):
     if self.dim() == 0:
         fail(RuntimeError, "narrow", "narrow() cannot be applied to a 0-dim tensor.")
     d = wrap("narrow", dim, self.dim())
+    if isinstance(start, Tensor) and (start.dim() or start.dtype.kind != 1):
+        fail(RuntimeError, "narrow", "start must be an 0-dim integral Tensor.", f"{start.dim()} dimensions of {start.dtype}")
     start, size = int(start), self.shape[d]
     if length < 0:
         fail(RuntimeError, "narrow", "narrow(): length must be non-negative.", length)
@@ -333,7 +335,7 @@ class unbind:
 
     def meta(self, dim):
         if self.dim() == 0:
-            fail(RuntimeError, "unbind", "Dimension specified as 0 but tensor has no dimensions")
+            fail(IndexError, "unbind", "Dimension specified as 0 but tensor has no dimensions")
         d = wrap("unbind", dim, self.dim())
         shape = [*self.shape[:d], *self.shape[d + 1 :]]
         stride = self.stride()
@@ -428,6 +430,12 @@ def chunk(self, chunks, dim):
     return F.split_with_sizes(self, _even(self, size, d), d)
 
 
+def _check_sections(op: str, value: Any) -> None:
+    """Raise for what is neither an int nor a list of ints."""
+    if not (hasattr(value, "__index__") or isinstance(value, (list, tuple))):
+        fail(TypeError, op, "an int or a list of ints was required (received an invalid combination of arguments)", type(value).__name__)
+
+
 @composite("tensor_split(Tensor self, any indices_or_sections, int dim=0) -> Tensor[]", out=False)
 def tensor_split(self, indices_or_sections, dim):
     """Pieces between given indices, or a number of nearly equal pieces."""
@@ -439,6 +447,7 @@ def tensor_split(self, indices_or_sections, dim):
         if indices_or_sections.dtype != core.int64 or indices_or_sections.dim() > 1 or indices_or_sections.device.type != "cpu":
             fail(RuntimeError, "tensor_split", "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional int64 tensor on the cpu")
         indices_or_sections = indices_or_sections.tolist()
+    _check_sections("tensor_split", indices_or_sections)
     if isinstance(indices_or_sections, int):
         if indices_or_sections <= 0:
             fail(RuntimeError, "tensor_split", "number of sections must be larger than 0", indices_or_sections)
@@ -451,6 +460,7 @@ def tensor_split(self, indices_or_sections, dim):
 def _axis_split(name: str, self: Tensor, indices_or_sections: Any, least: int, d: int) -> Any:
     if self.dim() < least:
         fail(RuntimeError, name, f"torch.{name} requires a tensor with at least {least} dimension{'s' if least > 1 else ''}, but got a tensor with {self.dim()} dimensions!")
+    _check_sections(name, indices_or_sections)
     if isinstance(indices_or_sections, int) and (indices_or_sections <= 0 or self.shape[d] % indices_or_sections):
         fail(RuntimeError, name, f"torch.{name} attempted to split along dimension {d}, but the size of the dimension {self.shape[d]} is not divisible by the split_size {indices_or_sections}!")
     return F.tensor_split(self, indices_or_sections, d)

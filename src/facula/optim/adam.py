@@ -85,6 +85,8 @@ class _AdamFamily(ElementwiseOptimizer):
 class Adam(_AdamFamily):
     """Steps of size ``lr`` scaled by running moments of the gradient. [Kingma & Ba 2015]"""
 
+    _live_step = True
+
     def __init__(
         self,
         params: ParamsT,

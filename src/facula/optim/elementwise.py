@@ -142,6 +142,8 @@ class ElementwiseOptimizer(Optimizer):
     #: state tensors of the parameter's shape, and zero-dimensional ones, in the kernel's order
     _states: tuple[str, ...] = ()
     _scalars: tuple[str, ...] = ("step",)
+    #: whether the step count of a differentiable step stays a tensor, as in PyTorch's Adam
+    _live_step = False
 
     def _kernel_name(self, group: dict) -> str:
         raise NotImplementedError
@@ -324,7 +326,7 @@ class ElementwiseOptimizer(Optimizer):
         step = None
         if "step" in state:
             state["step"] = state["step"] + 1 if differentiable else state["step"].add_(1)
-            live = differentiable or group.get("capturable", False)
+            live = group.get("capturable") or (differentiable and self._live_step)
             step = state["step"] if live else float(state["step"])
         if group.get("maximize"):
             real_g = -real_g

@@ -35,7 +35,7 @@ OPTIMIZATION = (
     "-O3",
     "-fPIC",
     "-fopenmp-simd",
-    "-fno-math-errno",
+    "-fno-ipa-icf", "-fno-math-errno",
     "-fno-trapping-math",
     "-std=gnu11",
     "-w",

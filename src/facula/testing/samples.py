@@ -123,6 +123,14 @@ layouts: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+def _bounds(domain: Any, name: str) -> tuple[float, float]:
+    """Bounds of an argument's elements, within its domain and away from the ends."""
+    low, high = (domain.get(name) if isinstance(domain, dict) else domain) or (None, None)
+    first = -2.0 if low is None else low + 0.05
+    last = max(2.0, first + 2.0) if high is None else high - 0.05
+    return first, last
+
+
 def _attributes(definition: Any, chosen: dict[str, Any], dtype: Any) -> dict[str, Any]:
     """Values of the attributes that a call must give: required ones, and those of a variant.
 
@@ -158,10 +166,6 @@ def pointwise_samples(
 
     Tensors have the given shape and elements in `bounds`, by default within the domain.
     """
-    low, high = definition.domain or (None, None)
-    if bounds is None:
-        bounds = -2.0 if low is None else low + 0.05, 2.0 if high is None else high - 0.05
-        bounds = bounds[0], max(bounds[1], bounds[0] + 2.0) if high is None else bounds[1]
     fixed = definition.compute or {}
     parameters = definition.schema.parameters
     for chosen in _variants(definition):
@@ -169,10 +173,9 @@ def pointwise_samples(
         for p in definition.schema.tensor_parameters:
             if p.has_default and chosen.get(p.name, p.default) is None and p.name not in chosen:
                 continue
+            low, high = _bounds(definition.domain, p.name) if bounds is None else bounds
             mask = fixed.get(p.name) == "b8"
-            values[p.name] = (
-                S.mask(*shape) if mask else S(*shape, low=bounds[0], high=bounds[1])
-            )
+            values[p.name] = S.mask(*shape) if mask else S(*shape, low=low, high=high)
         positional = []
         for p in parameters:
             if p.keyword_only or p.name not in values:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import math
 
+from facula import core
+from facula.core.errors import fail
 from facula.ops import scalar as s
 from facula.ops.pointwise.naming import RUNTIME, functions_and_methods
 from facula.ops.registry import pointwise
@@ -250,10 +252,21 @@ def _(grad, x, *, lambd):
     return s.where((x > lambd) | (x < -lambd), grad, 0.0)
 
 
+def _check_lambd(*, lambd: float) -> None:
+    if not 0 <= lambd <= core.finfo(core.float32).max:
+        fail(
+            RuntimeError,
+            "softshrink",
+            "lambda must be in range [0, 3.40282e+38] for input dtype Float",
+            lambd,
+        )
+
+
 @pointwise(
     "softshrink(Tensor self, Number lambd=0.5) -> Tensor",
     names=("nn.functional.softshrink",),
     dtypes="float",
+    check=_check_lambd,
     prebuilt=({"lambd": RUNTIME},),
     inplace=False,
 )

@@ -14,7 +14,7 @@ from typing import Any
 from facula import core
 from facula.ops import scalar as s
 from facula.ops.pointwise.naming import RUNTIME, functions_and_methods
-from facula.ops.registry import F, composite, pointwise
+from facula.ops.registry import F, composite, operator, pointwise
 
 
 @pointwise(
@@ -258,7 +258,7 @@ def copysign(x, y):
     "_nextafter(Operand self, Operand other) -> Tensor",
     names=(),
     dtypes="float",
-    differentiable=False,
+    convention="steps are constants: the gradient is zero",
     reference="numpy.nextafter",
 )
 def _nextafter(x, y):
@@ -266,8 +266,7 @@ def _nextafter(x, y):
     return s.nextafter(x, y)
 
 
-def _nextafter_half(x: Any, y: Any) -> Any:
-    """16-bit floats step in their bits, since they compute as float32."""
+def _stepped_bits(x: Any, y: Any) -> Any:
     bits = x.view(core.int16)
     up = (x < y) == (x > 0)
     least = F.copysign(F.ones_like(bits).view(x.dtype), y)
@@ -275,12 +274,25 @@ def _nextafter_half(x: Any, y: Any) -> Any:
     return F.where(x == y, y, F.where(F.isnan(x) | F.isnan(y), x + y, step))
 
 
+@operator("_nextafter_half(Tensor self, Tensor other) -> Tensor", names=(), out=False)
+class _nextafter_half:  # noqa: N801
+    """`nextafter` of 16-bit floats, which step in their bits since they compute as float32."""
+
+    def meta(self, other):
+        return core.empty(self.shape, dtype=self.dtype, device=self.device)
+
+    def cpu(out, self, other):
+        out.copy_(_stepped_bits(self.contiguous(), other.contiguous()))
+
+    def backward(grad):
+        return F.zeros_like(grad), F.zeros_like(grad)
+
+
 @composite("nextafter(Tensor self, Tensor other) -> Tensor")
 def nextafter(self: Any, other: Any) -> Any:
     """The next representable value after `self` towards `other`."""
     if self.dtype in (core.float16, core.bfloat16) and other.dtype == self.dtype:
-        x, y = F.broadcast_tensors([self.detach(), other.detach()])
-        return _nextafter_half(x.contiguous(), y.contiguous())
+        return F._nextafter_half(*F.broadcast_tensors([self, other]))
     return F._nextafter(self, other)
 
 

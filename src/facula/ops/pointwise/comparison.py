@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 
 from facula import core
+from facula.core.errors import fail
 from facula.ops import scalar as s
 from facula.ops.pointwise.naming import functions_and_methods
 from facula.ops.registry import pointwise
@@ -151,10 +152,17 @@ def signbit(x):
     return _FALSE if x.is_bool else s.signbit(x)
 
 
+def _check_tolerances(*, rtol: float, atol: float, equal_nan: bool) -> None:
+    for name, value in (("rtol", rtol), ("atol", atol)):
+        if not value >= 0:
+            fail(RuntimeError, "isclose", f"{name} must be greater than or equal to zero", value)
+
+
 @pointwise(
     "isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor",
     result="bool",
     differentiable=False,
+    check=_check_tolerances,
     reference="numpy.isclose",
 )
 def isclose(x, y, *, rtol, atol, equal_nan):

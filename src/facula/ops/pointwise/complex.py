@@ -50,13 +50,9 @@ def conj(self: Any) -> Any:
     return F.conj_physical(self) if self.is_complex() else self
 
 
-@composite("complex(Operand real, Operand imag) -> Tensor", names=("complex",))
+@composite("complex(Tensor real, Tensor imag) -> Tensor", names=("complex",))
 def complex(real: Any, imag: Any) -> Any:
     """``real + i imag`` from two real tensors of one dtype."""
-    if not isinstance(real, core.Tensor):
-        real = F.full_like(imag, real)
-    elif not isinstance(imag, core.Tensor):
-        imag = F.full_like(real, imag)
     if real.dtype != imag.dtype:
         core.errors.fail(
             RuntimeError,

@@ -47,10 +47,15 @@ def div(x, y, *, rounding_mode):
         raise RuntimeError(
             f"[div] rounding_mode None, 'trunc' or 'floor' was required: got {rounding_mode!r}"
         )
+    if rounding_mode is not None and (x.is_bool or x.is_complex):
+        raise NotImplementedError(
+            f"[div] integers or real numbers were required with rounding_mode={rounding_mode!r}: "
+            f'got {"bools" if x.is_bool else "complex numbers"} ("div_{rounding_mode}" not implemented)'
+        )
     if rounding_mode == "floor":
         return s.floor_divide(x, y)
     if x.is_integer or x.is_bool:
-        if rounding_mode is None or x.is_bool:
+        if rounding_mode is None:
             raise TypeError("[div] floats were required without a rounding_mode: got integers")
         return s.integer_divide(x, y)
     return s.trunc(x / y) if rounding_mode == "trunc" else x / y

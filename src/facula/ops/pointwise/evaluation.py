@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from facula.ops import scalar as s
 from facula.ops.registry import TABLE, pointwise
-from facula.ops.scalar_primitives import PRIMITIVES, Primitive
+from facula.ops.scalar_primitives import POLYNOMIALS, PRIMITIVES, Primitive
 
 
 def _define(primitive: Primitive) -> None:
@@ -30,6 +30,7 @@ def _define(primitive: Primitive) -> None:
         result="bool" if primitive.result == "b8" else "same",
         inplace=False,
         out=False,
+        domain={"x": (-1, 1), "y": (0, 6)} if primitive.name in POLYNOMIALS else None,
     )(body)
 
 

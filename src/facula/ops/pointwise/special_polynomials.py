@@ -42,7 +42,7 @@ def _polynomial(name: str, primitive: str, meaning: str) -> core.Op:
         dtypes="bool int float",
         differentiable=False,
         inplace=False,
-        domain=(-1, 1),
+        domain={"x": (-1, 1), "n": (0, 6)},
     )(body)
 
 

@@ -1,0 +1,31 @@
+"""The CPU as a backend: which kernels it runs, and what it made on first use.
+
+Takes: nothing. Gives: `get_cpu_capability`, `events`, `clear_events`, `MissingKernelWarning`.
+Keeps true: importing this module imports no code generator.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["MissingKernelWarning", "clear_events", "events", "get_cpu_capability"]
+
+_CAPABILITIES = {"v2": "DEFAULT", "v3": "AVX2", "v4": "AVX512", "v4x": "AVX512", "neon": "DEFAULT"}
+
+
+def get_cpu_capability() -> str:
+    """The instruction set of the loaded kernels by PyTorch's names: `DEFAULT`, `AVX2` or `AVX512`."""
+    import os
+
+    from facula.runtime import libraries
+
+    variant = os.path.splitext(os.path.basename(libraries.kernel_library()))[0]
+    return _CAPABILITIES[variant]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("MissingKernelWarning", "clear_events", "events"):
+        from facula.backends.cpu import kernels
+
+        return getattr(kernels, name)
+    raise AttributeError(f"module 'facula.backends.cpu' has no attribute {name!r}")
