@@ -34,8 +34,18 @@ def _make_kernel(*question: _Any) -> int | None:
     return make_kernel(*question)
 
 
+def _find_backend(name: str) -> bool:
+    """Looks for an installed package that offers a device, when one is named that is not there."""
+    from facula.backends import load
+
+    return load(name)
+
+
 core.MISSING_KERNEL[0] = _make_kernel
+core.FIND_BACKEND[0] = _find_backend
 globals().update(_PLACES[""])
+for _name in _NAMES:
+    globals().pop(_name, None)
 _tensor_methods.attach()
 
 

@@ -1,0 +1,130 @@
+"""Devices: which there are, how a package adds one, and PyTorch's questions about them.
+
+Takes backends: objects with `allocate`, `copy`, `fill` and `run` (`docs/adding_a_device.md`), given to
+`register` or found under the entry point group `facula.backends` when a device of that name is first
+asked for. Gives `register`, `registered`, `get`, `load`, and the modules `cpu`, `cuda`, `cudnn`,
+`mps`, `mkl`, ... that PyTorch code reads.
+Keeps true: a device type has one backend; nothing is imported for a device that nobody names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+
+__all__ = ["get", "load", "register", "registered", "unset_results"]
+
+GROUP = "facula.backends"
+METHODS = ("allocate", "copy", "fill", "run")
+_MODULES = frozenset(module.name for module in iter_modules(__path__))
+
+
+def register(name: str, backend: Any) -> Any:
+    """Adds a device type and gives its backend.
+
+    Args:
+        name: the device's name, for `facula.device(name)`; a Python identifier.
+        backend: an object with `allocate(nbytes, device)`, `copy(target, source)`,
+            `fill(tensor, value)` and `run(operator, arguments)`; or a mapping from operator names to
+            functions on NumPy arrays, for which a backend in host memory is made.
+
+    Raises:
+        ValueError: the name is no identifier, or taken.
+        TypeError: a method is missing, or a name in the mapping is no operator.
+    """
+    if not name.isidentifier() or name in ("cpu", "meta"):
+        fail(ValueError, "backends.register", "a name of its own was required", repr(name))
+    if isinstance(backend, Mapping):
+        from facula.backends.arrays import ArrayBackend
+
+        backend = ArrayBackend(name, backend)
+    missing = [method for method in METHODS if not callable(getattr(backend, method, None))]
+    if missing:
+        required = f"a mapping of kernels, or an object with {', '.join(METHODS)}, was required"
+        fail(TypeError, "backends.register", required, f"{type(backend).__name__} without {missing}")
+    if name in core.BACKENDS and core.BACKENDS[name] is not backend:
+        fail(ValueError, "backends.register", "a device that has no backend was required", name)
+    core.register_backend(name, backend)
+    return backend
+
+
+def registered() -> tuple[str, ...]:
+    """The device types with a backend, in order of registration."""
+    return tuple(core.BACKENDS)
+
+
+def get(name: str) -> Any:
+    """The backend of a device type, loaded if need be.
+
+    Raises:
+        RuntimeError: no package offers one.
+    """
+    if name not in core.BACKENDS and not load(name):
+        hint = "install the package of the device, or call facula.backends.register"
+        fail(RuntimeError, "backends", "a device with a backend was required", repr(name), hint)
+    return core.BACKENDS[name]
+
+
+def load(name: str) -> bool:
+    """Looks for an installed package that offers the device, and registers it."""
+    from importlib.metadata import entry_points
+
+    for entry in entry_points(group=GROUP, name=name):
+        found = entry.load()
+        if name not in core.BACKENDS:  # loading may have registered it
+            register(name, found() if isinstance(found, type) else found)
+        return True
+    return False
+
+
+def unset_results(operator: Any, arguments: tuple[Any, ...]) -> Any:
+    """The results that an operator would give, on its arguments' device and with unset elements.
+
+    Shapes and dtypes are found, and wrong arguments refused, as on every device: by the operator
+    itself, run on tensors without data. For backends, as the start of `run`.
+    """
+    devices = [t.device for t in tensors_of(arguments) if t.device.type not in ("cpu", "meta")]
+    positional, keywords = operator.definition.trim(_mapped(arguments, _without_data))
+    with_shapes = operator(*positional, **keywords)
+    return _mapped(with_shapes, lambda t: core.empty_like(t, device=devices[0]) if devices else t)
+
+
+def tensors_of(values: Any) -> list[Any]:
+    """The tensors among arguments or results, lists included."""
+    if isinstance(values, core.Tensor):
+        return [values]
+    if isinstance(values, (tuple, list)):
+        return [tensor for value in values for tensor in tensors_of(value)]
+    return []
+
+
+def _without_data(tensor: Any) -> Any:
+    return core.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+
+
+def _mapped(values: Any, function: Callable[[Any], Any]) -> Any:
+    """Arguments or results with a function applied to every tensor."""
+    if isinstance(values, core.Tensor):
+        return function(values)
+    if isinstance(values, tuple) and hasattr(values, "_fields"):
+        return type(values)(*[_mapped(value, function) for value in values])
+    if isinstance(values, (tuple, list)):
+        return type(values)(_mapped(value, function) for value in values)
+    if isinstance(values, core.device) and values.type not in ("cpu", "meta"):
+        return core.device("meta")
+    return values
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"facula.backends.{name}")
+    raise AttributeError(f"module 'facula.backends' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})

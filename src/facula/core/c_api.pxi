@@ -185,7 +185,10 @@ cdef enum:
     K_INFERENCE = 256     # an inference tensor; (tls) inference mode
     K_DISPATCH = 512      # a subclass with __torch_dispatch__; (tls) a TorchDispatchMode
     K_INTERPRETER = 1024  # (tls) a function transform
-    K_SLOW = 4 | 8 | 32 | 512 | 1024
+    K_PLAIN = 2048        # (tls) overrides of subclasses are off
+    K_UNCOUNTED = 4096    # made by `.data`: its writes are none of autograd's business
+    K_AUTOCAST = 8192     # (tls) autocast is on
+    K_SLOW = 4 | 8 | 32 | 512 | 1024 | 8192
     MAX_DIMS = 16
     MAX_ARGS = 24
     TINY = 1024           # elements that one call handles without any iteration machinery

@@ -6,6 +6,8 @@ cdef int copy_into(Tensor dst, Tensor src) except -1:
     cdef int shift = dst.nd - src.nd
     if dst.numel_ == 0 or dst.keys & K_META:
         return 0
+    if src.keys & K_META:
+        raise NotImplementedError("[copy_] a source with data was required: Cannot copy out of meta tensor; no data!")
     if (dst.keys | src.keys) & K_FOREIGN:
         foreign_copy(dst, src)
         return 0
@@ -43,7 +45,7 @@ cdef int fill_zero(Tensor t) except -1:
     if t.keys & K_META or t.numel_ == 0:
         return 0
     if t.keys & K_FOREIGN:
-        t.fill_(0)
+        foreign_fill(t, 0)
         return 0
     if dense(t):
         memset(t.data_, 0, t.numel_ * ITEMSIZE[t.dt])
@@ -63,6 +65,9 @@ cdef int fill_value(Tensor t, object value) except -1:
     cdef fk_iter it
     cdef char element[16]
     if t.numel_ == 0 or t.keys & K_META:
+        return 0
+    if t.keys & K_FOREIGN:
+        foreign_fill(t, value)
         return 0
     store_element(element, t.dt, value)
     it.ndim = t.nd; it.nout = 1; it.nin = 0
@@ -167,15 +172,18 @@ cdef object nested_list(Tensor t, int d, char *p):
 
 
 cdef Tensor ones_like_(Tensor a):
-    cdef Tensor t = new_like(a, a.dt)
+    cdef Tensor t
+    if a.keys & K_DISPATCH:
+        return ONES_LIKE[0](a)
+    t = new_like(a, a.dt)
     if a.dt == F32 and t.numel_ == 1 and not (t.keys & (K_META | K_FOREIGN)):
         (<float *>t.data_)[0] = 1.0
         return t
-    if t.keys & K_FOREIGN:
-        t.fill_(1)
-        return t
     fill_value(t, 1)
     return t
+
+#: slot: ones of the shape, dtype and device of a tensor
+ONES_LIKE = [None]
 
 
 cdef int add_into(Tensor a, Tensor b) except -1:
@@ -286,8 +294,9 @@ cdef object copy_inplace(Tensor self, Tensor src, str name):
         n.extra = (make_size(src.nd, src.sh), src.dt)
         if self.keys & K_GRAD: add_edge(n, 0, self)
         if src.keys & K_GRAD: add_edge(n, 1, src)
-    copy_into(self, src)
-    self.st.version += 1
+    if dispatch_method(m_copy_, (self, src), {}, self.keys | src.keys | tls) is NotImplemented:
+        copy_into(self, src)
+    bump(self)
     if n is not None:
         rebase(self, n)
     return self
@@ -295,7 +304,7 @@ cdef object copy_inplace(Tensor self, Tensor src, str name):
 
 cdef Tensor convert(Tensor a, int dt, int dev, bint copy, object format):
     """`to`: another dtype, device or memory order; the same tensor when nothing changes and no copy is asked."""
-    cdef Tensor t
+    cdef Tensor t = None
     cdef Node n
     cdef uint32_t tls = fk_tls_keys()
     cdef bint ordered = format is None or format is preserve_format or a.is_contiguous(memory_format=format)
@@ -304,14 +313,18 @@ cdef Tensor convert(Tensor a, int dt, int dev, bint copy, object format):
     if a.dev == 1 and dev != 1:
         raise NotImplementedError("[to] a tensor with data was required: Cannot copy out of meta tensor; no data!\nhint: use "
                                   ".to_empty() on modules, or facula.empty_like(x, device=...)")
-    if format is None or format is preserve_format:
-        if dev == a.dev:
-            t = new_like(a, dt)
+    if (a.keys | tls) & K_DISPATCH:
+        r = dispatch_method(m_to, (a,), conversion(a, dt, dev, copy, format), K_DISPATCH)
+        if r is not NotImplemented: t = r
+    if t is None:
+        if format is None or format is preserve_format:
+            if dev == a.dev:
+                t = new_like(a, dt)
+            else:
+                t = new_tensor(a.nd, a.sh, dt, dev)
         else:
-            t = new_tensor(a.nd, a.sh, dt, dev)
-    else:
-        t = empty_in_format(a.nd, a.sh, dt, dev, format)
-    copy_into(t, a)
+            t = empty_in_format(a.nd, a.sh, dt, dev, format)
+        copy_into(t, a)
     if a.keys & K_GRAD and not (tls & K_NOGRAD) and KIND[dt] >= KIND_FLOAT:
         n = new_node(OP_TO_COPY, clone_backward, 1, 1)
         add_edge(n, 0, a)
@@ -323,6 +336,16 @@ cdef Tensor convert(Tensor a, int dt, int dev, bint copy, object format):
     return t
 
 cdef Op OP_TO_COPY = None
+
+
+cdef dict conversion(Tensor a, int dt, int dev, bint copy, object format):
+    """What `to` is asked to change, as keywords."""
+    cdef dict kwargs = {}
+    if dt != a.dt: kwargs["dtype"] = <object>DTYPES[dt]
+    if dev != a.dev: kwargs["device"] = <object>DEVICES[dev]
+    if format is not None and format is not preserve_format: kwargs["memory_format"] = format
+    if copy: kwargs["copy"] = True
+    return kwargs
 
 
 cdef int device_backward(Node n, PyObject **grads, PyObject **out) except -1:
@@ -362,7 +385,7 @@ def bump_versions(columns):
     for column in columns:
         for t in column:
             if t is not None:
-                (<Tensor>t).st.version += 1
+                bump(<Tensor>t)
 
 
 cdef class Kernel:

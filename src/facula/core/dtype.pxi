@@ -225,7 +225,7 @@ cdef class device:
                 raise RuntimeError("[device] 'type' or 'type:index' was required: got %r\nhint: for example "
                                    "'cpu' or 'cuda:0'" % (type,))
             index = int(number)
-        if text not in DEVICE_TYPES:
+        if text not in DEVICE_TYPES and not find_backend(text):
             raise RuntimeError("[device] one of " + ", ".join(sorted(DEVICE_TYPES)) + " was required: got %r\nhint: other "
                                "devices come from backend packages" % (type,))
         self.type = text; self.index = index
@@ -280,7 +280,7 @@ cdef int device_number(object x) except -1:
         elif d.type == "meta":
             n = 1
         else:
-            if d.type not in BACKENDS:
+            if d.type not in BACKENDS and not find_backend(d.type):
                 raise RuntimeError("[device] a device with a backend was required: got '%s'\nhint: this installation has "
                                    "cpu and meta; other devices come from backend packages" % d)
             n = len(DEVICES)
@@ -290,6 +290,14 @@ cdef int device_number(object x) except -1:
 
 #: backends of other devices by type, see `facula.backends`
 BACKENDS = {}
+#: slot: device type -> whether a backend for it could be found and registered
+FIND_BACKEND = [None]
+
+
+cdef bint find_backend(str type) except -1:
+    return FIND_BACKEND[0] is not None and FIND_BACKEND[0](type)
+
+
 DEVICES.append(device("cpu"))
 DEVICES.append(device("meta"))
 for _i, _d in enumerate(DEVICES):

@@ -457,7 +457,7 @@ cdef int accumulate_grad(Tensor t, Tensor g, bint create_graph) except -1:
         t.grad_ = t.grad_ + g
     elif t.grad_.dt == g.dt and same_shape(t.grad_, g) and not ((t.grad_.keys | g.keys) & (K_STRIDED | K_META)):
         add_into(t.grad_, g)
-        t.grad_.st.version += 1
+        bump(t.grad_)
     else:
         t.grad_.add_(g)
     return 0

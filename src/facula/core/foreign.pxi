@@ -20,14 +20,16 @@ def foreign_buffer(Tensor t):
 
 cdef int foreign_copy(Tensor dst, Tensor src) except -1:
     """Copies from, to and within a foreign device go through its backend."""
-    backend = BACKENDS[(<device>DEVICES[dst.dev if dst.keys & K_FOREIGN else src.dev]).type]
-    backend.copy(dst, src)
+    here = (<device>DEVICES[dst.dev]).type
+    there = (<device>DEVICES[src.dev]).type
+    if dst.keys & K_FOREIGN and src.keys & K_FOREIGN and here != there:
+        src = convert(detach_(src), src.dt, 0, False, None)     # two backends know each other through the host only
+    BACKENDS[here if dst.keys & K_FOREIGN else there].copy(dst, src)
     return 0
 
 
 cdef object foreign_fill(Tensor t, object value):
     BACKENDS[(<device>DEVICES[t.dev]).type].fill(t, value)
-    t.st.version += 1
     return t
 
 
@@ -37,6 +39,10 @@ cdef object foreign_call(Op op, tuple args):
     for x in args:
         for v in (x if isinstance(x, tuple) else (x,)):
             if isinstance(v, Tensor) and (<Tensor>v).keys & K_FOREIGN:
+                if dev and dev != (<Tensor>v).dev:
+                    raise RuntimeError("[%s] tensors on one device were required: Expected all tensors to be on the same device, but "
+                                       "found at least two devices, %s and %s!\nhint: move one with .to(device)"
+                                       % (op.name, DEVICES[dev], DEVICES[(<Tensor>v).dev]))
                 dev = (<Tensor>v).dev
     return BACKENDS[(<device>DEVICES[dev]).type].run(op, args)
 

@@ -260,8 +260,9 @@ cdef int wide_backward(Node n, PyObject **grads, PyObject **out) except -1:
     for i in range(n.nin):
         if edges[i][0] is None: continue
         gi = <GradientInput>plan.inputs[i]
-        if gi.kind == G_NONE: continue
-        if gi.kind == G_IDENTITY:
+        if gi.kind == G_NONE:
+            r = zero_gradient(g)
+        elif gi.kind == G_IDENTITY:
             r = g
         else:
             values = []
@@ -438,7 +439,7 @@ def record_function(Node node, tuple inputs, tuple outputs, tuple dirty):
             continue
         t = outputs[i]
         if dirty and dirty[i]:
-            t.st.version += 1
+            bump(t)
             if t.base is not None:
                 rebase(t, node)
                 continue

@@ -92,7 +92,7 @@ def to_numpy(Tensor t, bint force=False):
     if t.keys & K_GRAD:
         raise RuntimeError("[numpy] a tensor that does not require grad was required: Can't call numpy() on Tensor that requires "
                            "grad.\nhint: use tensor.detach().numpy() instead")
-    if t.dev != 0:
+    if t.dev != 0 or t.keys & K_META:
         raise TypeError("[numpy] a cpu tensor was required: can't convert %s device type tensor to numpy.\nhint: use Tensor.cpu() "
                         "to copy the tensor to host memory first" % DEVICES[t.dev])
     code = _TYPESTR_OF.get(t.dt)
@@ -113,7 +113,7 @@ def to_numpy(Tensor t, bint force=False):
 
 def tolist(Tensor t):
     """Nested Python lists of numbers; a number for 0-d."""
-    if t.dev == 1:
+    if t.keys & K_META:
         raise NotImplementedError("[tolist] a tensor with data was required: Cannot copy out of meta tensor; no data!")
     if t.dev != 0:
         t = t.cpu()
@@ -125,7 +125,7 @@ def item(Tensor t):
     if t.numel_ != 1:
         raise RuntimeError("[item] a tensor with one element was required: got the shape %s (a Tensor with %d elements cannot be "
                            "converted to Scalar)\nhint: use .tolist() or reduce first" % (list(make_size(t.nd, t.sh)), t.numel_))
-    if t.dev == 1:
+    if t.keys & K_META:
         raise RuntimeError("[item] a tensor with data was required: Tensor.item() cannot be called on meta tensors")
     if t.dev != 0:
         t = t.cpu()
@@ -216,6 +216,10 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
     cdef int kind = -1, dt, dev = device_number(device)
     cdef int64_t sh[16]
     cdef list shape
+    if fk_tls_keys() & K_FUNCTION_MODE:
+        given = {"dtype": dtype, "device": device, "requires_grad": requires_grad or None, "pin_memory": pin_memory or None}
+        r = torch_function(tensor, (data,), {k: v for k, v in given.items() if v is not None}, fk_tls_keys())
+        if r is not NotImplemented: return r
     if isinstance(data, Tensor):
         import warnings
         warnings.warn("[tensor] To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
@@ -790,4 +794,5 @@ def random_fill(Tensor t, str kind, a=0.0, b=1.0, Generator generator=None):
                                   % (kind, kind, (<dtype>DTYPES[t.dt]).type_word))
     if out is not t:
         copy_into(t, out)
+    bump(t)
     return t

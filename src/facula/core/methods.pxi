@@ -8,7 +8,7 @@ cdef int set_requires_grad(Tensor t, bint value) except -1:
         if t.keys & K_INFERENCE and not (fk_tls_keys() & K_INFERENCE):
             raise RuntimeError("[requires_grad] a normal tensor was required: Setting requires_grad=True on inference tensor outside "
                                "InferenceMode is not allowed.")
-        t.keys |= K_GRAD
+        t.keys = (t.keys | K_GRAD) & ~<uint32_t>K_UNCOUNTED
     else:
         if t.fn_ is not None and t.keys & K_GRAD:
             raise RuntimeError("[requires_grad] a leaf was required: you can only change requires_grad flags of leaf variables.\n"
@@ -149,6 +149,13 @@ def pop_dispatch_mode():
     return mode
 
 
+def set_autocast(bint mode):
+    """Route operators with an autocast policy of this thread to `AUTOCAST[0]`; gives what was set before."""
+    cdef uint32_t k = fk_tls_keys()
+    fk_tls_set(k | K_AUTOCAST if mode else k & ~<uint32_t>K_AUTOCAST)
+    return (k & K_AUTOCAST) != 0
+
+
 def push_interpreter(interpreter):
     """Put a function transform on top of the interpreter stack: it has `process(function, args, kwargs)`."""
     INTERPRETERS.append(interpreter)
@@ -228,21 +235,22 @@ def m_detach(Tensor self):
     """The same elements in a tensor without history."""
     if (self.keys | fk_tls_keys()) & (K_SLOW):
         r = python_method(m_detach, (self,))
+        if r is NotImplemented: r = dispatch_method(m_detach, (self,), {}, self.keys | fk_tls_keys())
         if r is not NotImplemented: return r
     return detach_(self)
 
 
-cdef object python_method(object function, tuple args):
+cdef object python_method(object function, tuple args, dict kwargs={}):
     """Offer a method call to the overrides."""
     cdef uint32_t k = fk_tls_keys()
     for a in args:
         k |= keys_of(a)
     if k & (K_OVERRIDE | K_FUNCTION_MODE):
-        r = torch_function(function, args, {}, k)
+        r = torch_function(function, args, kwargs, k)
         if r is not NotImplemented:
             return r
     if k & K_INTERPRETER and INTERPRETERS:
-        return INTERPRETERS[len(INTERPRETERS) - 1].process(function, args, {})
+        return INTERPRETERS[len(INTERPRETERS) - 1].process(function, args, kwargs)
     return NotImplemented
 
 
@@ -270,6 +278,9 @@ def m_backward(Tensor self, gradient=None, retain_graph=None, bint create_graph=
         if r is not NotImplemented: return r
     if retain_graph is None:
         retain_graph = create_graph
+    if gradient is None and KIND[self.dt] == KIND_COMPLEX and self.numel_ == 1:
+        raise RuntimeError("[backward] a real output was required: grad can be implicitly created only for real scalar outputs but got "
+                           + (<dtype>DTYPES[self.dt]).name)
     if gradient is not None:
         if not isinstance(gradient, Tensor):
             raise TypeError("[backward] a tensor was required as the gradient: gradients can be either Tensors or None, but got " + type(gradient).__name__)
@@ -350,16 +361,21 @@ def m_retain_grad(Tensor self):
 @cython.binding(True)
 def m_clone(Tensor self, *, memory_format=None):
     """A copy, part of the history."""
-    cdef Tensor t
+    cdef Tensor t = None
     cdef Node n
+    cdef dict kwargs
     if (self.keys | fk_tls_keys()) & K_SLOW:
-        r = method_slow(m_clone, "clone", (self,))
+        kwargs = {} if memory_format is None else {"memory_format": memory_format}
+        r = python_method(m_clone, (self,), kwargs)
         if r is not NotImplemented: return r
-    if memory_format is None or memory_format is preserve_format:
-        t = new_like(self, self.dt)
-    else:
-        t = empty_in_format(self.nd, self.sh, self.dt, self.dev, memory_format)
-    copy_into(t, self)
+        r = dispatch_method(m_clone, (self,), kwargs, self.keys | fk_tls_keys())
+        if r is not NotImplemented: t = r
+    if t is None:
+        if memory_format is None or memory_format is preserve_format:
+            t = new_like(self, self.dt)
+        else:
+            t = empty_in_format(self.nd, self.sh, self.dt, self.dev, memory_format)
+        copy_into(t, self)
     if self.keys & K_GRAD and not (fk_tls_keys() & K_NOGRAD):
         n = new_node(OP_CLONE, clone_backward, 1, 1)
         add_edge(n, 0, self)
@@ -370,18 +386,12 @@ def m_clone(Tensor self, *, memory_format=None):
 cdef Op OP_CLONE = None
 
 
-cdef object method_slow(object function, str name, tuple args):
-    """Overrides and transforms of a method that is no operator."""
-    r = python_method(function, args)
-    return r
-
-
 @_method
 @cython.binding(True)
 def m_contiguous(Tensor self, *, memory_format=contiguous_format):
     """The tensor itself when its memory is in order, else a copy that is."""
     if (self.keys | fk_tls_keys()) & K_SLOW:
-        r = method_slow(m_contiguous, "contiguous", (self,))
+        r = python_method(m_contiguous, (self,), {} if memory_format is contiguous_format else {"memory_format": memory_format})
         if r is not NotImplemented: return r
     if memory_format is contiguous_format and not (self.keys & K_STRIDED):
         return self
@@ -455,8 +465,6 @@ def m_fill_(Tensor self, value):
     if (self.keys | tls | keys_of(value)) & K_SLOW:
         r = python_method(m_fill_, (self, value))
         if r is not NotImplemented: return r
-        if self.keys & K_FOREIGN:
-            return foreign_fill(self, value)
     if isinstance(value, Tensor):
         if (<Tensor>value).nd != 0:
             raise RuntimeError("[fill_] a number or a 0-d tensor was required: fill_ only supports 0-dimension value tensor but got tensor with %d dimensions." % (<Tensor>value).nd)
@@ -471,8 +479,9 @@ def m_fill_(Tensor self, value):
         n = new_node(None, copy_backward, 2, 1)
         n.extra = "FillBackward0"
         add_edge(n, 0, self)
-    fill_value(self, value)
-    self.st.version += 1
+    if dispatch_method(m_fill_, (self, value), {}, self.keys | tls) is NotImplemented:
+        fill_value(self, value)
+    bump(self)
     if n is not None:
         rebase(self, n)
     return self
@@ -487,7 +496,7 @@ def m_zero_(Tensor self):
         return self.fill_(0)
     check_inplace("zero_", self, tls)
     fill_zero(self)
-    self.st.version += 1
+    bump(self)
     return self
 
 
@@ -655,6 +664,44 @@ def m__make_subclass_(cls, Tensor data, bint require_grad=False, **kwargs):
 
 @_method
 @cython.binding(True)
+def m__make_wrapper_subclass_(cls, size, strides=None, storage_offset=None, memory_format=None, dtype=None, layout=strided,
+                              device=None, bint pin_memory=False, bint requires_grad=False, **kwargs):
+    """A tensor without elements of its own that shows a shape, a dtype and a device; its class handles every operator."""
+    cdef Tensor t
+    cdef int64_t sh[16]
+    cdef int64_t sd[16]
+    cdef int i, nd = parse_shape(size, sh), dev = device_number(device)
+    cdef int64_t extent = 1
+    if getattr(cls, "__torch_dispatch__", None) is None:
+        raise RuntimeError("[_make_wrapper_subclass] a class that defines __torch_dispatch__ was required: got " + cls.__name__)
+    t = Tensor.__new__(cls)
+    t.nd = nd; t.dev = dev
+    t.dt = DEFAULT_DTYPE if dtype is None else as_dtype(dtype).index
+    t.numel_ = shape_numel(nd, sh)
+    if strides is None:
+        for i in range(nd - 1, -1, -1):
+            sd[i] = extent
+            if sh[i] > 1: extent *= sh[i]
+    elif parse_shape(strides, sd) != nd:
+        raise RuntimeError("[_make_wrapper_subclass] as many strides as sizes were required: got %s and %s" % (strides, size))
+    else:
+        for i in range(nd):
+            extent += (sh[i] - 1) * sd[i]
+    t.st = fk_storage_meta((extent if t.numel_ else 0) * ITEMSIZE[t.dt])
+    if t.st == NULL:
+        raise_memory(0)
+    t.data_ = <char *>0 + (0 if storage_offset is None else <int64_t>storage_offset * ITEMSIZE[t.dt])
+    t.keys |= K_META
+    for i in range(nd):
+        t.sh[i] = sh[i]; t.sd[i] = sd[i]
+    compute_keys(t)
+    if requires_grad:
+        set_requires_grad(t, True)
+    return t
+
+
+@_method
+@cython.binding(True)
 def m_as_subclass(Tensor self, cls):
     """The same tensor, history included, as an instance of a subclass."""
     cdef Tensor t = m__make_subclass_(cls, self)
@@ -703,8 +750,8 @@ def m___reduce_ex__(Tensor self, protocol):
         return self.__class__.__reduce__(self)
     if self.fn_ is not None and self.keys & K_GRAD:
         raise RuntimeError("[pickle] a leaf was required: cannot pickle a tensor with history\nhint: detach() it first")
-    plain = contiguous_(detach_(self))
-    data = b"" if plain.numel_ == 0 or self.keys & K_META else bytes(memoryview(storage_of((<Tensor>plain).clone())))
+    cdef Tensor plain = contiguous_(detach_(self))
+    data = b"" if plain.numel_ == 0 or self.keys & K_META else bytes(memoryview(storage_of(copy_like(plain, plain))))
     state = dict(<dict>self.dict_) if self.dict_ != NULL else None
     return (_rebuild_tensor, (self.__class__, data[:self.numel_ * ITEMSIZE[self.dt]], (<dtype_>DTYPES[self.dt]).name, tuple(make_size(self.nd, self.sh)),
                               (self.keys & K_GRAD) != 0, str(DEVICES[self.dev]), state))
@@ -733,6 +780,7 @@ cdef void attach_methods() except *:
         f.__qualname__ = "Tensor." + name
         if name == "_make_subclass_":
             setattr(Tensor, "_make_subclass", staticmethod(f))
+        elif name == "_make_wrapper_subclass_":
             setattr(Tensor, "_make_wrapper_subclass", staticmethod(f))
         elif name == "detach_in_place":
             setattr(Tensor, "detach_", f)
@@ -766,6 +814,9 @@ def _item(Tensor self):
     """The only element as a Python number."""
     if self.keys & (K_OVERRIDE) or fk_tls_keys() & (K_FUNCTION_MODE | K_INTERPRETER):
         r = python_method(_item, (self,))
+        if r is not NotImplemented: return r
+    if (self.keys | fk_tls_keys()) & K_DISPATCH:
+        r = dispatch_method(_item, (self,), {}, K_DISPATCH)
         if r is not NotImplemented: return r
     return item(self)
 
@@ -804,36 +855,19 @@ def _as_class(result, cls):
 
 def run_without_overrides(func, args, kwargs):
     """Call a function with subclass overrides switched off: their tensors are treated as plain ones."""
-    return func(*_plain_all(args), **{k: _plain(v) for k, v in kwargs.items()})
+    cdef uint32_t tls = fk_tls_keys()
+    fk_tls_set(tls | K_PLAIN)
+    try:
+        return func(*args, **kwargs)
+    finally:
+        fk_tls_set((fk_tls_keys() & ~<uint32_t>K_PLAIN) | (tls & K_PLAIN))
 
 
-def _plain_all(values):
-    return [_plain(v) for v in values]
-
-
-def _plain(v):
-    """A tensor of an overriding class as a plain tensor with the same history and storage."""
-    cdef Tensor t, r
-    if isinstance(v, Tensor) and (<Tensor>v).keys & K_OVERRIDE:
-        t = v
-        return PlainGuard(t)
-    if v.__class__ in (tuple, list):
-        return v.__class__([_plain(x) for x in v])
-    return v
-
-
-cdef Tensor PlainGuard(Tensor t):
-    """A plain tensor with the identity of `t` for autograd."""
-    cdef Tensor r = alias(t)
-    cdef Node n
-    if t.keys & K_GRAD:
-        n = edge(t)
-        r.fn_ = n
-        r.out_nr = t.out_nr
-        r.keys |= K_GRAD
-    r.base = t.base if t.base is not None else t
-    r.view_version = t.st.version
-    return r
+def set_overrides_disabled(bint disabled):
+    """Switch the overrides of subclasses off or on for this thread; gives what it was."""
+    cdef uint32_t tls = fk_tls_keys()
+    fk_tls_set(tls | K_PLAIN if disabled else tls & ~<uint32_t>K_PLAIN)
+    return (tls & K_PLAIN) != 0
 
 
 def increment_version(tensors):
@@ -841,4 +875,4 @@ def increment_version(tensors):
     if isinstance(tensors, Tensor):
         tensors = (tensors,)
     for t in tensors:
-        (<Tensor>t).st.version += 1
+        bump(<Tensor>t)

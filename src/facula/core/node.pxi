@@ -236,15 +236,22 @@ cdef class SavedTensor:
     cdef bint is_result
     cdef int number
     cdef object packed, unpack
+    cdef Node origin             # of a packed tensor: what its history goes on with
 
     cdef object get(self, Node n):
         cdef Tensor r
         if self.unpack is not None:
-            r = self.unpack(self.packed)
+            r = alias(self.unpack(self.packed))
+            if self.is_result:
+                r.fn_ = n; r.out_nr = self.number; r.keys |= K_GRAD
+            elif self.origin is not None:
+                r.fn_ = self.origin      # of a leaf: its accumulating node
+                r.out_nr = self.number
+                r.keys |= K_GRAD
             return r
         if self.tensor is None:
             raise_freed(n)
-        if self.tensor.st.version != self.version and not (self.tensor.keys & K_INFERENCE):
+        if self.tensor.st.version != self.version and not (self.tensor.keys & (K_INFERENCE | K_UNCOUNTED)):
             raise_modified(self.tensor, n, self.version)
         if self.is_result:
             r = alias(self.tensor)
@@ -257,6 +264,7 @@ cdef class SavedTensor:
         self.tensor = None
         self.packed = None
         self.unpack = None
+        self.origin = None
 
 #: the stack of (pack, unpack) hooks
 SAVED_HOOKS = []
@@ -268,8 +276,13 @@ cdef SavedTensor save(Tensor t, bint is_result, int number):
         pack, unpack = SAVED_HOOKS[len(SAVED_HOOKS) - 1]
         if pack is None:
             raise RuntimeError("[saved_tensors] no saved tensors were required (hooks are disabled): got one\nhint: " + str(unpack))
-        s.packed = pack(alias(t) if is_result else t)
+        s.packed = pack(alias(t))
         s.unpack = unpack
+        s.is_result = is_result
+        s.number = number
+        if not is_result and t.keys & K_GRAD:
+            s.origin = edge(t)
+            s.number = t.out_nr if t.fn_ is not None else 0
         return s
     s.tensor = alias(t) if is_result else t
     s.is_result = is_result
@@ -297,6 +310,6 @@ cdef str type_word(Tensor t):
 
 
 cdef inline int check_version(Tensor t, uint32_t v, Node n) except -1:
-    if t.st.version != v and not (t.keys & K_INFERENCE):
+    if t.st.version != v and not (t.keys & (K_INFERENCE | K_UNCOUNTED)):
         raise_modified(t, n, v)
     return 0

@@ -28,12 +28,16 @@ cdef class Op:
     cdef dict __dict__
     cdef Argument arguments[24]
     cdef int nargs, npos, variadic
+    cdef bint autocasts          # has an autocast policy
     cdef list keep               # what `arguments` borrows
     cdef bint has_out
     cdef readonly object inplace
     cdef object check            # Python: raises for attributes (by name) out of range, or None
     cdef int dtype_at            # where `dtype` stands in a factory: out= decides it where it is not given; else -1
     cdef object impl             # Python: runs the operator on normalised arguments
+    cdef public object autograd  # or None: runs the operator where it must be recorded, see `facula.library`
+    cdef bint makes_tensors      # it takes a device: dispatch overrides see it even where it is a composite
+    cdef object direct           # Python: the in-place form without a copy; gives whether it served
     # pointwise
     cdef int ntensors, nattrs
     cdef unsigned char tensor_at[8]
@@ -62,6 +66,7 @@ cdef class Op:
         self.keep = []
         self.variadic = self.dtype_at = -1
         self.has_out = definition.out
+        self.autocasts = definition.autocast is not None
         if len(schema.parameters) > MAX_ARGS:
             raise ValueError("[%s] at most %d arguments were required" % (self.name, MAX_ARGS))
         for p in schema.parameters:
@@ -70,6 +75,9 @@ cdef class Op:
             self.add_argument(p)
         self.kind = {"pointwise": KIND_POINTWISE, "view": KIND_VIEW, "composite": KIND_COMPOSITE}.get(
             definition.kind, KIND_OPERATOR)
+        for i in range(self.nargs):
+            if self.arguments[i].type == T_DEVICE:
+                self.makes_tensors = True
         if self.kind == KIND_POINTWISE:
             self.setup_pointwise(definition)
         else:
@@ -78,6 +86,7 @@ cdef class Op:
             prepare = OPERATOR_SETUP.get(definition.kind)
             if prepare is not None:
                 prepare(self, definition)
+        self.direct = getattr(definition, "cpu_inplace", None)
         if definition.inplace:
             self.inplace = InplaceOp(self)
 
@@ -143,7 +152,7 @@ cdef class Op:
 
     cdef str backward_name(self):
         if self.node_text is None:
-            self.node_text = "".join([w.capitalize() for w in self.name.split("_") if w]) + "Backward0"
+            self.node_text = "".join([w.capitalize() for w in self.name.replace("::", "_").split("_") if w]) + "Backward0"
         return self.node_text
 
     def __get__(self, instance, owner):
@@ -252,10 +261,11 @@ cdef int read_arguments(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject
         for i in range(op.variadic):
             slots[i] = args[i]
         slots[op.variadic] = <PyObject *>rest
-    elif op.variadic >= 0 and nargs > op.variadic and not is_sequence(args[op.variadic]) and (
-            nargs > op.npos or nargs > op.variadic + 1 or is_index(args[op.variadic])):
+    elif op.variadic >= 0 and nargs > op.variadic and (
+            not is_sequence(args[op.variadic]) or (nargs > op.npos and isinstance(<object>args[op.variadic], Tensor))) and (
+            nargs > op.npos or nargs > op.variadic + 1 or is_single(op, args[op.variadic])):
         # view(2, 3) and permute(0, 1): the rest of the positions are one list
-        if nargs > op.variadic + 1 or is_index(args[op.variadic]):
+        if nargs > op.variadic + 1 or is_single(op, args[op.variadic]):
             rest = tuple([<object>args[k] for k in range(op.variadic, nargs)])
             owned.append(rest)
             for i in range(op.variadic):
@@ -327,6 +337,11 @@ cdef inline bint is_sequence(PyObject *o):
     return isinstance(<object>o, (tuple, list)) or (isinstance(<object>o, Tensor) and (<Tensor>o).nd == 1)
 
 
+cdef inline bint is_single(Op op, PyObject *o):
+    """Whether the only value for a trailing list is its one element: an index, and no tensor where any may stand."""
+    return is_index(o) and not (op.arguments[op.variadic].type == T_ANY and isinstance(<object>o, Tensor))
+
+
 cdef inline bint is_index(PyObject *o):
     return PyLong_CheckExact(<object>o) or (PyIndex_Check(<object>o) and not isinstance(<object>o, Tensor)) or (
         isinstance(<object>o, Tensor) and (<Tensor>o).nd == 0 and KIND[(<Tensor>o).dt] == KIND_INT)
@@ -344,7 +359,18 @@ cdef inline uint32_t keys_of(object x):
         for v in x:
             if isinstance(v, Tensor):
                 k |= (<Tensor>v).keys
-    return k
+            elif overrides(v):
+                k |= K_OVERRIDE
+        return k
+    return K_OVERRIDE if overrides(x) else 0
+
+
+cdef inline bint overrides(object x):
+    """Whether something that is no tensor wants to handle functions itself."""
+    if x is None or PyFloat_CheckExact(x) or PyLong_CheckExact(x) or x is True or x is False:
+        return False
+    found = getattr(type(x), "__torch_function__", None)
+    return found is not None and found is not _disabled_torch_function_impl
 
 
 cdef PyObject *op_vectorcall(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames) except NULL:
@@ -393,7 +419,7 @@ cdef object op_call(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject *kw
             k |= keys_of(<object>slots[i])
     if out != NULL:
         k |= keys_of(<object>out)
-    if k & K_SLOW:
+    if k & K_SLOW and ((k & K_SLOW) != K_AUTOCAST or op.autocasts):
         r = slow_call(op, args, nargs, kwnames, form, k)
         if r is not NotImplemented:
             return r
@@ -432,6 +458,7 @@ cdef int check_tensors(Op op, PyObject **slots) except -1:
 FUNCTION_MODES = []        # active TorchFunctionModes
 DISPATCH_MODES = []        # active TorchDispatchModes
 INTERPRETERS = []          # active function transforms, the innermost last
+AUTOCAST = [None]          # function(op, args, kwargs) that casts and calls, or NotImplemented; set with the bit
 
 
 cdef object slow_call(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, int form, uint32_t k):
@@ -450,6 +477,10 @@ cdef object slow_dispatch(Op op, object function, tuple a, dict kw, uint32_t k):
         if r is not NotImplemented:
             return r
         k &= ~<uint32_t>(K_OVERRIDE | K_FUNCTION_MODE)
+    if k & K_AUTOCAST and op.autocasts and function is op:
+        r = AUTOCAST[0](op, a, kw)
+        if r is not NotImplemented:
+            return r
     if k & K_INTERPRETER and INTERPRETERS:
         return INTERPRETERS[len(INTERPRETERS) - 1].process(function, a, kw)
     return NotImplemented
@@ -462,8 +493,8 @@ def overloaded_arguments(args, kwargs):
     for x in list(args) + list(kwargs.values()):
         for v in (x if isinstance(x, (list, tuple)) else (x,)):
             t = type(v)
-            if t is not Tensor and t not in types and hasattr(t, "__torch_function__") and (
-                    not isinstance(v, Tensor) or (<Tensor>v).keys & K_OVERRIDE):
+            if t is not Tensor and t not in types and (
+                    (<Tensor>v).keys & K_OVERRIDE if isinstance(v, Tensor) else overrides(v)):
                 position = len(found)
                 for j in range(len(found)):
                     if issubclass(t, types[j]):
@@ -477,7 +508,7 @@ def overloaded_arguments(args, kwargs):
 cdef object torch_function(object function, tuple args, dict kwargs, uint32_t k):
     """Ask the function modes (innermost first), then the overriding arguments."""
     cdef uint32_t tls = fk_tls_keys()
-    cdef list overloaded = overloaded_arguments(args, kwargs)
+    cdef list overloaded = [] if tls & K_PLAIN else overloaded_arguments(args, kwargs)
     cdef tuple types = tuple([type(v) for v in overloaded])
     if tls & K_FUNCTION_MODE and FUNCTION_MODES:
         mode = FUNCTION_MODES.pop()
@@ -498,18 +529,6 @@ cdef object torch_function(object function, tuple args, dict kwargs, uint32_t k)
             return r
     raise TypeError("[%s] an implementation by one of the argument types was required: no implementation found for types "
                     "that implement __torch_function__: %s" % (getattr(function, "__name__", function), list(types)))
-
-
-cdef object override_property(Tensor t, str name):
-    return PyObject_GenericGetAttr(alias_as_plain(t), name)
-
-
-cdef Tensor alias_as_plain(Tensor t):
-    return alias(t)
-
-
-cdef object override_method(Tensor t, str name, tuple args):
-    return getattr(alias_as_plain(t), name)(*args[1:])
 
 
 # ------------------------------------------------------------------ operators that run in Python
@@ -645,7 +664,7 @@ cdef object general_call(Op op, PyObject **slots, int form, object out, uint32_t
                 args[i] = int_list(op, i, args[i])
             elif args[i].__class__ is list:
                 args[i] = tuple(args[i])
-    if op.kind == KIND_COMPOSITE and form == FORM_FUNCTIONAL and out is None:
+    if op.kind == KIND_COMPOSITE and form == FORM_FUNCTIONAL and out is None and not (k & K_DISPATCH and op.makes_tensors):
         return op.impl(*args)
     return run_general(op, tuple(args), form, out, k)
 
@@ -655,6 +674,8 @@ cdef object run_general(Op op, tuple args, int form, object out, uint32_t k):
     cdef bint recording = (k & K_GRAD) and not (k & K_NOGRAD) and op.formula is not None
     cdef uint32_t tls
     if form == FORM_FUNCTIONAL and out is None:
+        if op.autograd is not None and (k & K_GRAD) and not (k & K_NOGRAD):
+            return op.autograd(*args)
         if not recording:
             if k & K_DISPATCH or k & K_FOREIGN:
                 return below_autograd(op, args, k)
@@ -682,18 +703,36 @@ cdef object run_general(Op op, tuple args, int form, object out, uint32_t k):
 cdef object below_autograd(Op op, tuple args, uint32_t k):
     """What lies below the tape: dispatch overrides, then the device's own kernels."""
     if k & K_DISPATCH:
-        r = torch_dispatch(op, args, k)
+        r = torch_dispatch(op, op, args)
         if r is not NotImplemented:
             return r
-    if k & K_FOREIGN:
+    if k & K_FOREIGN and op.kind != KIND_VIEW:
         return foreign_call(op, args)
     return op.impl(*args)
 
 
-cdef object torch_dispatch(Op op, tuple args, uint32_t k):
+cdef object torch_dispatch(Op op, object function, tuple args):
+    """Offer an operator (`function`: itself, or its in-place form) to the dispatch overrides."""
+    args, kwargs = op.definition.trim(args)
+    return dispatch(function, args, kwargs)
+
+
+cdef object dispatch_method(object function, tuple args, dict kwargs, uint32_t k):
+    """Offer a method that is no operator to the dispatch overrides, below the tape."""
+    cdef uint32_t tls = fk_tls_keys()
+    if not (k & K_DISPATCH):
+        return NotImplemented
+    fk_tls_set(tls | K_NOGRAD)
+    try:
+        return dispatch(function, args, kwargs)
+    finally:
+        fk_tls_set(tls)
+
+
+cdef object dispatch(object function, tuple args, dict kwargs):
+    """Ask the dispatch modes (innermost first), then the arguments whose types override dispatch."""
     cdef list overloaded = []
     cdef uint32_t tls = fk_tls_keys()
-    args, kwargs = op.definition.trim(args)
     for x in list(args) + list(kwargs.values()):
         for v in (x if isinstance(x, (list, tuple)) else (x,)):
             if isinstance(v, Tensor) and (<Tensor>v).keys & K_DISPATCH and type(v) not in [type(o) for o in overloaded]:
@@ -703,16 +742,19 @@ cdef object torch_dispatch(Op op, tuple args, uint32_t k):
         mode = DISPATCH_MODES.pop()
         fk_tls_set((tls & ~<uint32_t>K_DISPATCH) | (K_DISPATCH if DISPATCH_MODES else 0))
         try:
-            r = mode.__torch_dispatch__(op, types, args, kwargs)
+            r = mode.__torch_dispatch__(function, types, args, kwargs)
         finally:
             DISPATCH_MODES.append(mode)
             fk_tls_set(tls)
         if r is not NotImplemented:
             return r
     for v in overloaded:
-        r = type(v).__torch_dispatch__(op, types, args, kwargs)
+        r = type(v).__torch_dispatch__(function, types, args, kwargs)
         if r is not NotImplemented:
             return r
+    if overloaded and any([(<Tensor>v).keys & K_META and not (<Tensor>v).is_meta for v in overloaded]):
+        raise TypeError("[%s] an implementation by one of the argument types was required: no implementation found for types "
+                        "that implement __torch_dispatch__: %s" % (getattr(function, "__name__", function), list(types)))
     return NotImplemented
 
 
@@ -758,7 +800,8 @@ cdef int check_out(Op op, object out, tuple args) except -1:
     check_writable(op.name, <Tensor>out)
     for x in args:
         for v in (x if isinstance(x, tuple) else (x,)):
-            if isinstance(v, Tensor) and (<Tensor>v).st == (<Tensor>out).st and overlaps(<Tensor>v, <Tensor>out):
+            if isinstance(v, Tensor) and (<Tensor>v).st == (<Tensor>out).st and overlaps(<Tensor>v, <Tensor>out) and (
+                    is_dense(<Tensor>v) and is_dense(<Tensor>out)):
                 raise_overlap(op.name)
     return 0
 
@@ -778,7 +821,7 @@ cdef int copy_to_out(Op op, Tensor out, Tensor r) except -1:
         resize_out(op, out, r.nd, r.sh)
     check_writable(op.name, out)
     copy_into(out, r)
-    out.st.version += 1
+    bump(out)
     return 0
 
 
@@ -808,6 +851,17 @@ cdef object store_inplace(Op op, tuple args, uint32_t k):
         if not same_shape(self, r) and not same_broadcast(self, r):
             raise_inplace_shape(op, self, r)
         return self.copy_(r)
+    if op.direct is not None and not (k & (K_DISPATCH | K_FOREIGN | K_META)):
+        done = direct_inplace(op, self, args, k, recording)
+        if done:
+            return self
+    if k & K_DISPATCH and not recording and op.inplace is not None:
+        fk_tls_set(tls | K_NOGRAD)
+        try:
+            if torch_dispatch(op, op.inplace, args) is not NotImplemented:
+                return self
+        finally:
+            fk_tls_set(tls)
     fk_tls_set(tls | K_NOGRAD)
     try:
         result = below_autograd(op, args, k) if k & (K_DISPATCH | K_FOREIGN) else op.impl(*args)
@@ -822,11 +876,31 @@ cdef object store_inplace(Op op, tuple args, uint32_t k):
     if recording:
         n = formula_node(op, args, r)
     copy_into(self, r)
-    self.st.version += 1
+    bump(self)
     if n is not None:
         rebase(self, n)
         formula_saved_result(n, self)
     return self
+
+
+cdef bint direct_inplace(Op op, Tensor self, tuple args, uint32_t k, bint recording) except *:
+    """Write where the elements are, for operators that offer it; False where the ordinary way must serve."""
+    cdef uint32_t tls = fk_tls_keys()
+    cdef Node n = None
+    if recording:
+        n = formula_node(op, args, None)
+    fk_tls_set(tls | K_NOGRAD)
+    try:
+        op.definition.meta(*args)          # every check stands there
+        done = op.direct(*args)
+    finally:
+        fk_tls_set(tls)
+    if not done:
+        return False
+    bump(self)
+    if n is not None:
+        rebase(self, n)
+    return True
 
 
 cdef object reshape_inplace(Op op, tuple args, uint32_t k):
@@ -855,7 +929,7 @@ cdef object reshape_inplace(Op op, tuple args, uint32_t k):
     memcpy(self.sd, r.sd, r.nd * 8)
     compute_keys(self)
     if n is not None:
-        self.st.version += 1
+        bump(self)
         attach(self, n, 0)
     return self
 

@@ -345,7 +345,7 @@ cdef object inplace_binary(Op op, object a, object b):
     cdef uint32_t k = fk_tls_keys() | keys_of(a) | keys_of(b)
     cdef int i
     if not operand_like(b):
-        return NotImplemented
+        return torch_function(op.inplace, (a, b), {}, k) if overrides(b) else NotImplemented
     if k & K_SLOW:
         args[0] = <PyObject *>a; args[1] = <PyObject *>b
         r = slow_call(op, args, 2, NULL, FORM_INPLACE, k)
@@ -516,6 +516,9 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
                                "broadcast shape %s" % (op.name, list(make_size(self.nd, self.sh)), list(make_size(b.nd, b.sh))))
         if not kind_fits(rd, self.dt):
             raise_inplace_cast(op.name, rd, self.dt)
+        if op.rule >= 3 and KIND[self.dt] == KIND_COMPLEX:
+            raise RuntimeError("[%s_] a real tensor was required: In-place %s is not supported for complex tensors."
+                               % (op.name, op.name))
         if (k & K_GRAD) and not (k & K_NOGRAD) and KIND[self.dt] >= KIND_FLOAT and op.differentiable:
             recording = True
         r = self
@@ -565,9 +568,10 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
                 if operands[i] is None: continue
                 t = <Tensor>operands[i]
                 if form != FORM_FUNCTIONAL and t is not r and t.st == r.st and overlaps(t, r):
-                    if form == FORM_INPLACE and not same_place(t, r):
-                        raise_overlap(op.name)
                     if not same_place(t, r):
+                        # interleaved views are read before they are written; a shifted block is refused
+                        if form == FORM_INPLACE and is_dense(t) and is_dense(r):
+                            raise_overlap(op.name)
                         t = <Tensor>copy_like(t, t)
                         operands[i] = t
                 iter_operand(&it, m, t, b.nd, cd if op.fixed[i] == NO_DTYPE else op.fixed[i])
@@ -578,7 +582,7 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
             else:
                 with nogil: fk_map_run(fn, attrs, &it)
     if form != FORM_FUNCTIONAL:
-        r.st.version += 1
+        bump(r)
         if n is not None:
             if (<GradientPlan>v.plans[cd]).saves_result:
                 n.sr = alias(r); n.vr = r.st.version
@@ -620,6 +624,29 @@ cdef inline bint same_place(Tensor a, Tensor b):
     return a.data_ == b.data_ and same_shape(a, b) and memcmp(a.sd, b.sd, a.nd * 8) == 0 and a.dt == b.dt
 
 
+cdef bint is_dense(Tensor t):
+    """Whether the elements fill a block of memory, each its own place, in any order of dimensions."""
+    cdef int64_t expected = 1
+    cdef int i, j, best
+    cdef bint used[16]
+    if not (t.keys & K_STRIDED):
+        return True
+    for i in range(t.nd):
+        used[i] = t.sh[i] == 1
+    for j in range(t.nd):
+        best = -1
+        for i in range(t.nd):
+            if not used[i] and (best < 0 or t.sd[i] < t.sd[best]):
+                best = i
+        if best < 0:
+            break
+        if t.sd[best] != expected:
+            return False
+        expected *= t.sh[best]
+        used[best] = True
+    return True
+
+
 cdef bint overlaps(Tensor a, Tensor b):
     """Whether the byte ranges of two tensors meet."""
     cdef char *a1 = a.data_
@@ -652,8 +679,7 @@ cdef object evaluate_pointwise(Op op, Variant v, int cd, list operands, list val
 cdef object pointwise_below(Op op, Variant v, list operands, list values, Broadcast *b, int common, int rd, uint32_t k, int form,
                             object out, bint recording, int cd):
     """Below the tape for dispatch overrides and foreign devices."""
-    cdef Tensor r, self
-    cdef Node n
+    cdef Tensor r
     cdef list args = [None] * op.nargs
     cdef int i
     cdef uint32_t tls = fk_tls_keys()
@@ -664,27 +690,50 @@ cdef object pointwise_below(Op op, Variant v, list operands, list values, Broadc
     for i in range(op.nattrs):
         name = <object>op.arguments[op.attr_at[i]].name
         args[op.attr_at[i]] = v.attributes[name] if name in v.attributes else values[v.runtime.index(name)]
+    if form == FORM_INPLACE:
+        return pointwise_below_inplace(op, v, operands, values, args, k, recording, cd, rd)
     fk_tls_set(tls | K_NOGRAD)
     try:
         r = below_autograd(op, tuple(args), k)
     finally:
         fk_tls_set(tls)
-    if form == FORM_INPLACE:
-        self = operands[0]
-        check_inplace(op.name, self, tls)
-        n = pointwise_node(op, v, cd, values, operands, self, None) if recording else None
-        self.copy_(r)
-        if n is not None:
-            if (<GradientPlan>v.plans[cd]).saves_result:
-                n.sr = alias(self); n.vr = self.st.version
-            rebase(self, n)
-        return self
     if out is not None:
         out.copy_(r)
         return out
     if recording and not (r.keys & K_GRAD):
         attach(r, pointwise_node(op, v, cd, values, operands, r, r), 0)
     return r
+
+
+cdef object pointwise_below_inplace(Op op, Variant v, list operands, list values, list args, uint32_t k, bint recording, int cd, int rd):
+    """The in-place form below the tape: dispatch overrides may take it as it is, devices compute and copy."""
+    cdef Tensor self = operands[0], kept
+    cdef Node n = None
+    cdef uint32_t tls = fk_tls_keys()
+    check_inplace(op.name, self, tls)
+    if not kind_fits(rd, self.dt):
+        raise_inplace_cast(op.name, rd, self.dt)
+    recording = (k & K_GRAD) and not (k & K_NOGRAD) and op.differentiable and KIND[self.dt] >= KIND_FLOAT
+    fk_tls_set(tls | K_NOGRAD)
+    try:
+        if recording:
+            if plan_of(v, cd).saves & 1:
+                kept = self.clone()
+                if self.keys & K_GRAD:
+                    kept.fn_ = edge(self)
+                    kept.out_nr = self.out_nr
+                    kept.keys |= K_GRAD
+                operands = [kept] + operands[1:]
+            n = pointwise_node(op, v, cd, values, operands, self, None)
+        if not (k & K_DISPATCH) or torch_dispatch(op, op.inplace, tuple(args)) is NotImplemented:
+            self.copy_(below_autograd(op, tuple(args), k & ~<uint32_t>K_DISPATCH))
+    finally:
+        fk_tls_set(tls)
+    if n is not None:
+        if (<GradientPlan>v.plans[cd]).saves_result:
+            n.sr = alias(self); n.vr = self.st.version
+        rebase(self, n)
+    return self
 
 
 # ------------------------------------------------------------------ recording
@@ -832,8 +881,8 @@ cdef int pointwise_backward(Node n, PyObject **grads, PyObject **out) except -1:
             continue
         gi = <GradientInput>plan.inputs[i]
         if gi.kind == G_NONE:
-            continue
-        if gi.kind == G_IDENTITY:
+            r = zero_gradient(g)
+        elif gi.kind == G_IDENTITY:
             r = g
         elif gi.kind == G_KERNEL and not differentiable:
             r = gradient_kernel(n, gi, g, i)
@@ -844,6 +893,13 @@ cdef int pointwise_backward(Node n, PyObject **grads, PyObject **out) except -1:
         Py_INCREF(r)
         out[i] = <PyObject *>r
     return 0
+
+
+cdef Tensor zero_gradient(Tensor g):
+    """The gradient of an argument that the result follows in steps: zeros, as in PyTorch, not nothing."""
+    cdef Tensor r = new_tensor(g.nd, g.sh, g.dt, g.dev)
+    fill_zero(r)
+    return r
 
 
 cdef Tensor gradient_kernel(Node n, GradientInput gi, Tensor g, int wrt):

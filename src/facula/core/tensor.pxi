@@ -110,15 +110,11 @@ cdef class Tensor:
     @property
     def shape(self):
         """The sizes, as `Size`."""
-        if self.keys & K_OVERRIDE:
-            return override_property(self, "shape")
         return make_size(self.nd, self.sh)
 
     def size(self, dim=None):
         """The shape, or the size of one dimension."""
         cdef int64_t d
-        if self.keys & K_OVERRIDE:
-            return override_method(self, "size", (self,) if dim is None else (self, dim))
         if dim is None:
             return make_size(self.nd, self.sh)
         d = wrap_dim(dim, self.nd, "size")
@@ -420,6 +416,8 @@ cdef class Tensor:
         if self.keys & K_INFERENCE:
             raise RuntimeError("[version] a tensor with a version counter was required: got an inference tensor "
                                "(Inference tensors do not track version counter.)")
+        if self.keys & K_UNCOUNTED:
+            return self.view_version if self.base is None else self.base.view_version
         return self.st.version
 
     @property
@@ -431,8 +429,11 @@ cdef class Tensor:
 
     @property
     def data(self):
-        """The same elements without history."""
-        return detach_(self)
+        """The same elements without history, and without a part in the count of writes."""
+        cdef Tensor t = detach_(self)
+        t.keys |= K_UNCOUNTED
+        t.view_version = 0
+        return t
 
     @data.setter
     def data(self, Tensor other):
@@ -548,6 +549,14 @@ cdef inline Tensor new_like(Tensor a, int dt):
     return t
 
 
+cdef inline void bump(Tensor t) noexcept:
+    """Count a write, so that backward knows that what it kept was changed; not one through `.data`."""
+    if not (t.keys & K_UNCOUNTED):
+        t.st.version += 1
+    elif t.base is None:
+        t.view_version += 1
+
+
 cdef inline Tensor share(Tensor a):
     """A new tensor on the storage of `a`; the caller sets the geometry."""
     cdef Tensor t = Tensor.__new__(Tensor)
@@ -555,7 +564,7 @@ cdef inline Tensor share(Tensor a):
     a.st.refs += 1
     t.data_ = a.data_
     t.dt = a.dt; t.dev = a.dev
-    t.keys |= a.keys & (K_META | K_FOREIGN | K_INFERENCE)
+    t.keys |= a.keys & (K_META | K_FOREIGN | K_INFERENCE | K_UNCOUNTED)
     return t
 
 
@@ -722,4 +731,5 @@ def bind_operators(table):
     OP_AND = table["bitwise_and"]; OP_OR = table["bitwise_or"]; OP_XOR = table["bitwise_xor"]
     OP_LSHIFT = table["bitwise_left_shift"]; OP_RSHIFT = table["bitwise_right_shift"]
     OP_EQ = table["eq"]; OP_NE = table["ne"]; OP_LT = table["lt"]; OP_LE = table["le"]; OP_GT = table["gt"]; OP_GE = table["ge"]
+    ONES_LIKE[0] = table["ones_like"]
     OP_NEG = table["neg"]; OP_ABS = table["abs"]; OP_NOT = table["bitwise_not"]; OP_MATMUL = table["matmul"]; OP_MM = table["mm"]

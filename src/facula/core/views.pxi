@@ -398,6 +398,18 @@ cdef Tensor run_view(int number, Op op, PyObject **slots):
     return view_as_strided(op, slots)
 
 
+cdef tuple view_arguments(Op op, PyObject **slots):
+    """The arguments of a view as formulas and overrides get them."""
+    cdef int i
+    cdef list args = [<object>slots[0]]
+    for i in range(1, op.nargs):
+        value = slot_value(op, slots, i)
+        if not (op.view_number == 1 and i == 1 and isinstance(value, (dtype, type))):
+            value = normalise(op, i, value)
+        args.append(value)
+    return tuple(args)
+
+
 cdef object view_call(Op op, PyObject **slots, uint32_t k):
     """A view operator whose geometry stands here; recorded by its formula."""
     cdef Tensor a, r
@@ -405,12 +417,14 @@ cdef object view_call(Op op, PyObject **slots, uint32_t k):
     if not isinstance(<object>slots[0], Tensor):
         raise wrong_type(op, 0, <object>slots[0], "Tensor")
     a = <Tensor>slots[0]
-    r = run_view(op.view_number, op, slots)
+    r = None
+    if k & K_DISPATCH:
+        found = dispatch_method(op, view_arguments(op, slots), {}, k)
+        if found is not NotImplemented: r = found
+    if r is None:
+        r = run_view(op.view_number, op, slots)
     if k & K_GRAD and not (k & K_NOGRAD) and KIND[r.dt] >= KIND_FLOAT:
-        args = [a]
-        for i in range(1, op.nargs):
-            args.append(normalise(op, i, slot_value(op, slots, i)) if not (op.view_number == 1 and i == 1 and isinstance(slot_value(op, slots, i), (dtype, type))) else slot_value(op, slots, i))
-        n = formula_node(op, tuple(args), r)
+        n = formula_node(op, view_arguments(op, slots), r)
         formula_saved_result(n, r)
         attach(r, n, 0)
     return r

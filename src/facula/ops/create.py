@@ -463,7 +463,7 @@ def logspace(start, end, steps, base, dtype, layout, device, pin_memory, require
             dtype = dtype.to_complex()
     work = core.complex128 if dtype.is_complex else core.float64
     if not dtype.is_floating_point and not dtype.is_complex:
-        start, end = (x if isinstance(x, core.Tensor) else int(x) for x in (start, end))
+        start, end = (int(x) for x in (start, end))
     exponents = _linspace("logspace", start, end, steps, work, device)
     return finished(F.pow(base, exponents).to(dtype), requires_grad)
 

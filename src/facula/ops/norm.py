@@ -295,6 +295,10 @@ def rms_norm(input: Any, normalized_shape: Any, weight: Any, eps: Any) -> Any:
     [Zhang, Sennrich 2019]"""
     if eps is None:
         eps = core.finfo(input.dtype).eps
+    if input.is_complex():
+        dims = tuple(range(input.dim() - len(normalized_shape), input.dim()))
+        result = input * ((input * input).mean(dims, True) + eps).rsqrt()
+        return result if weight is None else result * weight
     return F.fused_rms_norm(input, normalized_shape, weight, eps)[0]
 
 
@@ -316,6 +320,7 @@ def local_response_norm(input: Any, size: int, alpha: float, beta: float, k: flo
         )
     if input.numel() == 0:
         return input
+    # mean over the window; of integers without its fraction, as PyTorch's pooling has it
     # running sums along the channels would cancel: the window is a sum of `size` shifted copies
     squares = input * input
     shape = list(squares.shape)
@@ -327,4 +332,6 @@ def local_response_norm(input: Any, size: int, alpha: float, beta: float, k: flo
     window = padded.narrow(1, 0, input.shape[1])
     for shift in range(1, size):
         window = window + padded.narrow(1, shift, input.shape[1])
+    if not input.is_floating_point() and not input.is_complex():
+        return input / (F.div(window, size, rounding_mode="trunc") * alpha + k) ** beta
     return input / (window * (alpha / size) + k) ** beta

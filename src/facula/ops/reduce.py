@@ -492,21 +492,26 @@ class LogSumExp:
 
     def meta(self, dim, keepdim):
         dims = launch.wrap_dims("logsumexp", dim, self.dim())
-        dtype = self.dtype if self.dtype.is_floating_point else core.get_default_dtype()
+        inexact = self.dtype.is_floating_point or self.dtype.is_complex
+        dtype = self.dtype if inexact else core.get_default_dtype()
         shape = launch.reduced_shape(self.shape, dims, keepdim)
         return core.empty(shape, dtype=dtype, device=self.device)
 
     def cpu(out, self, dim, keepdim):
         dims = launch.wrap_dims("logsumexp", dim, self.dim())
+        if self.dtype.is_complex:
+            top = F.real(self).amax(dims, True)
+            top = F.where(top.isfinite(), top, 0.0)
+            total = (self - top).exp().sum(dims, True).log() + top
+            out.copy_(total.reshape(out.shape))
+            return
         x = self if self.dtype.is_floating_point else self.to(out.dtype)
         launch.run_reduction("logsumexp", (out,), x, dims)
 
     def backward(grad, self, result, dim, keepdim):
         dims = launch.wrap_dims("logsumexp", dim, self.dim())
-        return (
-            launch.restore(grad, dims, keepdim)
-            * (self - launch.restore(result, dims, keepdim)).exp()
-        )
+        share = (self - launch.restore(result, dims, keepdim)).exp()
+        return launch.restore(grad, dims, keepdim) * share.conj()
 
     def samples(S):
         yield (S(3, 4), 1), {}

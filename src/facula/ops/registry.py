@@ -39,6 +39,8 @@ class Definition:
     out_cast = False
     #: why the gradient is not the derivative of the value, where a convention says so
     convention = ""
+    #: what autocast does: "lower", "float32" or "widest"; after "cpu" or "accelerator" on these only
+    autocast: str | None = None
     samples: Callable[..., Any] | None = None
     errors: Callable[..., Any] | None = None
 
@@ -199,6 +201,7 @@ class Operator(Definition):
         super().__init__(schema, body, fields)
         self.meta = _function(body, "meta")
         self.cpu = _function(body, "cpu")
+        self.cpu_inplace = _function(body, "cpu_inplace")
         self.backward = _function(body, "backward")
         self.jvp = _function(body, "jvp")
         self.vmap = _function(body, "vmap")

@@ -347,10 +347,12 @@ def acosh(z: Complex) -> Complex:
 
 @_rule
 def atanh(z: Complex) -> Complex:
-    """Inverse hyperbolic tangent."""
-    gap = 1.0 - z.re
-    re = 0.25 * real.log1p(4.0 * z.re / (gap * gap + z.im * z.im))
-    return Complex(re, 0.5 * real.atan2(2.0 * z.im, gap * (1.0 + z.re) - z.im * z.im))
+    """Inverse hyperbolic tangent; the real part is odd, and `log1p` of what is positive keeps it exact."""
+    size = abs(z.re)
+    gap = 1.0 - size
+    re = 0.25 * real.log1p(4.0 * size / (gap * gap + z.im * z.im))
+    im = 0.5 * real.atan2(2.0 * z.im, gap * (1.0 + size) - z.im * z.im)
+    return Complex(where(z.re < 0, -re, re), im)
 
 
 @_rule

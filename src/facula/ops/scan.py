@@ -196,20 +196,38 @@ class Cummin:
         yield (S(3, 4), 1), {}
 
 
+def _complex_logcumsumexp(x: Any, dim: int) -> Any:
+    """Sums over twice as many elements in each step, until they reach the start."""
+    length, step = (x.shape[dim], 1) if x.dim() else (1, 1)
+    while step < length:
+        rest = length - step
+        joined = F.logaddexp(x.narrow(dim, step, rest), x.narrow(dim, 0, rest))
+        x, step = F.cat([x.narrow(dim, 0, step), joined], dim), 2 * step
+    return x
+
+
 @operator("logcumsumexp(Tensor self, int dim) -> Tensor")
 class Logcumsumexp:
     """log of the running sum of exponentials."""
 
     def meta(self, dim):
-        dtype = self.dtype if self.dtype.is_floating_point else core.get_default_dtype()
+        inexact = self.dtype.is_floating_point or self.dtype.is_complex
+        dtype = self.dtype if inexact else core.get_default_dtype()
         return _like("logcumsumexp", self, dim, dtype)
 
     def cpu(out, self, dim):
+        if self.dtype.is_complex:
+            out.copy_(_complex_logcumsumexp(self, dim))
+            return
         _run("logcumsumexp", (out,), self.to(out.dtype), dim)
 
     def backward(grad, self, result, dim):
         if self.dim() == 0:
             return grad
+        if self.dtype.is_complex:
+            lowest = launch.full(grad, (), core.finfo(grad.dtype).min)
+            part = F.where(grad == 0, lowest, grad.conj().log()) - result
+            return (part.flip(dim).logcumsumexp(dim).flip(dim) + self).exp().conj()
         # finite, so that a difference of two of them is a number
         lowest = launch.full(grad, (), core.finfo(grad.dtype).min)
         size = grad.abs().log()

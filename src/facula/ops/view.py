@@ -660,6 +660,8 @@ def adjoint(self):
 @composite("sum_to_size(Tensor self, int[]... size) -> Tensor", names=("Tensor.sum_to_size",))
 def sum_to_size(self, size):
     """Sum dimensions until the shape is `size`, to which this one must be a broadcast."""
+    if not size and not self.is_floating_point():
+        return self.sum()  # to one element always by a sum, which widens integers
     shift = self.dim() - len(size)
     if shift < 0 or any(s != 1 and s != n for s, n in zip(size, self.shape[shift:], strict=False)):
         fail(RuntimeError, "sum_to_size", f"size {list(size)} is not expandable to size {list(self.shape)}.")

@@ -216,7 +216,7 @@ def _(grad, x):
 
 
 @pointwise(
-    "hardtanh(Tensor self, Number min_val=-1.0, Number max_val=1.0) -> Tensor",
+    "hardtanh(Tensor self, float min_val=-1.0, float max_val=1.0) -> Tensor",
     names=(),
     dtypes="int float",
     prebuilt=({"min_val": RUNTIME, "max_val": RUNTIME},),

@@ -161,6 +161,8 @@ def prelu(self: Any, weight: Any) -> Any:
                 got=weight.numel(),
             )
         weight = weight.reshape([1, -1] + [1] * (self.dim() - 2) if self.dim() > 1 else [-1])
+    elif self.dim() == 0:
+        weight = weight.reshape(())
     return F._prelu(self, weight)
 
 

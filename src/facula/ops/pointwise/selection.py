@@ -98,24 +98,32 @@ def _(grad, x, low, high):
 @composite("clamp_min(Tensor self, Operand min) -> Tensor")
 def clamp_min(self: Any, min: Any) -> Any:
     """``max(self, min)``."""
+    if core.result_type(self, min) is core.bool_:
+        return F.logical_or(self, min if isinstance(min, core.Tensor) else F.full_like(self, min))
     return F.clamp(self, min, None)
 
 
 @composite("clamp_max(Tensor self, Operand max) -> Tensor")
 def clamp_max(self: Any, max: Any) -> Any:
     """``min(self, max)``."""
+    if core.result_type(self, max) is core.bool_:
+        return F.logical_and(self, max if isinstance(max, core.Tensor) else F.full_like(self, max))
     return F.clamp(self, None, max)
 
 
 @composite("clamp_min_(Tensor self, Operand min) -> Tensor", out=False)
 def clamp_min_(self: Any, min: Any) -> Any:
     """In-place form of `clamp_min`."""
+    if core.result_type(self, min) is core.bool_:
+        return self.copy_(F.clamp_min(self, min))
     return F.clamp.inplace(self, min, None)
 
 
 @composite("clamp_max_(Tensor self, Operand max) -> Tensor", out=False)
 def clamp_max_(self: Any, max: Any) -> Any:
     """In-place form of `clamp_max`."""
+    if core.result_type(self, max) is core.bool_:
+        return self.copy_(F.clamp_max(self, max))
     return F.clamp.inplace(self, None, max)
 
 

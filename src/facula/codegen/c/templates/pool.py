@@ -370,6 +370,10 @@ static void avg_pool_last_@s@(char *const *p, const int64_t *n, const fk_scalar 
     }
 }
 
+"""
+
+#: means over parts of any size; `average_at` is the block's above
+_ADAPTIVE_AVERAGE = """
 static void adaptive_avg_pool_last_@s@(char *const *p, const int64_t *n, const fk_scalar *s,
     int64_t begin, int64_t end)
 {
@@ -637,9 +641,10 @@ _BLOCKS = (
     (_MAXIMUM, MAXIMUM, ("max_pool", "max_pool.last", "adaptive_max_pool")),
     (
         _AVERAGE,
-        FLOATS,
-        ("avg_pool", "avg_pool.last", "adaptive_avg_pool", "adaptive_avg_pool.last"),
+        (*FLOATS, "i64"),
+        ("avg_pool", "avg_pool.last"),
     ),
+    (_ADAPTIVE_AVERAGE, FLOATS, ("adaptive_avg_pool", "adaptive_avg_pool.last")),
     (
         _AVERAGE_GRAD,
         ("f32", "f64"),
