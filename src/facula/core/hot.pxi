@@ -345,6 +345,50 @@ cdef extern from *:
         if (found) { Py_INCREF(found); return found; }
         return PyObject_GenericGetAttr(self, name);
     }
+    static PyObject *fk_s_hooks[4], *fk_s_compiled, *fk_s_forward, *fk_global_hooks[4];
+    static ternaryfunc fk_module_call_base;
+    /* a call: straight to `forward` when nobody registered a hook, here or globally */
+    static PyObject *fk_module_call(PyObject *self, PyObject *args, PyObject *kwargs) {
+        PyObject *dict = PyObject_GenericGetDict(self, NULL), *found;
+        int plain = 1;
+        if (!dict) return NULL;
+        for (int i = 0; i < 4 && plain; i++) {
+            found = PyDict_GetItem(dict, fk_s_hooks[i]);
+            plain = found && PyDict_Check(found) && PyDict_GET_SIZE(found) == 0 && PyDict_GET_SIZE(fk_global_hooks[i]) == 0;
+        }
+        if (plain && (found = PyDict_GetItem(dict, fk_s_compiled)) && found != Py_None) plain = 0;
+        Py_DECREF(dict);
+        if (!plain) return fk_module_call_base(self, args, kwargs);
+        Py_ssize_t n = PyTuple_GET_SIZE(args);
+        if (n > 6 || (kwargs && PyDict_GET_SIZE(kwargs))) {
+            PyObject *forward = PyObject_GetAttr(self, fk_s_forward);
+            if (!forward) return NULL;
+            PyObject *r = PyObject_Call(forward, args, kwargs);
+            Py_DECREF(forward);
+            return r;
+        }
+        PyObject *stack[8];
+        stack[1] = self;
+        for (Py_ssize_t i = 0; i < n; i++) stack[i + 2] = PyTuple_GET_ITEM(args, i);
+        return PyObject_VectorcallMethod(fk_s_forward, stack + 1, (size_t)(n + 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    }
+    static void fk_module_fast_call(PyTypeObject *type, PyObject *forward_hooks, PyObject *pre_hooks, PyObject *backward_hooks, PyObject *backward_pre_hooks) {
+        static const char *const names[4] = {"_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"};
+        PyObject *global[4] = {forward_hooks, pre_hooks, backward_hooks, backward_pre_hooks};
+        if (type->tp_call == fk_module_call) return;
+        for (int i = 0; i < 4; i++) {
+            if (!fk_s_hooks[i]) fk_s_hooks[i] = PyUnicode_InternFromString(names[i]);
+            Py_INCREF(global[i]);
+            fk_global_hooks[i] = global[i];
+        }
+        if (!fk_s_compiled) {
+            fk_s_compiled = PyUnicode_InternFromString("_compiled_call_impl");
+            fk_s_forward = PyUnicode_InternFromString("forward");
+        }
+        fk_module_call_base = type->tp_call;
+        type->tp_call = fk_module_call;
+        PyType_Modified(type);
+    }
     static void fk_module_fast(PyTypeObject *type) {
         if (!fk_s_parameters) {
             fk_s_parameters = PyUnicode_InternFromString("_parameters");
@@ -356,6 +400,7 @@ cdef extern from *:
     }
     """
     void fk_module_fast(PyTypeObject *)
+    void fk_module_fast_call(PyTypeObject *, object, object, object, object)
 
 
 def fast_module_attributes(cls):
@@ -364,3 +409,11 @@ def fast_module_attributes(cls):
     Only for classes whose `__getattr__` is that of `nn.Module` and that do not define `__getattribute__`.
     """
     fk_module_fast(<PyTypeObject *>cls)
+
+
+def fast_module_calls(cls, forward_hooks, pre_hooks, backward_hooks, backward_pre_hooks):
+    """Let calls of a module class go straight to `forward` when neither it nor these global dictionaries hold hooks.
+
+    Only for classes whose `__call__` and `_call_impl` are those of `nn.Module`.
+    """
+    fk_module_fast_call(<PyTypeObject *>cls, forward_hooks, pre_hooks, backward_hooks, backward_pre_hooks)

@@ -454,6 +454,7 @@ def _choose(query: Any) -> str:
     "float dropout_p=0.0, "
     "bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor",
     names=("nn.functional.scaled_dot_product_attention",),
+    autocast="lower",
 )
 def scaled_dot_product_attention(
     query: Any,

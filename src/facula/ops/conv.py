@@ -591,6 +591,7 @@ def _whole_transpose(
     "int groups=1) -> Tensor",
     names=("conv1d", "nn.functional.conv1d"),
     out=False,
+    autocast="lower",
 )
 def conv1d(
     input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
@@ -607,6 +608,7 @@ def conv1d(
     "int groups=1) -> Tensor",
     names=("conv2d", "nn.functional.conv2d"),
     out=False,
+    autocast="lower",
 )
 def conv2d(
     input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
@@ -623,6 +625,7 @@ def conv2d(
     "int groups=1) -> Tensor",
     names=("conv3d", "nn.functional.conv3d"),
     out=False,
+    autocast="lower",
 )
 def conv3d(
     input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
@@ -660,6 +663,7 @@ def _define_transposed(space: int) -> None:
         f"int[{space}] output_padding=0, int groups=1, int[{space}] dilation=1) -> Tensor",
         names=(name, f"nn.functional.{name}"),
         out=False,
+        autocast="lower",
     )(transposed)
 
 
@@ -673,6 +677,7 @@ for _space in (1, 2, 3):
     "int[] output_padding, int groups) -> Tensor",
     names=("convolution",),
     out=False,
+    autocast="lower",
 )
 def convolution(
     input: Any,

@@ -449,6 +449,10 @@ def linspace(start, end, steps, dtype, layout, device, pin_memory, requires_grad
     return finished(_linspace("linspace", start, end, steps, dtype, device), requires_grad)
 
 
+def _on_meta(x: Any) -> bool:
+    return isinstance(x, core.Tensor) and x.is_meta
+
+
 @composite(
     f"logspace(Operand start, Operand end, int steps, float base=10.0, *, {OPTIONS}) -> Tensor",
     names=("logspace",),
@@ -463,7 +467,7 @@ def logspace(start, end, steps, base, dtype, layout, device, pin_memory, require
             dtype = dtype.to_complex()
     work = core.complex128 if dtype.is_complex else core.float64
     if not dtype.is_floating_point and not dtype.is_complex:
-        start, end = (int(x) for x in (start, end))
+        start, end = (x if _on_meta(x) else int(x) for x in (start, end))
     exponents = _linspace("logspace", start, end, steps, work, device)
     return finished(F.pow(base, exponents).to(dtype), requires_grad)
 

@@ -237,7 +237,12 @@ def _cheapest_pair(inputs: list[list[Any]], sizes: dict[Any, int]) -> tuple[int,
     return chosen
 
 
-@composite("einsum(any equation, any... operands) -> Tensor", names=("einsum",), out=False)
+@composite(
+    "einsum(any equation, any... operands) -> Tensor",
+    names=("einsum",),
+    out=False,
+    autocast="accelerator lower",
+)
 def einsum(equation: Any, operands: Any) -> Any:
     """Sums of products by the Einstein convention, such as einsum("ij,jk->ik", a, b)."""
     if isinstance(equation, core.Tensor):

@@ -44,6 +44,7 @@ def _grid_rows(grid: Any) -> int:
     "align_corners) -> Tensor",
     names=("grid_sampler", "grid_sampler_2d", "grid_sampler_3d"),
     out=False,
+    autocast="cpu float32",
 )
 class GridSampler:
     """Samples of `[N, C, *spatial]` at the places of `grid` `[N, *out, dims]`, x first, -1 and 1
@@ -198,6 +199,7 @@ class GridSamplerGradGrid:
     "align_corners=None) "
     "-> Tensor",
     names=("nn.functional.grid_sample",),
+    autocast="cpu float32",
 )
 def grid_sample(
     input: Any, grid: Any, mode: str, padding_mode: str, align_corners: bool | None

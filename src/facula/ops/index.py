@@ -220,6 +220,7 @@ def put(op: str, out: Any, indices: tuple[Any, ...], values: Any, accumulate: bo
     "index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
     names=("index_put", "Tensor.index_put"),
     out=False,
+    autocast="accelerator widest",
 )
 def index_put(self: Any, indices: tuple[Any, ...], values: Any, accumulate: bool) -> Any:
     """A copy of `self` with `values` (broadcast) written, or added, at the places of `indices`."""

@@ -182,7 +182,11 @@ def index_add_into(target: Any, dim: int, index: Any, source: Any, alpha: Any = 
     _scatter_slices("add", target, dim, index, source if alpha == 1 else source * alpha)
 
 
-@operator("index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor", inplace=True)
+@operator(
+    "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
+    inplace=True,
+    autocast="cpu widest",
+)
 class index_copy:
     """A copy of `self` with the slices of `source` written at `index` along `dim`."""
 

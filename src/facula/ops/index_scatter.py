@@ -133,7 +133,11 @@ class gather:
         )
 
 
-@operator("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", inplace=True)
+@operator(
+    "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
+    inplace=True,
+    autocast="accelerator widest",
+)
 class scatter_add:
     """A copy of `self` with self[index[i][j]][j] += src[i][j] for dim 0, and so on."""
 

@@ -57,6 +57,7 @@ def _skipped(shape: Any) -> bool:
     "cat(Tensor[] tensors, int dim=0) -> Tensor",
     names=("cat", "concat", "concatenate"),
     keyword_aliases={"axis": "dim"},
+    autocast="widest",
 )
 class cat:
     """The tensors one after the other along `dim`; all other sizes are equal, dtypes are
@@ -170,7 +171,7 @@ def _dtype_of(tensors: tuple[Any, ...]) -> Any:
     return dtype
 
 
-@operator("stack(Tensor[] tensors, int dim=0) -> Tensor", names=("stack",))
+@operator("stack(Tensor[] tensors, int dim=0) -> Tensor", names=("stack",), autocast="widest")
 class stack:
     """The tensors, all of one shape, along a new dimension `dim`."""
 

@@ -238,6 +238,7 @@ def _probability_loss(
     "-> Tensor",
     names=("nn.functional.cross_entropy",),
     out=False,
+    autocast="float32",
 )
 def functional_cross_entropy(
     input: Any,
@@ -273,6 +274,7 @@ def functional_cross_entropy(
     "bool? reduce=None, str reduction='mean') -> Tensor",
     names=("nn.functional.nll_loss",),
     out=False,
+    autocast="float32",
 )
 def nll_loss(
     input: Any,
@@ -396,6 +398,7 @@ def _one_number(op: str, total: Any, input: Any, target: Any, reduction: str) ->
     f"mse_loss(Tensor input, Tensor target, {LEGACY}, Tensor? weight=None) -> Tensor",
     names=("nn.functional.mse_loss",),
     out=False,
+    autocast="float32",
 )
 def mse_loss(
     input: Any, target: Any, size_average: Any, reduce: Any, reduction: str, weight: Any
@@ -413,6 +416,7 @@ def mse_loss(
     f"l1_loss(Tensor input, Tensor target, {LEGACY}, Tensor? weight=None) -> Tensor",
     names=("nn.functional.l1_loss",),
     out=False,
+    autocast="float32",
 )
 def l1_loss(
     input: Any, target: Any, size_average: Any, reduce: Any, reduction: str, weight: Any
@@ -439,6 +443,7 @@ def weighted(loss: Any, weight: Any, reduction: str) -> Any:
     "bool? reduce=None, str reduction='mean', Tensor? pos_weight=None) -> Tensor",
     names=("nn.functional.binary_cross_entropy_with_logits",),
     out=False,
+    autocast="float32",
 )
 def binary_cross_entropy_with_logits(
     input: Any,

@@ -19,10 +19,10 @@ from facula.ops.registry import F, composite, operator
 _FUNCTIONAL = "nn.functional."
 
 
-def _loss(schema: str) -> Any:
-    """A composite that appears in `nn.functional` alone."""
+def _loss(schema: str, autocast: str | None = "float32") -> Any:
+    """A composite that appears in `nn.functional` alone; autocast computes it in float32."""
     name = schema.partition("(")[0]
-    return composite(schema, names=(_FUNCTIONAL + name,), out=False)
+    return composite(schema, names=(_FUNCTIONAL + name,), out=False, autocast=autocast)
 
 
 def _warn_unlike(op: str, input: Any, target: Any) -> None:
@@ -126,7 +126,8 @@ def poisson_nll_loss(
 
 @_loss(
     "gaussian_nll_loss(Tensor input, Tensor target, any var, bool full=False, float eps=1e-6, "
-    "str reduction='mean') -> Tensor"
+    "str reduction='mean') -> Tensor",
+    autocast=None,
 )
 def gaussian_nll_loss(
     input: Any, target: Any, var: Any, full: bool, eps: float, reduction: str
@@ -190,7 +191,8 @@ def kl_div(
 @_loss(
     "binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? "
     "size_average=None, "
-    "bool? reduce=None, str reduction='mean') -> Tensor"
+    "bool? reduce=None, str reduction='mean') -> Tensor",
+    autocast="cpu float32",
 )
 def binary_cross_entropy(
     input: Any, target: Any, weight: Any, size_average: Any, reduce: Any, reduction: str
@@ -383,7 +385,8 @@ def multilabel_margin_loss(
 @_loss(
     "multilabel_soft_margin_loss(Tensor input, Tensor target, Tensor? weight=None, bool? "
     "size_average=None, "
-    "bool? reduce=None, str reduction='mean') -> Tensor"
+    "bool? reduce=None, str reduction='mean') -> Tensor",
+    autocast=None,
 )
 def multilabel_soft_margin_loss(
     input: Any, target: Any, weight: Any, size_average: Any, reduce: Any, reduction: str
@@ -445,7 +448,8 @@ def _triplets(
 @_loss(
     "triplet_margin_with_distance_loss(Tensor anchor, Tensor positive, Tensor negative, *, any "
     "distance_function=None, "
-    "float margin=1.0, bool swap=False, str reduction='mean') -> Tensor"
+    "float margin=1.0, bool swap=False, str reduction='mean') -> Tensor",
+    autocast=None,
 )
 def triplet_margin_with_distance_loss(
     anchor: Any,
@@ -485,6 +489,7 @@ _NEVER = -1e30
     "str reduction='mean', bool zero_infinity=False) -> Tensor",
     names=("ctc_loss", "nn.functional.ctc_loss"),
     out=False,
+    autocast="cpu float32",
 )
 def ctc_loss(
     log_probs: Any,

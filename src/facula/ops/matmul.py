@@ -134,7 +134,7 @@ def _check_mm(op: str, a: Any, b: Any) -> tuple[int, int]:
     return a.shape[0], b.shape[1]
 
 
-@operator("mm(Tensor self, Tensor mat2) -> Tensor")
+@operator("mm(Tensor self, Tensor mat2) -> Tensor", autocast="lower")
 class mm:
     """The product of two matrices, [m, k] and [k, n] -> [m, n]."""
 
@@ -161,7 +161,7 @@ class mm:
         yield (S(3, 4), S(3, 4)), {}, RuntimeError, "cannot be multiplied"
 
 
-@operator("bmm(Tensor self, Tensor mat2) -> Tensor")
+@operator("bmm(Tensor self, Tensor mat2) -> Tensor", autocast="lower")
 class bmm:
     """The products of two batches of matrices, [b, m, k] and [b, k, n] -> [b, m, n]."""
 
@@ -252,6 +252,7 @@ def _added_product(out: Any, self: Any, a: Any, b: Any, beta: Any, alpha: Any) -
 @operator(
     "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Number beta=1, Number alpha=1) -> Tensor",
     inplace=True,
+    autocast="lower",
 )
 class addmm:
     """beta * self + alpha * mat1 @ mat2; self broadcasts, and is ignored when beta is 0."""
@@ -282,6 +283,7 @@ class addmm:
     "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1) "
     "-> Tensor",
     inplace=True,
+    autocast="lower",
 )
 class baddbmm:
     """beta * self + alpha * batch1 @ batch2, batch by batch."""
@@ -310,7 +312,7 @@ def _vector(op: str, name: str, x: Any) -> None:
         fail(RuntimeError, op, f"{name}: 1D tensors expected", f"{x.dim()}D")
 
 
-@operator("dot(Tensor self, Tensor tensor) -> Tensor")
+@operator("dot(Tensor self, Tensor tensor) -> Tensor", autocast="accelerator widest")
 class dot:
     """The sum of products of two vectors, without conjugation."""
 
@@ -356,13 +358,13 @@ def _conjugate(x: Any) -> Any:
     return x.conj() if x.dtype.is_complex else x
 
 
-@composite("vdot(Tensor self, Tensor other) -> Tensor")
+@composite("vdot(Tensor self, Tensor other) -> Tensor", autocast="accelerator widest")
 def vdot(self: Any, other: Any) -> Any:
     """The sum of products of two vectors, the first conjugated."""
     return F.dot(_conjugate(self), other)
 
 
-@composite("mv(Tensor self, Tensor vec) -> Tensor")
+@composite("mv(Tensor self, Tensor vec) -> Tensor", autocast="accelerator lower")
 def mv(self: Any, vec: Any) -> Any:
     """The product of a matrix and a vector, [m, k] and [k] -> [m]."""
     if self.dim() != 2 or vec.dim() != 1:
@@ -386,6 +388,7 @@ def mv(self: Any, vec: Any) -> Any:
 @composite(
     "matmul(Tensor self, Tensor other) -> Tensor",
     names=("matmul", "Tensor.matmul", "linalg.matmul"),
+    autocast="lower",
 )
 def matmul(self: Any, other: Any) -> Any:
     """The matrix product; vectors get a dimension for the product and lose it, batch dimensions
@@ -455,6 +458,7 @@ def _batched(self: Any, other: Any) -> Any:
 @operator(
     "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
     names=("nn.functional.linear",),
+    autocast="lower",
 )
 class linear:
     """input @ weight.T + bias, [..., k] with weight [n, k] and bias [n] -> [..., n]."""

@@ -18,6 +18,7 @@ from facula.ops.registry import F, composite
 @composite(
     "addmv(Tensor self, Tensor mat, Tensor vec, *, Number beta=1, Number alpha=1) -> Tensor",
     inplace=True,
+    autocast="accelerator lower",
 )
 def addmv(self: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> Any:
     """beta * self + alpha * mat @ vec; self broadcasts."""
@@ -40,6 +41,7 @@ def addmv(self: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> Any:
 
 @composite(
     "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1) -> Tensor",
+    autocast="lower",
 )
 def addbmm(self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
     """beta * self + alpha * the sum of the batch's products, taken as one product over (batch,
@@ -95,6 +97,7 @@ def outer(self: Any, vec2: Any) -> Any:
 @composite(
     "addr(Tensor self, Tensor vec1, Tensor vec2, *, Number beta=1, Number alpha=1) -> Tensor",
     inplace=True,
+    autocast="accelerator lower",
 )
 def addr(self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any) -> Any:
     """beta * self + alpha * the outer product; self broadcasts and is ignored when beta is 0."""
@@ -164,7 +167,11 @@ def _contraction_dims(dims: Any, a: int, b: int) -> tuple[list[int], list[int]]:
     )
 
 
-@composite("tensordot(Tensor a, Tensor b, any dims=2) -> Tensor", names=("tensordot",))
+@composite(
+    "tensordot(Tensor a, Tensor b, any dims=2) -> Tensor",
+    names=("tensordot",),
+    autocast="accelerator widest",
+)
 def tensordot(a: Any, b: Any, dims: Any) -> Any:
     """Sums of products over pairs of dimensions: the last `dims` with the first, or two lists."""
     first, second = _contraction_dims(dims, a.dim(), b.dim())
@@ -204,6 +211,7 @@ def kron(self: Any, other: Any) -> Any:
     "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
     names=("nn.functional.bilinear", "bilinear"),
     out=False,
+    autocast="accelerator widest",
 )
 def bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> Any:
     """sum_ij input1_i weight_kij input2_j + bias_k over the last dimensions."""
@@ -233,7 +241,11 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> Any:
     return result if bias is None else result + bias
 
 
-@composite("chain_matmul(Tensor[]... matrices) -> Tensor", names=("chain_matmul",))
+@composite(
+    "chain_matmul(Tensor[]... matrices) -> Tensor",
+    names=("chain_matmul",),
+    autocast="accelerator lower",
+)
 def chain_matmul(matrices: tuple[Any, ...]) -> Any:
     """The product of a chain of matrices in the cheapest order."""
     if not matrices:
@@ -285,6 +297,7 @@ def cheapest_order(sizes: list[int]) -> list[list[int]]:
     "cdist(Tensor x1, Tensor x2, float p=2.0, any compute_mode=None) -> Tensor",
     names=("cdist",),
     out=False,
+    autocast="float32",
 )
 def cdist(x1: Any, x2: Any, p: float, compute_mode: Any) -> Any:
     """The p-norm distances between all rows of x1 [..., m, k] and x2 [..., n, k] -> [..., m, n]."""

@@ -81,6 +81,7 @@ _LAYER = "Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, fl
     names=("native_layer_norm",),
     out=False,
     nondifferentiable=(1, 2),
+    autocast="accelerator float32",
 )
 class LayerNorm:
     """The normalised tensor, and the mean and inverse deviation of each row."""
@@ -195,6 +196,7 @@ def _layer_norm_formula(
     "bool cudnn_enable=True) -> Tensor",
     names=("layer_norm", "nn.functional.layer_norm"),
     out=False,
+    autocast="accelerator float32",
 )
 def layer_norm(
     input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float, cudnn_enable: bool

@@ -151,9 +151,7 @@ class BatchNormTrain:
         if core.is_grad_enabled():
             dx, dweight, dbias = _batch_formula(grads[0], input, weight, eps)
         else:
-            dx, dweight, dbias = F.batch_norm_backward(
-                grads[0], input, result_1, result_2, weight
-            )
+            dx, dweight, dbias = F.batch_norm_backward(grads[0], input, result_1, result_2, weight)
         dweight = dweight.to(weight.dtype) if needs[1] else None
         dbias = dbias.to(bias_meta.dtype) if needs[2] else None
         return dx, dweight, dbias, None, None
@@ -487,6 +485,7 @@ def _group_norm(input: Any, num_groups: int, weight: Any, bias: Any, eps: float)
     "bool cudnn_enabled=True) -> Tensor",
     names=("group_norm", "nn.functional.group_norm"),
     out=False,
+    autocast="accelerator float32",
 )
 def group_norm(
     input: Any, num_groups: int, weight: Any, bias: Any, eps: float, cudnn_enabled: bool

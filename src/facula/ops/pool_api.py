@@ -45,6 +45,10 @@ def _max(
     return result if indices else result[0]
 
 
+#: on the CPU autocast computes pools over volumes in float32
+_POLICY = {1: None, 2: None, 3: "cpu float32"}
+
+
 def _define_max(n: int) -> None:
     arguments = _MAX.format(n=n)
 
@@ -52,6 +56,7 @@ def _define_max(n: int) -> None:
         f"max_pool{n}d_with_indices{arguments}, bool return_indices=False) "
         "-> (Tensor values, Tensor indices)",
         names=(f"max_pool{n}d_with_indices", f"nn.functional.max_pool{n}d_with_indices"),
+        autocast=_POLICY[n],
     )
     def with_indices(
         input: Any,
@@ -68,6 +73,7 @@ def _define_max(n: int) -> None:
     @composite(
         f"max_pool{n}d{arguments}, bool return_indices=False) -> Tensor",
         names=(f"nn.functional.max_pool{n}d", f"max_pool{n}d"),
+        autocast=_POLICY[n],
     )
     def plain(
         input: Any,
@@ -127,6 +133,7 @@ def _define_adaptive(n: int) -> None:
             f"nn.functional.adaptive_avg_pool{n}d",
             *((f"adaptive_avg_pool{n}d",) if n == 1 else ()),
         ),
+        autocast=_POLICY[n],
     )
     def average(input: Any, output_size: Any) -> Any:
         """The mean of each of `output_size` equal parts; None keeps a dimension."""
@@ -164,6 +171,7 @@ def _define_average(n: int) -> None:
         f"padding=0, bool ceil_mode=False, "
         f"bool count_include_pad=True{divisor}) -> Tensor",
         names=(f"nn.functional.avg_pool{n}d", *((f"avg_pool{n}d",) if n == 1 else ())),
+        autocast=_POLICY[n],
     )(run)
 
 
@@ -195,6 +203,7 @@ def _define_unpool(n: int) -> None:
         f"stride=None, int[{n}] padding=0, "
         "int[]? output_size=None) -> Tensor",
         names=(f"nn.functional.max_unpool{n}d",),
+        autocast=None if n == 1 else "cpu float32",
     )
     def unpool(
         input: Any, indices: Any, kernel_size: Any, stride: Any, padding: Any, output_size: Any

@@ -36,7 +36,9 @@ def run_sum(kernel: str, out: Any, x: Any, dims: tuple[int, ...]) -> None:
         out.copy_(result)
 
 
-@operator(f"sum(Tensor self, {_DIM}, *, dtype? dtype=None) -> Tensor")
+@operator(
+    f"sum(Tensor self, {_DIM}, *, dtype? dtype=None) -> Tensor", autocast="accelerator float32"
+)
 class Sum:
     """The sum of the elements, over all or over some dimensions. Integers and bools add up in
     int64."""
@@ -164,7 +166,10 @@ def _product_gradient(grad: Any, x: Any, dim: int) -> Any:
     return grad * (before * after).conj()
 
 
-@operator("prod(Tensor self, int? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor")
+@operator(
+    "prod(Tensor self, int? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
+    autocast="float32",
+)
 class Prod:
     """The product of the elements, over all or along one dimension. Integers and bools multiply in
     int64."""
@@ -486,6 +491,7 @@ def std_mean(self: Any, dim: Any, unbiased: Any, keepdim: bool, correction: Any)
 @operator(
     "logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
     names=("logsumexp", "Tensor.logsumexp", "special.logsumexp"),
+    autocast="accelerator float32",
 )
 class LogSumExp:
     """log of the sum of exponentials, shifted so that nothing overflows."""

@@ -33,6 +33,7 @@ def _check_kind(self: Any, dtype: Any) -> None:
     "vector_norm(Tensor self, float ord=2, int[1]? dim=None, bool keepdim=False) -> Tensor",
     names=(),
     out=False,
+    autocast="accelerator float32",
 )
 class VectorNorm:
     """The norm (sum |x|**ord)**(1/ord) of real elements; ord 0 counts, +-inf give the extremes."""
@@ -100,6 +101,7 @@ def _norm_gradient(grad: Any, x: Any, norm: Any, ord: float, dims: tuple[int, ..
     "linalg_vector_norm(Tensor x, Number ord=2, int[1]? dim=None, bool keepdim=False, *, dtype? "
     "dtype=None) -> Tensor",
     names=("linalg.vector_norm",),
+    autocast="accelerator float32",
 )
 def linalg_vector_norm(x: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     """The norm of the elements, over all or over some dimensions."""
@@ -113,7 +115,8 @@ def linalg_vector_norm(x: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) ->
 
 @composite(
     "norm(Tensor self, any p='fro', any dim=None, bool keepdim=False, *, dtype? dtype=None) -> "
-    "Tensor"
+    "Tensor",
+    autocast="accelerator float32",
 )
 def norm(self: Any, p: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     """The norm of the elements: `p` a number, 'fro' (2), or 'nuc' (the sum of singular values of a
@@ -131,13 +134,21 @@ def norm(self: Any, p: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     return F.linalg_vector_norm(self, p, dim, keepdim, dtype=dtype)
 
 
-@composite("dist(Tensor self, Tensor other, Number p=2) -> Tensor", out=False)
+@composite(
+    "dist(Tensor self, Tensor other, Number p=2) -> Tensor",
+    out=False,
+    autocast="accelerator float32",
+)
 def dist(self: Any, other: Any, p: Any) -> Any:
     """The p-norm of the difference."""
     return F.linalg_vector_norm(self - other, p)
 
 
-@composite("renorm(Tensor self, Number p, int dim, Number maxnorm) -> Tensor", inplace=True)
+@composite(
+    "renorm(Tensor self, Number p, int dim, Number maxnorm) -> Tensor",
+    inplace=True,
+    autocast="accelerator float32",
+)
 def renorm(self: Any, p: Any, dim: int, maxnorm: Any) -> Any:
     """Scale each slice along `dim` down to a norm of at most `maxnorm`."""
     d = launch.wrap_dim("renorm", dim, self.dim())
@@ -159,6 +170,7 @@ def renorm(self: Any, p: Any, dim: int, maxnorm: Any) -> Any:
     "cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-8) -> Tensor",
     names=("cosine_similarity", "nn.functional.cosine_similarity"),
     out=False,
+    autocast="accelerator float32",
 )
 def cosine_similarity(x1: Any, x2: Any, dim: int, eps: float) -> Any:
     """The cosine of the angle: each vector is scaled to length one, or by 1 / eps where it is

@@ -59,7 +59,11 @@ def reversed_cumsum(x: Any, dim: int) -> Any:
     return x.flip(dim).cumsum(dim).flip(dim)
 
 
-@operator("cumsum(Tensor self, int dim, *, dtype? dtype=None) -> Tensor", inplace=True)
+@operator(
+    "cumsum(Tensor self, int dim, *, dtype? dtype=None) -> Tensor",
+    inplace=True,
+    autocast="accelerator float32",
+)
 class Cumsum:
     """The running sum along `dim`."""
 
@@ -80,7 +84,11 @@ class Cumsum:
         yield (S(3), 1), {}, IndexError, "Dimension out of range"
 
 
-@operator("cumprod(Tensor self, int dim, *, dtype? dtype=None) -> Tensor", inplace=True)
+@operator(
+    "cumprod(Tensor self, int dim, *, dtype? dtype=None) -> Tensor",
+    inplace=True,
+    autocast="accelerator float32",
+)
 class Cumprod:
     """The running product along `dim`."""
 

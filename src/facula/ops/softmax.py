@@ -40,7 +40,9 @@ _ARGUMENTS = "Tensor self, int dim, dtype? dtype=None"
 
 
 @operator(
-    f"softmax({_ARGUMENTS}) -> Tensor", names=("softmax", "Tensor.softmax", "special.softmax")
+    f"softmax({_ARGUMENTS}) -> Tensor",
+    names=("softmax", "Tensor.softmax", "special.softmax"),
+    autocast="accelerator float32",
 )
 class Softmax:
     """exp(x) / sum(exp(x)) along `dim`."""
@@ -86,6 +88,7 @@ class SoftmaxBackward:
 @operator(
     f"log_softmax({_ARGUMENTS}) -> Tensor",
     names=("log_softmax", "Tensor.log_softmax", "special.log_softmax"),
+    autocast="accelerator float32",
 )
 class LogSoftmax:
     """x - log(sum(exp(x))) along `dim`."""
@@ -158,7 +161,12 @@ def functional_log_softmax(input: Any, dim: Any, _stacklevel: int, dtype: Any) -
     return F.log_softmax(input, dim, dtype)
 
 
-@composite(f"softmin({_FUNCTIONAL}) -> Tensor", names=("nn.functional.softmin",), out=False)
+@composite(
+    f"softmin({_FUNCTIONAL}) -> Tensor",
+    names=("nn.functional.softmin",),
+    out=False,
+    autocast="accelerator float32",
+)
 def softmin(input: Any, dim: Any, _stacklevel: int, dtype: Any) -> Any:
     """softmax of -x along `dim`."""
     if dim is None:

@@ -456,7 +456,8 @@ def _check_quantile(op: str, self: Any, q: Any, interpolation: str) -> Any:
 
 @composite(
     "quantile(Tensor self, Operand q, int? dim=None, bool keepdim=False, *, str "
-    "interpolation='linear') -> Tensor"
+    "interpolation='linear') -> Tensor",
+    autocast="cpu float32",
 )
 def quantile(self: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str) -> Any:
     """The q-quantiles along `dim` (of all elements when None); NaN where there is any. q: number or
@@ -467,7 +468,8 @@ def quantile(self: Any, q: Any, dim: int | None, keepdim: bool, interpolation: s
 
 @composite(
     "nanquantile(Tensor self, Operand q, int? dim=None, bool keepdim=False, *, str "
-    "interpolation='linear') -> Tensor"
+    "interpolation='linear') -> Tensor",
+    autocast="cpu float32",
 )
 def nanquantile(self: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str) -> Any:
     """The q-quantiles along `dim`, NaN left out."""

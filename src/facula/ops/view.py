@@ -19,7 +19,12 @@ def wrap(op: str, dim: int, ndim: int) -> int:
     """A dimension in [0, ndim) from one in [-ndim, ndim); a 0-d tensor counts as 1-d."""
     n = max(ndim, 1)
     if not -n <= dim < n:
-        fail(IndexError, op, f"a dimension in [{-n}, {n - 1}] was required (Dimension out of range)", dim)
+        fail(
+            IndexError,
+            op,
+            f"a dimension in [{-n}, {n - 1}] was required (Dimension out of range)",
+            dim,
+        )
     return dim % n
 
 
@@ -40,7 +45,18 @@ class view_:
         yield (S(3, 4), (5, 2)), {}, RuntimeError, "is invalid for input of size 12"
 
 
-@view("transpose(Tensor self, int dim0, int dim1) -> Tensor", names=("transpose", "Tensor.transpose", "swapaxes", "Tensor.swapaxes", "swapdims", "Tensor.swapdims"), inplace=True)
+@view(
+    "transpose(Tensor self, int dim0, int dim1) -> Tensor",
+    names=(
+        "transpose",
+        "Tensor.transpose",
+        "swapaxes",
+        "Tensor.swapaxes",
+        "swapdims",
+        "Tensor.swapdims",
+    ),
+    inplace=True,
+)
 class transpose:
     """Exchange two dimensions."""
 
@@ -86,7 +102,9 @@ class permute:
         yield (S(2, 3, 4), (2, 0, 1)), {}
 
 
-@view("expand(Tensor self, int[]... size, *, bool implicit=False) -> Tensor", names=("Tensor.expand",))
+@view(
+    "expand(Tensor self, int[]... size, *, bool implicit=False) -> Tensor", names=("Tensor.expand",)
+)
 class expand:
     """Repeat along dimensions of size 1, and new leading ones, without copying."""
 
@@ -112,7 +130,9 @@ class select:
         yield (S(3, 4), 1, 2), {}
 
 
-@view("slice(Tensor self, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor", names=())
+@view(
+    "slice(Tensor self, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor", names=()
+)
 class slice_:
     """A range along a dimension."""
 
@@ -151,7 +171,10 @@ class squeeze:
         yield (S(3, 1, 4),), {}
 
 
-@view("as_strided(Tensor self, int[] size, int[] stride, int? storage_offset=None) -> Tensor", inplace=True)
+@view(
+    "as_strided(Tensor self, int[] size, int[] stride, int? storage_offset=None) -> Tensor",
+    inplace=True,
+)
 class as_strided:
     """A view by explicit sizes, strides and offset (in elements of the storage)."""
 
@@ -188,7 +211,9 @@ def _strided_gather(grad: Tensor, meta: Any, shape: Any, stride: Any, offset: in
     return whole.copy_(grad).as_strided(shape, stride, offset).clone()
 
 
-def _strided_replace(grad: Tensor, meta: Any, shape: Any, stride: Any, offset: int, part: Tensor | None) -> Tensor:
+def _strided_replace(
+    grad: Tensor, meta: Any, shape: Any, stride: Any, offset: int, part: Tensor | None
+) -> Tensor:
     whole = core.empty_strided(meta.shape, meta.strides, dtype=grad.dtype, device=grad.device)
     whole.copy_(grad)
     hole = whole.as_strided(shape, stride, offset)
@@ -252,14 +277,22 @@ def broadcast_to(self, size):
     return self.expand(size)
 
 
-@composite("flatten(Tensor self, int start_dim=0, int end_dim=-1) -> Tensor", names=("flatten", "Tensor.flatten"))
+@composite(
+    "flatten(Tensor self, int start_dim=0, int end_dim=-1) -> Tensor",
+    names=("flatten", "Tensor.flatten"),
+)
 def flatten(self, start_dim, end_dim):
     """Merge the dimensions from `start_dim` to `end_dim` into one."""
     if self.dim() == 0:
         return self.reshape(1)
     start, end = wrap("flatten", start_dim, self.dim()), wrap("flatten", end_dim, self.dim())
     if start > end:
-        fail(RuntimeError, "flatten", "flatten() has invalid args: start_dim cannot come after end_dim", (start_dim, end_dim))
+        fail(
+            RuntimeError,
+            "flatten",
+            "flatten() has invalid args: start_dim cannot come after end_dim",
+            (start_dim, end_dim),
+        )
     if start == end:
         return self
     shape = list(self.shape)
@@ -275,7 +308,10 @@ def ravel(self):
     return self.reshape(-1)
 
 
-@composite("unflatten(Tensor self, int dim, int[] sizes) -> Tensor", names=("unflatten", "Tensor.unflatten"))
+@composite(
+    "unflatten(Tensor self, int dim, int[] sizes) -> Tensor",
+    names=("unflatten", "Tensor.unflatten"),
+)
 def unflatten(self, dim, sizes):
     """Split one dimension into several; one size may be -1."""
     dim = wrap("unflatten", dim, self.dim())
@@ -286,23 +322,37 @@ def unflatten(self, dim, sizes):
         known *= size
     if (known != self.shape[dim] and -1 not in sizes) or list(sizes).count(-1) > 1:
         fail(
-            RuntimeError, "unflatten",
+            RuntimeError,
+            "unflatten",
             f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {dim} ({self.shape[dim]}) in the input tensor",
         )
     shape = list(self.shape)
     return self.reshape([*shape[:dim], *sizes, *shape[dim + 1 :]])
 
 
-@composite("movedim(Tensor self, int[] source, int[] destination) -> Tensor", names=("movedim", "Tensor.movedim", "moveaxis", "Tensor.moveaxis"))
+@composite(
+    "movedim(Tensor self, int[] source, int[] destination) -> Tensor",
+    names=("movedim", "Tensor.movedim", "moveaxis", "Tensor.moveaxis"),
+)
 def movedim(self, source, destination):
     """Move dimensions to other positions, the others in order."""
     n = self.dim()
     if len(source) != len(destination):
-        fail(RuntimeError, "movedim", "Invalid source or destination dims: as many sources as destinations were required", (source, destination))
+        fail(
+            RuntimeError,
+            "movedim",
+            "Invalid source or destination dims: as many sources as destinations were required",
+            (source, destination),
+        )
     source = [wrap("movedim", d, n) for d in source]
     destination = [wrap("movedim", d, n) for d in destination]
     if len(set(source)) != len(source) or len(set(destination)) != len(destination):
-        fail(RuntimeError, "movedim", "movedim: repeated dim in `source` or `destination`", (source, destination))
+        fail(
+            RuntimeError,
+            "movedim",
+            "movedim: repeated dim in `source` or `destination`",
+            (source, destination),
+        )
     order: list[int] = [-1] * n
     for s, d in zip(source, destination, strict=True):
         order[d] = s
@@ -317,15 +367,29 @@ def narrow(self, dim, start, length):
         fail(RuntimeError, "narrow", "narrow() cannot be applied to a 0-dim tensor.")
     d = wrap("narrow", dim, self.dim())
     if isinstance(start, Tensor) and (start.dim() or start.dtype.kind != 1):
-        fail(RuntimeError, "narrow", "start must be an 0-dim integral Tensor.", f"{start.dim()} dimensions of {start.dtype}")
+        fail(
+            RuntimeError,
+            "narrow",
+            "start must be an 0-dim integral Tensor.",
+            f"{start.dim()} dimensions of {start.dtype}",
+        )
     start, size = int(start), self.shape[d]
     if length < 0:
         fail(RuntimeError, "narrow", "narrow(): length must be non-negative.", length)
     if not -size <= start <= size:
-        fail(IndexError, "narrow", f"start out of range (expected to be in range of [{-size}, {size}])", start)
+        fail(
+            IndexError,
+            "narrow",
+            f"start out of range (expected to be in range of [{-size}, {size}])",
+            start,
+        )
     start = start + size if start < 0 else start
     if start + length > size:
-        fail(RuntimeError, "narrow", f"start ({start}) + length ({length}) exceeds dimension size ({size}).")
+        fail(
+            RuntimeError,
+            "narrow",
+            f"start ({start}) + length ({length}) exceeds dimension size ({size}).",
+        )
     return F.slice(self, d, start, start + length, 1)
 
 
@@ -348,7 +412,10 @@ class unbind:
     def backward(grads, self_meta, dim):
         shape = [*self_meta.shape]
         del shape[dim]
-        filled = [g if g is not None else F.zeros(shape, dtype=self_meta.dtype, device=self_meta.device) for g in grads]
+        filled = [
+            g if g is not None else F.zeros(shape, dtype=self_meta.dtype, device=self_meta.device)
+            for g in grads
+        ]
         return F.stack(filled, dim)
 
     def samples(S):
@@ -358,7 +425,8 @@ class unbind:
 def _split_points(self: Tensor, sizes: Any, d: int, op: str) -> list[int]:
     if any(s < 0 for s in sizes) or sum(sizes) != self.shape[d]:
         fail(
-            RuntimeError, op,
+            RuntimeError,
+            op,
             f"split_with_sizes expects split_sizes to sum exactly to {self.shape[d]} (input tensor's size at dimension {d})",
             f"split_sizes={list(sizes)}",
         )
@@ -388,7 +456,11 @@ class split_with_sizes:
         shape, filled = list(self_meta.shape), []
         for g, size in zip(grads, split_sizes, strict=True):
             shape[d] = size
-            filled.append(g if g is not None else F.zeros(shape, dtype=self_meta.dtype, device=self_meta.device))
+            filled.append(
+                g
+                if g is not None
+                else F.zeros(shape, dtype=self_meta.dtype, device=self_meta.device)
+            )
         return F.cat(filled, d)
 
     def samples(S):
@@ -402,7 +474,11 @@ def _even(self: Tensor, size: int, d: int) -> list[int]:
     return [min(size, n - start) for start in range(0, n, size)] or [0]
 
 
-@composite("split(Tensor self, any split_size, int dim=0) -> Tensor[]", names=("split", "Tensor.split"), out=False)
+@composite(
+    "split(Tensor self, any split_size, int dim=0) -> Tensor[]",
+    names=("split", "Tensor.split"),
+    out=False,
+)
 def split(self, split_size, dim):
     """Pieces of `split_size` (the last may be smaller), or of a list of sizes, along a dimension."""
     if self.dim() == 0:
@@ -412,7 +488,12 @@ def split(self, split_size, dim):
         return F.split_with_sizes(self, split_size, d)
     split_size = int(split_size)
     if split_size < 0 or (split_size == 0 and self.shape[d] != 0):
-        fail(RuntimeError, "split", "split expects split_size be non-negative (and positive unless the size is 0)", split_size)
+        fail(
+            RuntimeError,
+            "split",
+            "split expects split_size be non-negative (and positive unless the size is 0)",
+            split_size,
+        )
     return F.split_with_sizes(self, _even(self, split_size, d), d)
 
 
@@ -433,24 +514,46 @@ def chunk(self, chunks, dim):
 def _check_sections(op: str, value: Any) -> None:
     """Raise for what is neither an int nor a list of ints."""
     if not (hasattr(value, "__index__") or isinstance(value, (list, tuple))):
-        fail(TypeError, op, "an int or a list of ints was required (received an invalid combination of arguments)", type(value).__name__)
+        fail(
+            TypeError,
+            op,
+            "an int or a list of ints was required (received an invalid combination of arguments)",
+            type(value).__name__,
+        )
 
 
 @composite("tensor_split(Tensor self, any indices_or_sections, int dim=0) -> Tensor[]", out=False)
 def tensor_split(self, indices_or_sections, dim):
     """Pieces between given indices, or a number of nearly equal pieces."""
     if self.dim() == 0:
-        fail(RuntimeError, "tensor_split", "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
+        fail(
+            RuntimeError,
+            "tensor_split",
+            "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims",
+        )
     d = wrap("tensor_split", dim, self.dim())
     n = self.shape[d]
     if isinstance(indices_or_sections, Tensor):
-        if indices_or_sections.dtype != core.int64 or indices_or_sections.dim() > 1 or indices_or_sections.device.type != "cpu":
-            fail(RuntimeError, "tensor_split", "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional int64 tensor on the cpu")
+        if (
+            indices_or_sections.dtype != core.int64
+            or indices_or_sections.dim() > 1
+            or indices_or_sections.device.type != "cpu"
+        ):
+            fail(
+                RuntimeError,
+                "tensor_split",
+                "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional int64 tensor on the cpu",
+            )
         indices_or_sections = indices_or_sections.tolist()
     _check_sections("tensor_split", indices_or_sections)
     if isinstance(indices_or_sections, int):
         if indices_or_sections <= 0:
-            fail(RuntimeError, "tensor_split", "number of sections must be larger than 0", indices_or_sections)
+            fail(
+                RuntimeError,
+                "tensor_split",
+                "number of sections must be larger than 0",
+                indices_or_sections,
+            )
         base, extra = divmod(n, indices_or_sections)
         return F.split_with_sizes(self, [base + (i < extra) for i in range(indices_or_sections)], d)
     bounds = [0, *indices_or_sections, n]
@@ -459,10 +562,20 @@ def tensor_split(self, indices_or_sections, dim):
 
 def _axis_split(name: str, self: Tensor, indices_or_sections: Any, least: int, d: int) -> Any:
     if self.dim() < least:
-        fail(RuntimeError, name, f"torch.{name} requires a tensor with at least {least} dimension{'s' if least > 1 else ''}, but got a tensor with {self.dim()} dimensions!")
+        fail(
+            RuntimeError,
+            name,
+            f"torch.{name} requires a tensor with at least {least} dimension{'s' if least > 1 else ''}, but got a tensor with {self.dim()} dimensions!",
+        )
     _check_sections(name, indices_or_sections)
-    if isinstance(indices_or_sections, int) and (indices_or_sections <= 0 or self.shape[d] % indices_or_sections):
-        fail(RuntimeError, name, f"torch.{name} attempted to split along dimension {d}, but the size of the dimension {self.shape[d]} is not divisible by the split_size {indices_or_sections}!")
+    if isinstance(indices_or_sections, int) and (
+        indices_or_sections <= 0 or self.shape[d] % indices_or_sections
+    ):
+        fail(
+            RuntimeError,
+            name,
+            f"torch.{name} attempted to split along dimension {d}, but the size of the dimension {self.shape[d]} is not divisible by the split_size {indices_or_sections}!",
+        )
     return F.tensor_split(self, indices_or_sections, d)
 
 
@@ -492,7 +605,11 @@ class unfold:
         d = wrap("unfold", dimension, self.dim())
         n = self.shape[d] if self.dim() else 1
         if size < 0 or size > n:
-            fail(RuntimeError, "unfold", f"maximum size for tensor at dimension {d} is {n} but size is {size}")
+            fail(
+                RuntimeError,
+                "unfold",
+                f"maximum size for tensor at dimension {d} is {n} but size is {size}",
+            )
         if step <= 0:
             fail(RuntimeError, "unfold", "step is required to be positive", step)
         if self.dim() == 0:
@@ -518,13 +635,20 @@ class diagonal:
     def geometry(self, offset, dim1, dim2):
         a, b = wrap("diagonal", dim1, self.dim()), wrap("diagonal", dim2, self.dim())
         if a == b:
-            fail(RuntimeError, "diagonal", f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+            fail(
+                RuntimeError, "diagonal", f"diagonal dimensions cannot be identical {dim1}, {dim2}"
+            )
         shape, stride = list(self.shape), list(self.stride())
-        n = max(min(shape[a], shape[b] - offset) if offset >= 0 else min(shape[a] + offset, shape[b]), 0)
+        n = max(
+            min(shape[a], shape[b] - offset) if offset >= 0 else min(shape[a] + offset, shape[b]), 0
+        )
         start = (offset * stride[b] if offset >= 0 else -offset * stride[a]) if n else 0
         rest = [d for d in range(self.dim()) if d not in (a, b)]
         return core.make_view(
-            self, [*(shape[d] for d in rest), n], [*(stride[d] for d in rest), stride[a] + stride[b]], start
+            self,
+            [*(shape[d] for d in rest), n],
+            [*(stride[d] for d in rest), stride[a] + stride[b]],
+            start,
         )
 
     def backward(grad, self_meta, offset, dim1, dim2):
@@ -535,7 +659,11 @@ class diagonal:
         yield (S(2, 3, 4), -1, 1, 2), {}
 
 
-@composite("linalg_diagonal(Tensor A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor", names=("linalg.diagonal",), out=False)
+@composite(
+    "linalg_diagonal(Tensor A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
+    names=("linalg.diagonal",),
+    out=False,
+)
 def linalg_diagonal(A, offset, dim1, dim2):
     """`diagonal` with the last two dimensions as default."""
     return A.diagonal(offset, dim1, dim2)
@@ -551,23 +679,45 @@ class view_as_dtype:
         if old == new:
             return core.view_dtype(self, dtype, shape, stride)
         if not shape:
-            fail(RuntimeError, "view", "self.dim() cannot be 0 to view a tensor as another dtype of different element size")
+            fail(
+                RuntimeError,
+                "view",
+                "self.dim() cannot be 0 to view a tensor as another dtype of different element size",
+            )
         if stride[-1] != 1:
-            fail(RuntimeError, "view", "self.stride(-1) must be 1 to view a tensor as another dtype of different element size", stride[-1])
+            fail(
+                RuntimeError,
+                "view",
+                "self.stride(-1) must be 1 to view a tensor as another dtype of different element size",
+                stride[-1],
+            )
         if old > new:
             factor = old // new
             stride = [s * factor for s in stride[:-1]] + [1]
             shape[-1] *= factor
             return core.view_dtype(self, dtype, shape, stride)
         factor = new // old
-        if shape[-1] % factor or self.storage_offset() % factor or any(s % factor for s in stride[:-1]):
-            fail(RuntimeError, "view", f"self.size(-1), the storage offset and the strides must be divisible by {factor} to view as {dtype} (different element sizes)", (shape, stride))
+        if (
+            shape[-1] % factor
+            or self.storage_offset() % factor
+            or any(s % factor for s in stride[:-1])
+        ):
+            fail(
+                RuntimeError,
+                "view",
+                f"self.size(-1), the storage offset and the strides must be divisible by {factor} to view as {dtype} (different element sizes)",
+                (shape, stride),
+            )
         stride = [s // factor for s in stride[:-1]] + [1]
         shape[-1] //= factor
         return core.view_dtype(self, dtype, shape, stride)
 
     def backward(grad, self_meta):
-        fail(RuntimeError, "view", "a differentiable view was required: view as another dtype has no gradient")
+        fail(
+            RuntimeError,
+            "view",
+            "a differentiable view was required: view as another dtype has no gradient",
+        )
 
 
 core.VIEW_AS_DTYPE[0] = F.view_as_dtype
@@ -579,8 +729,15 @@ class view_as_real:
 
     def geometry(self):
         if not self.is_complex():
-            fail(RuntimeError, "view_as_real", "view_as_real is only supported for complex tensors", self.dtype)
-        return core.view_dtype(self, self.dtype.to_real(), [*self.shape, 2], [*(2 * s for s in self.stride()), 1])
+            fail(
+                RuntimeError,
+                "view_as_real",
+                "view_as_real is only supported for complex tensors",
+                self.dtype,
+            )
+        return core.view_dtype(
+            self, self.dtype.to_real(), [*self.shape, 2], [*(2 * s for s in self.stride()), 1]
+        )
 
     def backward(grad):
         return F.view_as_complex(grad.contiguous())
@@ -589,21 +746,43 @@ class view_as_real:
         yield (S.complex(3, 4),), {}
 
 
-@view("view_as_complex(Tensor self) -> Tensor", names=("view_as_complex",))
+@view("view_as_complex(Tensor self) -> Tensor", names=("view_as_complex",), autocast="cpu float32")
 class view_as_complex:
     """Pairs in the last dimension as complex numbers."""
 
     def geometry(self):
         if not self.is_floating_point() or self.dtype.name not in ("float32", "float64", "float16"):
-            fail(RuntimeError, "view_as_complex", "view_as_complex is only supported for floating point tensors", self.dtype)
+            fail(
+                RuntimeError,
+                "view_as_complex",
+                "view_as_complex is only supported for floating point tensors",
+                self.dtype,
+            )
         if self.dim() == 0 or self.shape[-1] != 2:
-            fail(RuntimeError, "view_as_complex", "Tensor must have a last dimension of size 2", list(self.shape))
+            fail(
+                RuntimeError,
+                "view_as_complex",
+                "Tensor must have a last dimension of size 2",
+                list(self.shape),
+            )
         stride = self.stride()
         if stride[-1] != 1:
-            fail(RuntimeError, "view_as_complex", "Tensor must have a last dimension with stride 1", stride)
+            fail(
+                RuntimeError,
+                "view_as_complex",
+                "Tensor must have a last dimension with stride 1",
+                stride,
+            )
         if any(s % 2 for s in stride[:-1]) or self.storage_offset() % 2:
-            fail(RuntimeError, "view_as_complex", "Tensor must have a stride divisible by 2 for all but last dimension (and storage_offset divisible by 2)", stride)
-        return core.view_dtype(self, self.dtype.to_complex(), self.shape[:-1], [s // 2 for s in stride[:-1]])
+            fail(
+                RuntimeError,
+                "view_as_complex",
+                "Tensor must have a stride divisible by 2 for all but last dimension (and storage_offset divisible by 2)",
+                stride,
+            )
+        return core.view_dtype(
+            self, self.dtype.to_complex(), self.shape[:-1], [s // 2 for s in stride[:-1]]
+        )
 
     def backward(grad):
         return F.view_as_real(grad.resolve_conj())
@@ -619,7 +798,9 @@ class real:
     def geometry(self):
         if not self.is_complex():
             return core.make_view(self, self.shape, self.stride())
-        return core.view_dtype(self, self.dtype.to_real(), self.shape, [2 * s for s in self.stride()])
+        return core.view_dtype(
+            self, self.dtype.to_real(), self.shape, [2 * s for s in self.stride()]
+        )
 
     def backward(grad, self_meta):
         return F.complex(grad, F.zeros_like(grad)) if self_meta.dtype.is_complex else grad
@@ -634,9 +815,16 @@ class imag:
 
     def geometry(self):
         if not self.is_complex():
-            fail(RuntimeError, "imag", "imag is not implemented for tensors with non-complex dtypes.", self.dtype)
+            fail(
+                RuntimeError,
+                "imag",
+                "imag is not implemented for tensors with non-complex dtypes.",
+                self.dtype,
+            )
         part = self.dtype.to_real()
-        return core.view_dtype(self, part, self.shape, [2 * s for s in self.stride()], part.itemsize)
+        return core.view_dtype(
+            self, part, self.shape, [2 * s for s in self.stride()], part.itemsize
+        )
 
     def backward(grad):
         return F.complex(F.zeros_like(grad), grad)
@@ -652,7 +840,11 @@ core.REAL_PART[0] = F.real
 def adjoint(self):
     """The conjugate transpose of the last two dimensions."""
     if self.dim() == 1:
-        fail(RuntimeError, "adjoint", "tensor.adjoint() is only supported on matrices or batches of matrices. Got 1-D tensor.")
+        fail(
+            RuntimeError,
+            "adjoint",
+            "tensor.adjoint() is only supported on matrices or batches of matrices. Got 1-D tensor.",
+        )
     transposed = self.transpose(-2, -1) if self.dim() else self
     return transposed.conj() if self.is_complex() else transposed
 
@@ -664,8 +856,15 @@ def sum_to_size(self, size):
         return self.sum()  # to one element always by a sum, which widens integers
     shift = self.dim() - len(size)
     if shift < 0 or any(s != 1 and s != n for s, n in zip(size, self.shape[shift:], strict=False)):
-        fail(RuntimeError, "sum_to_size", f"size {list(size)} is not expandable to size {list(self.shape)}.")
-    dims = [*range(shift), *(i + shift for i, s in enumerate(size) if s == 1 and self.shape[i + shift] != 1)]
+        fail(
+            RuntimeError,
+            "sum_to_size",
+            f"size {list(size)} is not expandable to size {list(self.shape)}.",
+        )
+    dims = [
+        *range(shift),
+        *(i + shift for i, s in enumerate(size) if s == 1 and self.shape[i + shift] != 1),
+    ]
     total = self.sum(dims, keepdim=True) if dims else self
     return total.view(size) if shift else total
 
@@ -685,4 +884,8 @@ def resolve_neg(self):
 @composite("alias(Tensor self) -> Tensor", names=())
 def alias(self):
     """A view of everything."""
-    return self.view(self.shape) if self.is_contiguous() else self.as_strided(self.shape, self.stride(), self.storage_offset())
+    return (
+        self.view(self.shape)
+        if self.is_contiguous()
+        else self.as_strided(self.shape, self.stride(), self.storage_offset())
+    )

@@ -1,4 +1,29 @@
 """Tools around tensors and training, under the names that PyTorch gives them.
 
-Re-exports and thin modules; nothing else.
+Re-exports and thin modules; nothing else, and each is imported when it is first asked for.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+_MODULES = frozenset(module.name for module in iter_modules(__path__))
+_FROM = {
+    "rename_privateuse1_backend": "facula.utils.backend_registration",
+    "generate_methods_for_privateuse1_backend": "facula.utils.backend_registration",
+}
+__all__ = sorted(_FROM)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"facula.utils.{name}")
+    if name in _FROM:
+        return getattr(import_module(_FROM[name]), name)
+    raise AttributeError(f"module 'facula.utils' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES, *_FROM})

@@ -18,7 +18,7 @@ from facula.autograd.grad_mode import no_grad
 from facula.autograd.hooks import RemovableHandle  # noqa: F401
 from facula.core.errors import fail
 from facula.nn.modules import module_hooks as _hooks
-from facula.nn.modules.module_base import ModuleBase
+from facula.nn.modules.module_base import ModuleBase, quicken
 from facula.nn.modules.module_hooks import (
     HookMixin,
     _global_backward_hooks,  # noqa: F401 - part of this module's names
@@ -93,6 +93,10 @@ class Module(HookMixin, StateMixin, ModuleBase):
     call_super_init = False
     _compiled_call_impl = None
     forward: Callable[..., Any] = _forward_unimplemented
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        quicken(cls)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init and (args or kwargs):

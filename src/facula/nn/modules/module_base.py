@@ -11,6 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from facula import core
+from facula.nn.modules import module_hooks
+
 
 class ModuleBase:
     """What a module does on a call and on reading an attribute."""
@@ -34,3 +37,21 @@ class ModuleBase:
             if entries is not None and name in entries:
                 return entries[name]
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+
+def quicken(cls: type) -> None:
+    """Give a module class the core's attribute look-up and call, where it has not changed its own.
+
+    Both do what `ModuleBase` does, without interpreted code in between.
+    """
+    if cls.__getattr__ is ModuleBase.__getattr__ and cls.__getattribute__ is object.__getattribute__:  # type: ignore[attr-defined]
+        core.fast_module_attributes(cls)
+    own_call = cls.__call__ is ModuleBase.__call__ and cls._wrapped_call_impl is ModuleBase._wrapped_call_impl  # type: ignore[attr-defined]
+    if own_call and cls._call_impl is module_hooks.HookMixin._call_impl:  # type: ignore[attr-defined]
+        core.fast_module_calls(
+            cls,
+            module_hooks._global_forward_hooks,
+            module_hooks._global_forward_pre_hooks,
+            module_hooks._global_backward_hooks,
+            module_hooks._global_backward_pre_hooks,
+        )

@@ -152,6 +152,7 @@ def _(grad, x):
     names=("nn.functional.softplus",),
     dtypes="float",
     prebuilt=({"beta": RUNTIME}, {"beta": RUNTIME, "threshold": RUNTIME}),
+    autocast="accelerator float32",
 )
 def softplus(x, *, beta, threshold):
     """``log(1 + exp(beta * self)) / beta``, `self` itself above ``threshold / beta``."""

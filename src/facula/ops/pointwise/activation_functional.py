@@ -144,6 +144,7 @@ def rrelu_(self: Any, lower: float, upper: float, training: bool, generator: Any
     "prelu(Tensor self, Tensor weight) -> Tensor",
     names=("prelu", "Tensor.prelu", "nn.functional.prelu"),
     out=False,
+    autocast="lower",
 )
 def prelu(self: Any, weight: Any) -> Any:
     """`self` above zero, ``weight * self`` below; one weight, or one a channel (dimension 1) [He et al. 2015]."""

@@ -141,7 +141,9 @@ def _(grad, result):
     return grad / (2.0 * s.conj(result))
 
 
-@pointwise("rsqrt(Tensor self) -> Tensor", result="float", domain=(0, None))
+@pointwise(
+    "rsqrt(Tensor self) -> Tensor", result="float", domain=(0, None), autocast="accelerator float32"
+)
 def rsqrt(x):
     """``1 / sqrt(self)``."""
     return s.rsqrt(x)
@@ -153,7 +155,12 @@ def _(grad, result):
     return grad * (-0.5 * (r * r * r))
 
 
-@pointwise("reciprocal(Tensor self) -> Tensor", result="float", reference="numpy.reciprocal")
+@pointwise(
+    "reciprocal(Tensor self) -> Tensor",
+    result="float",
+    reference="numpy.reciprocal",
+    autocast="accelerator float32",
+)
 def reciprocal(x):
     """``1 / self``."""
     return s.reciprocal(x)
@@ -169,6 +176,7 @@ def _(grad, result):
     "pow(Operand self, Operand exponent) -> Tensor",
     dtypes="int float complex",
     reference="numpy.power",
+    autocast="accelerator float32",
 )
 def pow(x, exponent):
     """``self ** exponent`` as in C99; integers wrap, and a negative exponent truncates towards zero."""
@@ -201,6 +209,7 @@ def _is_complex(value: Any) -> bool:
     "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Number value=1) -> Tensor",
     dtypes="int float complex",
     prebuilt=({"value": RUNTIME},),
+    autocast="accelerator widest",
 )
 def addcmul(x, y, z, *, value):
     """``self + value * tensor1 * tensor2``."""
@@ -211,6 +220,7 @@ def addcmul(x, y, z, *, value):
     "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Number value=1) -> Tensor",
     dtypes="float complex",
     prebuilt=({"value": RUNTIME},),
+    autocast="accelerator widest",
 )
 def addcdiv(x, y, z, *, value):
     """``self + value * tensor1 / tensor2``."""

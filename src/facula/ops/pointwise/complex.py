@@ -71,7 +71,7 @@ def complex(real: Any, imag: Any) -> Any:
     return F.view_as_complex(F.stack([real, imag], -1))
 
 
-@composite("polar(Tensor abs, Tensor angle) -> Tensor", names=("polar",))
+@composite("polar(Tensor abs, Tensor angle) -> Tensor", names=("polar",), autocast="cpu float32")
 def polar(abs: Any, angle: Any) -> Any:
     """``abs * (cos(angle) + i sin(angle))``."""
     return F.complex(abs * F.cos(angle), abs * F.sin(angle))

@@ -110,6 +110,7 @@ def remainder(x, y):
 
 @pointwise(
     "fmod(Operand self, Operand other) -> Tensor",
+    strict=("self",),
     nonzero_divisor=True,
     dtypes="int float",
     reference="numpy.fmod",

@@ -19,7 +19,12 @@ from facula.ops.registry import F, composite, pointwise
 LN2, LN10 = math.log(2), math.log(10)
 
 
-@pointwise("exp(Tensor self) -> Tensor", result="float", reference="numpy.exp")
+@pointwise(
+    "exp(Tensor self) -> Tensor",
+    result="float",
+    reference="numpy.exp",
+    autocast="accelerator float32",
+)
 def exp(x):
     """``e ** self``."""
     return s.exp(x)
@@ -51,6 +56,7 @@ def _(grad, result):
     names=functions_and_methods("expm1", special=("expm1",)),
     result="float",
     reference="numpy.expm1",
+    autocast="accelerator float32",
 )
 def expm1(x):
     """``e ** self - 1``, exact near zero."""
@@ -62,7 +68,13 @@ def _(grad, result):
     return grad * (s.conj(result) + 1.0)
 
 
-@pointwise("log(Tensor self) -> Tensor", result="float", domain=(0, None), reference="numpy.log")
+@pointwise(
+    "log(Tensor self) -> Tensor",
+    result="float",
+    domain=(0, None),
+    reference="numpy.log",
+    autocast="accelerator float32",
+)
 def log(x):
     """Natural logarithm."""
     return s.log(x)
@@ -73,7 +85,13 @@ def _(grad, x):
     return grad / s.conj(x)
 
 
-@pointwise("log2(Tensor self) -> Tensor", result="float", domain=(0, None), reference="numpy.log2")
+@pointwise(
+    "log2(Tensor self) -> Tensor",
+    result="float",
+    domain=(0, None),
+    reference="numpy.log2",
+    autocast="accelerator float32",
+)
 def log2(x):
     """Logarithm to base 2."""
     return s.log2(x)
@@ -85,7 +103,11 @@ def _(grad, x):
 
 
 @pointwise(
-    "log10(Tensor self) -> Tensor", result="float", domain=(0, None), reference="numpy.log10"
+    "log10(Tensor self) -> Tensor",
+    result="float",
+    domain=(0, None),
+    reference="numpy.log10",
+    autocast="accelerator float32",
 )
 def log10(x):
     """Logarithm to base 10."""
@@ -103,6 +125,7 @@ def _(grad, x):
     result="float",
     domain=(-1, None),
     reference="numpy.log1p",
+    autocast="accelerator float32",
 )
 def log1p(x):
     """``log(1 + self)``, exact near zero."""

@@ -53,6 +53,7 @@ def erfc(x):
     dtypes=REAL,
     domain=(-1, 1),
     reference="scipy.special.erfinv",
+    autocast="accelerator float32",
 )
 def erfinv(x):
     """Inverse error function on (-1, 1)."""

@@ -40,7 +40,12 @@ def _(grad, x):
     return -(grad * s.sin(s.conj(x)))
 
 
-@pointwise("tan(Tensor self) -> Tensor", result="float", reference="numpy.tan")
+@pointwise(
+    "tan(Tensor self) -> Tensor",
+    result="float",
+    reference="numpy.tan",
+    autocast="accelerator float32",
+)
 def tan(x):
     """Tangent."""
     return s.tan(x)
@@ -58,6 +63,7 @@ def _(grad, result):
     result="float",
     domain=(-1, 1),
     reference="numpy.arcsin",
+    autocast="accelerator float32",
 )
 def asin(x):
     """Inverse sine, in [-pi/2, pi/2]."""
@@ -75,6 +81,7 @@ def _(grad, x):
     result="float",
     domain=(-1, 1),
     reference="numpy.arccos",
+    autocast="accelerator float32",
 )
 def acos(x):
     """Inverse cosine, in [0, pi]."""
@@ -110,13 +117,19 @@ def _(grad, x):
     result="float",
     dtypes="bool int float",
     reference="numpy.arctan2",
+    autocast="accelerator widest",
 )
 def atan2(y, x):
     """Angle of the point (other, self), in [-pi, pi]."""
     return s.atan2(y, x)
 
 
-@pointwise("sinh(Tensor self) -> Tensor", result="float", reference="numpy.sinh")
+@pointwise(
+    "sinh(Tensor self) -> Tensor",
+    result="float",
+    reference="numpy.sinh",
+    autocast="accelerator float32",
+)
 def sinh(x):
     """Hyperbolic sine."""
     return s.sinh(x)
@@ -127,7 +140,12 @@ def _(grad, x):
     return grad * s.cosh(s.conj(x))
 
 
-@pointwise("cosh(Tensor self) -> Tensor", result="float", reference="numpy.cosh")
+@pointwise(
+    "cosh(Tensor self) -> Tensor",
+    result="float",
+    reference="numpy.cosh",
+    autocast="accelerator float32",
+)
 def cosh(x):
     """Hyperbolic cosine."""
     return s.cosh(x)

@@ -1,0 +1,43 @@
+"""Names that programs read from PyTorch's extension module.
+
+Takes: nothing. Gives: the functions and classes of facula that stand for them.
+Keeps true: re-exports; what facula has no counterpart for is absent.
+"""
+
+from __future__ import annotations
+
+from facula.core import (
+    Generator,
+    Size,
+    device,
+    dtype,
+    layout,
+    memory_format,
+)
+from facula.core import Tensor as TensorBase
+from facula.core import _disabled_torch_function_impl as _disabled_torch_function_impl
+from facula.core import is_grad_enabled as is_grad_enabled
+from facula.overrides import (
+    DisableTorchFunction,
+    DisableTorchFunctionSubclass,
+)
+from facula.overrides import has_torch_function as _has_torch_function
+from facula.overrides import has_torch_function_unary as _has_torch_function_unary
+from facula.overrides import has_torch_function_variadic as _has_torch_function_variadic
+from facula.utils.backend_registration import privateuse1_name as _get_privateuse1_backend_name
+
+_TensorBase = TensorBase
+
+__all__ = [
+    "DisableTorchFunction",
+    "DisableTorchFunctionSubclass",
+    "Generator",
+    "Size",
+    "TensorBase",
+    "device",
+    "dtype",
+    "layout",
+    "memory_format",
+]
+
+

@@ -1,0 +1,174 @@
+"""`autocast`, the region in which operators run in mixed precision, and what
+`autograd.Function` needs to take part.
+
+Takes: a device type, a dtype, and whether it is on. Gives: context managers and decorators.
+Keeps true: leaving a region restores what held before, also after an exception; the kept copies of
+parameters are dropped when the outermost region ends.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from facula import core
+from facula.autograd import autocast as state
+from facula.autograd.autocast import is_autocast_available
+from facula.core.errors import fail
+
+__all__ = ["autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
+
+
+def _check_dtype(device_type: str, dtype: Any) -> bool:
+    """Whether autocast can lower to this dtype on the device; warns where it cannot."""
+    if device_type == "cpu" and dtype not in (*state.LOWER, core.float32):
+        warnings.warn(
+            "In CPU autocast, but the target dtype is not supported. Disabling autocast. "
+            f"CPU autocast supports float16, bfloat16 and float32: got {dtype}",
+            stacklevel=4,
+        )
+        return False
+    return True
+
+
+class autocast:  # noqa: N801 - PyTorch's name
+    """A region, or a function, in which operators choose their precision.
+
+    Matrix products, convolutions and attention run in `dtype` (bfloat16 on the CPU, float16 on
+    accelerators by default), losses and what loses too much in float32, and joins in the widest dtype
+    among their arguments. The policy is the field `autocast` of an operator's definition. Run the
+    backward pass outside of the region.
+    """
+
+    def __init__(
+        self,
+        device_type: str,
+        dtype: Any = None,
+        enabled: bool = True,
+        cache_enabled: bool | None = None,
+    ) -> None:
+        if not isinstance(device_type, str):
+            fail(
+                ValueError,
+                "autocast",
+                "a device type as a string was required (Expected `device_type` of type `str`)",
+                type(device_type).__name__,
+            )
+        default = state.get_autocast_dtype(device_type)
+        self.device = device_type
+        self.fast_dtype = default if dtype is None else dtype
+        self._enabled = bool(enabled) and _check_dtype(device_type, self.fast_dtype)
+        self._cache_enabled = (
+            state.is_autocast_cache_enabled() if cache_enabled is None else cache_enabled
+        )
+        self._before: list[tuple[bool, Any, bool]] = []
+
+    def __enter__(self) -> autocast:
+        self._before.append(
+            (
+                state.is_autocast_enabled(self.device),
+                state.get_autocast_dtype(self.device),
+                state.is_autocast_cache_enabled(),
+            )
+        )
+        state.set_autocast_dtype(self.device, self.fast_dtype)
+        state.set_autocast_enabled(self.device, self._enabled)
+        state.set_autocast_cache_enabled(self._cache_enabled)
+        state.autocast_increment_nesting()
+        return self
+
+    def __exit__(self, kind: Any, value: Any, trace: Any) -> bool:
+        enabled, dtype, cache = self._before.pop()
+        if state.autocast_decrement_nesting() == 0:
+            state.clear_autocast_cache()
+        state.set_autocast_enabled(self.device, enabled)
+        state.set_autocast_dtype(self.device, dtype)
+        state.set_autocast_cache_enabled(cache)
+        return False
+
+    def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(func)
+        def within(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return func(*args, **kwargs)
+
+        return within
+
+
+def _cast_arguments(value: Any, device_type: str, dtype: Any) -> Any:
+    """Floating-point tensors of the device (but doubles) in `dtype`, through containers."""
+    if isinstance(value, core.Tensor):
+        castable = (
+            value.is_floating_point()
+            and value.device.type == device_type
+            and value.dtype is not core.float64
+        )
+        return value.to(dtype) if castable else value
+    if isinstance(value, (str, bytes)) or type(value).__module__ == "numpy":
+        return value
+    if isinstance(value, Mapping):
+        return {
+            _cast_arguments(k, device_type, dtype): _cast_arguments(v, device_type, dtype)
+            for k, v in value.items()
+        }
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_cast_arguments(v, device_type, dtype) for v in value))
+    if isinstance(value, (list, tuple)):
+        return type(value)([_cast_arguments(v, device_type, dtype) for v in value])
+    return value
+
+
+def custom_fwd(
+    fwd: Callable[..., Any] | None = None,
+    *,
+    device_type: str,
+    cast_inputs: Any = None,
+) -> Callable[..., Any]:
+    """Decorator for the `forward` of an `autograd.Function`.
+
+    Without `cast_inputs` the forward runs under the caller's autocast, which `custom_bwd` restores;
+    with it the tensor arguments are cast and autocast is off inside.
+    """
+    if not isinstance(device_type, str):
+        fail(ValueError, "custom_fwd", "a device type as a string was required", type(device_type).__name__)
+    if fwd is None:
+        return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
+
+    @functools.wraps(fwd)
+    def decorated(*args: Any, **kwargs: Any) -> Any:
+        ctx = args[0]
+        ctx._dtype = state.get_autocast_dtype(device_type)
+        enabled = state.is_autocast_enabled(device_type)
+        if cast_inputs is None:
+            ctx._fwd_used_autocast = enabled
+            return fwd(*args, **kwargs)
+        ctx._fwd_used_autocast = False
+        if not enabled:
+            return fwd(*args, **kwargs)
+        with autocast(device_type=device_type, enabled=False):
+            return fwd(
+                *_cast_arguments(args, device_type, cast_inputs),
+                **_cast_arguments(kwargs, device_type, cast_inputs),
+            )
+
+    return decorated
+
+
+def custom_bwd(
+    bwd: Callable[..., Any] | None = None, *, device_type: str
+) -> Callable[..., Any]:
+    """Decorator for the `backward` of an `autograd.Function`: autocast as in its forward."""
+    if not isinstance(device_type, str):
+        fail(ValueError, "custom_bwd", "a device type as a string was required", type(device_type).__name__)
+    if bwd is None:
+        return functools.partial(custom_bwd, device_type=device_type)
+
+    @functools.wraps(bwd)
+    def decorated(*args: Any, **kwargs: Any) -> Any:
+        ctx = args[0]
+        with autocast(device_type=device_type, enabled=ctx._fwd_used_autocast, dtype=ctx._dtype):
+            return bwd(*args, **kwargs)
+
+    return decorated

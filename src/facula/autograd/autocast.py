@@ -1,0 +1,270 @@
+"""Autocast: running operators in the precision that their definitions ask for.
+
+Takes: which device types autocast is on for, and the dtype to which it lowers.
+Gives: the state of this thread (what `amp.autocast` changes), and the handler that the core calls for
+operators whose definition has an `autocast` policy.
+Keeps true: where autocast is off nothing is called; an operator runs with autocast off inside, so that
+what it calls is not cast twice; a lowered copy of a parameter is used as long as the parameter has
+not changed.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+
+__all__ = [
+    "autocast_decrement_nesting",
+    "autocast_increment_nesting",
+    "clear_autocast_cache",
+    "get_autocast_cpu_dtype",
+    "get_autocast_dtype",
+    "get_autocast_gpu_dtype",
+    "is_autocast_available",
+    "is_autocast_cache_enabled",
+    "is_autocast_cpu_enabled",
+    "is_autocast_enabled",
+    "set_autocast_cache_enabled",
+    "set_autocast_cpu_dtype",
+    "set_autocast_cpu_enabled",
+    "set_autocast_dtype",
+    "set_autocast_enabled",
+    "set_autocast_gpu_dtype",
+]
+
+#: the dtype to which autocast lowers, until told otherwise; a backend adds its device type
+DEFAULT_DTYPES: dict[str, Any] = {
+    "cpu": core.bfloat16,
+    "cuda": core.float16,
+    "mps": core.float16,
+    "xpu": core.float16,
+}
+LOWER = (core.float16, core.bfloat16)
+
+
+class _State(threading.local):
+    """What autocast does in this thread."""
+
+    def __init__(self) -> None:
+        self.enabled: set[str] = set()
+        self.dtypes: dict[str, Any] = {}
+        self.nesting = 0
+        self.cache_enabled = True
+        #: id of a parameter -> (weak reference, version, dtype, lowered copy)
+        self.cache: dict[int, tuple[Any, int, Any, Any]] = {}
+
+
+_STATE = _State()
+
+
+def _device_type(op: str, device_type: Any) -> str:
+    if not isinstance(device_type, str):
+        fail(TypeError, op, "a device type as a string was required", type(device_type).__name__)
+    if device_type not in DEFAULT_DTYPES:
+        fail(
+            RuntimeError,
+            op,
+            "a device type that autocast knows was required "
+            f"(User specified an unsupported autocast device_type '{device_type}')",
+            repr(device_type),
+            f"one of {sorted(DEFAULT_DTYPES)}",
+        )
+    return device_type
+
+
+def is_autocast_available(device_type: str) -> bool:
+    """Whether autocast knows a device type."""
+    if not isinstance(device_type, str):
+        fail(TypeError, "is_autocast_available", "a string was required", type(device_type).__name__)
+    return device_type in DEFAULT_DTYPES
+
+
+def is_autocast_enabled(device_type: str | None = None) -> bool:
+    """Whether autocast is on for a device type in this thread; without one, for CUDA."""
+    return (
+        _device_type("is_autocast_enabled", "cuda" if device_type is None else device_type)
+        in _STATE.enabled
+    )
+
+
+def set_autocast_enabled(device_type: Any, enabled: bool | None = None) -> None:
+    """Switch autocast of a device type on or off in this thread; a lone bool is for CUDA."""
+    if enabled is None:
+        device_type, enabled = "cuda", device_type
+    device_type = _device_type("set_autocast_enabled", device_type)
+    _STATE.enabled.discard(device_type)
+    if enabled:
+        _STATE.enabled.add(device_type)
+    core.AUTOCAST[0] = _run
+    core.set_autocast(bool(_STATE.enabled))
+
+
+def get_autocast_dtype(device_type: str) -> core.dtype:
+    """The dtype to which autocast lowers on a device type."""
+    device_type = _device_type("get_autocast_dtype", device_type)
+    return _STATE.dtypes.get(device_type, DEFAULT_DTYPES[device_type])
+
+
+def set_autocast_dtype(device_type: str, dtype: core.dtype) -> None:
+    """Set the dtype to which autocast lowers on a device type."""
+    device_type = _device_type("set_autocast_dtype", device_type)
+    if not isinstance(dtype, core.dtype):
+        fail(TypeError, "set_autocast_dtype", "a dtype was required", type(dtype).__name__)
+    _STATE.dtypes[device_type] = dtype
+
+
+def is_autocast_cpu_enabled() -> bool:
+    """`is_autocast_enabled("cpu")`."""
+    return is_autocast_enabled("cpu")
+
+
+def set_autocast_cpu_enabled(enabled: bool) -> None:
+    """`set_autocast_enabled("cpu", enabled)`."""
+    set_autocast_enabled("cpu", enabled)
+
+
+def get_autocast_cpu_dtype() -> core.dtype:
+    """`get_autocast_dtype("cpu")`."""
+    return get_autocast_dtype("cpu")
+
+
+def set_autocast_cpu_dtype(dtype: core.dtype) -> None:
+    """`set_autocast_dtype("cpu", dtype)`."""
+    set_autocast_dtype("cpu", dtype)
+
+
+def get_autocast_gpu_dtype() -> core.dtype:
+    """`get_autocast_dtype("cuda")`."""
+    return get_autocast_dtype("cuda")
+
+
+def set_autocast_gpu_dtype(dtype: core.dtype) -> None:
+    """`set_autocast_dtype("cuda", dtype)`."""
+    set_autocast_dtype("cuda", dtype)
+
+
+def is_autocast_cache_enabled() -> bool:
+    """Whether lowered parameters are kept while autocast is on."""
+    return _STATE.cache_enabled
+
+
+def set_autocast_cache_enabled(enabled: bool) -> None:
+    """Whether lowered parameters are kept while autocast is on."""
+    _STATE.cache_enabled = bool(enabled)
+
+
+def clear_autocast_cache() -> None:
+    """Forget the lowered copies of parameters."""
+    _STATE.cache.clear()
+
+
+def autocast_increment_nesting() -> int:
+    """Enter one autocast region; gives how many are open."""
+    _STATE.nesting += 1
+    return _STATE.nesting
+
+
+def autocast_decrement_nesting() -> int:
+    """Leave one autocast region; gives how many remain open."""
+    _STATE.nesting -= 1
+    return _STATE.nesting
+
+
+def _castable(value: Any, device_type: str) -> bool:
+    """Whether autocast may change the dtype: floating point, not double, on the device."""
+    return (
+        isinstance(value, core.Tensor)
+        and value.dtype.is_floating_point
+        and value.dtype is not core.float64
+        and (value.device.type == device_type or value.is_meta)
+    )
+
+
+def _cast(value: Any, dtype: Any, device_type: str) -> Any:
+    """The argument with its tensors in another dtype."""
+    if isinstance(value, (list, tuple)):
+        if not any(isinstance(x, core.Tensor) for x in value):
+            return value
+        return type(value)([_cast(x, dtype, device_type) for x in value])
+    if not _castable(value, device_type) or value.dtype is dtype:
+        return value
+    if not (_STATE.cache_enabled and dtype in LOWER and value.is_leaf and value.requires_grad):
+        return value.to(dtype)
+    return _lowered_parameter(value, dtype)
+
+
+def _lowered_parameter(value: Any, dtype: Any) -> Any:
+    """The kept copy of a parameter, or a new one that is kept: weights are lowered once a region."""
+    known = _STATE.cache.get(id(value))
+    recording = core.is_grad_enabled()
+    if known is not None:
+        owner, version, kind, copy = known
+        same = owner() is value and version == value._version and kind is dtype
+        # a copy made without recording cannot carry gradients
+        if same and copy.requires_grad == recording:
+            return copy
+    copy = value.to(dtype)
+    _STATE.cache[id(value)] = (weakref.ref(value), value._version, dtype, copy)
+    return copy
+
+
+def _widest(values: list[Any], lower: Any, device_type: str) -> Any:
+    """float32 where there is one among the arguments, else the dtype to which autocast lowers."""
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            if _widest(list(value), lower, device_type) is core.float32:
+                return core.float32
+        elif _castable(value, device_type) and value.dtype is core.float32:
+            return core.float32
+    return lower
+
+
+def _device_of(values: Any) -> str:
+    """The device type of the first tensor; that of a tensor without data is where autocast is on."""
+    for value in values:
+        if isinstance(value, core.Tensor):
+            if value.is_meta:
+                return "cpu" if "cpu" in _STATE.enabled else next(iter(_STATE.enabled), "meta")
+            return value.device.type
+        if isinstance(value, (list, tuple)):
+            found = _device_of(value)
+            if found:
+                return found
+    return ""
+
+
+def policy_on(text: str, device_type: str) -> str | None:
+    """The policy out of a definition's field on a device type: lower, float32, widest or None."""
+    where, _, policy = text.rpartition(" ")
+    if where and (where == "cpu") != (device_type == "cpu"):
+        return None
+    return policy
+
+
+def _run(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Cast the arguments by the operator's policy and call it with autocast off."""
+    device_type = _device_of((*args, *kwargs.values()))
+    if device_type not in _STATE.enabled or kwargs.get("out") is not None:
+        return NotImplemented
+    policy = policy_on(operator.definition.autocast, device_type)
+    if policy is None:
+        return NotImplemented
+    lower = get_autocast_dtype(device_type)
+    dtype = lower
+    if policy == "float32":
+        if kwargs.get("dtype") is not None:
+            return NotImplemented
+        dtype = core.float32
+    elif policy == "widest":
+        dtype = _widest([*args, *kwargs.values()], lower, device_type)
+    before = core.set_autocast(False)
+    try:
+        cast_args = [_cast(value, dtype, device_type) for value in args]
+        cast_kwargs = {name: _cast(value, dtype, device_type) for name, value in kwargs.items()}
+        return operator(*cast_args, **cast_kwargs)
+    finally:
+        core.set_autocast(before)
