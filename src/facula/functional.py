@@ -167,16 +167,6 @@ def set_flush_denormal(mode: bool) -> bool:
     return False
 
 
-def is_autocast_enabled(device_type: str | None = None) -> bool:
-    """Whether autocast is on."""
-    return False
-
-
-def get_autocast_dtype(device_type: str) -> core.dtype:
-    """The dtype to which autocast casts."""
-    return core.bfloat16 if device_type == "cpu" else core.float16
-
-
 def asarray(
     obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False
 ) -> Tensor:

@@ -23,7 +23,15 @@ _FROM = {
         "use_deterministic_algorithms are_deterministic_algorithms_enabled set_deterministic_debug_mode "
         "get_deterministic_debug_mode is_deterministic_algorithms_warn_only_enabled "
         "set_warn_always is_warn_always_enabled get_num_interop_threads set_num_interop_threads "
-        "typename set_flush_denormal broadcast_shapes asarray is_autocast_enabled get_autocast_dtype"
+        "typename set_flush_denormal broadcast_shapes asarray"
+    ),
+    "facula.amp.autocast_mode": "autocast",
+    "facula.amp.grad_scaler": "GradScaler",
+    "facula.autograd.autocast": (
+        "is_autocast_enabled set_autocast_enabled get_autocast_dtype set_autocast_dtype "
+        "is_autocast_cpu_enabled set_autocast_cpu_enabled get_autocast_cpu_dtype set_autocast_cpu_dtype "
+        "get_autocast_gpu_dtype set_autocast_gpu_dtype is_autocast_cache_enabled set_autocast_cache_enabled "
+        "clear_autocast_cache autocast_increment_nesting autocast_decrement_nesting"
     ),
     "facula.legacy": (
         "FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor CharTensor ByteTensor "

@@ -132,7 +132,12 @@ def custom_fwd(
     with it the tensor arguments are cast and autocast is off inside.
     """
     if not isinstance(device_type, str):
-        fail(ValueError, "custom_fwd", "a device type as a string was required", type(device_type).__name__)
+        fail(
+            ValueError,
+            "custom_fwd",
+            "a device type as a string was required",
+            type(device_type).__name__,
+        )
     if fwd is None:
         return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
 
@@ -156,12 +161,15 @@ def custom_fwd(
     return decorated
 
 
-def custom_bwd(
-    bwd: Callable[..., Any] | None = None, *, device_type: str
-) -> Callable[..., Any]:
+def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Callable[..., Any]:
     """Decorator for the `backward` of an `autograd.Function`: autocast as in its forward."""
     if not isinstance(device_type, str):
-        fail(ValueError, "custom_bwd", "a device type as a string was required", type(device_type).__name__)
+        fail(
+            ValueError,
+            "custom_bwd",
+            "a device type as a string was required",
+            type(device_type).__name__,
+        )
     if bwd is None:
         return functools.partial(custom_bwd, device_type=device_type)
 

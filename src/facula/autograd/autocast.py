@@ -79,7 +79,9 @@ def _device_type(op: str, device_type: Any) -> str:
 def is_autocast_available(device_type: str) -> bool:
     """Whether autocast knows a device type."""
     if not isinstance(device_type, str):
-        fail(TypeError, "is_autocast_available", "a string was required", type(device_type).__name__)
+        fail(
+            TypeError, "is_autocast_available", "a string was required", type(device_type).__name__
+        )
     return device_type in DEFAULT_DTYPES
 
 

@@ -323,9 +323,10 @@ class Function(_SingleLevelFunction):
         if separate:
             args = bind_default_args(cls.forward, *args, **kwargs)
             kwargs = {}
-        if core.INTERPRETERS:
+        stack = core.interpreters()
+        if stack:
             # the innermost function transform decides how to run it
-            return core.INTERPRETERS[-1].process(cls.apply, args, kwargs)
+            return stack[-1].process(cls.apply, args, kwargs)
         ctx = cls._backward_cls()
         needs = tuple([isinstance(a, Tensor) and a.requires_grad for a in args])
         ctx.needs_input_grad = needs

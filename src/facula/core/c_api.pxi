@@ -3,6 +3,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
+from _thread import _local as thread_local
 from cpython.object cimport PyObject, PyTypeObject, Py_TYPE
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF, Py_XINCREF
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
@@ -188,7 +189,8 @@ cdef enum:
     K_PLAIN = 2048        # (tls) overrides of subclasses are off
     K_UNCOUNTED = 4096    # made by `.data`: its writes are none of autograd's business
     K_AUTOCAST = 8192     # (tls) autocast is on
-    K_SLOW = 4 | 8 | 32 | 512 | 1024 | 8192
+    K_TRANSFORM = 16384   # a wrapper that a function transform made: it has no elements of its own
+    K_SLOW = 4 | 8 | 32 | 512 | 1024 | 8192 | 16384
     MAX_DIMS = 16
     MAX_ARGS = 24
     TINY = 1024           # elements that one call handles without any iteration machinery

@@ -419,7 +419,10 @@ cdef class Kernel:
                 if t is None:
                     p[i] = NULL
                 else:
-                    p[i] = (<Tensor?>t).data_
+                    if (<Tensor?>t).keys & K_TRANSFORM:
+                        raise RuntimeError("[%s] tensors with elements were required: got a function transform's wrapper\nhint: "
+                                           "the operator that launches this kernel has no rule for the transform" % self.name)
+                    p[i] = (<Tensor>t).data_
                     work += (<Tensor>t).numel_
                 i += 1
             i = 0

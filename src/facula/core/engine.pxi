@@ -558,6 +558,32 @@ def run_backward(tuple tensors, tuple grads, bint retain_graph, bint create_grap
 cdef list RUNS = []
 
 
+def reaches_others(tuple tensors, tuple own):
+    """Whether the history of `tensors` leads to a leaf that is none of `own`."""
+    cdef set seen = set()
+    cdef list stack = []
+    cdef Node n
+    cdef set leaves = {<uintptr_t><PyObject *>t for t in own}
+    for t in tensors:
+        if (<Tensor>t).keys & K_GRAD:
+            n = edge(<Tensor>t)
+            if n is not None: stack.append(n)
+    while stack:
+        n = stack.pop()
+        key = <uintptr_t><PyObject *>n
+        if key in seen:
+            continue
+        seen.add(key)
+        if n.var is not None:
+            if <uintptr_t><PyObject *>n.var not in leaves:
+                return True
+            continue
+        for target, number in edges_of(n):
+            if target is not None:
+                stack.append(target)
+    return False
+
+
 def queue_callback(callback):
     """Run `callback` at the end of the backward run under way."""
     cdef Run run

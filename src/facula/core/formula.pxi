@@ -340,7 +340,7 @@ cdef Tensor scatter_geometry(Tensor g, object base_meta, tuple geometry, int64_t
 cdef int as_strided_node_backward(Node n, PyObject **grads, PyObject **out) except -1:
     meta, geometry, offset = n.extra
     cdef Tensor g = <Tensor>grads[0]
-    if not (fk_tls_keys() & K_NOGRAD):
+    if not (fk_tls_keys() & K_NOGRAD) or (fk_tls_keys() | g.keys) & K_SLOW:
         r = AS_STRIDED_SCATTER[0](g, meta, geometry[0], geometry[1], geometry[2] - offset)
     else:
         r = scatter_geometry(g, meta, geometry, offset)
@@ -360,7 +360,7 @@ cdef int copy_slices_backward(Node c, PyObject **grads, PyObject **out) except -
     cdef int i, count
     inner, meta, geometry, offset, count = c.extra
     n = <Node>inner
-    cdef bint differentiable = not (fk_tls_keys() & K_NOGRAD)
+    cdef bint differentiable = not (fk_tls_keys() & K_NOGRAD) or (fk_tls_keys() | g.keys) & K_SLOW
     if differentiable:
         part = g.contiguous().as_strided(geometry[0], contiguous_view_strides(meta, geometry), geometry[2] - offset) if False else AS_STRIDED_GATHER[0](g, meta, geometry[0], geometry[1], geometry[2] - offset)
     else:

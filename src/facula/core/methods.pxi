@@ -158,14 +158,15 @@ def set_autocast(bint mode):
 
 def push_interpreter(interpreter):
     """Put a function transform on top of the interpreter stack: it has `process(function, args, kwargs)`."""
-    INTERPRETERS.append(interpreter)
+    interpreter_stack().append(interpreter)
     fk_tls_set(fk_tls_keys() | K_INTERPRETER)
 
 
 def pop_interpreter():
     """Take the innermost function transform off."""
-    interpreter = INTERPRETERS.pop()
-    if not INTERPRETERS:
+    cdef list stack = interpreter_stack()
+    interpreter = stack.pop()
+    if not stack:
         fk_tls_set(fk_tls_keys() & ~<uint32_t>K_INTERPRETER)
     return interpreter
 
@@ -249,8 +250,13 @@ cdef object python_method(object function, tuple args, dict kwargs={}):
         r = torch_function(function, args, kwargs, k)
         if r is not NotImplemented:
             return r
-    if k & K_INTERPRETER and INTERPRETERS:
-        return INTERPRETERS[len(INTERPRETERS) - 1].process(function, args, kwargs)
+    cdef list stack
+    if k & K_INTERPRETER:
+        stack = interpreter_stack()
+        if stack:
+            return stack[len(stack) - 1].process(function, args, kwargs)
+    if k & K_TRANSFORM:
+        raise_escaped(function)
     return NotImplemented
 
 
@@ -403,7 +409,7 @@ def m_contiguous(Tensor self, *, memory_format=contiguous_format):
 def m_to(Tensor self, *args, dtype=None, device=None, bint non_blocking=False, bint copy=False, memory_format=None):
     """Another dtype, device or memory order: `to(dtype)`, `to(device, dtype)`, `to(other)`."""
     cdef int dt = self.dt, dev = self.dev
-    if (self.keys | fk_tls_keys()) & K_SLOW and (self.keys | fk_tls_keys()) & (K_OVERRIDE | K_FUNCTION_MODE | K_INTERPRETER):
+    if (self.keys | fk_tls_keys()) & K_SLOW and (self.keys | fk_tls_keys()) & (K_OVERRIDE | K_FUNCTION_MODE | K_INTERPRETER | K_TRANSFORM):
         kw = {}
         if dtype is not None: kw["dtype"] = dtype
         if device is not None: kw["device"] = device
@@ -413,8 +419,10 @@ def m_to(Tensor self, *args, dtype=None, device=None, bint non_blocking=False, b
         if k & (K_OVERRIDE | K_FUNCTION_MODE):
             r = torch_function(m_to, (self,) + args, kw, k)
             if r is not NotImplemented: return r
-        if k & K_INTERPRETER and INTERPRETERS:
-            return INTERPRETERS[len(INTERPRETERS) - 1].process(m_to, (self,) + args, kw)
+        if k & K_INTERPRETER and interpreter_stack():
+            return interpreter_stack()[len(interpreter_stack()) - 1].process(m_to, (self,) + args, kw)
+        if k & K_TRANSFORM:
+            raise_escaped(m_to)
     position = 0
     if args:
         first = args[0]
@@ -812,7 +820,7 @@ def set_type_attribute(t, str name, value):
 @cython.binding(True)
 def _item(Tensor self):
     """The only element as a Python number."""
-    if self.keys & (K_OVERRIDE) or fk_tls_keys() & (K_FUNCTION_MODE | K_INTERPRETER):
+    if self.keys & (K_OVERRIDE | K_TRANSFORM) or fk_tls_keys() & (K_FUNCTION_MODE | K_INTERPRETER):
         r = python_method(_item, (self,))
         if r is not NotImplemented: return r
     if (self.keys | fk_tls_keys()) & K_DISPATCH:
@@ -824,6 +832,9 @@ def _item(Tensor self):
 @cython.binding(True)
 def _tolist(Tensor self):
     """Nested Python lists of numbers; a number for 0-d."""
+    if self.keys & K_TRANSFORM:
+        r = python_method(_tolist, (self,))
+        if r is not NotImplemented: return r
     return tolist(self)
 
 METHOD_ITEM = _item

@@ -46,6 +46,7 @@ cdef class Op:
     cdef int rule, mask
     cdef uint32_t strict         # bit i: argument i must be a tensor in a call by name (a number is for formulas)
     cdef bint differentiable, chooses_dtype, checks_divisor
+    cdef bint opaque             # a composite that function transforms treat as a whole
     cdef Variant default_variant
     cdef dict variants
     # others
@@ -87,6 +88,7 @@ cdef class Op:
             if prepare is not None:
                 prepare(self, definition)
         self.direct = getattr(definition, "cpu_inplace", None)
+        self.opaque = definition.opaque
         if definition.inplace:
             self.inplace = InplaceOp(self)
 
@@ -420,6 +422,8 @@ cdef object op_call(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject *kw
     if out != NULL:
         k |= keys_of(<object>out)
     if k & K_SLOW and ((k & K_SLOW) != K_AUTOCAST or op.autocasts):
+        if op.kind == KIND_COMPOSITE and form == FORM_FUNCTIONAL and out == NULL and runs_through(op, k):
+            return general_call(op, slots, form, None, k)
         r = slow_call(op, args, nargs, kwnames, form, k)
         if r is not NotImplemented:
             return r
@@ -457,7 +461,34 @@ cdef int check_tensors(Op op, PyObject **slots) except -1:
 
 FUNCTION_MODES = []        # active TorchFunctionModes
 DISPATCH_MODES = []        # active TorchDispatchModes
-INTERPRETERS = []          # active function transforms, the innermost last
+TRANSFORMS = thread_local()   # `stack`: this thread's active function transforms, the innermost last
+
+
+cdef inline list interpreter_stack():
+    try:
+        return <list>TRANSFORMS.stack
+    except AttributeError:
+        TRANSFORMS.stack = []
+        return <list>TRANSFORMS.stack
+
+
+def interpreters():
+    """The active function transforms of this thread, the innermost last."""
+    return interpreter_stack()
+
+
+def swap_interpreters(list stack):
+    """Put another stack of function transforms in place; gives the one that was."""
+    cdef list previous = interpreter_stack()
+    cdef uint32_t k = fk_tls_keys()
+    TRANSFORMS.stack = stack
+    fk_tls_set(k | K_INTERPRETER if stack else k & ~<uint32_t>K_INTERPRETER)
+    return previous
+
+
+cdef object raise_escaped(object function):
+    raise RuntimeError("[%s] a tensor of an active function transform was required: got one that outlived its vmap\nhint: return "
+                       "it from the transformed function instead of keeping it" % getattr(function, "__name__", function))
 AUTOCAST = [None]          # function(op, args, kwargs) that casts and calls, or NotImplemented; set with the bit
 
 
@@ -481,9 +512,58 @@ cdef object slow_dispatch(Op op, object function, tuple a, dict kw, uint32_t k):
         r = AUTOCAST[0](op, a, kw)
         if r is not NotImplemented:
             return r
-    if k & K_INTERPRETER and INTERPRETERS:
-        return INTERPRETERS[len(INTERPRETERS) - 1].process(function, a, kw)
+    cdef list stack
+    if k & K_INTERPRETER:
+        stack = interpreter_stack()
+        if stack:
+            return stack[len(stack) - 1].process(function, a, kw)
+    if k & K_TRANSFORM:
+        raise_escaped(function)
     return NotImplemented
+
+
+cdef bint runs_through(Op op, uint32_t k):
+    """Whether the innermost function transform sees the operators of this composite instead of the composite."""
+    cdef list stack = interpreter_stack()
+    return (k & K_INTERPRETER) and not (k & (K_OVERRIDE | K_FUNCTION_MODE)) and stack and not op.opaque and (
+        getattr(stack[len(stack) - 1], "decomposes", False))
+
+
+def bind_arguments(Op op, tuple args, dict kwargs):
+    """The arguments of a call in schema order, as the implementation gets them; and what `out=` was."""
+    cdef PyObject *given[64]
+    cdef PyObject *slots[24]
+    cdef PyObject *out = NULL
+    cdef list owned = []
+    cdef list bound = []
+    cdef tuple names = tuple(kwargs)
+    cdef int i
+    values = args + tuple(kwargs.values())
+    if len(values) > 64:
+        raise TypeError("[%s] at most 64 arguments were required: got %d" % (op.name, len(values)))
+    for i in range(len(values)):
+        given[i] = <PyObject *>values[i]
+    read_arguments(op, given, len(args), <PyObject *>names if names else NULL, slots, &out, owned)
+    for i in range(op.nargs):
+        if slots[i] == NULL:
+            bound.append(default_of(op, i))
+        elif op.arguments[i].type == T_DTYPE or not (op.arguments[i].type == T_ANY):
+            bound.append(normalise(op, i, <object>slots[i]))
+        else:
+            bound.append(<object>slots[i])
+    return tuple(bound), (<object>out if out != NULL else None)
+
+
+cdef object default_of(Op op, int i):
+    value = <object>op.arguments[i].default_
+    if op.arguments[i].type == T_INT and op.arguments[i].is_list and value is not None:
+        return int_list(op, i, value)
+    return tuple(value) if value.__class__ is list else value
+
+
+def run_implementation(Op op, tuple args):
+    """Run the body of a composite on arguments in schema order."""
+    return op.impl(*args)
 
 
 def overloaded_arguments(args, kwargs):

@@ -17,6 +17,8 @@ cdef uint32_t subclass_keys(object cls) except *:
         k |= K_OVERRIDE
     if getattr(cls, "__torch_dispatch__", None) is not None:
         k |= K_DISPATCH
+    if getattr(cls, "_is_transform_wrapper", False):
+        k |= K_TRANSFORM
     SUBCLASS_KEYS[cls] = k
     return k
 
@@ -625,6 +627,31 @@ cdef int parse_shape(object shape, int64_t *out) except -1:
     return n
 
 
+def make_wrapper(cls, Tensor value, int batch_dim):
+    """A tensor of class `cls` that shows `value` without one dimension: geometry and dtype, but no elements."""
+    cdef Tensor t = Tensor.__new__(cls)
+    cdef int i, j = 0
+    cdef int64_t n = 1
+    t.st = new_storage(0, 1)
+    t.data_ = t.st.data
+    t.dt = value.dt; t.dev = 1
+    t.nd = value.nd - 1
+    for i in range(value.nd):
+        if i != batch_dim:
+            t.sh[j] = value.sh[i]; t.sd[j] = value.sd[i]
+            n *= value.sh[i]
+            j += 1
+    t.numel_ = n
+    compute_keys(t)
+    t.keys |= K_META | (value.keys & K_GRAD)
+    return t
+
+
+def is_wrapper(t):
+    """Whether a tensor is a function transform's wrapper."""
+    return isinstance(t, Tensor) and ((<Tensor>t).keys & K_TRANSFORM) != 0
+
+
 # ------------------------------------------------------------------ making tensors from Python
 
 def empty(shape, *, dtype=None, device=None, requires_grad=False):
@@ -670,6 +697,8 @@ def empty_strided(shape, stride, *, dtype=None, device=None, requires_grad=False
 
 def empty_like(Tensor like, *, dtype=None, device=None):
     """Unset elements in the shape and memory order of `like`."""
+    if like.keys & K_TRANSFORM:
+        return WRAPPER_EMPTY[0](like, dtype, device)
     cdef int dt = like.dt if dtype is None else as_dtype(dtype).index
     cdef int dev = like.dev if device is None else device_number(device)
     if dev == like.dev:
@@ -718,6 +747,8 @@ cdef Op OP_AND = None, OP_OR = None, OP_XOR = None, OP_LSHIFT = None, OP_RSHIFT 
 cdef Op OP_EQ = None, OP_NE = None, OP_LT = None, OP_LE = None, OP_GT = None, OP_GE = None
 cdef Op OP_NEG = None, OP_ABS = None, OP_NOT = None
 cdef object OP_MATMUL = None
+#: slot: (wrapper, dtype, device) -> unset elements like those behind a function transform's wrapper
+WRAPPER_EMPTY = [None]
 #: slot: tensor -> its text
 PRINTER = [object.__repr__]
 

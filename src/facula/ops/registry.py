@@ -37,12 +37,17 @@ class Definition:
     result_of: Callable[..., Any] | None = None
     nondifferentiable: tuple[int, ...] = ()
     out_cast = False
+    copied: tuple[str, ...] = ()  # the places ("", "Tensor.") of the form `name_copy`
     #: why the gradient is not the derivative of the value, where a convention says so
     convention = ""
     #: what autocast does: "lower", "float32" or "widest"; after "cpu" or "accelerator" on these only
     autocast: str | None = None
     samples: Callable[..., Any] | None = None
     errors: Callable[..., Any] | None = None
+    #: the rule for a batch: the name of a general one (`autograd.transforms.batch_rules`) or a function
+    vmap: str | Callable[..., Any] | None = None
+    #: the tangent: "linear", "multilinear" or a function; None derives it
+    jvp: str | Callable[..., Any] | None = None
 
     def __init__(self, schema: Schema, body: Any, fields: dict[str, Any]) -> None:
         self.schema = schema
@@ -59,6 +64,16 @@ class Definition:
     def doc(self) -> str:
         """The docstring of the body, with the schema above it."""
         return f"{self.schema.text}\n\n{inspect.cleandoc(self.body.__doc__ or '')}"
+
+    @property
+    def opaque(self) -> bool:
+        """Whether function transforms treat a composite as a whole."""
+        return self.vmap is not None or self.is_random
+
+    @property
+    def is_random(self) -> bool:
+        """Whether results depend on a generator."""
+        return any(p.type == "generator" for p in self.schema.parameters)
 
     @property
     def public_name(self) -> str:
@@ -170,10 +185,11 @@ class View(Definition):
 
     kind = "view"
     has_out = False
+    copied = ("",)
     geometry: Any = None
 
     def __init__(self, schema: Schema, body: Any, fields: dict[str, Any]) -> None:
-        for key in ("names", "inplace"):
+        for key in ("names", "inplace", "copied"):
             if key in vars(body):
                 fields.setdefault(key, vars(body)[key])
         super().__init__(schema, body, fields)

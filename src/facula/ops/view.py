@@ -226,7 +226,7 @@ core.AS_STRIDED_GATHER[0] = _strided_gather
 core.AS_STRIDED_REPLACE[0] = _strided_replace
 
 
-@view("basic_index(Tensor self, any index) -> Tensor", names=())
+@view("basic_index(Tensor self, any index) -> Tensor", names=(), copied=())
 class basic_index:
     """The view that an index of ints, slices, None and Ellipsis gives."""
 
@@ -360,7 +360,7 @@ def movedim(self, source, destination):
     return self.permute([next(rest) if d < 0 else d for d in order])
 
 
-@composite("narrow(Tensor self, int dim, any start, int length) -> Tensor")
+@composite("narrow(Tensor self, int dim, any start, int length) -> Tensor", copied=("", "Tensor."))
 def narrow(self, dim, start, length):
     """`length` slices from `start` along a dimension."""
     if self.dim() == 0:
@@ -393,7 +393,7 @@ def narrow(self, dim, start, length):
     return F.slice(self, d, start, start + length, 1)
 
 
-@operator("unbind(Tensor self, int dim=0) -> Tensor[]", out=False)
+@operator("unbind(Tensor self, int dim=0) -> Tensor[]", out=False, copied=("",))
 class unbind:
     """All slices along a dimension, as a tuple of views."""
 
@@ -433,7 +433,7 @@ def _split_points(self: Tensor, sizes: Any, d: int, op: str) -> list[int]:
     return list(sizes)
 
 
-@operator("split_with_sizes(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]", out=False)
+@operator("split_with_sizes(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]", out=False, copied=("",))
 class split_with_sizes:
     """Pieces of given sizes along a dimension, as a tuple of views."""
 
@@ -478,6 +478,7 @@ def _even(self: Tensor, size: int, d: int) -> list[int]:
     "split(Tensor self, any split_size, int dim=0) -> Tensor[]",
     names=("split", "Tensor.split"),
     out=False,
+    copied=("",),
 )
 def split(self, split_size, dim):
     """Pieces of `split_size` (the last may be smaller), or of a list of sizes, along a dimension."""
@@ -669,7 +670,7 @@ def linalg_diagonal(A, offset, dim1, dim2):
     return A.diagonal(offset, dim1, dim2)
 
 
-@view("view_as_dtype(Tensor self, dtype dtype) -> Tensor", names=())
+@view("view_as_dtype(Tensor self, dtype dtype) -> Tensor", names=(), copied=())
 class view_as_dtype:
     """The same bytes as elements of another dtype; the last dimension grows or shrinks with the element size."""
 
@@ -791,7 +792,7 @@ class view_as_complex:
         yield (S(3, 2),), {}
 
 
-@view("real(Tensor self) -> Tensor", names=("real", "Tensor.real"))
+@view("real(Tensor self) -> Tensor", names=("real", "Tensor.real"), copied=())
 class real:
     """The real part, a view; a real tensor as it is."""
 
@@ -809,7 +810,7 @@ class real:
         yield (S.complex(3),), {}
 
 
-@view("imag(Tensor self) -> Tensor", names=("imag", "Tensor.imag"))
+@view("imag(Tensor self) -> Tensor", names=("imag", "Tensor.imag"), copied=())
 class imag:
     """The imaginary part, a view."""
 
@@ -881,7 +882,7 @@ def resolve_neg(self):
     return self
 
 
-@composite("alias(Tensor self) -> Tensor", names=())
+@composite("alias(Tensor self) -> Tensor", names=(), copied=("",))
 def alias(self):
     """A view of everything."""
     return (

@@ -1,0 +1,264 @@
+"""Operators that users define by functions: PyTorch's `custom_op` and `Library`.
+
+Takes a schema, functions by device, a function for tensors without data, and a gradient.
+Gives `CustomOperator`, a definition in the operator table like any other: reached as
+`facula.ops.<namespace>.<name>`, seen by overrides, modes and transforms.
+Keeps true: functions run unrecorded and count as one operation; without a registered gradient the
+backward pass is an error that says so; what an operator writes to is known to the version counters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from facula import core
+from facula.autograd.function import Function
+from facula.core.errors import fail
+from facula.library.schemas import translate
+from facula.ops.registry import TABLE, Definition, register
+from facula.ops.schema import parse
+
+__all__ = ["CustomOperator", "find", "make"]
+
+_META = "meta"
+EVERY_DEVICE = "default"
+
+
+class CustomOperator(Definition):
+    """The definition of an operator whose parts are registered one by one."""
+
+    kind = "custom"
+
+    def __init__(self, qualname: str, schema: str) -> None:
+        text, self.mutated = translate(qualname, schema)
+        super().__init__(parse(text), None, {"names": (), "inplace": False, "out": False})
+        self.kernels: dict[str, Callable[..., Any]] = {}
+        self.disabled: set[str] = set()
+        self.composite: Callable[..., Any] | None = None
+        self.gradient: Callable[..., Any] | None = None
+        self.setup_context: Callable[..., Any] | None = None
+        self.batching: Callable[..., Any] | None = None
+        self.origin: Callable[..., Any] | None = None
+
+    @property
+    def doc(self) -> str:
+        """The docstring of the first function, with the schema above it."""
+        described = (getattr(self.origin, "__doc__", None) or "").strip()
+        return f"{self.schema.text}\n\n{described}"
+
+    def complete(self, operator: core.Op) -> None:
+        """Give the core what it needs to run the operator."""
+        operator.set_impl(self.run, None)
+        self.operator = operator
+        self.set_gradient()
+
+    def set_gradient(self) -> None:
+        """Decides how a recorded call runs: after each registration that bears on it."""
+        if self.composite is not None and self.gradient is None:
+            self.operator.autograd = lambda *args: self.call(self.composite, args)
+        else:
+            self.operator.autograd = recorded(self)
+
+    def split(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """All arguments as the user's functions take them: positional, then keyword-only ones."""
+        pairs = list(zip(args, self.schema.parameters, strict=True))
+        positional = tuple(self.given(a, p) for a, p in pairs if not p.keyword_only)
+        return positional, {p.name: self.given(a, p) for a, p in pairs if p.keyword_only}
+
+    @staticmethod
+    def given(value: Any, parameter: Any) -> Any:
+        """An argument as users expect it: lists as lists."""
+        return list(value) if parameter.is_list and isinstance(value, tuple) else value
+
+    def call(self, function: Any, args: tuple[Any, ...]) -> Any:
+        """Calls one of the user's functions."""
+        positional, keywords = self.split(args)
+        return function(*positional, **keywords)
+
+    def run(self, *args: Any) -> Any:
+        """Runs the function for the arguments' device."""
+        device = self.device_of(args)
+        function = self.kernels.get(device)
+        if device in self.disabled:
+            function = None
+        if function is None and device != _META:
+            function = self.kernels.get(EVERY_DEVICE)
+        if function is None:
+            function = self.composite or self.missing(device)
+        result = self.call(function, args)
+        if device != _META:
+            self.count_writes(args)
+        if isinstance(result, list):
+            return tuple(result)
+        return result
+
+    def device_of(self, args: tuple[Any, ...]) -> str:
+        """The device type that decides: of the tensors, else of a device argument, else the CPU."""
+        tensors = tensors_of(args)
+        types = {"meta" if t.is_meta else t.device.type for t in tensors}
+        if not types:
+            types = {a.type for a in args if isinstance(a, core.device)}
+        if _META in types:
+            return _META
+        others = types - {"cpu"}
+        return others.pop() if others else "cpu"
+
+    def missing(self, device: str) -> Any:
+        """Says what has to be registered for a device."""
+        if device == _META:
+            required = "a function for tensors without data was required (no fake impl registered)"
+            hint = f"facula.library.register_fake({self.name!r})"
+        else:
+            required = f"a kernel for the device '{device}' was required: could not run"
+            hint = f"facula.library.register_kernel({self.name!r}, {device!r})"
+        fail(NotImplementedError, self.name, required, sorted(self.kernels) or "none", hint)
+
+    def count_writes(self, args: tuple[Any, ...]) -> None:
+        """Tells the version counters about arguments that were written to."""
+        for value, parameter in zip(args, self.schema.parameters, strict=True):
+            if parameter.name in self.mutated and value is not None:
+                core.increment_version(value)
+
+
+def tensors_of(values: Any) -> list[Any]:
+    """The tensors among arguments or results, lists included."""
+    if isinstance(values, core.Tensor):
+        return [values]
+    if isinstance(values, (tuple, list)):
+        return [tensor for value in values for tensor in tensors_of(value)]
+    return []
+
+
+def _flatten(args: tuple[Any, ...]) -> tuple[list[Any], list[int]]:
+    """Arguments with tensor lists spread out, and the length of each list (-1: no list of tensors)."""
+    flat: list[Any] = []
+    lengths: list[int] = []
+    for value in args:
+        spread = isinstance(value, (tuple, list)) and bool(tensors_of(value))
+        lengths.append(len(value) if spread else -1)
+        flat += list(value) if spread else [value]
+    return flat, lengths
+
+
+def _unflatten(flat: Any, lengths: list[int]) -> list[Any]:
+    rest = iter(flat)
+    return [
+        next(rest) if length < 0 else tuple(next(rest) for _ in range(length)) for length in lengths
+    ]
+
+
+def recorded(definition: CustomOperator) -> Callable[..., Any]:
+    """The operator as one node of the history, with the gradient that was registered."""
+
+    def run(*args: Any) -> Any:
+        check_writes(definition, args)
+        flat, lengths = _flatten(args)
+        state: dict[str, Any] = {}
+
+        def forward(ctx: Any, *values: Any) -> Any:
+            inputs = tuple(_unflatten(values, lengths))
+            positional, keywords = definition.split(inputs)
+            result = definition.operator(*positional, **keywords)
+            state["tuple"] = isinstance(result, (tuple, list))
+            written = [t for a, p in zip(inputs, definition.schema.parameters, strict=True)
+                       if p.name in definition.mutated for t in tensors_of(a)]  # fmt: skip
+            if written:
+                ctx.mark_dirty(*written)
+            _set_up(definition, ctx, inputs, result)
+            return tuple(result) if state["tuple"] else result
+
+        def backward(ctx: Any, *grads: Any) -> Any:
+            return _gradients(definition, ctx, grads, lengths)
+
+        name = definition.operator.name.replace("::", "_")
+        methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+        return type(name, (Function,), methods).apply(*flat)
+
+    return run
+
+
+def _set_up(definition: CustomOperator, ctx: Any, inputs: tuple[Any, ...], result: Any) -> None:
+    if definition.setup_context is None:
+        return
+    positional, keywords = definition.split(inputs)
+    if keywords:
+        definition.setup_context(
+            ctx=ctx, inputs=positional, keyword_only_inputs=keywords, output=result
+        )
+    else:
+        definition.setup_context(ctx=ctx, inputs=positional, output=result)
+
+
+def _gradients(
+    definition: CustomOperator, ctx: Any, grads: tuple[Any, ...], lengths: list[int]
+) -> tuple[Any, ...]:
+    """The user's gradients, one for each argument, lists spread out."""
+    if definition.gradient is None:
+        required = "a registered gradient was required (no autograd formula was registered)"
+        hint = f"facula.library.register_autograd({definition.name!r}, backward)"
+        fail(RuntimeError, definition.name, required, "none", hint)
+    returns_list = definition.schema.text.rstrip().endswith("[]")
+    found = definition.gradient(ctx, list(grads) if returns_list else grads[0]) if returns_list else (
+        definition.gradient(ctx, *grads)
+    )  # fmt: skip
+    found = found if isinstance(found, tuple) else (found,)
+    parameters = definition.schema.parameters
+    wanted = sum(not p.keyword_only for p in parameters)
+    if len(found) != wanted:
+        required = f"{wanted} gradients from the registered backward were required"
+        fail(RuntimeError, definition.name, required, len(found))
+    rest = iter(found)
+    by_argument = [None if p.keyword_only else next(rest) for p in parameters]
+    flat: list[Any] = []
+    for gradient, length in zip(by_argument, lengths, strict=True):
+        flat += [gradient] if length < 0 else list(gradient or [None] * length)
+    return tuple(flat)
+
+
+def check_writes(definition: CustomOperator, args: tuple[Any, ...]) -> None:
+    """A leaf that requires grad must not be written to while operations are recorded."""
+    for value, parameter in zip(args, definition.schema.parameters, strict=True):
+        if parameter.name in definition.mutated:
+            for tensor in tensors_of(value):
+                if tensor.requires_grad and tensor.is_leaf:
+                    required = "a leaf Variable that requires grad is being used in an in-place operation"
+                    hint = "wrap the call in no_grad(), or work on x.clone()"
+                    fail(RuntimeError, definition.name, required, parameter.name, hint)
+
+
+def make(qualname: str, schema: str) -> CustomOperator:
+    """Defines an operator without functions.
+
+    Raises:
+        ValueError: the name has no namespace, or exists.
+    """
+    namespace, colons, name = qualname.partition("::")
+    if not colons or not namespace.isidentifier() or not name.isidentifier():
+        required = "a name 'namespace::name' was required (not of the form)"
+        fail(ValueError, "library", required, repr(qualname))
+    if namespace in ("aten", "prim", "prims", "facula"):
+        fail(ValueError, "library", "a namespace of one's own was required", repr(namespace))
+    definition = CustomOperator(qualname, schema)
+    register(definition)
+    return definition
+
+
+def find(qualname: Any) -> CustomOperator:
+    """The definition of an operator given by its name, itself, or its packet.
+
+    Raises:
+        RuntimeError: there is no such operator, or it is none of the user's.
+    """
+    definition = getattr(qualname, "__wrapped_definition__", None)
+    definition = definition or getattr(qualname, "_definition", None)
+    if definition is None:
+        operator = TABLE.get(str(qualname).rpartition(".default")[0] or str(qualname))
+        if operator is None:
+            hint = "define it first with custom_op or facula.library.define"
+            fail(RuntimeError, "library", "an operator that is defined was required", qualname, hint)
+        definition = operator.__wrapped_definition__
+    if not isinstance(definition, CustomOperator):
+        required = "an operator made by custom_op, define or Library was required"
+        fail(RuntimeError, "library", required, definition.name)
+    return definition

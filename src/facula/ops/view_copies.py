@@ -1,0 +1,100 @@
+"""Copies of views: for each view, the operator that gives the same elements in memory of their own.
+
+Takes: the operator table, after `view` filled it. Gives: `name_copy` for every definition whose `copied` says where such
+a form appears, and the `unsafe_` splits, whose pieces autograd takes for separate tensors.
+Keeps true: a copy is contiguous and shares no memory with its argument; gradients are those of the view.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import core
+from facula.ops import view
+from facula.ops.registry import TABLE, F, composite
+
+
+def _fresh(result: Any) -> Any:
+    if isinstance(result, tuple):
+        return tuple(_fresh(piece) for piece in result)
+    return result.clone(memory_format=core.contiguous_format)
+
+
+def _define_copy(source: core.Op) -> None:
+    definition = source.definition
+
+    def copy(*args: Any) -> Any:
+        positional, keywords = definition.trim(args)
+        return _fresh(source(*positional, **keywords))
+
+    name = f"{definition.name}_copy"
+    copy.__name__ = name
+    copy.__doc__ = f"As `{definition.name}`, in memory of its own."
+    text = definition.schema.text.strip().replace(definition.name, name, 1)
+    composite(text, names=tuple(place + name for place in definition.copied))(copy)
+
+
+for _source in [operator for operator in TABLE.values() if operator.definition.copied]:
+    _define_copy(_source)
+
+
+@composite("detach_copy(Tensor self) -> Tensor", names=("detach_copy",))
+def detach_copy(self: Any) -> Any:
+    """The elements without their history, in memory of their own."""
+    return self.detach().clone()
+
+
+def _define_unsafe(source: core.Op) -> None:
+    name = f"unsafe_{source.definition.name}"
+    text = source.definition.schema.text.strip().replace(source.definition.name, name, 1)
+
+    def pieces(*args: Any) -> Any:
+        return source(*args)
+
+    pieces.__doc__ = f"As `{source.definition.name}`, for pieces that are not written to."
+    composite(text, names=(name, "Tensor." + name), out=False)(pieces)
+
+
+for _source in (F.chunk, F.split, F.split_with_sizes):
+    _define_unsafe(_source)
+
+
+@composite(
+    "as_strided_scatter(Tensor self, Tensor src, int[] size, int[] stride, int? storage_offset=None) -> Tensor"
+)
+def as_strided_scatter(self: Any, src: Any, size: Any, stride: Any, storage_offset: Any) -> Any:
+    """A copy of `self` in which the elements that `as_strided` would view are those of `src`."""
+    if tuple(src.shape) != tuple(size):
+        core.errors.fail(
+            RuntimeError,
+            "as_strided_scatter",
+            "expected src to have a size equal to the slice of self",
+            f"{list(src.shape)} and {list(size)}",
+        )
+    offset = self.storage_offset() if storage_offset is None else storage_offset
+    whole = core.empty_strided(self.shape, self.stride(), dtype=self.dtype, device=self.device)
+    whole = whole.copy_(self)
+    whole.as_strided(size, stride, offset - self.storage_offset()).copy_(src)
+    return whole
+
+
+@composite(
+    "_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor", names=("_chunk_cat",)
+)
+def _chunk_cat(tensors: tuple[Any, ...], dim: int, num_chunks: int) -> Any:
+    """Each tensor cut into `num_chunks` equal pieces along `dim` (zeros fill the last), flattened, then joined."""
+    if num_chunks < 1:
+        core.errors.fail(RuntimeError, "_chunk_cat", "expects positive num_chunks", num_chunks)
+    if not tensors:
+        core.errors.fail(RuntimeError, "_chunk_cat", "expects a non-empty input tensor list")
+    rows = []
+    for tensor in tensors:
+        if not tensor.numel():
+            core.errors.fail(RuntimeError, "_chunk_cat", "expects non-empty tensors", "an empty one")
+        d = view.wrap("_chunk_cat", dim, tensor.dim())
+        missing = -tensor.shape[d] % num_chunks
+        if missing:
+            gap = [*tensor.shape[:d], missing, *tensor.shape[d + 1 :]]
+            tensor = F.cat([tensor, F.zeros(gap, dtype=tensor.dtype, device=tensor.device)], d)
+        rows.append(tensor.reshape([*tensor.shape[:d], num_chunks, -1]))
+    return F.cat(rows, d + 1)
