@@ -21,7 +21,7 @@ if not _os.environ.get("FACULA_BUILDING"):
     core.load_library(_kernel_library())
 
 from facula import tensor_methods as _tensor_methods  # noqa: E402
-from facula.constants import CONSTANTS as _CONSTANTS  # noqa: E402
+from facula import constants as _constants  # noqa: E402
 from facula.public import NAMES as _NAMES  # noqa: E402
 from facula.public import SUBMODULES as _SUBMODULES  # noqa: E402
 
@@ -45,7 +45,7 @@ def _find_backend(name: str) -> bool:
 core.MISSING_KERNEL[0] = _make_kernel
 core.FIND_BACKEND[0] = _find_backend
 globals().update(_PLACES[""])
-globals().update(_CONSTANTS)
+globals().update({_n: getattr(_constants, _n) for _n in _constants.__all__})
 for _name in _NAMES:
     globals().pop(_name, None)
 _tensor_methods.attach()

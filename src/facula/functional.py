@@ -5,6 +5,8 @@ Takes tensors and settings; gives PyTorch's answers. Keeps true: a switch that h
 
 from __future__ import annotations
 
+import mmap
+import os
 from typing import Any
 
 from facula import core
@@ -37,7 +39,9 @@ def is_nonzero(input: Tensor) -> bool:
     """Whether the only element is not zero."""
     if input.numel() != 1:
         fail(
-            RuntimeError, "is_nonzero", "Boolean value of Tensor with one value was required (is ambiguous otherwise)",
+            RuntimeError,
+            "is_nonzero",
+            "Boolean value of Tensor with one value was required (is ambiguous otherwise)",
             list(input.shape),
         )
     return bool(input.item() != 0)
@@ -58,7 +62,11 @@ def typename(obj: Any) -> str:
     if isinstance(obj, Tensor):
         return obj.type()
     kind = obj if isinstance(obj, type) else type(obj)
-    return f"{kind.__module__}.{kind.__qualname__}" if kind.__module__ != "builtins" else kind.__qualname__
+    return (
+        f"{kind.__module__}.{kind.__qualname__}"
+        if kind.__module__ != "builtins"
+        else kind.__qualname__
+    )
 
 
 def broadcast_shapes(*shapes: Any) -> core.Size:
@@ -73,8 +81,10 @@ def broadcast_shapes(*shapes: Any) -> core.Size:
             if size != 1 and size != result[i]:
                 if result[i] != 1:
                     fail(
-                        RuntimeError, "broadcast_shapes",
-                        "Shape mismatch: objects cannot be broadcast to a single shape", list(shapes),
+                        RuntimeError,
+                        "broadcast_shapes",
+                        "Shape mismatch: objects cannot be broadcast to a single shape",
+                        list(shapes),
                     )
                 result[i] = size
     return core.Size(result)
@@ -93,14 +103,23 @@ def get_default_device() -> core.device:
 
 
 _SWITCHES: dict[str, Any] = {
-    "matmul_precision": "highest", "deterministic": False, "warn_only": False, "warn_always": False, "interop": 1,
+    "matmul_precision": "highest",
+    "deterministic": False,
+    "warn_only": False,
+    "warn_always": False,
+    "interop": 1,
 }
 
 
 def set_float32_matmul_precision(precision: str) -> None:
     """`highest`, `high` or `medium`: what a float32 product may lose (kept; kernels compute `highest`)."""
     if precision not in ("highest", "high", "medium"):
-        fail(ValueError, "set_float32_matmul_precision", "'highest', 'high' or 'medium' was required", repr(precision))
+        fail(
+            ValueError,
+            "set_float32_matmul_precision",
+            "'highest', 'high' or 'medium' was required",
+            repr(precision),
+        )
     _SWITCHES["matmul_precision"] = precision
 
 
@@ -129,7 +148,12 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
     names = {"default": 0, "warn": 1, "error": 2}
     mode = names.get(debug_mode, debug_mode) if isinstance(debug_mode, str) else debug_mode
     if mode not in (0, 1, 2):
-        fail(RuntimeError, "set_deterministic_debug_mode", "0, 1, 2, 'default', 'warn' or 'error' was required", debug_mode)
+        fail(
+            RuntimeError,
+            "set_deterministic_debug_mode",
+            "0, 1, 2, 'default', 'warn' or 'error' was required",
+            debug_mode,
+        )
     use_deterministic_algorithms(mode != 0, warn_only=mode == 1)
 
 
@@ -168,7 +192,12 @@ def set_flush_denormal(mode: bool) -> bool:
 
 
 def asarray(
-    obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False
+    obj: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    copy: bool | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """A tensor of anything: tensors, arrays, storages, buffers, DLPack, sequences; shares memory unless it cannot."""
     if isinstance(obj, Tensor):
@@ -183,14 +212,179 @@ def asarray(
         shared = core.frombuffer(obj, dtype=core.get_default_dtype() if dtype is None else dtype)
     else:
         if copy is False:
-            fail(ValueError, "asarray", "an object whose memory can be shared was required with copy=False", type(obj).__name__)
+            fail(
+                ValueError,
+                "asarray",
+                "an object whose memory can be shared was required with copy=False",
+                type(obj).__name__,
+            )
         shared = core.tensor(obj, dtype=dtype, device=device)
         copy = None
     result = shared.to(
-        dtype=shared.dtype if dtype is None else dtype, device=shared.device if device is None else device, copy=bool(copy)
+        dtype=shared.dtype if dtype is None else dtype,
+        device=shared.device if device is None else device,
+        copy=bool(copy),
     )
     if copy is False and result is not shared:
-        fail(ValueError, "asarray", "no copy was required: can't alias a tensor of another dtype or device", f"{shared.dtype}")
+        fail(
+            ValueError,
+            "asarray",
+            "no copy was required: can't alias a tensor of another dtype or device",
+            f"{shared.dtype}",
+        )
     if result.requires_grad and not requires_grad:
         result = result.detach()
     return result.requires_grad_() if requires_grad and not result.requires_grad else result
+
+
+def _tensor_required(op: str, value: Any) -> Tensor:
+    if not isinstance(value, Tensor):
+        fail(TypeError, op, "a tensor was required", type(value).__name__)
+    return value
+
+
+def clone(input: Tensor, *, memory_format: Any = core.preserve_format) -> Tensor:
+    """A copy; gradients flow through it."""
+    return _tensor_required("clone", input).clone(memory_format=memory_format)
+
+
+def detach(input: Tensor) -> Tensor:
+    """The same elements without their history."""
+    return _tensor_required("detach", input).detach()
+
+
+def detach_(input: Tensor) -> Tensor:
+    """Cut the tensor off its history, in place."""
+    return _tensor_required("detach_", input).detach_()
+
+
+def fill(input: Tensor, value: Any) -> Tensor:
+    """A tensor of that shape and dtype filled with `value`."""
+    return _tensor_required("fill", input).clone().fill_(value)
+
+
+def fill_(input: Tensor, value: Any) -> Tensor:
+    """Overwrite every element with `value`."""
+    return _tensor_required("fill_", input).fill_(value)
+
+
+def zero_(input: Tensor) -> Tensor:
+    """Overwrite every element with zero."""
+    return _tensor_required("zero_", input).zero_()
+
+
+def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
+    """Give the tensor the shape of another, growing its memory when needed."""
+    return _tensor_required("resize_as_", input).resize_as_(
+        the_template, memory_format=memory_format
+    )
+
+
+def is_signed(input: Tensor) -> bool:
+    """Whether the dtype has negative numbers."""
+    return _tensor_required("is_signed", input).is_signed()
+
+
+def is_conj(input: Tensor) -> bool:
+    """Whether the tensor is a lazy conjugate: never, conjugates are computed."""
+    return _tensor_required("is_conj", input).is_conj()
+
+
+def is_neg(input: Tensor) -> bool:
+    """Whether the tensor is a lazy negative: never, negatives are computed."""
+    return _tensor_required("is_neg", input).is_neg()
+
+
+def is_inference(input: Tensor) -> bool:
+    """Whether the tensor was made in inference mode."""
+    return _tensor_required("is_inference", input).is_inference()
+
+
+def is_distributed(input: Tensor) -> bool:
+    """Always False."""
+    return _tensor_required("is_distributed", input).is_distributed()
+
+
+def get_device(input: Tensor) -> int:
+    """The number of the device, -1 for the CPU."""
+    return _tensor_required("get_device", input).get_device()
+
+
+def set_default_tensor_type(t: Any) -> None:
+    """The default dtype by a tensor type or its name (deprecated in PyTorch)."""
+    from facula import legacy
+
+    if isinstance(t, str):
+        found = getattr(legacy, t.rpartition(".")[2], None)
+    else:
+        found = t
+    dtype = getattr(found, "dtype", None)
+    if not isinstance(dtype, core.dtype) or not dtype.is_floating_point:
+        fail(TypeError, "set_default_tensor_type", "a floating-point tensor type was required", t)
+    core.set_default_dtype(dtype)
+
+
+def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
+    """Switch anomaly detection on or off; see `autograd.detect_anomaly`."""
+    core.set_anomaly(enabled, check_nan)
+
+
+def init_num_threads() -> None:
+    """Set the number of threads to what the machine offers to this process."""
+    core.set_num_threads(len(os.sched_getaffinity(0)))
+
+
+def from_file(
+    filename: str,
+    shared: bool | None = None,
+    size: int | None = 0,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A vector of `size` elements over a file's memory; with `shared` writes reach the file, which
+    is made or grown as needed.
+    """
+    dtype = core.get_default_dtype() if dtype is None else dtype
+    count = int(size or 0)
+    length = count * dtype.itemsize
+    if count == 0:
+        return core.empty((0,), dtype=dtype, device=device)
+    with open(filename, "a+b" if shared else "rb") as file:
+        present = file.seek(0, os.SEEK_END)
+        if present < length:
+            if not shared:
+                fail(
+                    RuntimeError,
+                    "from_file",
+                    f"a file of at least {length} bytes was required",
+                    f"{present} bytes",
+                )
+            file.truncate(length)
+    with open(filename, "r+b" if shared else "rb") as file:
+        access = mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY
+        memory = mmap.mmap(file.fileno(), length, access=access)
+    result = core.frombuffer(memory, dtype=dtype, count=count)
+    return result if device is None else result.to(device)
+
+
+def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
+    """Flat positions as one tensor of coordinates per dimension."""
+    _tensor_required("unravel_index", indices)
+    if indices.is_floating_point() or indices.is_complex() or indices.dtype is core.bool_:
+        fail(
+            ValueError,
+            "unravel_index",
+            "expected 'indices' to be integer dtype, but got",
+            indices.dtype,
+        )
+    sizes = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
+    if any(n < 0 for n in sizes):
+        fail(ValueError, "unravel_index", "'shape' cannot have negative values", sizes)
+    places, rest = [], indices
+    for size in reversed(sizes):
+        places.append(rest % size if size else rest)
+        rest = rest.div(size, rounding_mode="floor") if size else rest
+    return tuple(reversed(places))

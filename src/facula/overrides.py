@@ -134,14 +134,15 @@ def _tensor_members() -> Iterator[tuple[str, Any]]:
 
 
 @functools.cache
-def _tensor_functions() -> tuple[Any, ...]:
-    found: dict[int, Any] = {}
+def _tensor_functions() -> dict[Any, str]:
+    """Methods and getters of properties, with the names under which Tensor has them."""
+    found: dict[Any, str] = {}
     for name, value in _tensor_members():
-        if isinstance(value, (property,)) or hasattr(type(value), "__set__"):
-            found[id(value)] = value.__get__
+        if isinstance(value, property) or hasattr(type(value), "__set__"):
+            found[value.__get__] = f"{name}.__get__"
         elif callable(value) and not isinstance(value, (staticmethod, classmethod, type)):
-            found[id(value)] = getattr(Tensor, name)
-    return tuple(found.values())
+            found[getattr(Tensor, name)] = name
+    return found
 
 
 def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
@@ -157,6 +158,7 @@ def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
             namespace = getattr(namespace, part)
         listed = {id(f): f for name, f in functions.items() if not name.startswith("_")}
         found[namespace] = list(listed.values())
+    found[facula].append(core.tensor)
     found[Tensor] = list(_tensor_functions())
     return found
 
@@ -213,13 +215,13 @@ def _names() -> dict[Any, str]:
 
     names: dict[Any, str] = {}
     for namespace, functions in get_overridable_functions().items():
-        prefix = "Tensor" if namespace is Tensor else namespace.__name__.removeprefix("facula.")
-        prefix = "" if namespace is facula else prefix + "."
+        if namespace is Tensor:
+            continue
+        prefix = "" if namespace is facula else namespace.__name__.removeprefix("facula.") + "."
         for function in functions:
-            name = getattr(function, "__name__", None)
-            if name == "__get__":
-                name = f"{function.__self__.__name__}.__get__"
-            names.setdefault(function, f"{core.DTYPE_PREFIX[0]}.{prefix}{name}")
+            names.setdefault(function, f"{core.DTYPE_PREFIX[0]}.{prefix}{function.__name__}")
+    for function, name in _tensor_functions().items():
+        names.setdefault(function, f"{core.DTYPE_PREFIX[0]}.Tensor.{name}")
     return names
 
 

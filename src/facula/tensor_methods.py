@@ -167,4 +167,5 @@ def attach() -> None:
     ):
         put(Tensor, method.__name__, method)
     put(Tensor, "is_shared_", Tensor.is_shared)
+    put(Tensor, "__rdiv__", Tensor.__rtruediv__)
     core.PRINTER[0] = printing.tensor_repr

@@ -173,7 +173,7 @@ def test_grad_attribute_is_checked():
         x.grad = facula.zeros(2, dtype=facula.float64)
     with pytest.raises(TypeError):
         x.grad = 3
-    with pytest.warns(UserWarning, match="non-leaf"):
+    with pytest.warns(UserWarning, match="not a leaf Tensor"):
         assert (x * 2).grad is None
 
 

@@ -1,5 +1,8 @@
 """Autocast: running operators in the precision that their definitions ask for.
 
+Policies: `lower` casts floating-point arguments to the lower dtype, `float32` to float32, `widest` to
+the widest among them; `unchanged` casts nothing, and what the operator calls is not cast either.
+
 Takes: which device types autocast is on for, and the dtype to which it lowers.
 Gives: the state of this thread (what `amp.autocast` changes), and the handler that the core calls for
 operators whose definition has an `autocast` policy.
@@ -240,11 +243,15 @@ def _device_of(values: Any) -> str:
 
 
 def policy_on(text: str, device_type: str) -> str | None:
-    """The policy out of a definition's field on a device type: lower, float32, widest or None."""
-    where, _, policy = text.rpartition(" ")
-    if where and (where == "cpu") != (device_type == "cpu"):
-        return None
-    return policy
+    """The policy on a device type out of a definition's field: one word, or several parts such as
+    `"accelerator lower, cpu unchanged"`; None where it says nothing about the device.
+    """
+    kind = "cpu" if device_type == "cpu" else "accelerator"
+    for part in text.split(","):
+        where, _, policy = part.strip().rpartition(" ")
+        if where in ("", kind):
+            return policy
+    return None
 
 
 def _run(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -255,18 +262,18 @@ def _run(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     policy = policy_on(operator.definition.autocast, device_type)
     if policy is None:
         return NotImplemented
-    lower = get_autocast_dtype(device_type)
-    dtype = lower
-    if policy == "float32":
-        if kwargs.get("dtype") is not None:
-            return NotImplemented
+    dtype = None
+    if policy == "lower":
+        dtype = get_autocast_dtype(device_type)
+    elif policy == "float32" and kwargs.get("dtype") is None:
         dtype = core.float32
     elif policy == "widest":
-        dtype = _widest([*args, *kwargs.values()], lower, device_type)
+        dtype = _widest([*args, *kwargs.values()], get_autocast_dtype(device_type), device_type)
     before = core.set_autocast(False)
     try:
-        cast_args = [_cast(value, dtype, device_type) for value in args]
-        cast_kwargs = {name: _cast(value, dtype, device_type) for name, value in kwargs.items()}
-        return operator(*cast_args, **cast_kwargs)
+        if dtype is not None:
+            args = tuple([_cast(value, dtype, device_type) for value in args])
+            kwargs = {name: _cast(value, dtype, device_type) for name, value in kwargs.items()}
+        return operator(*args, **kwargs)
     finally:
         core.set_autocast(before)

@@ -58,14 +58,23 @@ class ArrayBackend(HostMemory):
         unknown = sorted(set(kernels) - set(TABLE))
         if unknown:
             fail(TypeError, "backends.register", "names of operators were required", unknown)
-        self.kernels = dict(kernels)
+        self.arrays = dict(kernels)
+        self.tensors: dict[str, Callable[..., Any]] = {}
+
+    def implement(self, name: str, function: Callable[..., Any]) -> None:
+        """Adds a kernel that takes and gives tensors of the device."""
+        self.tensors[name] = function
 
     def run(self, operator: Any, arguments: tuple[Any, ...]) -> Any:
         """Runs one operator; its results are on the device, with the operator's shapes and dtypes."""
-        kernel = self.kernels.get(operator.name)
+        positional, keywords = operator.definition.trim(arguments)
+        if operator.name in self.tensors:
+            return self.tensors[operator.name](*positional, **keywords)
+        kernel = self.arrays.get(operator.name)
         if kernel is None:
             required = f"a kernel for the device '{self.name}' was required (not implemented there)"
-            hint = f"the device has {', '.join(sorted(self.kernels))}; compute on the CPU with .cpu()"
+            known = ", ".join(sorted({*self.arrays, *self.tensors}))
+            hint = f"the device has {known}; compute on the CPU with .cpu()"
             fail(NotImplementedError, operator.name, required, "none", hint)
         self._check(operator, arguments)
         results = unset_results(operator, arguments)

@@ -190,7 +190,11 @@ cdef enum:
     K_UNCOUNTED = 4096    # made by `.data`: its writes are none of autograd's business
     K_AUTOCAST = 8192     # (tls) autocast is on
     K_TRANSFORM = 16384   # a wrapper that a function transform made: it has no elements of its own
-    K_SLOW = 4 | 8 | 32 | 512 | 1024 | 8192 | 16384
+    K_PROFILE = 32768     # (tls) a profiler hears of every call
+    K_PROFILED = 65536    # (tls) the profiler has heard of the call that starts now
+    K_SLOW = 4 | 8 | 32 | 512 | 1024 | 8192 | 16384 | 32768
+    K_DETOUR = K_SLOW - K_PROFILE        # what makes gradients go through operators instead of their kernels
+    K_SLOW_METHOD = K_SLOW - K_AUTOCAST  # for what has no autocast policy: methods, subscripts
     MAX_DIMS = 16
     MAX_ARGS = 24
     TINY = 1024           # elements that one call handles without any iteration machinery

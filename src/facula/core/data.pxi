@@ -278,7 +278,7 @@ cdef object copy_inplace(Tensor self, Tensor src, str name):
     cdef uint32_t tls = fk_tls_keys()
     cdef Node n = None
     cdef int i, shift = self.nd - src.nd
-    check_inplace(name, self, tls)
+    check_inplace(name[:-1] if name.endswith("_") else name, self, tls)
     if shift < 0:
         raise RuntimeError("[copy_] a source that broadcasts to self was required: The size of tensor a %s must match the size of tensor b %s"
                            % (list(make_size(self.nd, self.sh)), list(make_size(src.nd, src.sh))))

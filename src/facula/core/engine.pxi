@@ -134,22 +134,30 @@ cdef class Run:
         return 0
 
     cdef int mark_needed(self) except -1:
-        """Mark the nodes from which a captured one can be reached, in an order where consumers come last."""
-        cdef list ordered = sorted([(<Node>self.order.items[i]).seq if (<Node>self.order.items[i]).var is None else -1, i]
-                                   for i in range(self.order.n))
+        """Mark the nodes from which a captured one can be reached."""
+        cdef dict consumers = {}
+        cdef set wanted = {key[0] for key in self.captures}
+        cdef list pending = []
         cdef Node n
         cdef NodeState *s
-        cdef set wanted = {key[0] for key in self.captures}
-        for _, i in ordered:
-            n = <Node>self.order.items[<int>i]
-            s = self.state(n)
+        cdef int i
+        for i in range(self.order.n):
+            n = <Node>self.order.items[i]
             if <uintptr_t><PyObject *>n in wanted:
-                s.needed = 1
-                continue
+                pending.append(n)
             for target, number in edges_of(n):
-                if target is not None and self.state(<Node>target).needed:
-                    s.needed = 1
-                    break
+                if target is not None:
+                    key = <uintptr_t><PyObject *>target
+                    found = consumers.get(key)
+                    if found is None: consumers[key] = [n]
+                    else: found.append(n)
+        while pending:
+            n = <Node>pending.pop()
+            s = self.state(n)
+            if s.needed:
+                continue
+            s.needed = 1
+            pending.extend(consumers.get(<uintptr_t><PyObject *>n, ()))
         return 0
 
     cdef int deliver(self, Node m, int number, PyObject *gp) except -1:
@@ -336,50 +344,61 @@ cdef class Run:
     cdef int run(self) except -1:
         """Run everything that is ready until nothing is."""
         cdef Node n
-        cdef NodeState *s
+        cdef bint plain = not ANOMALY[0] and self.captures is None and self.accumulate
+        recorder = active_recorder()
+        while self.heap.n:
+            n = <Node>heap_pop(&self.heap)
+            if recorder is None:
+                self.step(n, plain)
+                continue
+            event = recorder.enter_node(n)
+            try:
+                self.step(n, plain)
+            finally:
+                recorder.leave(event)
+        return 0
+
+    cdef inline int step(self, Node n, bint plain) except -1:
+        """Run one node, the short way where nothing watches it."""
+        cdef NodeState *s = self.state(n)
         cdef PyObject *out[3]
         cdef PyObject *gp
         cdef int i
-        cdef bint plain = not ANOMALY[0] and self.captures is None and self.accumulate
-        while self.heap.n:
-            n = <Node>heap_pop(&self.heap)
-            s = self.state(n)
-            if self.selective and not s.needed:
-                if s.g0 != NULL: Py_DECREF(<object>s.g0); s.g0 = NULL
-                if s.more != NULL: Py_DECREF(<object>s.more); s.more = NULL
-                for target, number in edges_of(n):
-                    self.deliver(<Node>target, number, NULL)
-                continue
-            if (plain and n.nout == 1 and n.nin <= 3 and n.pre_hooks is None and n.node_pre_hooks is None
-                    and n.node_hooks is None and n.rest is None and (n.fn != NULL or n.var is not None)):
-                if n.var is not None:
-                    if s.g0 != NULL:
-                        if n.var.hooks is None and n.var.post_hooks is None:
-                            gp = s.g0
-                            s.g0 = NULL
-                            accumulate_owned(n.var, gp, self.create_graph)
-                        else:
-                            self.run_node(n)
-                    continue
-                out[0] = out[1] = out[2] = NULL
-                if s.g0 != NULL:
+        if self.selective and not s.needed:
+            if s.g0 != NULL: Py_DECREF(<object>s.g0); s.g0 = NULL
+            if s.more != NULL: Py_DECREF(<object>s.more); s.more = NULL
+            for target, number in edges_of(n):
+                self.deliver(<Node>target, number, NULL)
+            return 0
+        if not (plain and n.nout == 1 and n.nin <= 3 and n.pre_hooks is None and n.node_pre_hooks is None
+                and n.node_hooks is None and n.rest is None and (n.fn != NULL or n.var is not None)):
+            return self.run_node(n)
+        if n.var is not None:
+            if s.g0 != NULL:
+                if n.var.hooks is None and n.var.post_hooks is None:
                     gp = s.g0
                     s.g0 = NULL
-                    try:
-                        n.fn(n, &gp, out)
-                    except:
-                        for i in range(3):
-                            if out[i] != NULL: Py_DECREF(<object>out[i])
-                        raise
-                    finally:
-                        Py_DECREF(<object>gp)
-                if not self.retain:
-                    release_saved(n)
-                if n.nin > 0: self.deliver(n.e0, n.n0, out[0])
-                if n.nin > 1: self.deliver(n.e1, n.n1, out[1])
-                if n.nin > 2: self.deliver(n.e2, n.n2, out[2])
-            else:
-                self.run_node(n)
+                    accumulate_owned(n.var, gp, self.create_graph)
+                else:
+                    self.run_node(n)
+            return 0
+        out[0] = out[1] = out[2] = NULL
+        if s.g0 != NULL:
+            gp = s.g0
+            s.g0 = NULL
+            try:
+                n.fn(n, &gp, out)
+            except:
+                for i in range(3):
+                    if out[i] != NULL: Py_DECREF(<object>out[i])
+                raise
+            finally:
+                Py_DECREF(<object>gp)
+        if not self.retain:
+            release_saved(n)
+        if n.nin > 0: self.deliver(n.e0, n.n0, out[0])
+        if n.nin > 1: self.deliver(n.e1, n.n1, out[1])
+        if n.nin > 2: self.deliver(n.e2, n.n2, out[2])
         return 0
 
 

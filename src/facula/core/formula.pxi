@@ -286,27 +286,73 @@ cdef int rebase(Tensor t, Node n) except -1:
     if b is None:
         if t.hooks is not None and t.fn_ is None:
             t.hooks = None
+        if not (t.keys & K_GRAD) and t.st.refs > 1:
+            attach(t, n, 0)
+            wake_views(t)
         attach(t, n, 0)
         return 0
     cdef Node c = new_node(None, copy_slices_backward, 0, 1)
     cdef list inner = edges_of(n)
     cdef int i
-    c.extra = (n, TensorMeta(b), view_geometry(t), b.storage_offset(), len(inner))
+    cdef bint first = not (b.keys & K_GRAD)
+    c.extra = (n, view_place(t), len(inner))
     c.nin = 1 if not inner else len(inner)
     add_edge(c, 0, b)
     for i in range(1, len(inner)):
         set_edge(c, i, inner[i][0], inner[i][1])
     attach(b, c, 0)
-    b.keys |= K_GRAD
     t.keys |= K_GRAD
     t.fn_ = None
     t.out_nr = 0
     refresh_view(t)
+    if first and b.st.refs > 2:
+        wake_views(b)
+    return 0
+
+
+cdef int wake_views(Tensor b) except -1:
+    """Give the views of a tensor a history that it did not have when they were made.
+
+    Rare (a constant that is written to while other views of it live), so that the views are looked for
+    among the objects that refer to it, and making a view costs nothing.
+    """
+    import gc
+    cdef Tensor v
+    for x in gc.get_referrers(b):
+        if isinstance(x, Tensor):
+            v = <Tensor>x
+            if v.base is b and not (v.keys & K_GRAD) and KIND[v.dt] >= KIND_FLOAT:
+                refresh_view(v)
     return 0
 
 
 cdef tuple view_geometry(Tensor t):
     return (tuple([t.sh[i] for i in range(t.nd)]), tuple([t.sd[i] for i in range(t.nd)]), t.storage_offset())
+
+
+#: slots: a tensor as pairs of real numbers, and back
+REAL_AND_COMPLEX = [None, None]
+
+
+cdef tuple view_place(Tensor t):
+    """Where a view lies in its base: (meta of the base, geometry, offset of the base, and which of the two is complex).
+
+    Where only one is complex both are described in real numbers, of which a complex one has two.
+    """
+    cdef Tensor b = t.base
+    cdef bint pairs = (KIND[t.dt] == KIND_COMPLEX) != (KIND[b.dt] == KIND_COMPLEX)
+    if not pairs:
+        return TensorMeta(b), view_geometry(t), b.storage_offset(), ""
+    if KIND[b.dt] == KIND_COMPLEX:
+        return TensorMeta(in_pairs(b)), view_geometry(t), 2 * b.storage_offset(), "base"
+    return TensorMeta(b), view_geometry(in_pairs(t)), b.storage_offset(), "view"
+
+
+cdef Tensor in_pairs(Tensor z):
+    """A complex tensor's memory as real numbers with a last dimension of 2, without history."""
+    shape = [z.sh[i] for i in range(z.nd)] + [2]
+    strides = [2 * z.sd[i] for i in range(z.nd)] + [1]
+    return view_dtype(alias(z), <object>DTYPES[REAL_OF[z.dt]], shape, strides)
 
 
 cdef int refresh_view(Tensor t) except -1:
@@ -316,7 +362,7 @@ cdef int refresh_view(Tensor t) except -1:
         return 0
     n = new_node(None, as_strided_node_backward, 1, 1)
     add_edge(n, 0, t.base)
-    n.extra = (TensorMeta(t.base), view_geometry(t), t.base.storage_offset())
+    n.extra = view_place(t)
     t.fn_ = n
     t.out_nr = 0
     t.keys |= K_GRAD
@@ -338,12 +384,14 @@ cdef Tensor scatter_geometry(Tensor g, object base_meta, tuple geometry, int64_t
 
 
 cdef int as_strided_node_backward(Node n, PyObject **grads, PyObject **out) except -1:
-    meta, geometry, offset = n.extra
+    meta, geometry, offset, complex_ = n.extra
     cdef Tensor g = <Tensor>grads[0]
-    if not (fk_tls_keys() & K_NOGRAD) or (fk_tls_keys() | g.keys) & K_SLOW:
+    if complex_ == "view": g = REAL_AND_COMPLEX[0](g)
+    if not (fk_tls_keys() & K_NOGRAD) or (fk_tls_keys() | g.keys) & K_DETOUR:
         r = AS_STRIDED_SCATTER[0](g, meta, geometry[0], geometry[1], geometry[2] - offset)
     else:
         r = scatter_geometry(g, meta, geometry, offset)
+    if complex_ == "base": r = REAL_AND_COMPLEX[1](r)
     Py_INCREF(r)
     out[0] = <PyObject *>r
     return 0
@@ -358,18 +406,22 @@ cdef int copy_slices_backward(Node c, PyObject **grads, PyObject **out) except -
     cdef Tensor whole, part, slice_
     cdef Node n
     cdef int i, count
-    inner, meta, geometry, offset, count = c.extra
+    inner, place, count = c.extra
+    meta, geometry, offset, complex_ = place
     n = <Node>inner
-    cdef bint differentiable = not (fk_tls_keys() & K_NOGRAD) or (fk_tls_keys() | g.keys) & K_SLOW
+    if complex_ == "base": g = REAL_AND_COMPLEX[0](g)
+    cdef bint differentiable = not (fk_tls_keys() & K_NOGRAD) or (fk_tls_keys() | g.keys) & K_DETOUR
     if differentiable:
-        part = g.contiguous().as_strided(geometry[0], contiguous_view_strides(meta, geometry), geometry[2] - offset) if False else AS_STRIDED_GATHER[0](g, meta, geometry[0], geometry[1], geometry[2] - offset)
+        part = AS_STRIDED_GATHER[0](g, meta, geometry[0], geometry[1], geometry[2] - offset)
     else:
         whole = empty_strided(meta.shape, meta.strides, dtype=<object>DTYPES[g.dt], device=<object>DEVICES[g.dev])
         copy_into(whole, g)
         slice_ = raw_view(whole, geometry[0], geometry[1], geometry[2] - offset)
         part = copy_like(slice_, slice_)
+    if complex_ == "view": part = REAL_AND_COMPLEX[1](part)
     results = call_node(n, part)
     first = results[0] if results else None
+    if complex_ == "view" and first is not None: first = REAL_AND_COMPLEX[0](first)
     if differentiable:
         w = AS_STRIDED_REPLACE[0](g, meta, geometry[0], geometry[1], geometry[2] - offset, first)
     else:
@@ -378,6 +430,7 @@ cdef int copy_slices_backward(Node c, PyObject **grads, PyObject **out) except -
         else:
             copy_into(slice_, <Tensor>first)
         w = whole
+    if complex_ == "base": w = REAL_AND_COMPLEX[1](w)
     Py_INCREF(w)
     out[0] = <PyObject *>w
     for i in range(1, count):
@@ -390,10 +443,6 @@ cdef int copy_slices_backward(Node c, PyObject **grads, PyObject **out) except -
 #: slots: differentiable reading and replacing of a strided part of a gradient
 AS_STRIDED_GATHER = [None]
 AS_STRIDED_REPLACE = [None]
-
-
-cdef object contiguous_view_strides(object meta, tuple geometry):
-    return geometry[1]
 
 
 cdef list call_node(Node n, Tensor g):

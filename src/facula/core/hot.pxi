@@ -100,7 +100,7 @@ cdef int reduce_backward(Node node, PyObject **grads, PyObject **out) except -1:
     cdef int64_t sh[16]
     cdef uint32_t tls = fk_tls_keys()
     nd = parse_shape(node.extra, sh)
-    if not (tls & K_NOGRAD) or (tls | g.keys) & K_SLOW:
+    if not (tls & K_NOGRAD) or (tls | g.keys) & K_DETOUR:
         e = g
         if not node.attrs[1].i:
             e = e.reshape((1,) * nd) if d < 0 else e.unsqueeze(d)
@@ -240,6 +240,7 @@ cdef object fast_linear(Op op, PyObject **slots, uint32_t k):
             n.e0 = edge(x); n.n0 = x.out_nr if x.fn_ is not None else 0
         if w.keys & K_GRAD:
             n.e1 = edge(w); n.n1 = w.out_nr if w.fn_ is not None else 0
+            check_savable(x)
             n.s0 = x; n.v0 = x.st.version
         if b is not None and b.keys & K_GRAD:
             n.e2 = edge(b); n.n2 = b.out_nr if b.fn_ is not None else 0
@@ -247,7 +248,7 @@ cdef object fast_linear(Op op, PyObject **slots, uint32_t k):
             n.s1 = w; n.v1 = w.st.version
         n.attrs[0].i = inner
         attach(y, n, 0)
-    elif k & K_INFERENCE:
+    elif fk_tls_keys() & K_INFERENCE:
         y.keys |= K_INFERENCE
     return y
 
@@ -266,7 +267,7 @@ cdef int linear_backward(Node n, PyObject **grads, PyObject **out) except -1:
     if n.freed: raise_freed(n)
     x = saved_value(n, 0, None) if n.e1 is not None else None
     w = saved_value(n, 1, None) if n.e0 is not None else None
-    if not (tls & K_NOGRAD) or (tls | g.keys) & (K_SLOW | K_META) or g.dt > F64:
+    if not (tls & K_NOGRAD) or (tls | g.keys) & (K_DETOUR | K_META) or g.dt > F64:
         return linear_backward_operators(n, g, x, w, out)
     g = contiguous_(g)
     fn = driver_of(n.op, g.dt, "gemm")

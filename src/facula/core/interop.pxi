@@ -89,7 +89,7 @@ def to_numpy(Tensor t, bint force=False):
     import numpy
     if force:
         t = detach_(t) if t.dev == 0 else t.detach().cpu()
-    if t.keys & K_GRAD:
+    if t.keys & K_GRAD and not (fk_tls_keys() & K_NOGRAD):
         raise RuntimeError("[numpy] a tensor that does not require grad was required: Can't call numpy() on Tensor that requires "
                            "grad.\nhint: use tensor.detach().numpy() instead")
     if t.dev != 0 or t.keys & K_META:

@@ -234,7 +234,7 @@ def _method(f):
 @cython.binding(True)
 def m_detach(Tensor self):
     """The same elements in a tensor without history."""
-    if (self.keys | fk_tls_keys()) & (K_SLOW):
+    if (self.keys | fk_tls_keys()) & (K_SLOW_METHOD):
         r = python_method(m_detach, (self,))
         if r is NotImplemented: r = dispatch_method(m_detach, (self,), {}, self.keys | fk_tls_keys())
         if r is not NotImplemented: return r
@@ -246,10 +246,14 @@ cdef object python_method(object function, tuple args, dict kwargs={}):
     cdef uint32_t k = fk_tls_keys()
     for a in args:
         k |= keys_of(a)
+    if k & K_PROFILED:
+        k = take_recorded(k)
     if k & (K_OVERRIDE | K_FUNCTION_MODE):
         r = torch_function(function, args, kwargs, k)
         if r is not NotImplemented:
             return r
+    if k & K_PROFILE:
+        return recorded_call(function, args, kwargs)
     cdef list stack
     if k & K_INTERPRETER:
         stack = interpreter_stack()
@@ -370,7 +374,7 @@ def m_clone(Tensor self, *, memory_format=None):
     cdef Tensor t = None
     cdef Node n
     cdef dict kwargs
-    if (self.keys | fk_tls_keys()) & K_SLOW:
+    if (self.keys | fk_tls_keys()) & K_SLOW_METHOD:
         kwargs = {} if memory_format is None else {"memory_format": memory_format}
         r = python_method(m_clone, (self,), kwargs)
         if r is not NotImplemented: return r
@@ -396,7 +400,7 @@ cdef Op OP_CLONE = None
 @cython.binding(True)
 def m_contiguous(Tensor self, *, memory_format=contiguous_format):
     """The tensor itself when its memory is in order, else a copy that is."""
-    if (self.keys | fk_tls_keys()) & K_SLOW:
+    if (self.keys | fk_tls_keys()) & K_SLOW_METHOD:
         r = python_method(m_contiguous, (self,), {} if memory_format is contiguous_format else {"memory_format": memory_format})
         if r is not NotImplemented: return r
     if memory_format is contiguous_format and not (self.keys & K_STRIDED):
@@ -409,20 +413,14 @@ def m_contiguous(Tensor self, *, memory_format=contiguous_format):
 def m_to(Tensor self, *args, dtype=None, device=None, bint non_blocking=False, bint copy=False, memory_format=None):
     """Another dtype, device or memory order: `to(dtype)`, `to(device, dtype)`, `to(other)`."""
     cdef int dt = self.dt, dev = self.dev
-    if (self.keys | fk_tls_keys()) & K_SLOW and (self.keys | fk_tls_keys()) & (K_OVERRIDE | K_FUNCTION_MODE | K_INTERPRETER | K_TRANSFORM):
+    if (self.keys | fk_tls_keys()) & (K_OVERRIDE | K_FUNCTION_MODE | K_INTERPRETER | K_TRANSFORM | K_PROFILE):
         kw = {}
         if dtype is not None: kw["dtype"] = dtype
         if device is not None: kw["device"] = device
         if copy: kw["copy"] = True
         if memory_format is not None: kw["memory_format"] = memory_format
-        k = self.keys | fk_tls_keys()
-        if k & (K_OVERRIDE | K_FUNCTION_MODE):
-            r = torch_function(m_to, (self,) + args, kw, k)
-            if r is not NotImplemented: return r
-        if k & K_INTERPRETER and interpreter_stack():
-            return interpreter_stack()[len(interpreter_stack()) - 1].process(m_to, (self,) + args, kw)
-        if k & K_TRANSFORM:
-            raise_escaped(m_to)
+        r = python_method(m_to, (self,) + args, kw)
+        if r is not NotImplemented: return r
     position = 0
     if args:
         first = args[0]
@@ -453,7 +451,7 @@ cdef object DEVICE_TYPE = device
 def m_copy_(Tensor self, src, bint non_blocking=False):
     """Overwrite with the elements of `src`, broadcast and cast."""
     cdef uint32_t k = self.keys | fk_tls_keys() | keys_of(src)
-    if k & K_SLOW:
+    if k & K_SLOW_METHOD:
         r = python_method(m_copy_, (self, src))
         if r is not NotImplemented: return r
     if not isinstance(src, Tensor):
@@ -470,7 +468,7 @@ def m_fill_(Tensor self, value):
     """Set every element to a number (or a 0-d tensor)."""
     cdef Node n
     cdef uint32_t tls = fk_tls_keys()
-    if (self.keys | tls | keys_of(value)) & K_SLOW:
+    if (self.keys | tls | keys_of(value)) & K_SLOW_METHOD:
         r = python_method(m_fill_, (self, value))
         if r is not NotImplemented: return r
     if isinstance(value, Tensor):
@@ -481,7 +479,7 @@ def m_fill_(Tensor self, value):
         value = item(value)
     elif not isinstance(value, (int, float, complex)):
         value = value.item() if hasattr(value, "item") else value
-    check_inplace("fill_", self, tls)
+    check_inplace("fill", self, tls)
     n = None
     if self.keys & K_GRAD and not (tls & K_NOGRAD):
         n = new_node(None, copy_backward, 2, 1)
@@ -500,9 +498,9 @@ def m_fill_(Tensor self, value):
 def m_zero_(Tensor self):
     """Set every element to zero."""
     cdef uint32_t tls = fk_tls_keys()
-    if (self.keys | tls) & K_SLOW or (self.keys & K_GRAD and not (tls & K_NOGRAD)):
+    if (self.keys | tls) & K_SLOW_METHOD or (self.keys & K_GRAD and not (tls & K_NOGRAD)):
         return self.fill_(0)
-    check_inplace("zero_", self, tls)
+    check_inplace("zero", self, tls)
     fill_zero(self)
     bump(self)
     return self

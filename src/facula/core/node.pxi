@@ -270,8 +270,17 @@ cdef class SavedTensor:
 SAVED_HOOKS = []
 
 
+cdef inline int check_savable(Tensor t) except -1:
+    """An inference tensor has no count of writes: backward could not trust it."""
+    if t.keys & K_INFERENCE and not (fk_tls_keys() & K_INFERENCE):
+        raise RuntimeError("[save_for_backward] a normal tensor was required: got an inference tensor (Inference tensors cannot be "
+                           "saved for backward.)\nhint: clone() it, or compute under no_grad() instead of inference_mode()")
+    return 0
+
+
 cdef SavedTensor save(Tensor t, bint is_result, int number):
     cdef SavedTensor s = SavedTensor.__new__(SavedTensor)
+    if not is_result: check_savable(t)
     if SAVED_HOOKS and fk_tls_hooks():
         pack, unpack = SAVED_HOOKS[len(SAVED_HOOKS) - 1]
         if pack is None:

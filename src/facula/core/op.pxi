@@ -163,6 +163,12 @@ cdef class Op:
     def __repr__(self):
         return "<operator %s>" % self.name
 
+    def __getattr__(self, name):
+        found = OP_ATTRIBUTES.get(name)
+        if found is None:
+            raise AttributeError("operator '%s' has no attribute '%s'" % (self.name, name))
+        return found(self)
+
     def __reduce__(self):
         return self.definition.names[0] if self.definition.names else self.name
 
@@ -242,6 +248,8 @@ cdef class InplaceOp:
     def __signature__(self):
         return self.op.definition.signature(inplace=True)
 
+#: slot: further attributes of operators, each a function of the operator; `facula.ops.namespaces` fills it
+OP_ATTRIBUTES = {}
 #: kind -> function(op, definition) that completes an operator; `facula.ops` fills it
 OPERATOR_SETUP = {}
 
@@ -392,6 +400,7 @@ cdef object op_call(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject *kw
     cdef PyObject *out = NULL
     cdef uint32_t k = fk_tls_keys()
     cdef int i
+    cdef bint recorded = False
     cdef Tensor x, y
     if op.kind == KIND_POINTWISE and kwnames == NULL and op.default_variant is not None and nargs == op.ntensors and (
             nargs == 2 or nargs == 1):
@@ -406,6 +415,10 @@ cdef object op_call(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject *kw
                     r = binary_fast(op, x, y, k)
                     if r is not None:
                         return r
+            elif not ((x.keys | k) & (K_SLOW | K_META | K_STRIDED | K_WRAPPED)):
+                r = number_fast(op, x, <object>args[1], False, k, form)
+                if r is not None:
+                    return r
     elif op.view_number == 1 and form == FORM_FUNCTIONAL and kwnames == NULL and nargs > 1 and type(<object>args[0]) is Tensor:
         x = <Tensor>args[0]
         if not ((x.keys | k) & (K_SLOW | K_GRAD | K_STRIDED)):
@@ -421,6 +434,12 @@ cdef object op_call(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject *kw
             k |= keys_of(<object>slots[i])
     if out != NULL:
         k |= keys_of(<object>out)
+    if k & K_PROFILE:
+        recorded = (k & K_PROFILED) != 0
+        if recorded:
+            k = take_recorded(k)
+        elif op.kind == KIND_POINTWISE and not (k & (K_OVERRIDE | K_FUNCTION_MODE)):
+            check_tensors(op, slots)
     if k & K_SLOW and ((k & K_SLOW) != K_AUTOCAST or op.autocasts):
         if op.kind == KIND_COMPOSITE and form == FORM_FUNCTIONAL and out == NULL and runs_through(op, k):
             return general_call(op, slots, form, None, k)
@@ -428,7 +447,8 @@ cdef object op_call(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject *kw
         if r is not NotImplemented:
             return r
     if op.kind == KIND_POINTWISE:
-        check_tensors(op, slots)
+        if not recorded:
+            check_tensors(op, slots)
         return pointwise_call(op, slots, form, <object>out if out != NULL else None)
     if form == FORM_FUNCTIONAL and out == NULL:
         if op.view_number:
@@ -508,6 +528,8 @@ cdef object slow_dispatch(Op op, object function, tuple a, dict kw, uint32_t k):
         if r is not NotImplemented:
             return r
         k &= ~<uint32_t>(K_OVERRIDE | K_FUNCTION_MODE)
+    if k & K_PROFILE:
+        return recorded_call(function, a, kw)
     if k & K_AUTOCAST and op.autocasts and function is op:
         r = AUTOCAST[0](op, a, kw)
         if r is not NotImplemented:
@@ -797,6 +819,16 @@ cdef object torch_dispatch(Op op, object function, tuple args):
     return dispatch(function, args, kwargs)
 
 
+cdef object dispatch_view(Op op, tuple args):
+    """Offer a view to the dispatch overrides, below the tape."""
+    cdef uint32_t tls = fk_tls_keys()
+    fk_tls_set(tls | K_NOGRAD)
+    try:
+        return torch_dispatch(op, op, args)
+    finally:
+        fk_tls_set(tls)
+
+
 cdef object dispatch_method(object function, tuple args, dict kwargs, uint32_t k):
     """Offer a method that is no operator to the dispatch overrides, below the tape."""
     cdef uint32_t tls = fk_tls_keys()
@@ -1038,6 +1070,10 @@ cdef inline int check_inplace(str op, Tensor self, uint32_t tls) except -1:
     if self.base is not None and not (tls & K_NOGRAD) and self.base.keys & K_GRAD and self.base.fn_ is None:
         raise RuntimeError("[%s_] a view of no leaf was required: a view of a leaf Variable that requires grad is being used in "
                            "an in-place operation.\nhint: wrap the update in no_grad(), or work on x.clone()" % op)
+    if self.base is not None and not (tls & K_NOGRAD) and self.base.keys & K_GRAD and not (self.keys & K_GRAD) and (
+            KIND[self.dt] >= KIND_FLOAT):
+        raise RuntimeError("[%s_] a view with the history of its base was required: A view was created in no_grad mode and is being "
+                           "modified inplace with grad mode enabled.\nhint: do both inside no_grad(), or both outside" % op)
     if self.keys & K_INFERENCE and not (tls & K_INFERENCE) and not (tls & K_NOGRAD):
         raise RuntimeError("[%s_] a normal tensor was required: Inplace update to inference tensor outside InferenceMode is not "
                            "allowed.\nhint: clone it first" % op)

@@ -316,6 +316,15 @@ cdef object binary(Op op, object a, object b):
             r = binary_fast(op, <Tensor>a, <Tensor>b, k)
             if r is not None:
                 return r
+    elif isinstance(a, Tensor):
+        if not (((<Tensor>a).keys | k) & (K_SLOW | K_META | K_STRIDED | K_WRAPPED)):
+            r = number_fast(op, <Tensor>a, b, False, k, FORM_FUNCTIONAL)
+            if r is not None:
+                return r
+    elif isinstance(b, Tensor) and not (((<Tensor>b).keys | k) & (K_SLOW | K_META | K_STRIDED | K_WRAPPED)):
+        r = number_fast(op, <Tensor>b, a, True, k, FORM_FUNCTIONAL)
+        if r is not None:
+            return r
     k |= keys_of(a) | keys_of(b)
     if not isinstance(a, (Tensor, float, int, complex)) or not isinstance(b, (Tensor, float, int, complex)):
         if not operand_like(a) or not operand_like(b):
@@ -344,6 +353,10 @@ cdef object inplace_binary(Op op, object a, object b):
     cdef PyObject *args[2]
     cdef uint32_t k = fk_tls_keys() | keys_of(a) | keys_of(b)
     cdef int i
+    if not (k & (K_SLOW | K_META | K_STRIDED)) and isinstance(a, Tensor) and op.kind == KIND_POINTWISE and not isinstance(b, Tensor):
+        r = number_fast(op, <Tensor>a, b, False, k, FORM_INPLACE)
+        if r is not None:
+            return r
     if not operand_like(b):
         return torch_function(op.inplace, (a, b), {}, k) if overrides(b) else NotImplemented
     if k & K_SLOW:
@@ -772,10 +785,12 @@ cdef GradientPlan plan_of(Variant v, int cd):
     return plan
 
 
-cdef inline void save_input(Node n, int i, Tensor t):
+cdef inline int save_input(Node n, int i, Tensor t) except -1:
+    check_savable(t)
     if i == 0: n.s0 = t; n.v0 = t.st.version
     elif i == 1: n.s1 = t; n.v1 = t.st.version
     else: n.s2 = t; n.v2 = t.st.version
+    return 0
 
 
 cdef int record_unary(Op op, Variant v, int cd, Tensor r, Tensor x) except -1:
@@ -814,6 +829,9 @@ cdef int record_binary(Op op, Variant v, int cd, Tensor r, Tensor x, Tensor y) e
         n.e0 = edge(x); n.n0 = x.out_nr if x.fn_ is not None else 0
     if y.keys & K_GRAD:
         n.e1 = edge(y); n.n1 = y.out_nr if y.fn_ is not None else 0
+    if (x.keys | y.keys) & K_INFERENCE:
+        if plan.saves & 1: check_savable(x)
+        if plan.saves & 2: check_savable(y)
     if plan.saves & 1: n.s0 = x; n.v0 = x.st.version
     if plan.saves & 2: n.s1 = y; n.v1 = y.st.version
     if plan.saves_result: n.sr = alias(r); n.vr = r.st.version
@@ -911,10 +929,14 @@ cdef Tensor gradient_kernel(Node n, GradientInput gi, Tensor g, int wrt):
     cdef int j, cd = n.compute, rd
     cdef bint plain = not (g.keys & (K_STRIDED | K_META)) and g.dt == cd and g.numel_ <= GIL_FREE // 4
     cdef list values = []
+    cdef int spread = 0
+    cdef char buffers[8192]         # two times SMALL doubles
     for j in range(gi.nuses):
         t = saved_value(n, gi.uses[j], g)
         values.append(t)
-        if (t.keys & (K_STRIDED | K_META)) or t.dt != cd or not same_shape(t, g): plain = False
+        if t.keys & K_WRAPPED and cd <= F64 and g.numel_ <= SMALL and spread < 2:
+            spread += 1              # a number: spread into a buffer below
+        elif (t.keys & (K_STRIDED | K_META)) or t.dt != cd or not same_shape(t, g): plain = False
     rd = g.dt
     if n.extra is not None:
         rd = n.extra[wrt][1]
@@ -922,8 +944,14 @@ cdef Tensor gradient_kernel(Node n, GradientInput gi, Tensor g, int wrt):
     if plain and rd == cd:
         r = new_like(g, cd)
         p[0] = r.data_
+        spread = 0
         for j in range(gi.nuses):
-            p[j + 1] = (<Tensor>values[j]).data_
+            t = <Tensor>values[j]
+            p[j + 1] = t.data_
+            if t.keys & K_WRAPPED:
+                spread_number(buffers + spread * SMALL * 8, cd, load_element(t.data_, t.dt), 0, r.numel_)
+                p[j + 1] = buffers + spread * SMALL * 8
+                spread += 1
         if r.numel_: gi.fn(p, n.attrs, r.numel_)
         return r
     b.nd = -1

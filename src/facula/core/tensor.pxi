@@ -317,7 +317,9 @@ cdef class Tensor:
     def __mod__(self, other): return binary(OP_REMAINDER, self, other)
     def __rmod__(self, other): return binary(OP_REMAINDER, other, self)
     def __divmod__(self, other): return binary(OP_FLOOR_DIVIDE, self, other), binary(OP_REMAINDER, self, other)
-    def __pow__(self, other, modulo): return binary(OP_POW, self, other)
+    def __pow__(self, other, modulo):
+        if PyLong_CheckExact(other) and other == 2 and OP_SQUARE is not None: return OP_SQUARE(self)
+        return binary(OP_POW, self, other)
     def __rpow__(self, other, modulo): return binary(OP_POW, other, self)
     def __and__(self, other): return binary(OP_AND, self, other)
     def __rand__(self, other): return binary(OP_AND, other, self)
@@ -389,6 +391,8 @@ cdef class Tensor:
     @property
     def grad(self):
         """The accumulated gradient, or None."""
+        if self.grad_ is None and self.keys & K_GRAD and self.fn_ is not None and not self.retains_grad:
+            warn_grad_of_result()
         return self.grad_
 
     @grad.setter
@@ -447,6 +451,14 @@ cdef class Tensor:
 
     def _backward_hooks_(self):
         return self.hooks
+
+
+cdef int warn_grad_of_result() except -1:
+    import warnings
+    warnings.warn("[grad] a leaf, or a tensor with retain_grad(), was required: The .grad attribute of a Tensor that is not a leaf "
+                  "Tensor is being accessed. Its .grad attribute won't be populated during autograd.backward().\nhint: call "
+                  ".retain_grad() on it before backward()", UserWarning, stacklevel=2)
+    return 0
 
 
 cdef inline void compute_keys(Tensor t):
@@ -709,6 +721,7 @@ def empty_like(Tensor like, *, dtype=None, device=None):
 cdef class TensorMeta:
     """What a gradient formula may know of an argument without keeping its elements."""
     cdef readonly object shape, dtype, device, strides
+    cdef readonly int64_t storage_offset
     cdef readonly bint requires_grad
 
     def __init__(self, Tensor t):
@@ -716,6 +729,7 @@ cdef class TensorMeta:
         self.dtype = <object>DTYPES[t.dt]
         self.device = <object>DEVICES[t.dev]
         self.strides = tuple([t.sd[i] for i in range(t.nd)])
+        self.storage_offset = t.storage_offset()
         self.requires_grad = (t.keys & K_GRAD) != 0
 
     @property
@@ -745,7 +759,7 @@ cdef object scalar_of(Tensor t, str op):
 cdef Op OP_ADD = None, OP_SUB = None, OP_MUL = None, OP_DIV = None, OP_FLOOR_DIVIDE = None, OP_REMAINDER = None, OP_POW = None
 cdef Op OP_AND = None, OP_OR = None, OP_XOR = None, OP_LSHIFT = None, OP_RSHIFT = None
 cdef Op OP_EQ = None, OP_NE = None, OP_LT = None, OP_LE = None, OP_GT = None, OP_GE = None
-cdef Op OP_NEG = None, OP_ABS = None, OP_NOT = None
+cdef Op OP_NEG = None, OP_ABS = None, OP_NOT = None, OP_SQUARE = None
 cdef object OP_MATMUL = None
 #: slot: (wrapper, dtype, device) -> unset elements like those behind a function transform's wrapper
 WRAPPER_EMPTY = [None]
@@ -756,11 +770,11 @@ PRINTER = [object.__repr__]
 def bind_operators(table):
     """Give Python's operators their operators, by name from the table."""
     global OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_FLOOR_DIVIDE, OP_REMAINDER, OP_POW, OP_AND, OP_OR, OP_XOR, OP_LSHIFT, OP_RSHIFT
-    global OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE, OP_NEG, OP_ABS, OP_NOT, OP_MATMUL, OP_MM
+    global OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE, OP_NEG, OP_ABS, OP_NOT, OP_SQUARE, OP_MATMUL, OP_MM
     OP_ADD = table["add"]; OP_SUB = table["sub"]; OP_MUL = table["mul"]; OP_DIV = table["div"]
     OP_FLOOR_DIVIDE = table["floor_divide"]; OP_REMAINDER = table["remainder"]; OP_POW = table["pow"]
     OP_AND = table["bitwise_and"]; OP_OR = table["bitwise_or"]; OP_XOR = table["bitwise_xor"]
     OP_LSHIFT = table["bitwise_left_shift"]; OP_RSHIFT = table["bitwise_right_shift"]
     OP_EQ = table["eq"]; OP_NE = table["ne"]; OP_LT = table["lt"]; OP_LE = table["le"]; OP_GT = table["gt"]; OP_GE = table["ge"]
     ONES_LIKE[0] = table["ones_like"]
-    OP_NEG = table["neg"]; OP_ABS = table["abs"]; OP_NOT = table["bitwise_not"]; OP_MATMUL = table["matmul"]; OP_MM = table["mm"]
+    OP_NEG = table["neg"]; OP_ABS = table["abs"]; OP_NOT = table["bitwise_not"]; OP_SQUARE = table["square"]; OP_MATMUL = table["matmul"]; OP_MM = table["mm"]

@@ -419,7 +419,7 @@ cdef object view_call(Op op, PyObject **slots, uint32_t k):
     a = <Tensor>slots[0]
     r = None
     if k & K_DISPATCH:
-        found = dispatch_method(op, view_arguments(op, slots), {}, k)
+        found = dispatch_view(op, view_arguments(op, slots))
         if found is not NotImplemented: r = found
     if r is None:
         r = run_view(op.view_number, op, slots)
@@ -510,15 +510,18 @@ cdef object get_item(Tensor a, object index):
     cdef uint32_t k = a.keys | fk_tls_keys()
     cdef Tensor t
     cdef bint serves
-    if k & K_SLOW:
-        return INDEXING[0](a, index) if not needs_advanced(index) else INDEXING[1](a, index)
+    if k & K_SLOW_METHOD:
+        if k & (K_OVERRIDE | K_FUNCTION_MODE):
+            r = torch_function(Tensor.__getitem__, (a, index), {}, k)
+            if r is not NotImplemented: return r
+        return INDEXING[0](a, (None,) if index is None else index) if not needs_advanced(index) else INDEXING[1](a, index)
     if PyLong_CheckExact(index) and a.nd and not (k & K_GRAD and not (k & K_NOGRAD)):
         return select_at(a, 0, index)
     t = basic_view(a, index, &serves)
     if not serves:
         return INDEXING[1](a, index)
     if k & K_GRAD and not (k & K_NOGRAD) and KIND[a.dt] >= KIND_FLOAT:
-        return INDEXING[0](a, index)
+        return INDEXING[0](a, (None,) if index is None else index)
     return t
 
 
@@ -542,7 +545,10 @@ def basic_index(Tensor a, index):
 cdef int set_item(Tensor a, object index, object value) except -1:
     cdef Tensor t
     cdef bint serves = False
-    if (a.keys | fk_tls_keys() | keys_of(value)) & K_SLOW:
+    cdef uint32_t k = a.keys | fk_tls_keys() | keys_of(value)
+    if k & K_SLOW_METHOD:
+        if k & (K_OVERRIDE | K_FUNCTION_MODE):
+            if torch_function(Tensor.__setitem__, (a, index, value), {}, k) is not NotImplemented: return 0
         INDEXING[2](a, index, value)
         return 0
     if not needs_advanced(index):

@@ -58,7 +58,7 @@ class CustomOperator(Definition):
         if self.composite is not None and self.gradient is None:
             self.operator.autograd = lambda *args: self.call(self.composite, args)
         else:
-            self.operator.autograd = recorded(self)
+            self.operator.autograd = refused(self) if self.mutated else recorded(self)
 
     def split(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """All arguments as the user's functions take them: positional, then keyword-only ones."""
@@ -152,7 +152,6 @@ def recorded(definition: CustomOperator) -> Callable[..., Any]:
     """The operator as one node of the history, with the gradient that was registered."""
 
     def run(*args: Any) -> Any:
-        check_writes(definition, args)
         flat, lengths = _flatten(args)
         state: dict[str, Any] = {}
 
@@ -161,10 +160,6 @@ def recorded(definition: CustomOperator) -> Callable[..., Any]:
             positional, keywords = definition.split(inputs)
             result = definition.operator(*positional, **keywords)
             state["tuple"] = isinstance(result, (tuple, list))
-            written = [t for a, p in zip(inputs, definition.schema.parameters, strict=True)
-                       if p.name in definition.mutated for t in tensors_of(a)]  # fmt: skip
-            if written:
-                ctx.mark_dirty(*written)
             _set_up(definition, ctx, inputs, result)
             return tuple(result) if state["tuple"] else result
 
@@ -199,9 +194,7 @@ def _gradients(
         hint = f"facula.library.register_autograd({definition.name!r}, backward)"
         fail(RuntimeError, definition.name, required, "none", hint)
     returns_list = definition.schema.text.rstrip().endswith("[]")
-    found = definition.gradient(ctx, list(grads) if returns_list else grads[0]) if returns_list else (
-        definition.gradient(ctx, *grads)
-    )  # fmt: skip
+    found = definition.gradient(ctx, *([list(grads)] if returns_list else grads))
     found = found if isinstance(found, tuple) else (found,)
     parameters = definition.schema.parameters
     wanted = sum(not p.keyword_only for p in parameters)
@@ -216,15 +209,16 @@ def _gradients(
     return tuple(flat)
 
 
-def check_writes(definition: CustomOperator, args: tuple[Any, ...]) -> None:
-    """A leaf that requires grad must not be written to while operations are recorded."""
-    for value, parameter in zip(args, definition.schema.parameters, strict=True):
-        if parameter.name in definition.mutated:
-            for tensor in tensors_of(value):
-                if tensor.requires_grad and tensor.is_leaf:
-                    required = "a leaf Variable that requires grad is being used in an in-place operation"
-                    hint = "wrap the call in no_grad(), or work on x.clone()"
-                    fail(RuntimeError, definition.name, required, parameter.name, hint)
+def refused(definition: CustomOperator) -> Callable[..., Any]:
+    """What becomes of a recorded call of an operator that writes: its effect would have no gradient."""
+
+    def run(*args: Any) -> Any:
+        required = "tensors that do not require grad were required, since it writes to its arguments"
+        names = ", ".join(definition.mutated)
+        got = f"one that does (gradients would be lost, as through an in-place operation on {names})"
+        fail(RuntimeError, definition.name, required, got, "call it under no_grad(), or detach()")
+
+    return run
 
 
 def make(qualname: str, schema: str) -> CustomOperator:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import facula
+from facula.autograd import autocast
 from facula.nn import functional as F
 
 
@@ -174,8 +175,21 @@ def run(
     """All layers of a network; ``sizes`` are the batch sizes of a packed input, None for ``[T, N,
     features]``.
 
-    ``initial`` holds one ``[layers * directions, N, hidden]`` tensor per state.
+    ``initial`` holds one ``[layers * directions, N, hidden]`` tensor per state. Autocast lowers a
+    whole LSTM, as PyTorch does.
     """
+    kind = x.device.type
+    if (
+        mode == "LSTM"
+        and autocast.is_autocast_available(kind)
+        and autocast.is_autocast_enabled(kind)
+    ):
+        lower = autocast.get_autocast_dtype(kind)
+        x, initial, params = (
+            x.to(lower),
+            tuple(s.to(lower) for s in initial),
+            [w.to(lower) for w in params],
+        )
     cell = CELLS[mode]
     directions = 2 if bidirectional else 1
     per_weight = len(params) // (num_layers * directions)

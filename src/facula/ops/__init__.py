@@ -6,6 +6,7 @@ Keeps true: a family is one module (or package) of definitions; nothing here nam
 
 from importlib import import_module
 from pkgutil import iter_modules
+from typing import Any
 
 from facula import core
 from facula.ops import pointwise_rules
@@ -29,5 +30,14 @@ def _attach_methods() -> None:
 
 
 _attach_methods()
+
+def __getattr__(name: str) -> Any:
+    """`facula.ops.<namespace>`, see `ops.namespaces`."""
+    if name.startswith("__"):
+        raise AttributeError(f"module 'facula.ops' has no attribute {name!r}")
+    from facula.ops.namespaces import namespace
+
+    return namespace(name)
+
 
 __all__ = ["PLACES", "TABLE", "F", "pointwise_rules"]

@@ -509,7 +509,8 @@ def scaled_dot_product_attention(
             )
         attn_mask = _four(attn_mask, batch, heads) if attn_mask.dim() > 1 else attn_mask
         attn_mask = attn_mask.expand(math.prod(batch), heads, rows, count)
-    if _choose(q) == "math":
+    # under a function transform dropout must draw where the transform sees it
+    if _choose(q) == "math" or (dropout_p > 0 and core.interpreters()):
         out = F._scaled_dot_product_attention_math(q, k, v, attn_mask, is_causal, scale, dropout_p)
     else:
         seed, offset = core.default_generator.take() if dropout_p > 0 else (0, 0)

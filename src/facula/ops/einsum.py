@@ -241,7 +241,6 @@ def _cheapest_pair(inputs: list[list[Any]], sizes: dict[Any, int]) -> tuple[int,
     "einsum(any equation, any... operands) -> Tensor",
     names=("einsum",),
     out=False,
-    autocast="accelerator lower",
 )
 def einsum(equation: Any, operands: Any) -> Any:
     """Sums of products by the Einstein convention, such as einsum("ij,jk->ik", a, b)."""

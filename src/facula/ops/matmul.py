@@ -364,7 +364,7 @@ def vdot(self: Any, other: Any) -> Any:
     return F.dot(_conjugate(self), other)
 
 
-@composite("mv(Tensor self, Tensor vec) -> Tensor", autocast="accelerator lower")
+@composite("mv(Tensor self, Tensor vec) -> Tensor", autocast="accelerator lower, cpu unchanged")
 def mv(self: Any, vec: Any) -> Any:
     """The product of a matrix and a vector, [m, k] and [k] -> [m]."""
     if self.dim() != 2 or vec.dim() != 1:

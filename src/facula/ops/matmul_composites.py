@@ -18,7 +18,7 @@ from facula.ops.registry import F, composite
 @composite(
     "addmv(Tensor self, Tensor mat, Tensor vec, *, Number beta=1, Number alpha=1) -> Tensor",
     inplace=True,
-    autocast="accelerator lower",
+    autocast="accelerator lower, cpu unchanged",
 )
 def addmv(self: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> Any:
     """beta * self + alpha * mat @ vec; self broadcasts."""
@@ -97,7 +97,7 @@ def outer(self: Any, vec2: Any) -> Any:
 @composite(
     "addr(Tensor self, Tensor vec1, Tensor vec2, *, Number beta=1, Number alpha=1) -> Tensor",
     inplace=True,
-    autocast="accelerator lower",
+    autocast="accelerator lower, cpu unchanged",
 )
 def addr(self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any) -> Any:
     """beta * self + alpha * the outer product; self broadcasts and is ignored when beta is 0."""
@@ -244,7 +244,6 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> Any:
 @composite(
     "chain_matmul(Tensor[]... matrices) -> Tensor",
     names=("chain_matmul",),
-    autocast="accelerator lower",
 )
 def chain_matmul(matrices: tuple[Any, ...]) -> Any:
     """The product of a chain of matrices in the cheapest order."""

@@ -36,7 +36,14 @@ def _floating(op: str, dtype: Any) -> None:
 
 
 def draw(tensor: Any, kind: str, a: Any = 0.0, b: Any = 1.0, generator: Any = None) -> Any:
-    """Fill a new tensor; complex ones by parts, each with half the variance."""
+    """Fill a new tensor and return it; complex ones by parts, each with half the variance.
+
+    All random numbers of operators come from here: a function transform may return another tensor,
+    with draws for a whole batch.
+    """
+    transforms = core.interpreters()
+    if transforms:
+        return transforms[-1].process(draw, (tensor, kind, a, b, generator), {})
     if tensor.dtype.is_complex:
         part = F.view_as_real(tensor)
         core.random_fill(part, kind, a, b * 0.5**0.5 if kind == "normal" else b, generator)
@@ -162,7 +169,7 @@ def randperm(n, generator, dtype, layout, device, pin_memory, requires_grad):  #
     check_size("randperm", (n,))
     dtype = core.int64 if dtype is None else dtype
     whole = core.empty((n,), dtype=core.int64, device=device)
-    draw(whole, "permutation", 0, n, generator)
+    whole = draw(whole, "permutation", 0, n, generator)
     return finished(whole if dtype is core.int64 else whole.to(dtype), requires_grad)
 
 

@@ -40,7 +40,8 @@ class Definition:
     copied: tuple[str, ...] = ()  # the places ("", "Tensor.") of the form `name_copy`
     #: why the gradient is not the derivative of the value, where a convention says so
     convention = ""
-    #: what autocast does: "lower", "float32" or "widest"; after "cpu" or "accelerator" on these only
+    #: what autocast does (`autograd.autocast`): "lower", "float32", "widest" or "unchanged", after "cpu" or
+    #: "accelerator" on these only
     autocast: str | None = None
     samples: Callable[..., Any] | None = None
     errors: Callable[..., Any] | None = None
@@ -68,17 +69,12 @@ class Definition:
     @property
     def opaque(self) -> bool:
         """Whether function transforms treat a composite as a whole."""
-        return self.vmap is not None or self.is_random
-
-    @property
-    def is_random(self) -> bool:
-        """Whether results depend on a generator."""
-        return any(p.type == "generator" for p in self.schema.parameters)
+        return self.vmap is not None
 
     @property
     def public_name(self) -> str:
         """The name under which users know the operator."""
-        return self.names[0].rpartition(".")[2] if self.names else self.name
+        return self.names[0].rpartition(".")[2] if self.names else self.name.rpartition("::")[2]
 
     @property
     def public_module(self) -> str:
@@ -189,7 +185,7 @@ class View(Definition):
     geometry: Any = None
 
     def __init__(self, schema: Schema, body: Any, fields: dict[str, Any]) -> None:
-        for key in ("names", "inplace", "copied"):
+        for key in ("names", "inplace", "copied", "jvp", "vmap"):
             if key in vars(body):
                 fields.setdefault(key, vars(body)[key])
         super().__init__(schema, body, fields)

@@ -228,6 +228,19 @@ def interpolate(
     return F._resample(input, sizes, MODES[mode][0], bool(align_corners), antialias, scales)
 
 
+@composite(
+    "_upsample_bilinear2d_aa(Tensor self, int[2] output_size, bool align_corners, float? scales_h=None, "
+    "float? scales_w=None) -> Tensor",
+    names=("_upsample_bilinear2d_aa",),
+)
+def _upsample_bilinear2d_aa(
+    self: Any, output_size: Any, align_corners: bool, scales_h: Any, scales_w: Any
+) -> Any:
+    """Bilinear interpolation with a filter that widens when shrinking."""
+    scales = [scales_h or 0.0, scales_w or 0.0]
+    return F._resample(self, list(output_size), MODES["bilinear"][0], align_corners, True, scales)
+
+
 def _check_options(
     mode: str, align_corners: Any, antialias: bool, size: Any, scale_factor: Any, recompute: Any
 ) -> None:

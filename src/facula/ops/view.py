@@ -181,7 +181,8 @@ class as_strided:
     geometry = "as_strided"
 
     def backward(grad, self_meta, size, stride, storage_offset, result_meta):
-        return strided_scatter(grad, self_meta, size, stride, storage_offset or 0)
+        offset = 0 if storage_offset is None else storage_offset - self_meta.storage_offset
+        return strided_scatter(grad, self_meta, size, stride, offset)
 
     def samples(S):
         yield (S(12), (3, 2), (4, 1), 1), {}
@@ -196,14 +197,19 @@ def _placed(grad: Tensor, meta: Any, part: Any) -> Tensor:
 
 
 def strided_scatter(grad: Tensor, meta: Any, shape: Any, stride: Any, offset: int) -> Tensor:
-    """The adjoint of reading a strided part of memory: overlapping reads add up."""
+    """The adjoint of reading a strided part of memory: overlapping reads add up.
+
+    offset: from the first element of the argument; what lies outside of it gets no gradient.
+    """
+    before = max(-offset, 0)
+    offset += before
     extent = offset + 1 + sum((n - 1) * s for n, s in zip(shape, stride, strict=True) if n > 0)
     own = 1 + sum((n - 1) * s for n, s in zip(meta.shape, meta.strides, strict=True) if n > 0)
-    length = max(extent, own)
+    length = max(extent, own + before)
     index = F.arange(length).as_strided(shape, stride, offset).reshape(-1)
     flat = F.zeros((length,), dtype=grad.dtype, device=grad.device)
     flat = flat.index_add(0, index, grad.reshape(-1))
-    return flat.as_strided(meta.shape, meta.strides)
+    return flat.as_strided(meta.shape, meta.strides, before)
 
 
 def _strided_gather(grad: Tensor, meta: Any, shape: Any, stride: Any, offset: int) -> Tensor:
@@ -224,6 +230,10 @@ def _strided_replace(
 core.AS_STRIDED_SCATTER[0] = strided_scatter
 core.AS_STRIDED_GATHER[0] = _strided_gather
 core.AS_STRIDED_REPLACE[0] = _strided_replace
+core.REAL_AND_COMPLEX[:] = (
+    lambda x: F.view_as_real(x.contiguous()),
+    lambda x: F.view_as_complex(x.contiguous()),
+)
 
 
 @view("basic_index(Tensor self, any index) -> Tensor", names=(), copied=())

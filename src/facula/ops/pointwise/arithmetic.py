@@ -201,6 +201,24 @@ def float_power(self: Any, exponent: Any) -> Any:
     return F.pow(base, power)
 
 
+@composite(
+    "float_power_(Tensor self, Operand exponent) -> Tensor",
+    names=("Tensor.float_power_",),
+    out=False,
+)
+def float_power_(self: Any, exponent: Any) -> Any:
+    """In-place form of `float_power`: the tensor has to be of the wide dtype."""
+    wide = core.complex128 if _is_complex(self) or _is_complex(exponent) else core.float64
+    if self.dtype is not wide:
+        core.errors.fail(
+            RuntimeError,
+            "float_power_",
+            f"a base of {wide} (the operation's result requires that dtype)",
+            got=self.dtype,
+        )
+    return F.pow.inplace(self, exponent.to(wide) if isinstance(exponent, core.Tensor) else exponent)
+
+
 def _is_complex(value: Any) -> bool:
     return value.is_complex() if isinstance(value, core.Tensor) else isinstance(value, complex)
 

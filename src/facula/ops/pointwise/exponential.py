@@ -267,11 +267,10 @@ def _(grad, x, *, eps):
     return s.where((x >= low) & (x <= 1.0 - low), slope, 0.0)
 
 
-@composite("ldexp(Tensor self, Operand other) -> Tensor")
+@composite("ldexp(Tensor self, Tensor other) -> Tensor", inplace=True)
 def ldexp(self: Any, other: Any) -> Any:
     """``self * 2 ** other``."""
-    power = F.exp2(other) if isinstance(other, core.Tensor) else 2.0**other
-    return F.mul(self, power)
+    return F.mul(self, F.exp2(other))
 
 
 @pointwise(

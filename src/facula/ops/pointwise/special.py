@@ -191,6 +191,7 @@ def polygamma(n: int, self: Any) -> Any:
 @composite(
     "mvlgamma(Tensor self, int p) -> Tensor",
     names=functions_and_methods("mvlgamma", special=("multigammaln",)),
+    inplace=True,
 )
 def mvlgamma(self: Any, p: int) -> Any:
     """Logarithm of the multivariate gamma function of dimension `p`."""

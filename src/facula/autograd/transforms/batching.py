@@ -1,0 +1,310 @@
+"""The level of `vmap`: operators on one entry become operators on the whole batch.
+
+Takes calls with `BatchedTensor` arguments.  Gives results of the same kind.
+Keeps true: rules come from the definitions; an operator without one runs entry by entry, and says
+so once; memory is written only where every entry has its own.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from facula import core
+from facula.autograd.transforms import batch_rules
+from facula.autograd.transforms.batch_rules import Batch, Same
+from facula.autograd.transforms.levels import Level, is_batched, wrap
+from facula.core.errors import fail
+from facula.ops.random import draw
+from facula.ops.registry import F
+
+Tensor = core.Tensor
+
+_announced: set[str] = set()
+
+
+class VmapLevel(Level):
+    """One `vmap` at work: `size` entries, and how random numbers are drawn."""
+
+    def __init__(self, size: int, randomness: str) -> None:
+        super().__init__()
+        self.size = size
+        self.randomness = randomness
+
+    def process(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a call for the whole batch."""
+        if function is draw:
+            return self._below(self._draw, *args)
+        if not self._touches(args) and not self._touches(kwargs.values()):
+            return self.call_below(function, args, kwargs)
+        if isinstance(function, core.Op):
+            bound, out = core.bind_arguments(function, args, kwargs)
+            if out is not None:
+                fail(RuntimeError, function.name, "vmap: a call without out= was required")
+            return self._operator(function, bound)
+        if isinstance(function, core.InplaceOp):
+            bound, _ = core.bind_arguments(function.op, args, kwargs)
+            return self._inplace(function, bound)
+        return self._other(function, args, kwargs)
+
+    def _touches(self, values: Any) -> bool:
+        number = self.number
+        for v in values:
+            if isinstance(v, Tensor):
+                if is_batched(v, number):
+                    return True
+            elif isinstance(v, (tuple, list)) and self._touches(v):
+                return True
+        return False
+
+    def _below(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return self.call_below(function, args, kwargs)
+
+    # ---------------------------------------------------------------- operators
+
+    def _operator(self, op: Any, args: tuple[Any, ...]) -> Any:
+        definition = op.definition
+        if definition.kind == "composite" and definition.vmap is None:
+            return core.run_implementation(op, args)
+        return self._wrapped(self._below(self._apply, op, args))
+
+    def _apply(self, op: Any, args: tuple[Any, ...]) -> Any:
+        batch = Batch(self)
+        rule = batch_rules.rule_of(op.definition)
+        result = NotImplemented if rule is None else rule(batch, op, args)
+        if result is not NotImplemented:
+            return result
+        if self.size == 0:
+            fail(RuntimeError, op.name, "vmap: a batch with entries was required of this operator")
+        if op.name not in _announced:
+            _announced.add(op.name)
+            warnings.warn(
+                f"There is a performance drop because we have not yet implemented the batching "
+                f"rule for {op.name}: its entries run one by one.",
+                stacklevel=2,
+            )
+        return batch_rules.one_by_one(batch, op, args)
+
+    def _wrapped(self, result: Any) -> Any:
+        if isinstance(result, Tensor):
+            return wrap(result, 0, self.number)
+        if isinstance(result, Same):
+            return result.value
+        if isinstance(result, (tuple, list)):
+            made = [self._wrapped(r) for r in result]
+            return type(result)(*made) if hasattr(result, "_fields") else type(result)(made)
+        return result
+
+    # ---------------------------------------------------------------- writes
+
+    def _check_written(self, name: str, target: Any, others: Any) -> None:
+        if is_batched(target, self.number) or not self._touches(others):
+            return
+        fail(
+            RuntimeError, name,
+            f"vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a "
+            f"Tensor `other` in extra_args that has more elements than `self`. This happened due "
+            f"to `other` being vmapped over but `self` not being vmapped over at level "
+            f"{self.number}",
+            hint="make self by other.new_zeros(...), or use an operation that is not in place",
+        )
+
+    def _inplace(self, function: Any, args: tuple[Any, ...]) -> Any:
+        op, target = function.op, args[0]
+        self._check_written(f"{op.name}_", target, args[1:])
+        kind = op.definition.kind
+        if kind == "pointwise":
+            self._below(self._inplace_pointwise, function, args)
+        elif kind == "view":
+            self._reshape(target, self._operator(op, args))
+        else:
+            result = self._operator(op, args)
+            result = result[0] if isinstance(result, tuple) else result
+            if result.shape != target.shape:
+                fail(
+                    RuntimeError, f"{op.name}_", f"a result of shape {list(target.shape)}",
+                    list(result.shape),
+                )
+            target.copy_(result)
+        return target
+
+    def _inplace_pointwise(self, function: Any, args: tuple[Any, ...]) -> None:
+        batch = Batch(self)
+        operands = batch_rules.pointwise_operands(batch, function.op, args)
+        batch_rules.call_inplace(function, [batch.front(args[0]), *operands[1:]])
+
+    def _reshape(self, target: Any, view: Any) -> None:
+        """A wrapper takes the geometry of its own view."""
+        fail(
+            RuntimeError, "vmap", "a view that is not in place was required under vmap",
+            f"a change of the geometry of {list(target.shape)} to {list(view.shape)}",
+        )
+
+    # ---------------------------------------------------------------- random numbers
+
+    def _draw(self, tensor: Any, kind: str, a: Any, b: Any, generator: Any) -> Any:
+        mapped = is_batched(tensor, self.number) or is_batched(a, self.number)
+        if self.randomness == "error":
+            fail(
+                RuntimeError, "vmap",
+                "vmap: called random operation while in randomness error mode. Please either use "
+                "the 'same' or 'different' randomness flags on vmap or perform the randomness "
+                "operation out of vmap",
+            )
+        batch = Batch(self)
+        if self.randomness == "same":
+            if is_batched(a, self.number):
+                fail(
+                    RuntimeError, "vmap",
+                    "vmap: a random operation whose parameters are mapped over was called with "
+                    "randomness='same'",
+                    hint="use randomness='different'",
+                )
+            target = batch.front(tensor).select(0, 0) if mapped else tensor
+            return draw(target, kind, a, b, generator)
+        if kind == "permutation":
+            rows = [draw(core.empty_like(tensor), kind, a, b, generator) for _ in range(self.size)]
+            return wrap(F.stack(rows), 0, self.number)
+        shape = (self.size, *tensor.shape)
+        fresh = core.empty(shape, dtype=tensor.dtype, device=tensor.device)
+        a = batch.full(a).contiguous() if isinstance(a, Tensor) else a
+        return wrap(draw(fresh, kind, a, b, generator), 0, self.number)
+
+    # ---------------------------------------------------------------- methods and functions
+
+    def _other(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        owner = getattr(function, "__self__", None)
+        if owner is not None and hasattr(owner, "setup_context"):
+            return self._custom(owner, args, kwargs)
+        rule = _METHODS.get(function.__name__)
+        if rule is None:
+            fail(
+                NotImplementedError, function.__name__,
+                "vmap: a function with a rule for batches was required",
+            )
+        return rule(self, function, args, kwargs)
+
+    def _custom(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A custom function: by its own rule, or entry by entry."""
+        from facula.autograd.function import Function
+
+        if cls.generate_vmap_rule:
+            return self._wrapped(self._below(self._custom_rows, cls, args, kwargs))
+        if cls.vmap is Function.vmap:
+            fail(
+                RuntimeError, cls.__name__,
+                f"You tried to vmap over {cls.__name__}, but it does not have vmap support. "
+                "Please override and implement the vmap staticmethod or set "
+                "generate_vmap_rule=True",
+            )
+        values = [a.value if is_batched(a, self.number) else a for a in args]
+        dims = tuple(a.batch_dim if is_batched(a, self.number) else None for a in args)
+        info = _Info(self.size, self.randomness)
+        outputs, out_dims = self._below(cls.vmap, info, dims, *values, **kwargs)
+        if not isinstance(outputs, tuple):
+            return self._with_dim(outputs, out_dims)
+        if not isinstance(out_dims, tuple):
+            out_dims = (out_dims,) * len(outputs)
+        return tuple(self._with_dim(o, d) for o, d in zip(outputs, out_dims, strict=True))
+
+    def _with_dim(self, value: Any, dim: Any) -> Any:
+        return value if dim is None else wrap(value, dim % value.dim(), self.number)
+
+    def _custom_rows(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        def entry(x: Any, index: int) -> Any:
+            mapped = is_batched(x, self.number)
+            return x.value.select(x.batch_dim, index) if mapped else x
+
+        rows = [cls.apply(*[entry(a, i) for a in args], **kwargs) for i in range(self.size)]
+        if isinstance(rows[0], tuple):
+            return tuple(
+                F.stack(column) if isinstance(column[0], Tensor) else Same(column[0])
+                for column in zip(*rows, strict=True)
+            )
+        return F.stack(rows) if isinstance(rows[0], Tensor) else Same(rows[0])
+
+
+class _Info:
+    """What a custom function's own rule is told."""
+
+    def __init__(self, batch_size: int, randomness: str) -> None:
+        self.batch_size = batch_size
+        self.randomness = randomness
+
+
+# ------------------------------------------------------------------ methods of the core
+
+
+def _same_dim(level: VmapLevel, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    """Methods whose result lies as their tensor does."""
+    x = args[0]
+    rest = tuple(a.dtype if isinstance(a, Tensor) else a for a in args[1:])
+    kwargs = {k: v for k, v in kwargs.items() if k != "memory_format"}
+    if not is_batched(x, level.number):
+        return level.call_below(function, (x, *rest), kwargs)
+    value = level.call_below(function, (x.value, *rest), kwargs)
+    return x if value is x.value else wrap(value, x.batch_dim, level.number)
+
+
+def _contiguous(level: VmapLevel, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    x = args[0]
+    memory_format = kwargs.get("memory_format")
+    if memory_format in (None, core.contiguous_format, core.preserve_format):
+        value = level._below(lambda: Batch(level).front(x).contiguous())
+        return wrap(value, 0, level.number)
+    count = x.shape[0]
+
+    def ordered() -> Any:
+        joined = Batch(level).front(x).flatten(0, 1).contiguous(memory_format=memory_format)
+        return joined.unflatten(0, (level.size, count))
+
+    return wrap(level._below(ordered), 0, level.number)
+
+
+def _copy(level: VmapLevel, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    target, source = args[0], args[1]
+    level._check_written("copy_", target, (source,))
+    batch = Batch(level)
+
+    def write() -> None:
+        if source.dim() > target.dim():
+            fail(
+                RuntimeError, "copy_", f"a source that broadcasts to {list(target.shape)}",
+                list(source.shape),
+            )
+        batch.front(target).copy_(batch.aligned(source, target.dim()))
+
+    level._below(write)
+    return target
+
+
+def _fill(level: VmapLevel, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    target = args[0]
+    if len(args) > 1 and is_batched(args[1], level.number):
+        return _copy(level, function, args, kwargs)
+    level.call_below(function, (target.value, *args[1:]), kwargs)
+    return target
+
+
+def _value(level: VmapLevel, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    name = function.__name__
+    fail(
+        RuntimeError, name,
+        f"vmap: It looks like you're calling .{name}() on a Tensor. We don't support vmap over "
+        f"calling .{name}() on a Tensor, please try to rewrite what you're doing with other "
+        "operations",
+    )
+
+
+_METHODS: dict[str, Callable[..., Any]] = {
+    "detach": _same_dim,
+    "clone": _same_dim,
+    "to": _same_dim,
+    "contiguous": _contiguous,
+    "copy_": _copy,
+    "fill_": _fill,
+    "zero_": _fill,
+    "item": _value,
+    "tolist": _value,
+}

@@ -1,0 +1,216 @@
+"""Levels: what every function transform has in common.
+
+Takes operator calls, by way of the core's interpreter stack.  Gives `Level`, the base of the
+transforms that are active; `BatchedTensor`, a tensor as a mapped function sees it; and the tangents
+of dual tensors.
+Keeps true: a level sees only what belongs to it and runs everything else with the stack below it;
+history (the tape) belongs to the innermost values alone, never to a wrapper; a tangent is kept on
+the tensor itself, by the number of its level, so a tensor of a level that ended is a plain one.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+
+Tensor = core.Tensor
+
+_numbers = itertools.count(1)
+core.set_type_attribute(Tensor, "_tangents", None)
+
+
+class Level:
+    """An active function transform; a context manager."""
+
+    #: composites are run through: the transform sees the operators that they consist of
+    decomposes = True
+
+    def __init__(self) -> None:
+        self.number = next(_numbers)
+        self.below: list[Any] = []
+
+    def __enter__(self) -> Any:
+        self.below = list(core.interpreters())
+        core.swap_interpreters([*self.below, self])
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        core.swap_interpreters([i for i in core.interpreters() if i is not self])
+
+    def on(self, below: list[Any]) -> Level:
+        """The same level on top of another stack."""
+        twin = type(self).__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin.below = below
+        return twin
+
+    def process(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a call under this transform."""
+        raise NotImplementedError
+
+    def call_below(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a call as if this level were not there."""
+        stack = core.swap_interpreters(self.below)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            core.swap_interpreters(stack)
+
+
+class Suspended:
+    """A context in which another stack of transforms is active."""
+
+    def __init__(self, stack: list[Any]) -> None:
+        self.stack = stack
+
+    def __enter__(self) -> None:
+        self.saved = core.swap_interpreters(self.stack)
+
+    def __exit__(self, *exception: Any) -> None:
+        core.swap_interpreters(self.saved)
+
+
+def _behind(name: str) -> property:
+    return property(lambda self: getattr(self.value, name), doc=f"`{name}` of the mapped tensor.")
+
+
+class BatchedTensor(Tensor):
+    """One entry of a batch, standing for all of them: `value` has the batch in `batch_dim`."""
+
+    _is_transform_wrapper = True
+
+    value: Any
+    batch_dim: int
+    level: int
+
+    device = _behind("device")
+    is_meta = _behind("is_meta")
+    is_cpu = _behind("is_cpu")
+    is_cuda = _behind("is_cuda")
+    is_mps = _behind("is_mps")
+
+    @property
+    def data(self) -> Any:
+        """The same elements without history."""
+        return self.detach()
+
+    def __repr__(self) -> str:
+        return f"BatchedTensor(lvl={self.level}, bdim={self.batch_dim}, value={self.value!r})"
+
+    def __bool__(self) -> bool:
+        return fail(
+            RuntimeError, "vmap",
+            "vmap: It looks like you're attempting to use a Tensor in some data-dependent control "
+            "flow. We don't support that yet",
+            hint="choose between values with where()",
+        )
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """Raises: the entries of a batch have no one array."""
+        return fail(RuntimeError, "numpy", "vmap: a tensor that is not mapped over was required")
+
+    def requires_grad_(self, requires_grad: bool = True) -> Any:
+        """Raises: gradients inside of a transformed function are the business of `grad`."""
+        return fail(
+            RuntimeError, "requires_grad_",
+            "You are attempting to call Tensor.requires_grad_() inside of a function being "
+            "transformed by a functorch transform",
+            hint="use func.grad, func.vjp or func.jacrev",
+        )
+
+
+def wrap(value: Tensor, dim: int, level: int) -> BatchedTensor:
+    """`value` without its dimension `dim`, as an entry of the batch of a level."""
+    made = core.make_wrapper(BatchedTensor, value, dim)
+    made.value, made.batch_dim, made.level = value, dim, level
+    return made
+
+
+def is_batched(x: Any, level: int) -> bool:
+    """Whether `x` is mapped over at a level."""
+    return isinstance(x, BatchedTensor) and x.level == level
+
+
+def _empty_like(wrapper: BatchedTensor, dtype: Any, device: Any) -> BatchedTensor:
+    value = core.empty_like(wrapper.value, dtype=dtype, device=device)
+    return wrap(value, wrapper.batch_dim, wrapper.level)
+
+
+core.WRAPPER_EMPTY[0] = _empty_like
+
+
+def is_differentiable(x: Any) -> bool:
+    """Whether `x` is a tensor of a dtype that has derivatives."""
+    return isinstance(x, Tensor) and (x.dtype.is_floating_point or x.dtype.is_complex)
+
+
+# ------------------------------------------------------------------ tangents
+
+
+def own_tangent(x: Tensor, number: int) -> Any:
+    """The tangent that `x` itself has at a level, or None."""
+    entries = x._tangents
+    return None if entries is None else entries.get(number)
+
+
+def set_tangent(x: Tensor, number: int, tangent: Any) -> None:
+    """Give `x` a tangent at a level."""
+    entries = x._tangents
+    if entries is None:
+        x._tangents = {number: tangent}
+    else:
+        entries[number] = tangent
+
+
+def tangent_of(x: Tensor, number: int) -> Any:
+    """The tangent at a level; a view whose base has one gets the same view of it."""
+    found = own_tangent(x, number)
+    if found is None and x._is_view():
+        base = x._base
+        whole = own_tangent(base, number)
+        if whole is not None and x.dtype is base.dtype and whole.stride() == base.stride():
+            offset = x.storage_offset() - base.storage_offset() + whole.storage_offset()
+            found = whole.as_strided(x.shape, x.stride(), offset)
+            set_tangent(x, number, found)
+    return found
+
+
+def inner_tangent(x: Any, number: int) -> Any:
+    """The tangent at an outer level, under the wrappers of levels inside of it."""
+    if x is None:
+        return None
+    found = own_tangent(x, number)
+    if found is None and isinstance(x, BatchedTensor) and x.level > number:
+        below = inner_tangent(x.value, number)
+        return None if below is None else wrap(below, x.batch_dim, x.level)
+    return found
+
+
+def set_inner_tangent(x: Any, number: int, tangent: Any) -> None:
+    """Give `x` a tangent at an outer level, under the wrappers of levels inside of it."""
+    if isinstance(x, BatchedTensor) and x.level > number:
+        set_inner_tangent(x.value, number, align(tangent, x))
+    else:
+        set_tangent(x, number, tangent)
+
+
+def align(tangent: Any, like: BatchedTensor) -> Any:
+    """What a wrapper of the level of `like` holds, its batch where that of `like` is."""
+    if is_batched(tangent, like.level):
+        value = tangent.value
+        same = tangent.batch_dim == like.batch_dim
+        return value if same else value.movedim(tangent.batch_dim, like.batch_dim)
+    return tangent.unsqueeze(like.batch_dim).expand(like.value.shape)
+
+
+def copy_tangents(source: Tensor, target: Tensor) -> Tensor:
+    """Give `target` the tangents of `source` at all levels that are active."""
+    for level in core.interpreters():
+        if isinstance(level, Level):
+            found = tangent_of(source, level.number)
+            if found is not None:
+                set_tangent(target, level.number, found)
+    return target

@@ -1,0 +1,45 @@
+"""Operators from outside the package.
+
+Takes definitions in either of two forms: facula's own, one decorator and everything derived from it
+(`pointwise`, `operator`, `composite`, `view`; `docs/adding_an_operator.md`), or PyTorch's, functions
+registered one by one (`custom_op`, `define`, `impl`, `register_fake`, `register_autograd`, `Library`).
+Gives operators that are reached as `facula.ops.<namespace>.<name>` and, where asked, elsewhere.
+Keeps true: both forms enter the one operator table.
+"""
+
+from facula.library.attach import composite, operator, pointwise, view
+from facula.library.check import opcheck
+from facula.library.registration import (
+    CustomOpDef,
+    Library,
+    custom_op,
+    define,
+    impl,
+    impl_abstract,
+    register_autograd,
+    register_fake,
+    register_kernel,
+    register_torch_dispatch,
+    register_vmap,
+)
+from facula.library.schemas import infer_schema
+
+__all__ = [
+    "CustomOpDef",
+    "Library",
+    "composite",
+    "custom_op",
+    "define",
+    "impl",
+    "impl_abstract",
+    "infer_schema",
+    "opcheck",
+    "operator",
+    "pointwise",
+    "register_autograd",
+    "register_fake",
+    "register_kernel",
+    "register_torch_dispatch",
+    "register_vmap",
+    "view",
+]

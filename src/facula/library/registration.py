@@ -1,0 +1,370 @@
+"""PyTorch's ways to define and complete an operator: `custom_op`, `define`, `impl`, `Library`, ...
+
+Takes qualified names (`namespace::name`), schemas and functions. Gives operators in the table.
+Keeps true: what is registered for an operator takes effect at the next call; registering twice for
+one device replaces nothing silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.library.custom import EVERY_DEVICE, CustomOperator, find, make
+from facula.library.schemas import infer_schema
+from facula.ops.registry import TABLE, F
+
+__all__ = [
+    "CustomOpDef", "Library", "custom_op", "define", "impl", "register_autograd", "register_fake",
+    "register_kernel", "register_torch_dispatch", "register_vmap",
+]  # fmt: skip
+
+#: PyTorch's dispatch keys -> device types; the rest are handled by name in `_register`
+_DEVICE_OF_KEY = {"CPU": "cpu", "CUDA": "cuda", "MPS": "mps", "XPU": "xpu", "Meta": "meta"}
+_EVERY_KEY = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional", "default")
+_IMPLICIT_KEY = "CompositeImplicitAutograd"
+
+
+def _device_of(key: str) -> str:
+    if key == "PrivateUse1":
+        from facula.utils.backend_registration import privateuse1_name
+
+        return privateuse1_name()
+    return _DEVICE_OF_KEY.get(key, key)
+
+
+def _register(definition: CustomOperator, key: str, function: Callable[..., Any]) -> None:
+    """Enters a function of an operator under a dispatch key or a device type."""
+    if key in (_IMPLICIT_KEY, ""):
+        definition.composite = function
+        definition.set_gradient()
+    elif key.startswith("Autograd"):
+        definition.gradient = None
+        definition.operator.autograd = lambda *args: definition.call(function, args)
+    else:
+        device = EVERY_DEVICE if key in _EVERY_KEY else _device_of(key)
+        if device != EVERY_DEVICE:
+            core.device(device)  # says which devices there are
+        if device in definition.kernels:
+            required = f"one kernel for '{device}' was required (already a kernel registered)"
+            fail(RuntimeError, definition.name, required, "another")
+        definition.kernels[device] = function
+    definition.origin = definition.origin or function
+
+
+class CustomOpDef:
+    """An operator made by `custom_op`: callable, with methods that register its other parts."""
+
+    def __init__(self, definition: CustomOperator, function: Callable[..., Any]) -> None:
+        self._definition = definition
+        self._init_fn = function
+        self._opoverload = definition.operator
+        self.__name__ = definition.name.rpartition("::")[2]
+        self.__doc__ = function.__doc__
+        self.__module__ = function.__module__
+        self.__wrapped__ = function
+
+    @property
+    def _qualname(self) -> str:
+        return self._definition.name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._opoverload(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<CustomOpDef({self._qualname})>"
+
+    def register_kernel(
+        self,
+        device_types: str | Sequence[str] | None,
+        fn: Callable[..., Any] | None = None,
+        /,
+    ) -> Any:
+        """Registers a function for some device types (None: all); usable as a decorator."""
+        return register_kernel(self, device_types, fn)
+
+    def register_fake(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
+        """Registers the function that gives results without data for arguments without data."""
+        return register_fake(self, fn)
+
+    register_meta = register_fake
+
+    def register_autograd(
+        self,
+        backward: Callable[..., Any],
+        /,
+        *,
+        setup_context: Callable[..., Any] | None = None,
+    ) -> None:
+        """Registers the gradient, see `facula.library.register_autograd`."""
+        register_autograd(self, backward, setup_context=setup_context)
+
+    def register_vmap(self, func: Callable[..., Any] | None = None) -> Any:
+        """Registers the rule for `vmap`: `func(info, in_dims, *args)` gives results and their dims."""
+        return register_vmap(self, func)
+
+    def register_torch_dispatch(
+        self, torch_dispatch_class: type, fn: Callable[..., Any] | None = None, /
+    ) -> Any:
+        """Registers what a dispatch class or mode does with the operator."""
+        return register_torch_dispatch(self, torch_dispatch_class, fn)
+
+    def set_kernel_enabled(self, device_type: str, enabled: bool = True) -> Any:
+        """A block in which, or after which, the kernel of a device type is used or not."""
+        return _KernelSwitch(self._definition, device_type, enabled)
+
+
+class _KernelSwitch:
+    """Takes effect when made, and is undone at the end of a block."""
+
+    def __init__(self, definition: CustomOperator, device: str, enabled: bool) -> None:
+        self.disabled, self.device = definition.disabled, device
+        self.before = device in self.disabled
+        (self.disabled.discard if enabled else self.disabled.add)(device)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exception: Any) -> None:
+        (self.disabled.add if self.before else self.disabled.discard)(self.device)
+
+
+def custom_op(
+    name: str,
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    mutates_args: str | Iterable[str],
+    device_types: str | Sequence[str] | None = None,
+    schema: str | None = None,
+    tags: Sequence[Any] | None = None,
+) -> Any:
+    """Makes a function an operator, which transforms and the compiler do not look into.
+
+    Args:
+        name: `namespace::name`.
+        fn: the function; without it, the result is a decorator.
+        mutates_args: names of the tensor arguments that it writes to; `()` for none.
+        device_types: the devices it is for; None for all.
+        schema: the schema, where annotations cannot tell it.
+
+    Raises:
+        ValueError: the name or an annotation is wrong.
+    """
+
+    def decorate(function: Callable[..., Any]) -> CustomOpDef:
+        text = infer_schema(function, mutates_args=mutates_args) if schema is None else schema
+        definition = make(name, text)
+        made = CustomOpDef(definition, function)
+        made.register_kernel(device_types, function)
+        return made
+
+    return decorate if fn is None else decorate(fn)
+
+
+def define(
+    qualname: str, schema: str | None = None, *, lib: Any = None, tags: Any = ()
+) -> Callable[..., Any] | None:
+    """Defines an operator: `define("mylib::sin", "(Tensor x) -> Tensor")`, or around a function."""
+    if schema is None or callable(schema):
+        fail(ValueError, "define", "a schema '(Tensor x) -> Tensor' was required", repr(schema))
+    make(qualname, schema)
+    return None
+
+
+def _decorator(function: Callable[..., Any] | None, enter: Callable[[Any], Any]) -> Any:
+    def decorate(given: Callable[..., Any]) -> Callable[..., Any]:
+        enter(given)
+        return given
+
+    return decorate if function is None else decorate(function)
+
+
+def impl(
+    qualname: Any,
+    types: str | Sequence[str],
+    func: Callable[..., Any] | None = None,
+    *,
+    lib: Any = None,
+) -> Any:
+    """Registers a function for device types or dispatch keys of a defined operator."""
+    keys = [types] if isinstance(types, str) else list(types)
+
+    def enter(function: Callable[..., Any]) -> None:
+        for key in keys:
+            _implement(str(qualname) if isinstance(qualname, str) else qualname, key, function)
+
+    return _decorator(func, enter)
+
+
+def _implement(qualname: Any, key: str, function: Callable[..., Any]) -> None:
+    """Registers for a user's operator, or for one of facula's on a device of a package."""
+    if isinstance(qualname, str) and qualname.partition("::")[0] == "aten":
+        name = qualname.partition("::")[2].partition(".")[0]
+        if name not in TABLE:
+            fail(RuntimeError, "impl", "the name of an operator was required", repr(qualname))
+        device = _device_of(key)
+        if device in ("cpu", "meta", "default", "") or key.startswith(("Composite", "Autograd")):
+            hint = "define an operator of your own, or use a TorchDispatchMode"
+            required = f"a device that a package adds was required for '{qualname}'"
+            fail(NotImplementedError, "impl", required, repr(key), hint)
+        _backend_for(device).implement(name, function)
+        return
+    _register(find(qualname), key, function)
+
+
+def _backend_for(device: str) -> Any:
+    """The device's backend; one in host memory is made where there is none."""
+    from facula import backends
+
+    if device not in backends.registered() and not backends.load(device):
+        backends.register(device, {})
+    backend = backends.get(device)
+    if not hasattr(backend, "implement"):
+        required = f"a backend that takes single kernels was required for '{device}'"
+        fail(NotImplementedError, "impl", required, type(backend).__name__)
+    return backend
+
+
+def register_kernel(
+    op: Any,
+    device_types: str | Sequence[str] | None,
+    func: Callable[..., Any] | None = None,
+    /,
+    *,
+    lib: Any = None,
+) -> Any:
+    """Registers a function for some device types (None: all) of an operator."""
+    definition = find(op)
+    if device_types is None:
+        device_types = EVERY_DEVICE
+    keys = [device_types] if isinstance(device_types, str) else list(device_types)
+    return _decorator(func, lambda f: [_register(definition, key, f) for key in keys])
+
+
+def register_fake(
+    op: Any,
+    func: Callable[..., Any] | None = None,
+    /,
+    *,
+    lib: Any = None,
+    _stacklevel: int = 1,
+    allow_override: bool = False,
+) -> Any:
+    """Registers the function that gives results without data for arguments without data."""
+    definition = find(op)
+
+    def enter(function: Callable[..., Any]) -> None:
+        if allow_override:
+            definition.kernels.pop("meta", None)
+        _register(definition, "meta", function)
+
+    return _decorator(func, enter)
+
+
+impl_abstract = register_fake
+
+
+def register_autograd(
+    op: Any,
+    backward: Callable[..., Any],
+    /,
+    *,
+    setup_context: Callable[..., Any] | None = None,
+    lib: Any = None,
+) -> None:
+    """Registers the gradient of an operator.
+
+    Args:
+        backward: `backward(ctx, *grads)` gives one gradient for each positional argument.
+        setup_context: `setup_context(ctx, inputs, output)` keeps what `backward` needs on `ctx`;
+            with keyword-only arguments it takes `keyword_only_inputs` as well.
+
+    Raises:
+        RuntimeError: the operator writes to its arguments.
+    """
+    definition = find(op)
+    if definition.mutated:
+        required = "an operator that writes to no argument was required (must be functional)"
+        fail(RuntimeError, "register_autograd", required, definition.name)
+    definition.gradient, definition.setup_context = backward, setup_context
+    definition.set_gradient()
+
+
+def register_vmap(op: Any, func: Callable[..., Any] | None = None, /, *, lib: Any = None) -> Any:
+    """Registers the rule for `vmap`: `func(info, in_dims, *args)` gives results and their dims."""
+    definition = find(op)
+    return _decorator(func, lambda function: setattr(definition, "batching", function))
+
+
+def register_torch_dispatch(
+    op: Any, torch_dispatch_class: type, func: Callable[..., Any] | None = None, /, *, lib: Any = None
+) -> Any:
+    """Registers what a dispatch class or mode does: `func(mode, func, types, args, kwargs)`."""
+    operator = find(op).operator
+
+    def enter(function: Callable[..., Any]) -> None:
+        before = torch_dispatch_class.__torch_dispatch__
+
+        def handle(self: Any, called: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if called is operator:
+                return function(self, called, types, args, kwargs or {})
+            return before(self, called, types, args, kwargs)
+
+        if isinstance(vars(torch_dispatch_class).get("__torch_dispatch__"), classmethod):
+            before = torch_dispatch_class.__torch_dispatch__.__func__
+            torch_dispatch_class.__torch_dispatch__ = classmethod(handle)
+        else:
+            torch_dispatch_class.__torch_dispatch__ = handle
+
+    return _decorator(func, enter)
+
+
+class Library:
+    """A namespace in which operators are defined (`DEF`, `FRAGMENT`) or completed (`IMPL`)."""
+
+    def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
+        if kind not in ("IMPL", "DEF", "FRAGMENT"):
+            fail(ValueError, "Library", "the kind IMPL, DEF or FRAGMENT was required", kind)
+        if ns in ("aten", "prim", "prims") and kind != "IMPL":
+            required = f"a namespace of one's own was required for the kind {kind}"
+            fail(ValueError, "Library", required, f"{ns} is a reserved namespace")
+        self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
+        self.defined: list[str] = []
+
+    def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
+        """Defines `name(arguments) -> results` in the namespace; gives the name."""
+        if self.kind == "IMPL":
+            fail(RuntimeError, "Library", "the kind DEF or FRAGMENT was required", "IMPL")
+        name = schema.partition("(")[0].strip()
+        make(f"{self.ns}::{name}", schema)
+        self.defined.append(name)
+        return name
+
+    def impl(
+        self,
+        op_name: Any,
+        fn: Callable[..., Any],
+        dispatch_key: str = "",
+        *,
+        with_keyset: bool = False,
+        allow_override: bool = False,
+    ) -> None:
+        """Registers a function for a dispatch key (the library's, where none is given)."""
+        name = op_name if isinstance(op_name, str) else op_name.name
+        qualname = name if "::" in name else f"{self.ns}::{name}"
+        _implement(qualname, dispatch_key or self.dispatch_key or _IMPLICIT_KEY, fn)
+
+    def fallback(self, fn: Callable[..., Any], dispatch_key: str = "", **options: Any) -> None:
+        """Not offered: what handles every operator is a `TorchDispatchMode`."""
+        hint = "use facula.utils._python_dispatch.TorchDispatchMode"
+        fail(NotImplementedError, "Library", "single operators were required", "fallback", hint)
+
+    def _destroy(self) -> None:
+        for name in self.defined:
+            qualname = f"{self.ns}::{name}"
+            TABLE.pop(qualname, None)
+            vars(F).pop(qualname, None)
+        self.defined.clear()

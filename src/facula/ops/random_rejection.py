@@ -1,0 +1,117 @@
+"""Operators that draw counts and gamma variates: samples that take an unknown number of draws each.
+
+Takes: tensors of parameters and a generator. Gives: samples in the parameters' dtype.
+Keeps true: element i is a function of (seed, offset, i) and its parameters; only gamma samples (and
+what is made of them) have a gradient, by implicit reparametrisation [Figurnov et al. 2018].
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.ops.random import SOURCE
+from facula.ops.registry import F, composite, operator
+
+
+def _check_floating(op: str, tensor: Any) -> None:
+    if not tensor.dtype.is_floating_point:
+        fail(
+            NotImplementedError,
+            op,
+            f"a floating-point dtype was required: \"{op}\" not implemented for '{tensor.dtype}'",
+        )
+
+
+def _doubles(tensor: Any) -> Any:
+    return tensor.detach().to(device="cpu", dtype=core.float64).contiguous()
+
+
+def _drawn(kind: str, self: Any, other: Any, generator: Any) -> Any:
+    """Samples in the dtype and on the device of `self`."""
+    if self.is_meta:
+        return core.empty(self.shape, dtype=self.dtype, device=self.device)
+    wide = core.random_draws(kind, _doubles(self), other, generator)
+    return wide.to(device=self.device, dtype=self.dtype)
+
+
+@composite(f"poisson(Tensor self, {SOURCE}) -> Tensor", names=("poisson",), out=False)
+def poisson(self: Any, generator: Any) -> Any:
+    """Counts of rare events with the tensor's elements as rates."""
+    _check_floating("poisson", self)
+    if not self.is_meta and self.numel() and not (self >= 0).all().item():
+        fail(RuntimeError, "poisson", "invalid Poisson rate, expected rate to be non-negative")
+    result = _drawn("poisson", self, None, generator)
+    # the gradient of a sample is defined as zero
+    return result + self * 0 if self.requires_grad and core.is_grad_enabled() else result
+
+
+@composite(
+    f"binomial(Tensor count, Tensor prob, {SOURCE}) -> Tensor", names=("binomial",), out=False
+)
+def binomial(count: Any, prob: Any, generator: Any) -> Any:
+    """How many of `count` trials succeed, each with probability `prob`."""
+    for tensor in (count, prob):
+        _check_floating("binomial", tensor)
+    if count.dtype is not prob.dtype:
+        fail(
+            RuntimeError,
+            "binomial",
+            "one dtype was required: Found dtype of count and prob to differ",
+            f"{count.dtype} and {prob.dtype}",
+        )
+    count, prob = F.broadcast_tensors(count, prob)
+    if count.is_meta or prob.is_meta:
+        return core.empty(count.shape, dtype=count.dtype, device="meta")
+    result = _drawn("binomial", count, _doubles(prob), generator)
+    needs = core.is_grad_enabled() and (count.requires_grad or prob.requires_grad)
+    return result + count * 0 + prob * 0 if needs else result
+
+
+@operator(
+    "_standard_gamma_grad(Tensor self, Tensor output) -> Tensor",
+    names=("_standard_gamma_grad",),
+    out=False,
+    nondifferentiable=(0, 1),
+)
+class standard_gamma_grad:
+    """The derivative of a standard gamma sample by its shape, at a fixed probability."""
+
+    def meta(self, output):
+        return core.empty(self.shape, dtype=self.dtype, device=self.device)
+
+    def cpu(out, self, output):
+        out.copy_(core.gamma_rate(_doubles(self), _doubles(output)))
+
+
+@operator(
+    "_standard_gamma(Tensor self, generator? generator=None) -> Tensor",
+    names=("_standard_gamma",),
+    out=False,
+)
+class standard_gamma:
+    """Gamma samples of rate 1 with the tensor's elements as shapes. [Marsaglia & Tsang 2000]"""
+
+    def meta(self, generator):
+        _check_floating("_standard_gamma", self)
+        return core.empty(self.shape, dtype=self.dtype, device=self.device)
+
+    def cpu(out, self, generator):
+        tiny = core.finfo(self.dtype).tiny
+        wide = core.random_draws("gamma", _doubles(self), None, generator)
+        # a sample that underflows stays positive: its logarithm is asked for
+        out.copy_(F.where(wide < tiny, tiny, wide))
+
+    def backward(grad, self, result):
+        return grad * F._standard_gamma_grad(self, result)
+
+
+@composite(
+    f"_sample_dirichlet(Tensor self, {SOURCE}) -> Tensor", names=("_sample_dirichlet",), out=False
+)
+def sample_dirichlet(self: Any, generator: Any) -> Any:
+    """Points of a simplex: gamma samples over their sum along the last dimension."""
+    wide = F._standard_gamma(self.to(core.float64), generator)
+    tiny = core.finfo(self.dtype).tiny
+    return (wide / wide.sum(-1, keepdim=True)).clamp(min=tiny).to(self.dtype)
