@@ -8,13 +8,14 @@ Keeps true: nothing is imported here; no operator is named (their names are deri
 from __future__ import annotations
 
 SUBMODULES = frozenset(
-    "nn optim autograd utils data serialization testing random backends fx func amp linalg special fft "
-    "distributions cuda mps types return_types overrides library jit profiler _C version compiler ao".split()
+    "nn optim autograd signal utils data serialization testing random backends fx func amp linalg special fft "
+    "distributions cuda mps xpu accelerator types return_types overrides library jit profiler _C version compiler ao".split()
 )
 
 _FROM = {
     "facula.serialization": "save load",
     "facula.autograd.grad_mode": "no_grad enable_grad set_grad_enabled inference_mode",
+    "facula.autograd.transforms": "vmap",
     "facula.random": "seed initial_seed get_rng_state set_rng_state",
     "facula.core.printing": "set_printoptions",
     "facula.functional": (
@@ -23,7 +24,9 @@ _FROM = {
         "use_deterministic_algorithms are_deterministic_algorithms_enabled set_deterministic_debug_mode "
         "get_deterministic_debug_mode is_deterministic_algorithms_warn_only_enabled "
         "set_warn_always is_warn_always_enabled get_num_interop_threads set_num_interop_threads "
-        "typename set_flush_denormal broadcast_shapes asarray"
+        "typename set_flush_denormal broadcast_shapes asarray "
+        "clone detach detach_ fill fill_ zero_ resize_as_ is_signed is_conj is_neg is_inference is_distributed "
+        "get_device set_default_tensor_type set_anomaly_enabled init_num_threads from_file unravel_index"
     ),
     "facula.amp.autocast_mode": "autocast",
     "facula.amp.grad_scaler": "GradScaler",
@@ -33,6 +36,10 @@ _FROM = {
         "get_autocast_gpu_dtype set_autocast_gpu_dtype is_autocast_cache_enabled set_autocast_cache_enabled "
         "clear_autocast_cache autocast_increment_nesting autocast_decrement_nesting"
     ),
+    "facula.constants": (
+        "e pi inf nan newaxis half float double short int long chalf cfloat cdouble legacy_contiguous_format"
+    ),
+    "facula.nn.recurrent": "lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell",
     "facula.legacy": (
         "FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor CharTensor ByteTensor "
         "BoolTensor"

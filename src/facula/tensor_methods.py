@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from facula import core
+from facula import core, older_methods
 from facula.core import printing
 from facula.core.errors import fail
 from facula.ops.registry import F
@@ -67,7 +67,10 @@ def _matrix_hermitian(self: Tensor) -> Tensor:
     return self.adjoint()
 
 
-def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def new_tensor(
+    self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+    layout: Any = core.strided, pin_memory: bool = False,
+) -> Tensor:
     """A tensor of `data` with this tensor's dtype and device by default."""
     return core.tensor(
         data, dtype=self.dtype if dtype is None else dtype, device=self.device if device is None else device,
@@ -151,6 +154,11 @@ def _set_imag(self: Tensor, value: Any) -> None:
     F.imag(self).copy_(value if isinstance(value, Tensor) else core.tensor(value))
 
 
+def _reversed_division(self: Tensor, other: Any) -> Tensor:
+    """``other / self``, under the name of Python 2."""
+    return self.reciprocal() * other
+
+
 def attach() -> None:
     """Put everything onto Tensor, and the printer into its slot."""
     put = core.set_type_attribute
@@ -166,6 +174,10 @@ def attach() -> None:
         new_tensor, cuda, is_set_to, apply_, map_, storage, storage_type, dim_order, is_distributed, is_coalesced, rename,
     ):
         put(Tensor, method.__name__, method)
+    for method in older_methods.METHODS:
+        put(Tensor, method.__name__, method)
+    for name, value in older_methods.VALUES.items():
+        put(Tensor, name, value)
     put(Tensor, "is_shared_", Tensor.is_shared)
-    put(Tensor, "__rdiv__", Tensor.__rtruediv__)
+    put(Tensor, "__rdiv__", _reversed_division)
     core.PRINTER[0] = printing.tensor_repr

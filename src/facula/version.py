@@ -5,3 +5,4 @@ git_version = None
 cuda = None
 hip = None
 debug = False
+xpu = None

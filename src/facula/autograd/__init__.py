@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Sequence
 from typing import Any
 
 from facula import core
@@ -215,30 +214,9 @@ def grad(
 def _batched(
     outputs: tuple, grads: tuple, retain: bool, create_graph: bool, inputs: tuple, allow: bool
 ) -> tuple:
-    """One run per entry of the batch, or one for all where the function transforms are loaded."""
-    vectorize = core.BATCHED_BACKWARD[0] if hasattr(core, "BATCHED_BACKWARD") else None
-    if vectorize is not None:
-        return vectorize(outputs, grads, retain, create_graph, inputs, allow)
-    sizes = {g.size(0) for g in grads if g is not None}
-    if len(sizes) != 1:
-        fail(RuntimeError, "grad", "one batch size for all gradients", got=sorted(sizes))
-    count = sizes.pop()
-    columns = []
-    for b in range(count):
-        row = tuple(None if g is None else g[b] for g in grads)
-        last = b == count - 1
-        columns.append(
-            core.run_backward(outputs, row, retain or not last, create_graph, inputs, allow, False)
-        )
-    return tuple(
-        None if parts[0] is None else _stack(parts) for parts in zip(*columns, strict=True)
-    )
-
-
-def _stack(parts: Sequence) -> Any:
-    import facula
-
-    return facula.stack(parts)
+    """One run for the whole batch, under `vmap`."""
+    transforms = importlib.import_module("facula.autograd.transforms")
+    return transforms.batched_backward(outputs, grads, retain, create_graph, inputs, allow)
 
 
 class _VariableMeta(type):
@@ -264,6 +242,12 @@ def is_multithreading_enabled() -> bool:
 _LAZY = {"gradcheck": "gradcheck", "gradgradcheck": "gradcheck"}
 
 
+_LAZY_MODULES = frozenset(
+    """functional function checkpoint hooks anomaly_mode forward_ad profiler profiler_legacy
+    profiler_util""".split()
+)
+
+
 def __getattr__(name: str) -> Any:
     # rarely needed parts load on first use
     if name in _LAZY:
@@ -271,6 +255,6 @@ def __getattr__(name: str) -> Any:
         value = getattr(module, name)
         globals()[name] = value
         return value
-    if name in ("functional", "function", "checkpoint", "hooks", "anomaly_mode", "forward_ad"):
+    if name in _LAZY_MODULES:
         return importlib.import_module(f"facula.autograd.{name}")
     raise AttributeError(f"module 'facula.autograd' has no attribute {name!r}")

@@ -327,6 +327,35 @@ class Function(_SingleLevelFunction):
         if stack:
             # the innermost function transform decides how to run it
             return stack[-1].process(cls.apply, args, kwargs)
+        return cls._run(args, kwargs, separate)[0]
+
+    @classmethod
+    def apply_with_tangents(cls, args: tuple, kwargs: dict, tangents: list) -> tuple[Any, Any]:
+        """The results and, by the user's `jvp`, their tangents; None in `tangents` is zero."""
+        separate = cls.setup_context is not _SingleLevelFunction.setup_context
+        if core.interpreters():
+            # other transforms are at work: they run the function, and a second call makes a context
+            result = cls.apply(*args, **kwargs)
+            ctx = cls._backward_cls()
+            if separate:
+                cls.setup_context(ctx, args, cls.forward(*args))
+            else:
+                cls.forward(ctx, *args, **kwargs)
+        else:
+            result, ctx = cls._run(args, kwargs, separate)
+        given = tangents
+        if ctx.materialize_grads:
+            given = [
+                _zeros((a.shape, a.dtype, a.device))
+                if t is None and isinstance(a, Tensor) and _differentiable(a)
+                else t
+                for a, t in zip(args, tangents, strict=True)
+            ]
+        return result, ctx.apply_jvp(*given)
+
+    @classmethod
+    def _run(cls, args: tuple, kwargs: dict, separate: bool) -> tuple[Any, Any]:
+        """The results, and the context of the call."""
         ctx = cls._backward_cls()
         needs = tuple([isinstance(a, Tensor) and a.requires_grad for a in args])
         ctx.needs_input_grad = needs
@@ -345,7 +374,7 @@ class Function(_SingleLevelFunction):
             core.set_grad_enabled(recording)
         if record:
             _record(ctx, args, results, targets, dirty)
-        return results[0] if single else tuple(results)
+        return (results[0] if single else tuple(results)), ctx
 
 
 def _prepare_outputs(ctx: Any, args: tuple, results: list, record: bool) -> tuple[tuple, tuple]:

@@ -256,7 +256,7 @@ cdef class device:
 
 
 #: device types that may be named; backends add theirs
-DEVICE_TYPES = {"cpu", "meta", "cuda", "mps", "xpu", "null"}
+DEVICE_TYPES = {"cpu", "meta", "cuda", "mps", "xpu"}
 cdef list DEVICES = []           # by number: 0 cpu, 1 meta, then as they come
 cdef dict DEVICE_NUMBER = {}
 DEVICE_STACK = []
@@ -361,22 +361,22 @@ class Size(tuple):
 
     __str__ = __repr__
 
-    def __add__(self, other):
-        if not isinstance(other, tuple):
+    def __add__(self, value):
+        if not isinstance(value, tuple):
             return NotImplemented
-        return Size(tuple.__add__(self, other))
+        return Size(tuple.__add__(self, value))
 
-    def __radd__(self, other):
-        if not isinstance(other, tuple):
+    def __radd__(self, value):
+        if not isinstance(value, tuple):
             return NotImplemented
-        return Size(tuple.__add__(other, self))
+        return Size(tuple.__add__(value, self))
 
-    def __mul__(self, n):
-        return Size(tuple.__mul__(self, n))
+    def __mul__(self, value):
+        return Size(tuple.__mul__(self, value))
 
-    def __getitem__(self, index):
-        value = tuple.__getitem__(self, index)
-        return Size(value) if isinstance(index, slice) else value
+    def __getitem__(self, key):
+        value = tuple.__getitem__(self, key)
+        return Size(value) if isinstance(key, slice) else value
 
     def __reduce__(self):
         return (Size, (tuple(self),))

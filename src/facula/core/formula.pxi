@@ -65,7 +65,10 @@ cdef class FormulaState:
 cdef object save_value(object v):
     if isinstance(v, Tensor):
         return save(<Tensor>v, False, 0)
-    if type(v) is tuple and v and isinstance(v[0], (Tensor, type(None))):
+    if type(v) is tuple and v:
+        for t in v:
+            if t is not None and not isinstance(t, Tensor):
+                return v
         return [save(<Tensor>t, False, 0) if t is not None else None for t in v]
     return v
 

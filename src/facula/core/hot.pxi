@@ -6,12 +6,14 @@
 
 ctypedef object (*fast_function)(Op op, PyObject **slots, uint32_t k)
 
-cdef dict _FAST_NUMBERS = {"reduce": 1, "linear": 2, "mm": 3, "matmul": 4}
+cdef dict _FAST_NUMBERS = {"reduce": 1, "linear": 2, "mm": 3, "matmul": 4, "rows": 5, "reshape": 6}
 
 
 cdef object run_fast(int number, Op op, PyObject **slots, uint32_t k):
     if number == 1: return fast_reduce(op, slots, k)
     if number == 2: return fast_linear(op, slots, k)
+    if number == 5: return fast_rows(op, slots, k)
+    if number == 6: return fast_reshape(op, slots, k)
     return fast_mm(op, slots, k)
 
 
@@ -153,6 +155,49 @@ cdef Tensor scaled(Tensor g, double factor):
         (<float *>r.data_)[0] = <float>((<float *>g.data_)[0] * factor)
         return r
     return <Tensor>binary(OP_MUL, g, factor)
+
+
+cdef object fast_reshape(Op op, PyObject **slots, uint32_t k):
+    """A contiguous tensor in another shape is a view."""
+    if type(<object>slots[0]) is not Tensor or (<Tensor>slots[0]).keys & K_STRIDED or OP_VIEW is None: return None
+    return view_call(OP_VIEW, slots, k)
+
+cdef Op OP_VIEW = None
+
+
+# ------------------------------------------------------------------ row programs of one tensor: softmax and its like
+
+cdef object fast_rows(Op op, PyObject **slots, uint32_t k):
+    """`op(x, dim)` of a contiguous tensor in a dtype that has a kernel, with a result like x."""
+    cdef Tensor x, r
+    cdef int64_t n[5]
+    cdef char *p[2]
+    cdef void *fn
+    cdef int d, i
+    if type(<object>slots[0]) is not Tensor or slots[1] == NULL or not PyLong_CheckExact(<object>slots[1]): return None
+    if slots[2] != NULL and <object>slots[2] is not None: return None
+    x = <Tensor>slots[0]
+    if x.keys & (K_STRIDED | K_META) or x.dt > BF16 or x.numel_ == 0 or x.nd == 0: return None
+    d = <object>slots[1]
+    if d < 0: d += x.nd
+    if d < 0 or d >= x.nd: return None
+    fn = driver_of(op, x.dt, op.name)
+    if fn == NULL: return None
+    n[0] = 1; n[1] = x.sh[d]; n[2] = 1; n[3] = 0; n[4] = 0
+    for i in range(d): n[0] *= x.sh[i]
+    for i in range(d + 1, x.nd): n[2] *= x.sh[i]
+    r = new_like(x, x.dt)
+    p[0] = r.data_; p[1] = x.data_
+    if x.numel_ < GIL_FREE // 16:
+        i = (<fk_driver>fn)(p, n, NULL, &fk_runtime_table)
+    else:
+        with nogil: i = (<fk_driver>fn)(p, n, NULL, &fk_runtime_table)
+    if i: raise_memory(0)
+    if k & K_GRAD and not (k & K_NOGRAD):
+        record_formula(op, (x, d, None), r)
+    elif k & K_INFERENCE:
+        r.keys |= K_INFERENCE
+    return r
 
 
 # ------------------------------------------------------------------ products

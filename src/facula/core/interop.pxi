@@ -713,7 +713,28 @@ cdef class Generator:
         self._offset = int.from_bytes(data[8:], "little")
         return self
 
+    def get_offset(self):
+        """How many draws were made since seeding."""
+        return self._offset
+
+    def set_offset(self, offset):
+        """Go on as if so many draws had been made."""
+        self._offset = int(offset)
+
+    def graphsafe_get_state(self):
+        """A generator in the same state."""
+        return self.clone_state()
+
+    def graphsafe_set_state(self, state):
+        """Take over the state of another generator."""
+        self._seed, self._offset = state._seed, state._offset
+        return self
+
+    def __setstate__(self, state):
+        self._seed, self._offset = state
+
     def clone_state(self):
+        """A generator in the same state."""
         g = Generator()
         g._seed, g._offset = self._seed, self._offset
         return g

@@ -24,6 +24,8 @@ _FLOATS = {
 class finfo:
     """Limits of a floating-point (or complex: of its parts) dtype: `bits eps max min tiny smallest_normal resolution`."""
 
+    __slots__ = ("bits", "dtype", "eps", "max", "min", "resolution", "smallest_normal", "tiny")
+
     def __init__(self, type: Any = None) -> None:
         dtype = _core.get_default_dtype() if type is None else type
         if not isinstance(dtype, _core.dtype) or not (dtype.is_floating_point or dtype.is_complex):
@@ -52,6 +54,8 @@ class finfo:
 
 class iinfo:
     """Limits of an integer dtype: `bits max min`."""
+
+    __slots__ = ("bits", "dtype", "max", "min")
 
     def __init__(self, type: Any) -> None:
         if not isinstance(type, _core.dtype) or type.is_floating_point or type.is_complex or type.name == "bool":

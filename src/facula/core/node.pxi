@@ -241,7 +241,7 @@ cdef class SavedTensor:
     cdef object get(self, Node n):
         cdef Tensor r
         if self.unpack is not None:
-            r = alias(self.unpack(self.packed))
+            r = saved_alias(self.unpack(self.packed))
             if self.is_result:
                 r.fn_ = n; r.out_nr = self.number; r.keys |= K_GRAD
             elif self.origin is not None:
@@ -254,7 +254,7 @@ cdef class SavedTensor:
         if self.tensor.st.version != self.version and not (self.tensor.keys & (K_INFERENCE | K_UNCOUNTED)):
             raise_modified(self.tensor, n, self.version)
         if self.is_result:
-            r = alias(self.tensor)
+            r = saved_alias(self.tensor)
             if self.tensor.keys & K_GRAD: pass
             r.fn_ = n; r.out_nr = self.number; r.keys |= K_GRAD
             return r
@@ -278,6 +278,24 @@ cdef inline int check_savable(Tensor t) except -1:
     return 0
 
 
+cdef Tensor saved_alias(Tensor t):
+    """The same elements without history: of a class that handles dispatch, as it makes it, with the same count of writes."""
+    cdef Tensor r
+    cdef uint32_t tls = fk_tls_keys()
+    if not (t.keys & K_DISPATCH):
+        return alias(t)
+    fk_tls_set(tls | K_NOGRAD)
+    try:
+        r = m_detach(t)
+    finally:
+        fk_tls_set(tls)
+    if r.st != t.st and r.keys & t.keys & K_META:
+        t.st.refs += 1
+        fk_storage_decref(r.st)
+        r.st = t.st
+    return r
+
+
 cdef SavedTensor save(Tensor t, bint is_result, int number):
     cdef SavedTensor s = SavedTensor.__new__(SavedTensor)
     if not is_result: check_savable(t)
@@ -285,7 +303,7 @@ cdef SavedTensor save(Tensor t, bint is_result, int number):
         pack, unpack = SAVED_HOOKS[len(SAVED_HOOKS) - 1]
         if pack is None:
             raise RuntimeError("[saved_tensors] no saved tensors were required (hooks are disabled): got one\nhint: " + str(unpack))
-        s.packed = pack(alias(t))
+        s.packed = pack(saved_alias(t))
         s.unpack = unpack
         s.is_result = is_result
         s.number = number
@@ -293,7 +311,7 @@ cdef SavedTensor save(Tensor t, bint is_result, int number):
             s.origin = edge(t)
             s.number = t.out_nr if t.fn_ is not None else 0
         return s
-    s.tensor = alias(t) if is_result else t
+    s.tensor = saved_alias(t) if is_result else t
     s.is_result = is_result
     s.number = number
     s.version = t.st.version

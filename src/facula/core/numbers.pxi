@@ -68,7 +68,7 @@ cdef object number_fast(Op op, Tensor x, object number, bint first, uint32_t tls
     p[1 if first else 2] = buffer
     if x.numel_: fn(p, NULL, x.numel_)
     if form == FORM_INPLACE:
-        x.st.version += 1
+        bump(x)
         return x
     if x.keys & K_GRAD and not (tls & K_NOGRAD):
         record_number(op, v, cd, r, x, number, first)

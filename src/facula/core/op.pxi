@@ -330,6 +330,8 @@ _KEYWORD_ALIASES = {"input": "self", "self": "input", "axis": "dim", "keepdims":
 cdef int unknown_keyword(Op op, object key, object value, PyObject **slots) except -1:
     cdef int i
     other = _KEYWORD_ALIASES.get(key)
+    if op.definition.keyword_aliases is not None:
+        other = op.definition.keyword_aliases.get(key, other)
     if other is not None:
         i = find_argument(op, <PyObject *>other)
         if i < 0 and key == "input" and op.nargs and op.arguments[0].type <= T_OPERAND:
@@ -415,7 +417,8 @@ cdef object op_call(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject *kw
                     r = binary_fast(op, x, y, k)
                     if r is not None:
                         return r
-            elif not ((x.keys | k) & (K_SLOW | K_META | K_STRIDED | K_WRAPPED)):
+            elif op.arguments[1].type == T_OPERAND and not (op.strict & 2) and not (
+                    (x.keys | k) & (K_SLOW | K_META | K_STRIDED | K_WRAPPED)):
                 r = number_fast(op, x, <object>args[1], False, k, form)
                 if r is not None:
                     return r

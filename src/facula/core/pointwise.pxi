@@ -141,6 +141,20 @@ cdef Variant choose_variant(Op op, PyObject **slots, fk_scalar *attrs, list valu
     return v
 
 
+def pointwise_variant(Op op, tuple args):
+    """The variant that a call with these arguments (in schema order) asks for, and its runtime attributes."""
+    cdef PyObject *slots[24]
+    cdef fk_scalar attrs[8]
+    cdef list values = []
+    cdef int i
+    for i in range(op.nargs):
+        slots[i] = <PyObject *>args[i]
+        if op.arguments[i].default_ != NULL and args[i] is <object>op.arguments[i].default_:
+            slots[i] = NULL
+    v = choose_variant(op, slots, attrs, values)
+    return v, values
+
+
 def prepare_pointwise(Op op):
     """Make the default variant of an operator whose attributes all have defaults, so that calls find it."""
     cdef PyObject *slots[24]
@@ -567,6 +581,8 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
         n = pointwise_node(op, v, cd, values, operands, r, None)
         operands[0] = r
     if r.numel_ and dev != 1:
+        if k & K_META:
+            raise NotImplementedError("[%s] tensors with data were required: got one without" % op.name)
         fn = kernel_of(v, cd)
         if fn == NULL:
             evaluated = evaluate_pointwise(op, v, cd, operands, values, common)
@@ -744,7 +760,7 @@ cdef object pointwise_below_inplace(Op op, Variant v, list operands, list values
         fk_tls_set(tls)
     if n is not None:
         if (<GradientPlan>v.plans[cd]).saves_result:
-            n.sr = alias(self); n.vr = self.st.version
+            n.sr = saved_alias(self); n.vr = n.sr.st.version
         rebase(self, n)
     return self
 
@@ -861,7 +877,7 @@ cdef Node pointwise_node(Op op, Variant v, int cd, list values, list operands, T
             save_input(n, i, t)
         if t.dt != r.dt or not same_shape(t, r): uniform = False
     if plan.saves_result and saved_result is not None:
-        n.sr = alias(saved_result); n.vr = saved_result.st.version
+        n.sr = saved_alias(saved_result); n.vr = n.sr.st.version
     if not uniform:
         n.extra = tuple([None if t is None else (make_size((<Tensor>t).nd, (<Tensor>t).sh), (<Tensor>t).dt) for t in operands])
     return n
@@ -999,7 +1015,7 @@ cdef Tensor gradient_by_operators(Node n, GradientInput gi, Tensor g, int wrt):
     for j in range(gi.nuses):
         t = saved_value(n, gi.uses[j], g)
         if gi.uses[j] == USE_RESULT:
-            t = alias(t)
+            t = saved_alias(t)
             t.fn_ = n; t.keys |= K_GRAD
         values.append(t)
     return EVALUATE_GRADIENT[0](n.variant, (<dtype>DTYPES[n.compute]).code, wrt, values, runtime_values(n))

@@ -295,6 +295,14 @@ def _history(tensor: Any) -> list[str]:
     return ["requires_grad=True"] if tensor.requires_grad else []
 
 
+def _has_data(tensor: Any) -> bool:
+    """Whether the tensor's device keeps elements; a backend without them says `has_data = False`."""
+    from facula import core
+
+    kind = tensor.device.type
+    return kind != "meta" and getattr(core.BACKENDS.get(kind), "has_data", True)
+
+
 def _is_plain(tensor: Any) -> bool:
     kind = type(tensor)
     return kind.__name__ in ("Tensor", "Parameter") and getattr(kind, "_prints_plain", True)
@@ -307,7 +315,7 @@ def tensor_repr(tensor: Any, *, tensor_contents: str | None = None) -> str:
     value, tangent = unpack_dual(tensor) if unpack_dual is not None else (tensor, None)
     value = value.detach()
     layout = str(value.layout).rpartition(".")[2]
-    bare = value.device.type == "meta" or getattr(type(tensor), "_prints_without_data", False)
+    bare = not _has_data(value) or getattr(type(tensor), "_prints_without_data", False)
     suffixes = _suffixes(value, layout, bare)
     if tensor_contents is not None:
         text = tensor_contents

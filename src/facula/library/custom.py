@@ -151,24 +151,23 @@ def _unflatten(flat: Any, lengths: list[int]) -> list[Any]:
 def recorded(definition: CustomOperator) -> Callable[..., Any]:
     """The operator as one node of the history, with the gradient that was registered."""
 
+    def forward(ctx: Any, lengths: list[int], *values: Any) -> Any:
+        ctx.lengths = lengths
+        inputs = tuple(_unflatten(values, lengths))
+        positional, keywords = definition.split(inputs)
+        result = definition.operator(*positional, **keywords)
+        _set_up(definition, ctx, inputs, result)
+        return result
+
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return None, *_gradients(definition, ctx, grads, ctx.lengths)
+
+    methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    function = type(definition.name.replace("::", "_"), (Function,), methods)
+
     def run(*args: Any) -> Any:
         flat, lengths = _flatten(args)
-        state: dict[str, Any] = {}
-
-        def forward(ctx: Any, *values: Any) -> Any:
-            inputs = tuple(_unflatten(values, lengths))
-            positional, keywords = definition.split(inputs)
-            result = definition.operator(*positional, **keywords)
-            state["tuple"] = isinstance(result, (tuple, list))
-            _set_up(definition, ctx, inputs, result)
-            return tuple(result) if state["tuple"] else result
-
-        def backward(ctx: Any, *grads: Any) -> Any:
-            return _gradients(definition, ctx, grads, lengths)
-
-        name = definition.operator.name.replace("::", "_")
-        methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
-        return type(name, (Function,), methods).apply(*flat)
+        return function.apply(lengths, *flat)
 
     return run
 

@@ -269,6 +269,31 @@ def _logits(input: Any, weight: Any, bias: Any) -> Any:
     return flat.view(*input.shape[:-1], *weight.shape[:-1])
 
 
+def _check_linear_cross_entropy(input: Any, weight: Any, bias: Any) -> None:
+    """Raise for shapes that do not make a linear layer of one, or a batch of, vectors."""
+    op = "linear_cross_entropy"
+    if input.dim() not in (1, 2):
+        fail(RuntimeError, op, "expected input with dimensionality 1 or 2", got=input.dim())
+    if weight.dim() < 2:
+        fail(RuntimeError, op, "expected linear_weight with dimensionality at least 2", got=weight.dim())
+    if input.size(-1) != weight.size(-1):
+        fail(
+            RuntimeError,
+            op,
+            "expected equal input and linear_weight last dimensions (in_features)",
+            got=f"{input.size(-1)} and {weight.size(-1)}",
+        )
+    if bias is not None and bias.shape != weight.shape[:-1]:
+        fail(RuntimeError, op, f"expected linear_bias shape {tuple(weight.shape[:-1])}", got=tuple(bias.shape))
+    if weight.dim() > 2 and input.dim() == 1:
+        fail(
+            RuntimeError,
+            op,
+            "K-dimensional loss defined by linear_weight shape requires batched input",
+            got=tuple(input.shape),
+        )
+
+
 def linear_cross_entropy(
     input: Any,
     linear_weight: Any,
@@ -285,13 +310,14 @@ def linear_cross_entropy(
 
     With ``options`` the logits of one chunk of the batch exist at a time, in the backward pass too.
     """
+    _check_linear_cross_entropy(input, linear_weight, linear_bias)
     index_target = not target.is_floating_point()
     if ignore_index is not None and not index_target:
         fail(
-            ValueError,
+            RuntimeError,
             "linear_cross_entropy",
-            "ignore_index only with a target of class indices",
-            got="class probabilities",
+            "ignore_index cannot be specified when target contains probabilities",
+            got=ignore_index,
         )
     ignore = -100 if ignore_index is None else ignore_index
 
@@ -415,4 +441,32 @@ def fractional_max_pool3d(
     """Maxima over windows at random steps; ``_random_samples [N, C, 3]`` decide them. [Graham 2014]"""
     return _fractional_max_pool(
         3, input, kernel_size, output_size, output_ratio, return_indices, _random_samples
+    )
+
+
+def fractional_max_pool2d_with_indices(
+    input: Any,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Any = None,
+) -> Any:
+    """`fractional_max_pool2d` with the positions of the maxima."""
+    return fractional_max_pool2d(
+        input, kernel_size, output_size, output_ratio, True, _random_samples
+    )
+
+
+def fractional_max_pool3d_with_indices(
+    input: Any,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Any = None,
+) -> Any:
+    """`fractional_max_pool3d` with the positions of the maxima."""
+    return fractional_max_pool3d(
+        input, kernel_size, output_size, output_ratio, True, _random_samples
     )

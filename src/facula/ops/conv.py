@@ -112,6 +112,9 @@ def _launch(
 class _conv:
     """The convolution with explicit output sizes; `padding` is that before each dimension."""
 
+    def flops(input, weight, bias, stride, padding, dilation, groups, output_size):
+        return 2 * input.shape[0] * launch.product(output_size) * weight.numel()
+
     def meta(input, weight, bias, stride, padding, dilation, groups, output_size):
         last = _channels_last(input) or _channels_last(weight)
         return _empty([input.shape[0], weight.shape[0], *output_size], input, last)
@@ -168,6 +171,9 @@ class _conv:
 class _conv_input:
     """The transpose of the convolution in its input: what each input element received, weighted."""
 
+    def flops(grad_output, weight, stride, padding, dilation, groups, input_size):
+        return 2 * grad_output.shape[0] * launch.product(grad_output.shape[2:]) * weight.numel()
+
     def meta(grad_output, weight, stride, padding, dilation, groups, input_size):
         last = _channels_last(grad_output) or _channels_last(weight)
         return _empty(
@@ -220,6 +226,9 @@ class _conv_weight:
     """The transpose of the convolution in its weight: correlations of the input with the output's
     gradient.
     """
+
+    def flops(grad_output, input, stride, padding, dilation, groups, kernel_size):
+        return 2 * grad_output.numel() * (input.shape[1] // groups) * launch.product(kernel_size)
 
     def meta(grad_output, input, stride, padding, dilation, groups, kernel_size):
         shape = [grad_output.shape[1], input.shape[1] // groups, *kernel_size]
@@ -276,6 +285,9 @@ class _conv_weight_bias:
     """`_conv_weight` together with the gradient of the bias, in one pass over the output's
     gradient.
     """
+
+    def flops(grad_output, input, stride, padding, dilation, groups, kernel_size):
+        return 2 * grad_output.numel() * (input.shape[1] // groups) * launch.product(kernel_size)
 
     def meta(grad_output, input, stride, padding, dilation, groups, kernel_size):
         channels = grad_output.shape[1]

@@ -254,6 +254,7 @@ def _new(op: str, self: Any, size: Any, value: Any, options: tuple[Any, ...]) ->
     f"new_empty(Tensor self, int[]... size, *, {OPTIONS}) -> Tensor",
     names=("Tensor.new_empty",),
     out=False,
+    vmap="new",
 )
 def new_empty(self, size, *options):  # type: ignore[no-untyped-def]
     """Unset elements of a given shape in the dtype and on the device of this tensor."""
@@ -264,6 +265,7 @@ def new_empty(self, size, *options):  # type: ignore[no-untyped-def]
     f"new_zeros(Tensor self, int[]... size, *, {OPTIONS}) -> Tensor",
     names=("Tensor.new_zeros",),
     out=False,
+    vmap="new",
 )
 def new_zeros(self, size, *options):  # type: ignore[no-untyped-def]
     """Zeros of a given shape in the dtype and on the device of this tensor."""
@@ -274,6 +276,7 @@ def new_zeros(self, size, *options):  # type: ignore[no-untyped-def]
     f"new_ones(Tensor self, int[]... size, *, {OPTIONS}) -> Tensor",
     names=("Tensor.new_ones",),
     out=False,
+    vmap="new",
 )
 def new_ones(self, size, *options):  # type: ignore[no-untyped-def]
     """Ones of a given shape in the dtype and on the device of this tensor."""
@@ -284,6 +287,7 @@ def new_ones(self, size, *options):  # type: ignore[no-untyped-def]
     f"new_full(Tensor self, int[] size, Number fill_value, *, {OPTIONS}) -> Tensor",
     names=("Tensor.new_full",),
     out=False,
+    vmap="new",
 )
 def new_full(self, size, fill_value, *options):  # type: ignore[no-untyped-def]
     """One value in a given shape, in the dtype and on the device of this tensor."""
@@ -294,6 +298,7 @@ def new_full(self, size, fill_value, *options):  # type: ignore[no-untyped-def]
     f"new_empty_strided(Tensor self, int[] size, int[] stride, *, {OPTIONS}) -> Tensor",
     names=("Tensor.new_empty_strided",),
     out=False,
+    vmap="new",
 )
 def new_empty_strided(self, size, stride, dtype, layout, device, pin_memory, requires_grad):  # type: ignore[no-untyped-def]
     """Unset elements with given strides in the dtype and on the device of this tensor."""

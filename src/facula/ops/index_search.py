@@ -340,6 +340,7 @@ def _count_nd(points: Any, edges: list[Any], weight: Any) -> Any:
     "one_hot(Tensor self, int num_classes=-1) -> Tensor",
     names=("nn.functional.one_hot",),
     out=False,
+    keyword_aliases={"tensor": "self"},
 )
 def one_hot(self: Any, num_classes: int) -> Any:
     """int64 of shape [*, num_classes]: 1 at each class number, 0 elsewhere; -1 takes the largest

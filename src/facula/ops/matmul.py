@@ -140,6 +140,9 @@ class mm:
 
     fast = "mm"
 
+    def flops(self, mat2):
+        return 2 * self.numel() * mat2.shape[-1]
+
     def meta(self, mat2):
         _matrix("mm", "self", self)
         _matrix("mm", "mat2", mat2)
@@ -164,6 +167,9 @@ class mm:
 @operator("bmm(Tensor self, Tensor mat2) -> Tensor", autocast="lower")
 class bmm:
     """The products of two batches of matrices, [b, m, k] and [b, k, n] -> [b, m, n]."""
+
+    def flops(self, mat2):
+        return 2 * self.numel() * mat2.shape[-1]
 
     def meta(self, mat2):
         return core.empty(_check_bmm("bmm", self, mat2), dtype=self.dtype, device=self.device)
@@ -257,6 +263,9 @@ def _added_product(out: Any, self: Any, a: Any, b: Any, beta: Any, alpha: Any) -
 class addmm:
     """beta * self + alpha * mat1 @ mat2; self broadcasts, and is ignored when beta is 0."""
 
+    def flops(self, mat1, mat2, beta, alpha):
+        return 2 * mat1.numel() * mat2.shape[-1]
+
     def meta(self, mat1, mat2, beta, alpha):
         _matrix("addmm", "mat1", mat1)
         _matrix("addmm", "mat2", mat2)
@@ -288,6 +297,9 @@ class addmm:
 class baddbmm:
     """beta * self + alpha * batch1 @ batch2, batch by batch."""
 
+    def flops(self, batch1, batch2, beta, alpha):
+        return 2 * batch1.numel() * batch2.shape[-1]
+
     def meta(self, batch1, batch2, beta, alpha):
         shape = _check_bmm("baddbmm", batch1, batch2)
         _check_added("baddbmm", self, shape, batch1, 0, 0)
@@ -315,6 +327,9 @@ def _vector(op: str, name: str, x: Any) -> None:
 @operator("dot(Tensor self, Tensor tensor) -> Tensor", autocast="accelerator widest")
 class dot:
     """The sum of products of two vectors, without conjugation."""
+
+    def flops(self, tensor):
+        return 2 * self.numel()
 
     def meta(self, tensor):
         _vector("dot", "self", self)
@@ -464,6 +479,9 @@ class linear:
     """input @ weight.T + bias, [..., k] with weight [n, k] and bias [n] -> [..., n]."""
 
     fast = "linear"
+
+    def flops(input, weight, bias):
+        return 2 * input.numel() * launch.product(weight.shape[:-1])
 
     def meta(input, weight, bias):
         if weight.dim() not in (1, 2) or input.dim() == 0:

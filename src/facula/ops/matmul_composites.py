@@ -292,6 +292,19 @@ def cheapest_order(sizes: list[int]) -> list[list[int]]:
     return split
 
 
+@composite("pdist(Tensor self, float p=2.0) -> Tensor", names=("pdist", "nn.functional.pdist"))
+def pdist(self: Any, p: float) -> Any:
+    """The distances of all pairs of rows, those of the first row first."""
+    if self.dim() != 2:
+        fail(RuntimeError, "pdist", "pdist only supports 2D tensors", f"{self.dim()}D")
+    if not self.is_floating_point():
+        fail(RuntimeError, "pdist", "pdist only supports floating-point dtypes", self.dtype)
+    if p < 0:
+        fail(RuntimeError, "pdist", "pdist only supports non-negative p values", p)
+    first, second = F.triu_indices(self.shape[0], self.shape[0], 1, device=self.device)
+    return (self.index_select(0, first) - self.index_select(0, second)).norm(p, 1)
+
+
 @composite(
     "cdist(Tensor x1, Tensor x2, float p=2.0, any compute_mode=None) -> Tensor",
     names=("cdist",),

@@ -83,6 +83,10 @@ def native_group_norm_of_sizes(
     if input.numel() != N * C * HxW or C % group:
         fail(RuntimeError, "native_group_norm", f"N * C * HxW elements in {group} groups", list(input.shape))
     out, mean, scale = F.native_group_norm(input.reshape((N, C, HxW)), group, weight, bias, eps)
+    if input.requires_grad and core.is_grad_enabled():  # PyTorch differentiates the statistics too
+        rows = input.reshape((N, group, C // group * HxW))
+        mean = rows.mean(-1)
+        scale = (rows.var(-1, correction=0) + eps).rsqrt()
     return out.reshape(input.shape), mean.to(input.dtype), scale.to(input.dtype)
 
 

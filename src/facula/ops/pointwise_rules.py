@@ -125,6 +125,58 @@ def evaluate_gradient(variant: Any, code: str, wrt: int, values: list[Any], para
     return result.to(values[0].dtype) if low else result
 
 
+@cache
+def pushforward(variant: Any, code: str, wrt: int) -> scalar.Traced | None:
+    """The expression of the tangent that one argument's tangent gives."""
+    return scalar.pushforward(
+        traced(variant, code), wrt, variant.op.definition.explicit_backward
+    )
+
+
+def _compute_code(definition: Any, variant: Any, values: list[Any], operands: list[Any]) -> str:
+    """The compute dtype of a call."""
+    fixed = definition.compute or {}
+    parameters = definition.schema.tensor_parameters
+    typed = [
+        x
+        for p, x in zip(parameters, operands, strict=True)
+        if x is not None and p.name not in fixed
+    ]
+    common = core.result_type(*typed)
+    if definition.result_of is not None:
+        common = definition.result_of(common, variant, values)
+    if definition.result in ("float", "real_float") and not (
+        common.is_floating_point or common.is_complex
+    ):
+        common = core.get_default_dtype()
+    return {"bf16": "f32", "f16": "f32", "c32": "c64"}.get(common.code, common.code)
+
+
+def push(op: Any, args: tuple[Any, ...], wrt: int, tangent: Any, result: Any) -> Any:
+    """What the tangent of tensor argument `wrt` adds to the result's, by operators.
+
+    Takes the call's arguments in schema order.  None where the result does not depend on it.
+    """
+    definition = op.definition
+    variant, values = core.pointwise_variant(op, args)
+    parameters = definition.schema.parameters
+    operands = [x for p, x in zip(parameters, args, strict=True) if p.is_tensor]
+    code = _compute_code(definition, variant, values, operands)
+    expression = pushforward(variant, code, wrt)
+    if expression is None:
+        return None
+    known = {"grad": tangent, "result": result}
+    inputs = []
+    for use, leaf in zip(expression.uses, expression.inputs, strict=True):
+        x = known[use] if isinstance(use, str) else operands[use]
+        x = x if isinstance(x, core.Tensor) else core.tensor(x)
+        inputs.append(x.to(_DTYPE_OF[leaf.dtype]))
+    found = scalar.evaluate(expression, inputs, values, _NAMESPACE)[0]
+    if not isinstance(found, core.Tensor):
+        return None if found == 0 else F.full_like(result, found)
+    return found.to(result.dtype)
+
+
 core.GRADIENT_RULES[0] = gradient_rules
 core.EVALUATE[0] = evaluate
 core.EVALUATE_GRADIENT[0] = evaluate_gradient

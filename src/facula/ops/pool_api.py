@@ -13,7 +13,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops.registry import F, composite
+from facula.ops.registry import F, composite, operator
 
 _MAX = (
     "(Tensor input, int[{n}] kernel_size, int[{n}]? stride=None, int[{n}] padding=0, "
@@ -87,6 +87,26 @@ def _define_max(n: int) -> None:
         """The largest value of each window; return_indices: also its flat position in the input's
         plane."""
         return _max(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+@operator(
+    "max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, "
+    "int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor",
+    names=(),
+    out=False,
+)
+class MaxPoolGradient:
+    """The gradient of the input of `max_pool2d`: each window's goes to where its maximum stood."""
+
+    def meta(grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices):
+        return core.empty(self.shape, dtype=grad_output.dtype, device=grad_output.device)
+
+    def cpu(out, grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices):
+        out.copy_(F._plane_scatter_add(grad_output, indices, list(self.shape[-2:])))
+
+    def backward(grad, self_meta, indices):
+        own = F.zeros(self_meta.shape, dtype=self_meta.dtype, device=self_meta.device)
+        return F._plane_gather(grad, indices, 2), own, None
 
 
 def _output_size(input: Any, output_size: Any, n: int, op: str) -> list[int]:

@@ -9,6 +9,7 @@ Keeps true: an operator is defined once; everything else that names it is derive
 from __future__ import annotations
 
 import inspect
+import math
 from collections import namedtuple
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -38,11 +39,15 @@ class Definition:
     nondifferentiable: tuple[int, ...] = ()
     out_cast = False
     copied: tuple[str, ...] = ()  # the places ("", "Tensor.") of the form `name_copy`
+    #: the floating-point operations of a call with these arguments, as profiles estimate them
+    flops: Callable[..., int] | None = None
     #: why the gradient is not the derivative of the value, where a convention says so
     convention = ""
     #: what autocast does (`autograd.autocast`): "lower", "float32", "widest" or "unchanged", after "cpu" or
     #: "accelerator" on these only
     autocast: str | None = None
+    #: other spellings of arguments that are taken as keywords: spelling -> argument
+    keyword_aliases: dict[str, str] | None = None
     samples: Callable[..., Any] | None = None
     errors: Callable[..., Any] | None = None
     #: the rule for a batch: the name of a general one (`autograd.transforms.batch_rules`) or a function
@@ -86,9 +91,11 @@ class Definition:
         """The signature that `inspect` shows, with PyTorch's argument names."""
         parameters = []
         empty, later = inspect.Parameter.empty, False
-        first_is_self = self.names and not self.names[0].startswith("Tensor.")
+        called_as_function = bool(self.names) and not self.names[0].startswith("Tensor.")
+        # special functions call their first argument x, and PyTorch's pages call it input
+        first = "x" if self.public_module == "facula.special" else "self"
         for p in self.schema.parameters:
-            name = "input" if p.name == "self" and first_is_self and not inplace else p.name
+            name = "input" if p.name == first and called_as_function else p.name
             kind = inspect.Parameter.KEYWORD_ONLY if p.keyword_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
             later = later or (p.has_default and not p.keyword_only)
             default = p.default if p.has_default else (None if later and not p.keyword_only else empty)
@@ -155,11 +162,20 @@ def _decorator(kind: type[Definition], schema: str, fields: dict[str, Any]) -> C
     return decorate
 
 
+def _elements(*args: Any) -> int:
+    """How many elements the broadcast of all tensors among the arguments has."""
+    shapes = [tuple(a.shape) for a in args if isinstance(a, core.Tensor)]
+    rank = max(map(len, shapes), default=0)
+    padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
+    return math.prod(max(sizes, key=lambda n: n != 1 and n + 1) for sizes in zip(*padded, strict=True))
+
+
 class Pointwise(Definition):
     """Elementwise: the body builds a scalar expression (`ops.scalar`)."""
 
     kind = "pointwise"
     has_inplace = True
+    flops = staticmethod(_elements)
     result = "same"
     dtypes = "bool int float complex"
     compute: dict[str, str] | None = None
@@ -220,6 +236,7 @@ class Operator(Definition):
         self.samples = _function(body, "samples")
         self.errors = _function(body, "errors")
         self.reference = _function(body, "reference")
+        self.flops = _function(body, "flops")
         self.wrap_results = _result_type(self.schema)
 
     def complete(self, operator: core.Op) -> None:
@@ -272,7 +289,8 @@ class Composite(Definition):
         body, wrap = self.body, self.wrap_results
 
         def run(*args: Any) -> Any:
-            return wrap(body(*args))
+            results = body(*args)
+            return wrap(results) if isinstance(results, tuple) else results
 
         return run
 

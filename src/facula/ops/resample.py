@@ -229,15 +229,20 @@ def interpolate(
 
 
 @composite(
-    "_upsample_bilinear2d_aa(Tensor self, int[2] output_size, bool align_corners, float? scales_h=None, "
-    "float? scales_w=None) -> Tensor",
+    "_upsample_bilinear2d_aa(Tensor self, int[]? output_size, bool align_corners, any scale_factors=None, "
+    "float? scales_w=None, *, float? scales_h=None) -> Tensor",
     names=("_upsample_bilinear2d_aa",),
 )
 def _upsample_bilinear2d_aa(
-    self: Any, output_size: Any, align_corners: bool, scales_h: Any, scales_w: Any
+    self: Any, output_size: Any, align_corners: bool, scale_factors: Any, scales_w: Any, scales_h: Any
 ) -> Any:
-    """Bilinear interpolation with a filter that widens when shrinking."""
-    scales = [scales_h or 0.0, scales_w or 0.0]
+    """Bilinear interpolation with a filter that widens when shrinking; the size, or both factors."""
+    if isinstance(scale_factors, (tuple, list)):
+        scales = [float(factor) for factor in scale_factors]
+    else:
+        scales = [scales_h or scale_factors or 0.0, scales_w or 0.0]
+    if output_size is None:
+        output_size = [int(n * f) for n, f in zip(self.shape[2:], scales, strict=True)]
     return F._resample(self, list(output_size), MODES["bilinear"][0], align_corners, True, scales)
 
 

@@ -62,6 +62,7 @@ __all__ = [
     "parameter",
     "parts",
     "power",
+    "pushforward",
     "result",
     "sgn",
     "sigmoid",
@@ -191,6 +192,26 @@ def _reverse(outputs: tuple[Any, ...], incoming: list[Any], leaf: Scalar) -> Sca
             term = scale(slope, cast(gradient_of, slope.dtype))
             total = term if total is None else total + term
     return constant(0.0, leaf.dtype) if total is None else cast(total, leaf.dtype)
+
+
+def pushforward(
+    traced: Traced, wrt: int, backward: Callable[..., Any] | None = None
+) -> Traced | None:
+    """The Jacobian-vector product with respect to tensor argument `wrt`: the transpose of `gradient`.
+
+    Its input `"grad"` is the argument's tangent. None where the argument has no derivative.
+    """
+    found = gradient(traced, wrt, backward)
+    if found is None:
+        return None
+    moving = flatten((grad(0, traced.values[wrt].dtype),))
+    slopes = flatten(found.outputs)
+    outputs = []
+    for output, incoming in zip(traced.outputs, _incoming(traced), strict=True):
+        parts_of = tuple(_reverse(slopes, list(moving), part) for part in flatten((incoming,)))
+        outputs.append(Complex(*parts_of) if isinstance(output, Complex) else parts_of[0])
+    inputs = _leaves(outputs) or (node("grad", (), traced.values[wrt].dtype, 0),)
+    return Traced(tuple(outputs), inputs, traced.parameters)
 
 
 def _with_results(traced: Traced, output: Any) -> Traced:

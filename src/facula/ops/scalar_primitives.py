@@ -430,7 +430,7 @@ copysign = declare(
     "copysign", 2, [lambda t, r, x, y: where(x == 0, 0.0, t * (r / x)), None],
     fold=math.copysign,
 )  # fmt: skip
-nextafter = declare("nextafter", 2, [None, None])
+nextafter = declare("nextafter", 2, [lambda t, r, x, y: where(x == y, 0.0, t), None])
 
 # --- powers, exponentials, logarithms
 sqrt = declare("sqrt", 1, lambda t, r, x: t / (r + r), fold=math.sqrt)

@@ -41,7 +41,7 @@ def _lengths_of(data: Any, lengths: Any, offsets: Any, axis: int, unsafe: bool) 
 @composite(
     "segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? offsets=None, "
     "int axis=0, bool unsafe=False, Number? initial=None) -> Tensor",
-    names=("segment_reduce",),
+    names=("segment_reduce", "_segment_reduce"),
     out=False,
 )
 def segment_reduce(

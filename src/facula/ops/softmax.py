@@ -47,6 +47,8 @@ _ARGUMENTS = "Tensor self, int dim, dtype? dtype=None"
 class Softmax:
     """exp(x) / sum(exp(x)) along `dim`."""
 
+    fast = "rows"
+
     def meta(self, dim, dtype):
         return _check("softmax", self, dim, dtype)
 
@@ -92,6 +94,8 @@ class SoftmaxBackward:
 )
 class LogSoftmax:
     """x - log(sum(exp(x))) along `dim`."""
+
+    fast = "rows"
 
     def meta(self, dim, dtype):
         return _check("log_softmax", self, dim, dtype)

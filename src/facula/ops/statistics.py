@@ -12,6 +12,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.ops import index_launch as launch
+from facula.ops.reduce_launch import reduced_shape
 from facula.ops.registry import F, composite
 
 
@@ -215,8 +216,8 @@ def hash_tensor(self: Any, dim: tuple[int, ...], keepdim: bool, mode: int) -> An
     if self.is_complex():
         fail(NotImplementedError, "hash_tensor", "a real tensor was required", self.dtype)
     bits = self.to(core.float64).view(core.int64) if self.is_floating_point() else self.to(core.int64)
-    dims = sorted({launch.dim_of("hash_tensor", d, self.dim()) for d in dim}) or list(range(self.dim()))
-    shape = launch.reduced_shape(self.shape, dims, keepdim)
+    dims = tuple(sorted({launch.dim_of("hash_tensor", d, self.dim()) for d in dim})) or tuple(range(self.dim()))
+    shape = reduced_shape(self.shape, dims, keepdim)
     rest = [d for d in range(self.dim()) if d not in dims]
     outer = [self.shape[d] for d in rest]
     count = 1

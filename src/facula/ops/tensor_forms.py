@@ -88,7 +88,7 @@ def _log_softmax_backward_data(grad_output: Any, output: Any, dim: int, input_dt
 def _safe_softmax(self: Any, dim: int, dtype: Any) -> Any:
     """Softmax that is zero where every element of a row is -inf."""
     empty = (self == -float("inf")).all(dim, keepdim=True)
-    return F.softmax(self, dim, dtype).masked_fill(empty, 0)
+    return F.softmax(self.masked_fill(empty, 0), dim, dtype).masked_fill(empty, 0)
 
 
 @composite(

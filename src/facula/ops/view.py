@@ -34,6 +34,10 @@ class view_:
 
     geometry = "view"
 
+    def vmap(batch, self, size):
+        x = batch.front(self)
+        return x.view((x.shape[0], *size)) if isinstance(size, tuple) else x.view(size)
+
     def backward(grad, self_shape):
         return grad.reshape(self_shape)
 
@@ -50,8 +54,6 @@ class view_:
     names=(
         "transpose",
         "Tensor.transpose",
-        "swapaxes",
-        "Tensor.swapaxes",
         "swapdims",
         "Tensor.swapdims",
     ),
@@ -73,11 +75,31 @@ class transpose:
         yield (S(3), 0, 2), {}, IndexError, "a dimension in"
 
 
+@view("swapaxes(Tensor self, int axis0, int axis1) -> Tensor", inplace=True)
+class swapaxes:
+    """Exchange two dimensions."""
+
+    geometry = "transpose"
+
+    def backward(grad, axis0, axis1):
+        return grad.transpose(axis0, axis1)
+
+    def samples(S):
+        yield (S(3, 4), 0, 1), {}
+        yield (S(2, 3, 4), -1, 0), {}
+
+
 @view("t(Tensor self) -> Tensor", inplace=True)
 class t:
     """The transpose of a matrix; tensors of fewer dimensions as they are."""
 
     geometry = "t"
+
+    def vmap(batch, self):
+        x = batch.front(self)
+        if self.dim() > 2:
+            fail(RuntimeError, "t", "t() expects a tensor with <= 2 dimensions", self.dim())
+        return x.transpose(1, 2) if self.dim() == 2 else x
 
     def backward(grad):
         return grad.t()
@@ -91,6 +113,12 @@ class permute:
     """The dimensions in another order."""
 
     geometry = "permute"
+
+    def vmap(batch, self, dims):
+        rank = self.dim()
+        if len(dims) != rank:
+            fail(RuntimeError, "permute", f"as many dims as dimensions ({rank})", list(dims))
+        return batch.front(self).permute((0, *(wrap("permute", d, rank) + 1 for d in dims)))
 
     def backward(grad, dims):
         inverse = [0] * len(dims)
@@ -109,6 +137,10 @@ class expand:
     """Repeat along dimensions of size 1, and new leading ones, without copying."""
 
     geometry = "expand"
+
+    def vmap(batch, self, size, implicit):
+        x = batch.aligned(self, len(size))
+        return x.expand((x.shape[0], *size))
 
     def backward(grad, self_shape):
         return F.sum_to_size(grad, self_shape)
@@ -164,6 +196,11 @@ class squeeze:
 
     geometry = "squeeze"
 
+    def vmap(batch, self, dim):
+        x, rank = batch.front(self), self.dim()
+        dims = range(rank) if dim is None else dim if isinstance(dim, (tuple, list)) else (dim,)
+        return x.squeeze(tuple(wrap("squeeze", d, rank) + 1 for d in dims)) if rank else x
+
     def backward(grad, self_shape):
         return grad.reshape(self_shape)
 
@@ -180,6 +217,11 @@ class as_strided:
 
     geometry = "as_strided"
 
+    def vmap(batch, self, size, stride, storage_offset):
+        x = batch.front(self)
+        offset = x.storage_offset() + (storage_offset or 0)
+        return x.as_strided((x.shape[0], *size), (x.stride(0), *stride), offset)
+
     def backward(grad, self_meta, size, stride, storage_offset, result_meta):
         offset = 0 if storage_offset is None else storage_offset - self_meta.storage_offset
         return strided_scatter(grad, self_meta, size, stride, offset)
@@ -190,8 +232,7 @@ class as_strided:
 
 def _placed(grad: Tensor, meta: Any, part: Any) -> Tensor:
     """Zeros of the argument's shape with the gradient where the view was."""
-    z = core.empty(meta.shape, dtype=grad.dtype, device=grad.device)
-    z.zero_()
+    z = grad.new_zeros(meta.shape)
     part(z).copy_(grad)
     return z
 
@@ -213,14 +254,14 @@ def strided_scatter(grad: Tensor, meta: Any, shape: Any, stride: Any, offset: in
 
 
 def _strided_gather(grad: Tensor, meta: Any, shape: Any, stride: Any, offset: int) -> Tensor:
-    whole = core.empty_strided(meta.shape, meta.strides, dtype=grad.dtype, device=grad.device)
+    whole = grad.new_empty_strided(meta.shape, meta.strides)
     return whole.copy_(grad).as_strided(shape, stride, offset).clone()
 
 
 def _strided_replace(
     grad: Tensor, meta: Any, shape: Any, stride: Any, offset: int, part: Tensor | None
 ) -> Tensor:
-    whole = core.empty_strided(meta.shape, meta.strides, dtype=grad.dtype, device=grad.device)
+    whole = grad.new_empty_strided(meta.shape, meta.strides)
     whole.copy_(grad)
     hole = whole.as_strided(shape, stride, offset)
     hole.zero_() if part is None else hole.copy_(part)
@@ -243,6 +284,11 @@ class basic_index:
     def geometry(self, index):
         return core.basic_index(self, index)
 
+    def vmap(batch, self, index):
+        core.basic_index(self, index)  # raises for an index that no entry takes
+        items = index if isinstance(index, tuple) else (index,)
+        return F.basic_index(batch.front(self), (slice(None), *items))
+
     def backward(grad, self_meta, index):
         return _placed(grad, self_meta, lambda z: z[index])
 
@@ -250,7 +296,7 @@ class basic_index:
 core.INDEXING[0] = F.basic_index
 
 
-@composite("reshape(Tensor self, int[]... shape) -> Tensor")
+@composite("reshape(Tensor self, int[]... shape) -> Tensor", fast="reshape")
 def reshape(self, shape):
     """The same elements in another shape: a view where one can be had, else a copy."""
     if self.is_contiguous():
@@ -281,7 +327,7 @@ def expand_as(self, other):
     return self.expand(other.shape)
 
 
-@composite("broadcast_to(Tensor self, int[] size) -> Tensor")
+@composite("broadcast_to(Tensor self, int[] size) -> Tensor", keyword_aliases={"shape": "size"})
 def broadcast_to(self, size):
     """Expand to a shape."""
     return self.expand(size)
@@ -488,6 +534,7 @@ def _even(self: Tensor, size: int, d: int) -> list[int]:
     "split(Tensor self, any split_size, int dim=0) -> Tensor[]",
     names=("split", "Tensor.split"),
     out=False,
+    keyword_aliases={"tensor": "self", "split_size_or_sections": "split_size"},
     copied=("",),
 )
 def split(self, split_size, dim):

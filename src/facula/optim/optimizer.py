@@ -20,6 +20,7 @@ import facula
 from facula import core
 from facula.autograd.grad_mode import enable_grad
 from facula.autograd.hooks import RemovableHandle
+from facula.autograd.profiler_recorder import recorded_range
 from facula.core.errors import fail
 
 __all__ = [
@@ -131,6 +132,9 @@ class Optimizer:
 
         @functools.wraps(func)
         def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if core.is_profiling():
+                with recorded_range(f"Optimizer.step#{type(self).__name__}.step"):
+                    return _run_with_hooks(self, func, (self, *args), kwargs)
             if not (
                 self._optimizer_step_pre_hooks
                 or self._optimizer_step_post_hooks
@@ -304,6 +308,13 @@ class Optimizer:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradients of all parameters, or fill them with zeros."""
+        if not core.is_profiling():
+            self._zero_grad(set_to_none)
+            return
+        with recorded_range(self._zero_grad_profile_name):
+            self._zero_grad(set_to_none)
+
+    def _zero_grad(self, set_to_none: bool) -> None:
         if set_to_none:
             for group in self.param_groups:
                 for parameter in group["params"]:

@@ -48,6 +48,7 @@ enum {
     FK_LARGE_CLASS = 17 + 4 * 9 +
         3, /* the class of 1 MiB: mapped, huge-page advised, in the recency list */
     FK_HEADER_ONLY = -1,
+    FK_SMALL_MOST = 7 << 17, /* bytes of the last class below the large ones */
 };
 _Static_assert(sizeof(fk_storage) <= FK_STORAGE_HEADER, "the header must fit before the data");
 #define FK_STORAGE_MAX ((int64_t)1 << 46)
@@ -316,7 +317,7 @@ FK_COLD fk_storage *fk_storage_new_slow(int64_t nbytes) {
 
 /* Memory of our own, uninitialised; NULL when there is none or the size is negative or absurd. */
 FK_INLINE fk_storage *fk_storage_new(int64_t nbytes) {
-    if (FK_UNLIKELY((uint64_t)nbytes > (uint64_t)1 << 19)) return fk_storage_new_slow(nbytes);
+    if (FK_UNLIKELY((uint64_t)nbytes > FK_SMALL_MOST)) return fk_storage_new_slow(nbytes);
     int size_class = fk_size_class(nbytes);
     fk_storage *block = fk_memory.free[size_class];
     if (FK_UNLIKELY(!block)) return fk_storage_new_slow(nbytes);

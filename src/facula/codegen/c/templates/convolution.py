@@ -38,6 +38,7 @@ typedef struct {
                      const fk_runtime *);
     int (*depthwise_weight)(const geometry *, char *, const char *, const char *, char *,
                             const fk_runtime *);
+    const format *product; /* of matrices in this dtype, or NULL */
 } image_format;
 
 /* An image as words with channels last: the tensor itself where it is that already, else a copy
@@ -54,6 +55,70 @@ static const word *words_image(const image_format *f, const char *tensor, long n
     if (!copy) return NULL;
     if (f->image(tensor, copy, n, groups, channels, pixels, last, rt)) return NULL;
     return copy;
+}
+"""
+
+POINTWISE = r"""
+#define POINTWISE_FILL 0.85 /* the least share of lanes of a row of pixels that a large batch must fill */
+
+/* A 1x1 kernel that skips no pixel, where the pixels of a channel are neighbours or single. */
+static int is_pointwise(const image_format *f, const geometry *g)
+{
+    const long pixels = volume(g->in);
+    if (!f->product || volume(g->kernel) != 1 || !pixels) return 0;
+    for (int d = 0; d < 3; d++)
+        if (g->stride[d] != 1 || g->pad[d] || g->in[d] != g->out[d]) return 0;
+    if (pixels == 1) return 1;
+    if (g->x_last || g->y_last) return 0;
+    return g->n == 1 || pixels >= POINTWISE_FILL * (CEIL(pixels, VECTOR) * VECTOR);
+}
+
+/* rows of results start from their channel's bias */
+typedef struct { char *dest; const char *bias; long channels, pixels, size; } bias_rows;
+
+static void bias_rows_unit(void *context, long unit, char *scratch)
+{
+    const bias_rows *b = context;
+    char *row = b->dest + unit * b->pixels * b->size;
+    const char *value = b->bias + unit % b->channels * b->size;
+    long done = MIN(b->pixels, 32);
+    for (long i = 0; i < done; i++) memcpy(row + i * b->size, value, b->size);
+    for (; done < b->pixels; done += MIN(done, b->pixels - done))
+        memcpy(row + done * b->size, row, MIN(done, b->pixels - done) * b->size);
+}
+
+/* dest[n][to][pixels] = weights[to][from] @ source[n][from][pixels], on images as they lie */
+static int pointwise_images(const image_format *f, const geometry *g, int backward, char *dest,
+                            const char *source, const char *weights, const char *bias,
+                            const fk_runtime *rt)
+{
+    const long pixels = volume(g->in), groups = g->groups, size = f->size;
+    const long from = (backward ? g->cout : g->cin) / groups, to = (backward ? g->cin : g->cout) / groups;
+    const long row = backward ? 1 : from, column = backward ? to : 1; /* strides of the weights */
+    const int activation = backward ? 0 : g->activation;
+    if (pixels == 1) {
+        for (long i = 0; i < groups; i++) {
+            char *p[] = {dest + i * to * size, (char *)source + i * from * size,
+                         (char *)weights + i * to * from * size, (char *)bias + i * to * size};
+            if (!bias) p[3] = NULL;
+            const int64_t n[] = {1, g->n, to, from, 0, groups * from, 1, 0, column, row, 0, groups * to, activation};
+            if (run_product(f->product, p, n, 1, 0, rt)) return 1;
+        }
+        return 0;
+    }
+    if (bias) {
+        bias_rows b = {dest, bias, g->cout, pixels, size};
+        if (launch(bias_rows_unit, &b, g->n * g->cout, 0, g->n * g->cout * pixels > 50000, rt)) return 1;
+    }
+    const long together = groups == 1 ? g->n : groups, images = groups == 1 ? 1 : g->n;
+    const int64_t n[] = {together, to, pixels, from, groups == 1 ? 0 : to * from, row, column, from * pixels,
+                         pixels, 1, to * pixels, pixels, activation};
+    for (long i = 0; i < images; i++) {
+        char *p[] = {dest + i * groups * to * pixels * size, (char *)weights,
+                     (char *)source + i * groups * from * pixels * size, NULL};
+        if (run_product(f->product, p, n, 1, bias != NULL, rt)) return 1;
+    }
+    return 0;
 }
 """
 
@@ -80,6 +145,8 @@ static int gather_images(const image_format *f, const geometry *g, int backward,
     const long cin = g->cin / g->groups, cout = g->cout / g->groups, taps = volume(g->kernel);
     if (cin == 1 && cout == 1)
         return f->depthwise(g, backward, dest, source, weights, bias, rt);
+    if (is_pointwise(f, g))
+        return pointwise_images(f, g, backward, dest, source, weights, bias, rt);
     gather k = {.n = g->n, .groups = g->groups, .from = CEIL(backward ? cout : cin, GROUP),
                 .to = backward ? cin : cout, .taps = taps, .backward = backward};
     for (int d = 0; d < 3; d++) {
@@ -175,7 +242,7 @@ static int weight_of_images(const image_format *f, const geometry *g, char *dw, 
 FORMAT = r"""
 static const image_format $S_images = {
     $SIZE, $RAW, $SAME, $S_image, $S_channels_first, $S_weights, $GRADIENT, $S_finish, $S_depthwise,
-    $S_depthwise_weight};
+    $S_depthwise_weight, $PRODUCT};
 """
 
 GATHER_DRIVERS = r"""
@@ -229,14 +296,15 @@ def convolution_text(isa: Isa, kind: Kind) -> str:
     parts.append(f"#define words_columns {words}_columns")
     parts.append(f"#define sums_finish {own}_finish")
     parts.append(depthwise_text(kind, [name for name, _, _ in image_dtypes(kind)]))
-    parts += [TYPES, GATHERING, WEIGHT]
+    parts += [TYPES, POINTWISE, GATHERING, WEIGHT]
     for name, gathers, sums in image_dtypes(kind):
         raw = int(name == kind.name)
         same = int(name == kind.accumulator_name)
         gradient = f"{name}_gradient" if sums else "NULL"
         size = {"f32": 4, "f64": 8}.get(name, 2)
         values = {"S": name, "SIZE": str(size), "RAW": str(raw), "SAME": str(same)}
-        parts.append(fill(FORMAT, GRADIENT=gradient, **values))
+        product = f"&{name}_format" if name in kind.storages else "NULL"
+        parts.append(fill(FORMAT, GRADIENT=gradient, PRODUCT=product, **values))
         for dims in "23":
             if gathers:
                 parts.append(fill(GATHER_DRIVERS, S=name, D=dims))

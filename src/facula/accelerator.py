@@ -1,0 +1,62 @@
+"""The device that programs should prefer to the CPU, if a backend offers one.
+
+Takes: nothing. Gives: `current_accelerator`, `is_available`, `device_count`, ...
+Keeps true: it is the first registered backend with elements, or one that an installed package offers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import core
+from facula.backends import load, registered
+from facula.core.errors import fail
+
+__all__ = ["current_accelerator", "current_device_index", "device_count", "is_available", "synchronize"]
+
+_KNOWN = ("cuda", "mps", "xpu")
+
+
+def current_accelerator(check_available: bool = False) -> core.device | None:
+    """The device to prefer, None where there is only the CPU."""
+    for name in registered():
+        if getattr(core.BACKENDS[name], "has_data", True):
+            return core.device(name)
+    for name in _KNOWN:
+        if load(name):
+            return core.device(name)
+    return None
+
+
+def is_available() -> bool:
+    """Whether there is a device to prefer to the CPU."""
+    return current_accelerator() is not None
+
+
+def device_count() -> int:
+    """How many such devices there are."""
+    found = current_accelerator()
+    if found is None:
+        return 0
+    counted = getattr(core.BACKENDS[found.type], "device_count", None)
+    return counted() if counted is not None else 1
+
+
+def current_device_index() -> int:
+    """The index of the one in use.
+
+    Raises:
+        RuntimeError: there is none.
+    """
+    found = current_accelerator()
+    if found is None:
+        fail(RuntimeError, "accelerator", "an accelerator was required", "none")
+    return found.index or 0
+
+
+def synchronize(device: Any = None) -> None:
+    """Waits for the device; nothing to wait for on the CPU."""
+    found = current_accelerator()
+    wait = getattr(core.BACKENDS[found.type], "synchronize", None) if found is not None else None
+    if wait is not None:
+        wait(device)

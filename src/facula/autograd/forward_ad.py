@@ -1,0 +1,97 @@
+"""Forward-mode differentiation with dual tensors.
+
+Takes tensors and their tangents inside of a `dual_level`.  Gives dual tensors, which carry tangents
+through operations.
+Keeps true: the tangents of a level are gone when it is left; levels are not nested, but transforms
+of `func` may be at work inside or outside of one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from facula.autograd.transforms.forward import check_pair, dual
+from facula.autograd.transforms.levels import own_tangent, tangent_of
+from facula.autograd.transforms.tangents import JvpLevel
+from facula.core import printing
+
+__all__ = [
+    "UnpackedDualTensor",
+    "dual_level",
+    "enter_dual_level",
+    "exit_dual_level",
+    "make_dual",
+    "unpack_dual",
+]
+
+_active: list[JvpLevel] = []
+
+
+class UnpackedDualTensor(NamedTuple):
+    """The value of a dual tensor and its tangent, None where it has none."""
+
+    primal: Any
+    tangent: Any
+
+
+def enter_dual_level() -> int:
+    """Enter a new level; gives its number."""
+    if _active:
+        raise RuntimeError(
+            "Nested forward mode AD is not supported at the moment (a dual level is active)"
+        )
+    _active.append(JvpLevel().__enter__())
+    return len(_active) - 1
+
+
+def exit_dual_level(*, level: int | None = None) -> None:
+    """Leave the level that is active."""
+    number = len(_active) - 1 if level is None else level
+    if not _active or number != len(_active) - 1:
+        raise RuntimeError(
+            "Trying to exit a forward AD level that was not the last one that was created. This "
+            "is not supported."
+        )
+    _active.pop().__exit__()
+
+
+def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
+    """A dual tensor: a view of `tensor` with `tangent`, of the same shape and dtype."""
+    if not _active:
+        raise RuntimeError(
+            "Trying to create a dual Tensor for forward AD but no level exists, make sure to "
+            "enter_dual_level() first."
+        )
+    check_pair("make_dual", tensor, tangent)
+    return dual(tensor, tangent, _active[-1])
+
+
+def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
+    """The value of a tensor and its tangent at the active level."""
+    if not _active:
+        return UnpackedDualTensor(tensor, None)
+    current = _active[-1]
+    tangent = tangent_of(tensor, current.number)
+    if tangent is None:
+        return UnpackedDualTensor(tensor, None)
+    return UnpackedDualTensor(current.call_below(tensor.view_as, (tensor,), {}), tangent)
+
+
+class dual_level:  # noqa: N801
+    """A context in which dual tensors live."""
+
+    def __enter__(self) -> int:
+        return enter_dual_level()
+
+    def __exit__(self, *exception: Any) -> None:
+        exit_dual_level()
+
+
+def _printed(tensor: Any) -> tuple[Any, Any]:
+    if not _active or own_tangent(tensor, _active[-1].number) is None:
+        return tensor, None
+    with_below = _active[-1]
+    return with_below.call_below(tensor.detach, (), {}), own_tangent(tensor, with_below.number)
+
+
+printing.unpack_dual = _printed

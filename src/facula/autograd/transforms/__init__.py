@@ -1,0 +1,36 @@
+"""Function transforms: `vmap`, `grad`, `vjp`, `jvp` and what is made of them.
+
+Re-exports the transforms, and gives `autograd.grad(is_grads_batched=True)` its batched backward.
+Keeps true: transforms nest in any order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import core
+from facula.autograd.transforms.forward import hessian, jacfwd, jvp, linearize
+from facula.autograd.transforms.functional import debug_unwrap, functionalize
+from facula.autograd.transforms.gradients import grad, grad_and_value, jacrev, vjp
+from facula.autograd.transforms.vmapping import vmap
+
+__all__ = """debug_unwrap functionalize grad grad_and_value hessian jacfwd jacrev jvp linearize vjp
+vmap""".split()
+
+
+def batched_backward(
+    outputs: tuple, grads: tuple, retain: bool, create_graph: bool, inputs: tuple, allow: bool
+) -> tuple:
+    """A backward run for a batch of gradients; those of the inputs have the batch in front."""
+    present: list[bool] = []
+    given = [g for g in grads if g is not None]
+
+    def one(*rows: Any) -> tuple:
+        values = iter(rows)
+        row = tuple(None if g is None else next(values) for g in grads)
+        found = core.run_backward(outputs, row, retain, create_graph, inputs, allow, False)
+        present[:] = [f is not None for f in found]
+        return tuple(f for f in found if f is not None)
+
+    results = iter(vmap(one, randomness="same")(*given))
+    return tuple(next(results) if there else None for there in present)

@@ -1,0 +1,217 @@
+"""Transforms in forward mode: `jvp`, `jacfwd`, `hessian`, `linearize`.
+
+Takes functions of tensors and nestings of tensors, and tangents of the same structure.  Gives
+outputs and their tangents.
+Keeps true: every operator with a gradient has a tangent; an output that does not depend on the
+inputs has a tangent of zeros (with `strict`: raises).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from facula import core
+from facula.autograd.transforms.gradients import (
+    check_argnums,
+    jacrev,
+    pick,
+    unit_vectors,
+    vjp,
+    with_args,
+)
+from facula.autograd.transforms.levels import Suspended, is_differentiable, set_tangent
+from facula.autograd.transforms.reverse import cut
+from facula.autograd.transforms.tangents import JvpLevel
+from facula.autograd.transforms.tree import flatten, map_leaves
+from facula.autograd.transforms.vmapping import vmap
+from facula.ops.registry import F
+
+Tensor = core.Tensor
+
+
+def dual(x: Tensor, tangent: Tensor, level: JvpLevel) -> Tensor:
+    """`x` with a tangent: another tensor on the same memory, history included."""
+    made = level.call_below(x.view_as, (x,), {})
+    level.lend(made, tangent)
+    return made
+
+
+def primal(x: Any, level: JvpLevel) -> Any:
+    """`x` without its tangent at a level."""
+    if not isinstance(x, Tensor) or not x._tangents or level.number not in x._tangents:
+        return x
+    rest = {n: t for n, t in x._tangents.items() if n != level.number}
+    x._tangents = rest or None
+    return x
+
+
+def _split(x: Any, level: JvpLevel, strict: bool) -> tuple[Any, Any]:
+    """An output and its tangent, zeros where it has none."""
+    if not isinstance(x, Tensor):
+        raise RuntimeError(
+            f"jvp(f, primals, tangents): Expected f to only return tensors, got unsupported type "
+            f"{type(x)}"
+        )
+    tangent = level.tangent(x)
+    value = primal(x, level)
+    if tangent is None:
+        if strict:
+            raise RuntimeError(
+                "jvp(f, primals, tangents, strict=True): The output of f is independent of the "
+                "inputs. This is not allowed with strict=True."
+            )
+        tangent = F.zeros_like(value)
+    return value, tangent
+
+
+def _check(primals: Any, tangents: Any) -> tuple[list[Any], list[Any], Any]:
+    if not isinstance(primals, tuple):
+        raise RuntimeError(
+            f"jvp(f, primals, tangents): Expected primals to be a tuple. E.g. it should be valid "
+            f"to call f(*primals). Got {type(primals)}"
+        )
+    values, structure = flatten(primals)
+    moves, other = flatten(tangents)
+    if structure != other:
+        raise RuntimeError(
+            f"jvp(f, primals, tangents): Expected primals and tangents to have the same python "
+            f"structure. For example, if primals is a tuple of 3 tensors, tangents also must be. "
+            f"Got primals with structure {structure} and tangents with structure {other}"
+        )
+    for name, leaves in (("primals", values), ("tangents", moves)):
+        if not leaves:
+            raise RuntimeError(f"jvp(f, primals, tangents): Expected {name} to be non-empty")
+        for leaf in leaves:
+            if not isinstance(leaf, Tensor):
+                raise RuntimeError(
+                    f"jvp(f, primals, tangents): Expected {name} to only contain tensors, got "
+                    f"{type(leaf)}"
+                )
+    for x, t in zip(values, moves, strict=True):
+        check_pair("jvp", x, t)
+    return values, moves, structure
+
+
+def check_pair(op: str, x: Tensor, tangent: Tensor) -> None:
+    """Raise unless `tangent` can be the tangent of `x`."""
+    if x.shape != tangent.shape:
+        raise RuntimeError(
+            f"[{op}] a tangent of shape {list(x.shape)} was required: got {list(tangent.shape)} "
+            "(Expected tangent to have the same size as the primal)"
+        )
+    if not is_differentiable(x):
+        raise ValueError(
+            f"[{op}] a floating-point or complex tensor was required: Expected primal to be "
+            f"floating point or complex, but got: {x.dtype}"
+        )
+    if x.dtype is not tangent.dtype:
+        raise RuntimeError(
+            f"[{op}] a tangent of dtype {x.dtype} was required: got {tangent.dtype} (Expected "
+            "tangent to have the same dtype as the primal)"
+        )
+
+
+def jvp(
+    func: Callable[..., Any],
+    primals: Any,
+    tangents: Any,
+    *,
+    strict: bool = False,
+    has_aux: bool = False,
+) -> Any:
+    """(outputs, the Jacobian times the tangents[, aux])."""
+    values, moves, structure = _check(primals, tangents)
+    with JvpLevel() as level:
+        duals = [dual(x, t, level) for x, t in zip(values, moves, strict=True)]
+        outputs = func(*structure.build(duals))
+        aux = None
+        if has_aux:
+            if not (isinstance(outputs, tuple) and len(outputs) == 2):
+                raise RuntimeError(
+                    "jvp(f, primals, tangents): output of function f should be a tuple: (output, "
+                    "aux) if has_aux is True"
+                )
+            outputs, aux = outputs
+        leaves, shape = flatten(outputs)
+    pairs = [_split(leaf, level, strict) for leaf in leaves]
+    value, moved = shape.build([p for p, _ in pairs]), shape.build([t for _, t in pairs])
+    if has_aux:
+        return value, moved, map_leaves(lambda x: primal(x, level), aux)
+    return value, moved
+
+
+def jacfwd(
+    func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, *, randomness: str = "error"
+) -> Callable[..., Any]:
+    """A function that gives the Jacobian, column by column in one batched pass."""
+
+    @functools.wraps(func)
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        positions = check_argnums(argnums, args)
+        primals = tuple(args[i] for i in positions)
+        inputs, in_structure = flatten(primals)
+
+        def column(*vectors: Any) -> Any:
+            def of_chosen(*values: Any) -> Any:
+                return func(*with_args(args, positions, values), **kwargs)
+
+            found = jvp(of_chosen, primals, in_structure.build(vectors), has_aux=has_aux)
+            return found[1:]
+
+        columns = vmap(column, randomness=randomness)(*unit_vectors(inputs))
+        outputs, structure = flatten(columns[0])
+        blocks = [_columns(o, inputs, in_structure, argnums) for o in outputs]
+        result = structure.build(blocks)
+        if not has_aux:
+            return result
+        return result, map_leaves(lambda x: x[0] if isinstance(x, Tensor) else x, columns[1])
+
+    return jacobian
+
+
+def _columns(moved: Any, inputs: list[Any], structure: Any, argnums: Any) -> Any:
+    """The columns of one output, cut by input."""
+    shape, start, blocks = moved.shape[1:], 0, []
+    for x in inputs:
+        count = x.numel()
+        part = moved.narrow(0, start, count).movedim(0, -1).reshape((*shape, *x.shape))
+        blocks.append(part)
+        start += count
+    built = structure.build(blocks)
+    return built[0] if isinstance(argnums, int) else built
+
+
+def hessian(func: Callable[..., Any], argnums: Any = 0) -> Callable[..., Any]:
+    """A function that gives all second derivatives: forward over reverse."""
+    return jacfwd(jacrev(func, argnums), argnums)
+
+
+def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
+    """(outputs, a function from tangents of the inputs to tangents of the outputs).
+
+    The function is the transpose of the gradient, which is recorded once and run for each tangent.
+    """
+    inputs, structure = flatten(primals)
+    outputs, pullback = vjp(func, *primals)
+    leaves, shape = flatten(outputs)
+    zeros = [F.zeros_like(o) for o in leaves]
+
+    def of_cotangents(*cotangents: Any) -> Any:
+        return pullback(shape.build(cotangents))
+
+    _, transposed = vjp(of_cotangents, *zeros)
+
+    def push(*tangents: Any) -> Any:
+        given, other = flatten(tangents)
+        if other != structure:
+            raise RuntimeError(
+                f"Expected the tangents {other} to have the same structure as the primals "
+                f"{structure}"
+            )
+        for x, t in zip(inputs, given, strict=True):
+            check_pair("linearize", x, t)
+        return shape.build(list(transposed(tangents)))
+
+    return outputs, push

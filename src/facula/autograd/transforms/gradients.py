@@ -1,0 +1,248 @@
+"""Transforms in reverse mode: `vjp`, `grad`, `grad_and_value`, `jacrev`.
+
+Takes functions of tensors and nestings of tensors.  Gives functions that compute derivatives.
+Keeps true: a result has a history only where somebody outside can differentiate again; nested
+transforms nest derivatives; inputs that do not matter have zero gradients.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from facula import core
+from facula.autograd.grad_mode import enable_grad
+from facula.autograd.transforms.reverse import Tape, track
+from facula.autograd.transforms.tree import Structure, flatten, map_leaves
+from facula.autograd.transforms.vmapping import vmap
+from facula.ops.registry import F
+
+Tensor = core.Tensor
+
+
+def check_argnums(argnums: Any, args: tuple[Any, ...]) -> tuple[int, ...]:
+    """The positions as a tuple of non-negative ints."""
+    many = (argnums,) if isinstance(argnums, int) else argnums
+    if not isinstance(many, tuple):
+        raise RuntimeError(f"argnum must be int or Tuple[int], got: {type(argnums)}")
+    if not many:
+        raise RuntimeError("argnums must be non-empty")
+    if not all(isinstance(a, int) for a in many):
+        raise RuntimeError(f"argnums elements must be ints, got: {argnums}")
+    for a in many:
+        if not -len(args) <= a < len(args):
+            raise RuntimeError(
+                f"Got argnum={a}, but only {len(args)} positional inputs"
+            )
+    found = tuple(a % len(args) for a in many)
+    if len(set(found)) != len(found):
+        raise RuntimeError(f"argnums elements must be unique, got: {argnums}")
+    return found
+
+
+def with_args(args: tuple[Any, ...], positions: tuple[int, ...], values: Any) -> tuple[Any, ...]:
+    """The arguments with some of them replaced."""
+    changed = list(args)
+    for position, value in zip(positions, values, strict=True):
+        changed[position] = value
+    return tuple(changed)
+
+
+def pick(args: tuple[Any, ...], argnums: Any) -> Any:
+    """The arguments at `argnums`: one, or a tuple."""
+    found = check_argnums(argnums, args)
+    return args[found[0]] if isinstance(argnums, int) else tuple(args[i] for i in found)
+
+
+class Recorded:
+    """A function's outputs on tracked inputs."""
+
+    def __init__(self, func: Callable[..., Any], primals: Any, has_aux: bool, op: str) -> None:
+        leaves, structure = flatten(primals)
+        for leaf in leaves:
+            if not isinstance(leaf, Tensor):
+                raise RuntimeError(
+                    f"{op}: Expected all inputs to differentiate with respect to to be tensors, "
+                    f"got {type(leaf)}"
+                )
+        self.structure = structure
+        recording = core.is_grad_enabled()
+        with enable_grad():
+            tracked = [track(leaf, recording) for leaf in leaves]
+            outputs = func(*structure.build(tracked))
+            self.aux = None
+            if has_aux:
+                if not (isinstance(outputs, tuple) and len(outputs) == 2):
+                    raise RuntimeError(
+                        f"{op}: output of function f should be a tuple: (output, aux) if has_aux "
+                        "is True"
+                    )
+                outputs, self.aux = outputs
+            self.outputs = outputs
+            flat, self.shape = flatten(outputs)
+        self.leaves = flat
+        self.tape = Tape([o for o in flat if isinstance(o, Tensor)], tracked, recording)
+        if has_aux:
+            self.aux = map_leaves(self.tape.result, self.aux)
+
+    def values(self) -> Any:
+        """The outputs as the caller gets them."""
+        return self.shape.build([self.tape.result(o) for o in self.leaves])
+
+    def gradients(self, cotangents: list[Any], retain: bool) -> list[Any]:
+        """A gradient for every tracked leaf."""
+        found = self.tape.pull(cotangents, retain)
+        return [
+            F.zeros_like(x) if g is None else g
+            for g, x in zip(found, self.tape.inputs, strict=True)
+        ]
+
+
+def _check_outputs(recorded: Recorded, op: str) -> None:
+    for leaf in recorded.leaves:
+        if not isinstance(leaf, Tensor):
+            raise RuntimeError(
+                f"{op}(f, ...): Expected f to only return tensors, got a leaf of type {type(leaf)}"
+            )
+    if not recorded.leaves:
+        raise RuntimeError(f"{op}(f, ...): Expected f to be a function that has non-empty output")
+
+
+def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """(outputs, a function from cotangents of the outputs to a tuple of gradients[, aux])."""
+    recorded = Recorded(func, primals, has_aux, "vjp")
+    _check_outputs(recorded, "vjp")
+
+    def pullback(cotangents: Any, *more: Any) -> Any:
+        if more:
+            raise RuntimeError(
+                f"Expected pytree structure of cotangents to be the same as pytree structure of "
+                f"outputs to the function. cotangents: {len(more) + 1} arguments"
+            )
+        given, structure = flatten(cotangents)
+        if structure != recorded.shape:
+            raise RuntimeError(
+                f"Expected pytree structure of cotangents to be the same as pytree structure of "
+                f"outputs to the function. cotangents: {structure}, primal output: {recorded.shape}"
+            )
+        for c, o in zip(given, recorded.leaves, strict=True):
+            if isinstance(c, Tensor) and c.shape != o.shape:
+                raise RuntimeError(
+                    f"[vjp] a cotangent of shape {list(o.shape)} was required: got {list(c.shape)}"
+                )
+        return recorded.structure.build(recorded.gradients(given, True))
+
+    values = recorded.values()
+    return (values, pullback, recorded.aux) if has_aux else (values, pullback)
+
+
+def grad_and_value(
+    func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False
+) -> Callable[..., Any]:
+    """A function that gives (gradient, value) of a scalar function; the value with aux if asked."""
+
+    @functools.wraps(func)
+    def differentiated(*args: Any, **kwargs: Any) -> Any:
+        chosen = pick(args, argnums)
+        positions = check_argnums(argnums, args)
+        single = isinstance(argnums, int)
+
+        def of_chosen(*values: Any) -> Any:
+            return func(*with_args(args, positions, values), **kwargs)
+
+        primals = (chosen,) if single else chosen
+        recorded = Recorded(of_chosen, primals, has_aux, "grad")
+        output = recorded.outputs
+        if not isinstance(output, Tensor):
+            raise RuntimeError(
+                "Expected the function f passed to grad to return a Tensor"
+                + (", aux" if has_aux else "")
+                + f", got {type(output)}"
+            )
+        if output.dim() != 0:
+            raise RuntimeError(
+                "Expected the function f passed to grad to return a scalar tensor, got tensor "
+                f"with {output.dim()} dims. Maybe you wanted to use the vjp or jacrev APIs instead?"
+            )
+        gradients = recorded.structure.build(recorded.gradients([F.ones_like(output)], False))
+        value = recorded.values()
+        result = gradients[0] if single else gradients
+        return (result, (value, recorded.aux)) if has_aux else (result, value)
+
+    return differentiated
+
+
+def grad(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Callable[..., Any]:
+    """A function that gives the gradient of a scalar function, with aux if asked."""
+    both = grad_and_value(func, argnums, has_aux)
+
+    @functools.wraps(func)
+    def differentiated(*args: Any, **kwargs: Any) -> Any:
+        gradients, value = both(*args, **kwargs)
+        return (gradients, value[1]) if has_aux else gradients
+
+    return differentiated
+
+
+def unit_vectors(leaves: list[Any]) -> list[Any]:
+    """For each leaf all of its unit vectors: the batch of a basis of the leaves together."""
+    total = sum(leaf.numel() for leaf in leaves)
+    found, start = [], 0
+    for leaf in leaves:
+        count = leaf.numel()
+        rows = F.zeros((total, count), dtype=leaf.dtype, device=leaf.device)
+        rows.narrow(0, start, count).diagonal().fill_(1)
+        found.append(rows.view((total, *leaf.shape)))
+        start += count
+    return found
+
+
+def _rows(
+    pullback: Callable[..., Any], basis: list[Any], structure: Structure, chunk_size: int | None
+) -> list[Any]:
+    def one(*vectors: Any) -> Any:
+        return pullback(structure.build(vectors))
+
+    # pulled back gradients need no random numbers; "same" keeps functions with dropout usable
+    return flatten(vmap(one, randomness="same", chunk_size=chunk_size)(*basis))[0]
+
+
+def jacrev(
+    func: Callable[..., Any],
+    argnums: Any = 0,
+    *,
+    has_aux: bool = False,
+    chunk_size: int | None = None,
+    _preallocate_and_copy: bool = False,
+) -> Callable[..., Any]:
+    """A function that gives the Jacobian, row by row in one batched pass (or in chunks of rows)."""
+    if not (chunk_size is None or chunk_size > 0):
+        raise ValueError("jacrev: `chunk_size` should be greater than 0.")
+
+    @functools.wraps(func)
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        positions = check_argnums(argnums, args)
+        primals = tuple(args[i] for i in positions)
+
+        def of_chosen(*values: Any) -> Any:
+            return func(*with_args(args, positions, values), **kwargs)
+
+        found = vjp(of_chosen, *primals, has_aux=has_aux)
+        outputs, structure = flatten(found[0])
+        inputs, in_structure = flatten(primals)
+        rows = _rows(found[1], unit_vectors(outputs), structure, chunk_size)
+        blocks = []
+        sizes = [o.numel() for o in outputs]
+        for i, output in enumerate(outputs):
+            start = sum(sizes[:i])
+            block = [
+                row.narrow(0, start, sizes[i]).reshape((*output.shape, *x.shape))
+                for row, x in zip(rows, inputs, strict=True)
+            ]
+            built = in_structure.build(block)
+            blocks.append(built[0] if isinstance(argnums, int) else built)
+        result = structure.build(blocks)
+        return (result, found[2]) if has_aux else result
+
+    return jacobian

@@ -1,0 +1,409 @@
+"""The level of `jvp`: operators on values become operators on values and their tangents.
+
+Takes calls with dual tensors (tensors that have a tangent at the level).  Gives dual tensors.
+Keeps true: elementwise tangents come from the same expression as the gradient (its transpose, which
+for real numbers is itself); a view's tangent is the same view; other operators use their `jvp`, or
+the transpose of their gradient formula; composites run through.  What is written in place has its
+tangent written in place, so views of it follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from facula import core
+from facula.autograd.transforms import batch_rules
+from facula.autograd.transforms.levels import (
+    BatchedTensor,
+    Level,
+    is_differentiable,
+    own_tangent,
+    set_tangent,
+    tangent_of,
+)
+from facula.autograd.transforms.reverse import Tape, track
+from facula.core.errors import fail
+from facula.ops import pointwise_rules
+from facula.ops.index_launch import broadcast_shapes
+from facula.ops.random import draw
+from facula.ops.registry import F
+
+Tensor = core.Tensor
+
+
+class JvpLevel(Level):
+    """One forward-mode differentiation at work."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.borrowed: set[int] = set()
+
+    def tangent(self, x: Any) -> Any:
+        """The tangent of `x` at this level, or None."""
+        return tangent_of(x, self.number) if isinstance(x, Tensor) else None
+
+    def lend(self, x: Tensor, tangent: Tensor) -> None:
+        """Give `x` a tangent that belongs to the caller: it is copied before it is written to."""
+        self.borrowed.add(id(tangent))
+        set_tangent(x, self.number, tangent)
+
+    def process(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a call and the call's tangent."""
+        if function is draw or not (self._touches(args) or self._touches(kwargs.values())):
+            return self.call_below(function, args, kwargs)
+        if isinstance(function, core.Op):
+            bound, out = core.bind_arguments(function, args, kwargs)
+            if out is not None:
+                fail(
+                    RuntimeError, function.name,
+                    "a call without out= was required: functions with out=... arguments don't "
+                    "support automatic differentiation",
+                )
+            return self._operator(function, bound)
+        if isinstance(function, core.InplaceOp):
+            bound, _ = core.bind_arguments(function.op, args, kwargs)
+            return self._inplace(function, bound)
+        return self._other(function, args, kwargs)
+
+    def _touches(self, values: Any) -> bool:
+        number = self.number
+        for v in values:
+            if isinstance(v, Tensor):
+                if tangent_of(v, number) is not None:
+                    return True
+            elif isinstance(v, (tuple, list)) and self._touches(v):
+                return True
+        return False
+
+    # ---------------------------------------------------------------- operators
+
+    def _operator(self, op: Any, args: tuple[Any, ...]) -> Any:
+        kind = op.definition.kind
+        if kind == "composite":
+            return core.run_implementation(op, args)
+        result, tangents = self.call_below(self._run, (op, args), {})
+        self._attach(result, tangents)
+        return result
+
+    def _run(self, op: Any, args: tuple[Any, ...]) -> tuple[Any, Any]:
+        """The result and its tangent or tangents; runs below this level."""
+        kind, rule = op.definition.kind, op.definition.jvp
+        if kind == "pointwise":
+            return pointwise(self, op, args)
+        if kind == "view":
+            return self._view(op, args)
+        if rule == "linear":
+            return linear(self, op, args)
+        if rule == "multilinear":
+            return multilinear(self, op, args)
+        if rule is not None:
+            result = batch_rules.call(op, args)
+            return result, rule(tuple(self._tangents_of(a) for a in args), result, *args)
+        return transposed(self, op, args)
+
+    def _tangents_of(self, value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(self.tangent(v) for v in value)
+        return self.tangent(value)
+
+    def _view(self, op: Any, args: tuple[Any, ...]) -> tuple[Any, Any]:
+        x = args[0]
+        result = batch_rules.call(op, args)
+        tangent = self.tangent(x)
+        if not is_differentiable(result):
+            return result, None
+        if tangent.stride() != x.stride() or op.definition.name == "as_strided":
+            tangent = self._laid_out(x, tangent)
+        if op.definition.name == "as_strided":
+            offset = x.storage_offset() if args[3] is None else args[3]
+            offset += tangent.storage_offset() - x.storage_offset()
+            return result, tangent.as_strided(args[1], args[2], offset)
+        return result, batch_rules.call(op, (tangent, *args[1:]))
+
+    def _attach(self, result: Any, tangents: Any) -> None:
+        if isinstance(result, Tensor):
+            if tangents is not None and is_differentiable(result):
+                set_tangent(result, self.number, _fitted(tangents, result))
+        elif isinstance(result, (tuple, list)) and tangents is not None:
+            for r, t in zip(result, tangents, strict=True):
+                self._attach(r, t)
+
+    # ---------------------------------------------------------------- writes
+
+    def _inplace(self, function: Any, args: tuple[Any, ...]) -> Any:
+        op, target = function.op, args[0]
+        kind = op.definition.kind
+        if kind == "composite":
+            return target.copy_(core.run_implementation(op, args))
+        if kind == "view":
+            result, tangent = self.call_below(self._view, (op, args), {})
+            self.call_below(batch_rules.call_inplace, (function, args), {})
+            set_tangent(target, self.number, tangent)
+            return target
+
+        def write() -> None:
+            _, tangents = self._run(op, args)
+            tangent = tangents[0] if isinstance(tangents, tuple) else tangents
+            # the result is computed again, in place; its tangent came from the old values
+            tangent = None if tangent is None else tangent.clone()
+            batch_rules.call_inplace(function, args)
+            self.overwrite(target, tangent)
+
+        self.call_below(write, (), {})
+        return target
+
+    def overwrite(self, x: Tensor, tangent: Any) -> None:
+        """Set the tangent of a tensor that was written to; views of it follow. Runs below."""
+        if not is_differentiable(x):
+            return
+        own = self.tangent(x)
+        if own is None:
+            if tangent is None:
+                return
+            own = self._started(x)
+        elif id(own) in self.borrowed or own.stride() != x.stride():
+            own = self._laid_out(x, own)
+        if tangent is None:
+            own.zero_()
+        else:
+            own.copy_(tangent)
+
+    def _started(self, x: Tensor) -> Any:
+        """A tangent of zeros, shared with the base where `x` is a view."""
+        base = x._base if x._is_view() else None
+        if base is None or base.dtype is not x.dtype or isinstance(x, BatchedTensor):
+            set_tangent(x, self.number, _zeros(x))
+        elif own_tangent(base, self.number) is None:
+            set_tangent(base, self.number, _zeros(base))
+        return self.tangent(x)
+
+    def _laid_out(self, x: Tensor, tangent: Any) -> Any:
+        """The tangent in memory of its own, in the order of `x`."""
+        if tangent.stride() == x.stride() and id(tangent) not in self.borrowed:
+            return tangent
+        made = core.empty_like(x).copy_(tangent)
+        if made.stride() != x.stride() and not isinstance(x, BatchedTensor):
+            if all(s or n < 2 for n, s in zip(x.shape, x.stride(), strict=True)):
+                made = core.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)
+                made.copy_(tangent)
+        set_tangent(x, self.number, made)
+        return made
+
+    # ---------------------------------------------------------------- methods and functions
+
+    def _other(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        owner = getattr(function, "__self__", None)
+        if owner is not None and hasattr(owner, "setup_context"):
+            return self._custom(owner, args, kwargs)
+        rule = _METHODS.get(function.__name__)
+        if rule is None:
+            return self.call_below(function, args, kwargs)
+        return rule(self, function, args, kwargs)
+
+    def _custom(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A custom function: by its own `jvp`."""
+        tangents = [self.tangent(a) for a in args]
+        result, found = self.call_below(cls.apply_with_tangents, (args, kwargs, tangents), {})
+        self._attach(result, found)
+        return result
+
+
+def _zeros(x: Tensor) -> Any:
+    return core.empty_like(x).zero_()
+
+
+def _fitted(tangent: Any, result: Any) -> Any:
+    """A tangent in the shape and dtype of the result."""
+    if tangent.dtype is not result.dtype:
+        if tangent.dtype.is_complex and not result.dtype.is_complex:
+            tangent = F.real(tangent)
+        tangent = tangent.to(result.dtype)
+    return tangent if tangent.shape == result.shape else tangent.expand(result.shape)
+
+
+def _records(values: Any) -> bool:
+    """Whether what is computed from `values` is recorded."""
+    return core.is_grad_enabled() and any(v.requires_grad for v in values if isinstance(v, Tensor))
+
+
+# ------------------------------------------------------------------ rules by kind
+
+
+def pointwise(level: JvpLevel, op: Any, args: tuple[Any, ...]) -> tuple[Any, Any]:
+    """An elementwise operator and the sum of its arguments' tangents, each scaled."""
+    parameters = op.definition.schema.parameters
+    tensors = [i for i, p in enumerate(parameters) if p.is_tensor]
+    duals = {i: level.tangent(args[i]) for i in tensors if level.tangent(args[i]) is not None}
+    values = [args[i] for i in tensors] + list(duals.values())
+    result = None
+    if not core.interpreters() and not _records(values):
+        result = _by_kernels(op, args, duals)
+        if result is not None:
+            return result
+    result = batch_rules.call(op, args)
+    if not is_differentiable(result):
+        return result, None
+    total = None
+    for i, tangent in duals.items():
+        term = pointwise_rules.push(op, args, tensors.index(i), tangent, result)
+        if term is not None:
+            total = term if total is None else total + term
+    return result, _zeros(result) if total is None else total
+
+
+def _by_kernels(op: Any, args: tuple[Any, ...], duals: dict[int, Any]) -> Any:
+    """Through the fused gradient kernels: an elementwise Jacobian is its own transpose."""
+    if any(args[i].dtype.is_complex for i in duals):
+        return None
+    if any(isinstance(a, Tensor) and a.dtype.is_complex for a in args):
+        return None
+    shape = broadcast_shapes(op.name, *[a.shape for a in args if isinstance(a, Tensor)])
+    common = core.result_type(*[args[i] for i in duals])
+    leaves = list(args)
+    for i in duals:
+        if args[i].dtype is not common:
+            return None
+        leaves[i] = args[i].detach().expand(shape).requires_grad_()
+    recording = core.set_grad_enabled(True)
+    try:
+        result = batch_rules.call(op, leaves)
+    finally:
+        core.set_grad_enabled(recording)
+    if not result.requires_grad:
+        return result, (_zeros(result) if is_differentiable(result) else None)
+    if result.dtype is not common:
+        return None
+    total = None
+    for i, tangent in duals.items():
+        cotangent = tangent if tangent.shape == result.shape else tangent.expand(result.shape)
+        (term,) = core.run_backward(
+            (result,), (cotangent,), True, False, (leaves[i],), True, False
+        )
+        if term is not None:
+            total = term if total is None else total + term
+    return result.detach(), _zeros(result) if total is None else total
+
+
+def linear(level: JvpLevel, op: Any, args: tuple[Any, ...]) -> tuple[Any, Any]:
+    """An operator that is linear in all of its tensors together."""
+
+    def moved(x: Any) -> Any:
+        if not is_differentiable(x):
+            return x
+        tangent = level.tangent(x)
+        return F.zeros_like(x) if tangent is None else tangent
+
+    changed = [
+        (tuple(moved(v) for v in value) if isinstance(value, tuple) else moved(value))
+        if p.is_tensor
+        else value
+        for p, value in zip(op.definition.schema.parameters, args, strict=True)
+    ]
+    return batch_rules.call(op, args), batch_rules.call(op, changed)
+
+
+def multilinear(level: JvpLevel, op: Any, args: tuple[Any, ...]) -> tuple[Any, Any]:
+    """An operator that is linear in each of its tensors."""
+    total = None
+    for i, p in enumerate(op.definition.schema.parameters):
+        tangent = level.tangent(args[i]) if p.is_tensor else None
+        if tangent is not None:
+            term = batch_rules.call(op, (*args[:i], tangent, *args[i + 1 :]))
+            total = term if total is None else total + term
+    return batch_rules.call(op, args), total
+
+
+def transposed(level: JvpLevel, op: Any, args: tuple[Any, ...]) -> tuple[Any, Any]:
+    """By the gradient formula: J t is the gradient of (J^T v) . t with respect to v."""
+    duals: list[Any] = []
+
+    def tracked(x: Any) -> Any:
+        tangent = level.tangent(x)
+        if tangent is None or not is_differentiable(x):
+            return x
+        duals.append((track(x, recording), tangent))
+        return duals[-1][0]
+
+    recording = core.is_grad_enabled()
+    core.set_grad_enabled(True)
+    try:
+        leaves = [
+            tuple(tracked(v) for v in value) if isinstance(value, tuple) else tracked(value)
+            for value in args
+        ]
+        result = batch_rules.call(op, leaves)
+        outputs = result if isinstance(result, (tuple, list)) else (result,)
+        tape = Tape(
+            [o for o in outputs if isinstance(o, Tensor) and o.requires_grad],
+            [x for x, _ in duals], recording,
+        )
+        found = _transpose(tape, [t for _, t in duals], recording)
+    finally:
+        core.set_grad_enabled(recording)
+    tangents = dict(zip(map(id, tape.outputs), found, strict=True))
+    columns = [tangents.get(id(o)) for o in outputs]
+    plain = [tape.result(o) for o in outputs]
+    if isinstance(result, (tuple, list)):
+        made = type(result)(*plain) if hasattr(result, "_fields") else type(result)(plain)
+        return made, columns
+    return plain[0], columns[0]
+
+
+def _transpose(tape: Tape, tangents: list[Any], recording: bool) -> list[Any]:
+    """For each output the product of the Jacobian with the inputs' tangents."""
+    if not tape.outputs:
+        return []
+    probes = [track(_zeros(o), False) for o in tape.outputs]
+    rows = tape.pull(probes, again=True)
+    pairs = [(g, t) for g, t in zip(rows, tangents, strict=True) if g is not None]
+    back = Tape([g for g, _ in pairs], probes, recording)
+    found = back.pull([t for _, t in pairs], retain=False)
+    return [_zeros(o) if t is None else t for o, t in zip(tape.outputs, found, strict=True)]
+
+
+# ------------------------------------------------------------------ methods of the core
+
+
+def _same_way(level: JvpLevel, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    """Methods that are linear in their tensor: the tangent goes the same way."""
+    x = args[0]
+    result = level.call_below(function, args, kwargs)
+    tangent = level.tangent(x)
+    if tangent is None or result is x or not is_differentiable(result):
+        return result
+    moved = level.call_below(function, (tangent, *args[1:]), kwargs)
+    if moved.dtype is not result.dtype:
+        moved = level.call_below(F.real(moved).to, (result.dtype,), {})
+    set_tangent(result, level.number, moved)
+    return result
+
+
+def _copy(level: JvpLevel, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    target, source = args[0], args[1]
+
+    def write() -> None:
+        tangent = level.tangent(source)
+        function(*args, **kwargs)
+        level.overwrite(target, tangent)
+
+    level.call_below(write, (), {})
+    return target
+
+
+def _zero(level: JvpLevel, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    level.call_below(function, args, kwargs)
+    level.call_below(level.overwrite, (args[0], None), {})
+    return args[0]
+
+
+_METHODS: dict[str, Callable[..., Any]] = {
+    "clone": _same_way,
+    "contiguous": _same_way,
+    "to": _same_way,
+    "copy_": _copy,
+    "fill_": lambda level, function, args, kwargs: (
+        _copy if isinstance(args[1], Tensor) else _zero
+    )(level, function, args, kwargs),
+    "zero_": _zero,
+}

@@ -1,0 +1,214 @@
+"""`vmap`: a function of one entry as a function of batches.
+
+Takes a function, and where the inputs and outputs have their batch dimension.  Gives the mapped
+function.
+Keeps true: all mapped inputs have one size; errors name the function and the argument; with a
+`chunk_size` the batch runs in parts that are joined again.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from facula import core
+from facula.autograd.transforms.batching import VmapLevel
+from facula.autograd.transforms.levels import is_batched, wrap
+from facula.autograd.transforms.tree import Structure, broadcast, flatten
+from facula.ops.registry import F
+
+Tensor = core.Tensor
+
+
+def _name(function: Any) -> str:
+    return getattr(function, "__name__", None) or repr(function)
+
+
+def _is_nesting(value: Any) -> bool:
+    return isinstance(value, (tuple, list, dict))
+
+
+def in_dims_of(in_dims: Any, args: tuple[Any, ...], function: Any) -> tuple[int, list, list, Any]:
+    """(size, a dimension or None a leaf, the leaves, their structure)."""
+    name = _name(function)
+    if not isinstance(in_dims, (int, list, tuple)) or isinstance(in_dims, bool):
+        raise ValueError(
+            f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): expected `in_dims` to be int or a "
+            f"(potentially nested) tuple matching the structure of inputs, got: {type(in_dims)}."
+        )
+    if not args:
+        raise ValueError(
+            f"vmap({name})(<inputs>): got no inputs. Maybe you forgot to add inputs, or you are "
+            "trying to vmap over a function with no inputs. The latter is unsupported."
+        )
+    leaves, structure = flatten(args)
+    dims = broadcast(in_dims, structure)
+    if dims is None:
+        raise ValueError(
+            f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): in_dims is not compatible with the "
+            f"structure of `inputs`. in_dims has structure {flatten(in_dims)[1]} but inputs has "
+            f"structure {structure}."
+        )
+    where = f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): "
+    found = [_checked_dim(where, dim, leaf) for dim, leaf in zip(dims, leaves, strict=True)]
+    sizes = [leaf.shape[d] for d, leaf in zip(found, leaves, strict=True) if d is not None]
+    if not sizes:
+        raise ValueError("vmap: Expected at least one Tensor to vmap over")
+    if any(size != sizes[0] for size in sizes):
+        raise ValueError(
+            "vmap: Expected all tensors to have the same size in the mapped dimension, got sizes "
+            f"{sizes} for the mapped dimension"
+        )
+    return sizes[0], found, leaves, structure
+
+
+def _checked_dim(where: str, dim: Any, leaf: Any) -> int | None:
+    if dim is None:
+        return None
+    if not isinstance(dim, int):
+        raise ValueError(
+            f"{where}Got in_dim={dim} for an input but in_dim must be either an integer dimension "
+            "or None."
+        )
+    if not isinstance(leaf, Tensor):
+        raise ValueError(
+            f"{where}Got in_dim={dim} for an input but the input is of type {type(leaf)}. We "
+            "cannot vmap over non-Tensor arguments, please use None as the respective in_dim"
+        )
+    if not -leaf.dim() <= dim < leaf.dim():
+        raise ValueError(
+            f"{where}Got in_dim={dim} for some input, but that input is a Tensor of "
+            f"dimensionality {leaf.dim()} so expected in_dim to satisfy -{leaf.dim()} <= in_dim < "
+            f"{leaf.dim()}."
+        )
+    return dim % leaf.dim()
+
+
+def _out_dims_of(out_dims: Any, structure: Structure, function: Any) -> list[Any]:
+    name = _name(function)
+    flat = flatten(out_dims)[0]
+    if any(d is not None and (not isinstance(d, int) or isinstance(d, bool)) for d in flat):
+        raise ValueError(
+            f"vmap({name}, ..., out_dims={out_dims}): `out_dims` must be an int, None or a python "
+            "collection of ints representing where in the outputs the vmapped dimension should "
+            "appear."
+        )
+    if structure.kind is None and isinstance(out_dims, tuple) and len(out_dims) == 1:
+        out_dims = out_dims[0]
+    dims = broadcast(out_dims, structure)
+    if dims is None:
+        raise ValueError(
+            f"vmap({name}, ..., out_dims={out_dims}): out_dims is not compatible with the "
+            f"structure of `outputs`. out_dims has structure {flatten(out_dims)[1]} but outputs "
+            f"has structure {structure}."
+        )
+    return dims
+
+
+def _unwrapped(value: Any, dim: int | None, level: VmapLevel, function: Any) -> Any:
+    name = _name(function)
+    if dim is None:
+        if is_batched(value, level.number):
+            raise ValueError(
+                f"vmap({name}, ...): `{name}` can not return a BatchedTensor when out_dim is None"
+            )
+        return value
+    if not isinstance(value, Tensor):
+        raise ValueError(
+            f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(value)}. Did "
+            "you mean to set out_dims= to None for output?"
+        )
+    if not is_batched(value, level.number):
+        shape = list(value.shape)
+        where = dim % (len(shape) + 1)
+        return value.unsqueeze(where).expand((*shape[:where], level.size, *shape[where:]))
+    inner = value.value
+    if not -inner.dim() <= dim < inner.dim():
+        raise IndexError(
+            f"[vmap] a dimension in [{-inner.dim()}, {inner.dim() - 1}] was required as out_dim: "
+            f"got {dim} (Dimension out of range)"
+        )
+    dim %= inner.dim()
+    return inner if dim == value.batch_dim else inner.movedim(value.batch_dim, dim)
+
+
+def run_mapped(
+    function: Callable[..., Any], size: int, dims: list, leaves: list, structure: Structure,
+    out_dims: Any, randomness: str, kwargs: dict[str, Any],
+) -> Any:
+    """Run the function once, on wrappers of the mapped leaves."""
+    with VmapLevel(size, randomness) as level:
+        wrapped = [
+            leaf if d is None else wrap(leaf, d, level.number)
+            for d, leaf in zip(dims, leaves, strict=True)
+        ]
+        outputs = function(*structure.build(wrapped), **kwargs)
+        results, shape = flatten(outputs)
+        where = _out_dims_of(out_dims, shape, function)
+    made = [_unwrapped(v, d, level, function) for v, d in zip(results, where, strict=True)]
+    return shape.build(made)
+
+
+def _run_in_chunks(
+    function: Callable[..., Any], size: int, dims: list, leaves: list, structure: Structure,
+    out_dims: Any, randomness: str, kwargs: dict[str, Any], chunk: int,
+) -> Any:
+    parts = []
+    for start in range(0, size, chunk):
+        count = min(chunk, size - start)
+        some = [
+            leaf if d is None else leaf.narrow(d, start, count)
+            for d, leaf in zip(dims, leaves, strict=True)
+        ]
+        parts.append(
+            run_mapped(function, count, dims, some, structure, out_dims, randomness, kwargs)
+        )
+    rows, shape = [flatten(p)[0] for p in parts], flatten(parts[0])[1]
+    where = _out_dims_of(out_dims, shape, function)
+    joined = [
+        column[0] if d is None else F.cat(column, d)
+        for column, d in zip(zip(*rows, strict=True), where, strict=True)
+    ]
+    return shape.build(joined)
+
+
+def check_randomness(randomness: str) -> None:
+    """Raise unless it is one of the three ways of drawing random numbers."""
+    if randomness not in ("error", "different", "same"):
+        raise RuntimeError(
+            f"Only allowed values for randomness are 'error', 'different', or 'same'. Got "
+            f"{randomness}"
+        )
+
+
+def vmap(
+    func: Callable[..., Any],
+    in_dims: Any = 0,
+    out_dims: Any = 0,
+    randomness: str = "error",
+    *,
+    chunk_size: int | None = None,
+) -> Callable[..., Any]:
+    """The function of batches that `func` is for one entry.
+
+    in_dims, out_dims: the batch dimension of each input and output (nested like them; None: none).
+    randomness: whether random operations are an error, the same, or different for each entry.
+    chunk_size: how many entries run at a time; None is all.
+    """
+    check_randomness(randomness)
+    if not (chunk_size is None or chunk_size > 0):
+        raise ValueError(
+            f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})"
+        )
+
+    @functools.wraps(func)
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        size, dims, leaves, structure = in_dims_of(in_dims, args, func)
+        if chunk_size is not None and chunk_size < size:
+            return _run_in_chunks(
+                func, size, dims, leaves, structure, out_dims, randomness, kwargs, chunk_size
+            )
+        return run_mapped(func, size, dims, leaves, structure, out_dims, randomness, kwargs)
+
+    return mapped

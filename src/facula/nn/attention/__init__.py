@@ -1,0 +1,61 @@
+"""Choosing how attention is computed.
+
+Takes `SDPBackend`s. Gives `sdpa_kernel`, a block in which only these may be used.
+Keeps true: it writes the switches that the operator reads (`facula.ops.attention.ENABLED`), and puts
+them back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+from collections.abc import Iterator
+
+from facula.core.errors import fail
+from facula.ops.attention import ENABLED
+
+__all__ = ["SDPBackend", "sdpa_kernel"]
+
+
+class SDPBackend(enum.IntEnum):
+    """Ways to compute attention, with PyTorch's numbers."""
+
+    ERROR = -1
+    MATH = 0
+    FLASH_ATTENTION = 1
+    EFFICIENT_ATTENTION = 2
+    CUDNN_ATTENTION = 3
+    OVERRIDEABLE = 4
+
+
+_SWITCH = {
+    SDPBackend.MATH: "math",
+    SDPBackend.FLASH_ATTENTION: "flash",
+    SDPBackend.EFFICIENT_ATTENTION: "efficient",
+}
+
+
+def _cur_sdpa_kernel_backends(with_priority: bool = False) -> list[SDPBackend]:
+    """The ways that are allowed now."""
+    return [way for way, switch in _SWITCH.items() if ENABLED[switch]]
+
+
+@contextlib.contextmanager
+def sdpa_kernel(
+    backends: list[SDPBackend] | SDPBackend, set_priority: bool = False
+) -> Iterator[dict[str, bool]]:
+    """Within the block, attention is computed in one of the given ways only.
+
+    Raises:
+        AssertionError: something else than `SDPBackend` was given.
+    """
+    chosen = [backends] if isinstance(backends, SDPBackend) else list(backends)
+    if not all(isinstance(way, SDPBackend) for way in chosen):
+        required = "Backend must be an instance of SDPBackend or a list of SDPBackend instances"
+        fail(AssertionError, "sdpa_kernel", required, backends)
+    before = dict(ENABLED)
+    ENABLED.update({switch: way in chosen for way, switch in _SWITCH.items()})
+    try:
+        yield {}
+    finally:
+        ENABLED.update(before)

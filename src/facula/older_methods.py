@@ -1,0 +1,184 @@
+"""Methods of Tensor that PyTorch keeps for older programs and for other libraries' protocols.
+
+Takes: a tensor. Gives: `METHODS` and `VALUES`, what `tensor_methods.attach` puts onto the class.
+Keeps true: each is another way to say what a current method says; what has no meaning here says so.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.ops.registry import F
+
+Tensor = core.Tensor
+
+
+def is_nonzero(self: Tensor) -> bool:
+    """Whether the only element is not zero."""
+    return bool(self)
+
+
+def is_same_size(self: Tensor, other: Tensor) -> bool:
+    """Whether both shapes are equal."""
+    return self.shape == other.shape
+
+
+def __nonzero__(self: Tensor) -> bool:  # noqa: N807 - Python 2's protocol
+    """Whether the only element is not zero."""
+    return bool(self)
+
+
+def __long__(self: Tensor) -> int:  # noqa: N807 - Python 2's protocol
+    """The only element as an int."""
+    return int(self)
+
+
+def __div__(self: Tensor, other: Any) -> Tensor:  # noqa: N807 - Python 2's protocol
+    """`self / other`."""
+    return self / other
+
+
+def __idiv__(self: Tensor, other: Any) -> Tensor:  # noqa: N807 - Python 2's protocol
+    """`self /= other`."""
+    return self.div_(other)
+
+
+def __reversed__(self: Tensor) -> Tensor:  # noqa: N807 - a protocol of Python
+    """The elements in reverse along the first dimension."""
+    return F.flip(self, (0,)) if self.dim() else self
+
+
+def __array_wrap__(self: Tensor, array: Any) -> Tensor:  # noqa: N807 - NumPy's protocol
+    """A tensor of what a NumPy function made out of this one."""
+    if array.dtype == bool:
+        # comparisons of NumPy on tensors give tensors of bytes nowhere: bool stays bool
+        return core.from_numpy(array.copy())
+    return core.from_numpy(array.copy() if not array.flags.writeable else array)
+
+
+def resize(self: Tensor, *sizes: Any) -> Tensor:
+    """The elements in another shape of as many (deprecated: use `reshape`)."""
+    warnings.warn("non-inplace resize is deprecated", stacklevel=2)
+    return self.reshape(*sizes)
+
+
+def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
+    """The elements in the shape of another tensor (deprecated: use `reshape`)."""
+    warnings.warn("non-inplace resize_as is deprecated", stacklevel=2)
+    return self.reshape(tensor.shape)
+
+
+def new(self: Tensor, *args: Any, device: Any = None) -> Tensor:
+    """A tensor of this dtype: of sizes, or of data (deprecated: use `new_empty`, `new_tensor`)."""
+    device = self.device if device is None else device
+    if len(args) == 1 and isinstance(args[0], Tensor):
+        return args[0].to(device=device, dtype=self.dtype)
+    if len(args) == 1 and not isinstance(args[0], (int, core.Size)):
+        return core.tensor(args[0], dtype=self.dtype, device=device)
+    sizes = args[0] if len(args) == 1 and isinstance(args[0], core.Size) else args or (0,)
+    return core.empty(sizes, dtype=self.dtype, device=device)
+
+
+def reinforce(self: Tensor, reward: Any) -> None:
+    """Gone from PyTorch: always raises."""
+    fail(
+        RuntimeError,
+        "reinforce",
+        "score-function gradients by hand were required (reinforce() was removed)",
+        hint="use log_prob() of facula.distributions: loss = -log_prob * reward",
+    )
+
+
+def record_stream(self: Tensor, stream: Any) -> None:
+    """Nothing to record: memory here is never handed to another stream."""
+
+
+def dense_dim(self: Tensor) -> int:
+    """The number of dense dimensions: all of them."""
+    return self.dim()
+
+
+def sparse_dim(self: Tensor) -> int:
+    """The number of sparse dimensions: none."""
+    return 0
+
+
+def to_dense(
+    self: Tensor, dtype: Any = None, *, masked_grad: bool | None = True
+) -> Tensor:
+    """The tensor itself, in another dtype when one is given."""
+    return self if dtype is None else self.to(dtype)
+
+
+def const_data_ptr(self: Tensor) -> int:
+    """The address of the first element, to read from."""
+    return self.data_ptr()
+
+
+def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[..., Any]) -> Tensor:  # noqa: A002
+    """Replace every element by `callable(element, x, y)`: slow, for the CPU."""
+    columns = [t.expand(self.shape).reshape(-1).tolist() for t in (self, x, y)]
+    flat = [callable(*row) for row in zip(*columns, strict=True)]
+    return self.copy_(core.tensor(flat, dtype=self.dtype).reshape(self.shape)) if flat else self
+
+
+def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
+    """What `load_state_dict` puts in the place of this parameter when parameters are swapped."""
+    return other if assign else self.detach().copy_(other.detach())
+
+
+def _placed(device_type: str) -> Callable[..., Tensor]:
+    def method(
+        self: Tensor,
+        device: Any = None,
+        non_blocking: bool = False,
+        memory_format: Any = core.preserve_format,
+    ) -> Tensor:
+        return self.to(device_type if device is None else device)
+
+    method.__name__ = device_type
+    method.__doc__ = f"The tensor on a device of type {device_type}; raises where there is none."
+    return method
+
+
+def _name(self: Tensor) -> None:
+    """None: tensors have no names."""
+
+
+def _volatile(self: Tensor) -> bool:
+    """Always False: use `no_grad`."""
+    warnings.warn("volatile was removed (Variable.volatile is always False)", stacklevel=2)
+    return False
+
+
+METHODS: tuple[Callable[..., Any], ...] = (
+    is_nonzero,
+    is_same_size,
+    __nonzero__,
+    __long__,
+    __div__,
+    __idiv__,
+    __reversed__,
+    __array_wrap__,
+    resize,
+    resize_as,
+    new,
+    reinforce,
+    record_stream,
+    dense_dim,
+    sparse_dim,
+    to_dense,
+    const_data_ptr,
+    map2_,
+    module_load,
+    *(_placed(name) for name in ("ipu", "xpu", "mtia")),
+)
+VALUES: dict[str, Any] = {
+    "name": property(_name),
+    "volatile": property(_volatile),
+    "__array_priority__": 1000,
+}

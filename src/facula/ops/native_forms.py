@@ -1,0 +1,202 @@
+"""Functions of the top level that have other arguments than those of `nn.functional`.
+
+Takes: what PyTorch's native functions take. Gives: what the functions of `nn.functional` compute.
+Keeps true: nothing is computed here that an operator computes elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.ops import random as _random  # noqa: F401 - defines what is put in place here
+from facula.ops.registry import TABLE, F, composite
+
+BAGS = ("sum", "mean", "max")
+
+
+def _bag_numbers(indices: Any, offsets: Any, include_last: bool) -> tuple[Any, Any]:
+    """The bag of each index, and how many indices each bag has."""
+    ends = offsets.narrow(0, 1, offsets.shape[0] - 1)
+    if not include_last:
+        ends = F.cat([ends, offsets.new_full((1,), indices.shape[0])])
+    starts = offsets.narrow(0, 0, ends.shape[0])
+    sizes = ends - starts
+    bags = F.repeat_interleave(F.arange(sizes.shape[0]), sizes)
+    return bags.to(indices.dtype), sizes
+
+
+@composite(
+    "embedding_bag_native(Tensor weight, Tensor indices, Tensor offsets, "
+    "bool scale_grad_by_freq=False, int mode=0, bool sparse=False, "
+    "Tensor? per_sample_weights=None, bool include_last_offset=False, int? padding_idx=None) "
+    "-> (Tensor, Tensor, Tensor, Tensor)",
+    names=("embedding_bag",),
+    out=False,
+)
+def embedding_bag_native(
+    weight: Any,
+    indices: Any,
+    offsets: Any,
+    scale_grad_by_freq: bool,
+    mode: int,
+    sparse: bool,
+    per_sample_weights: Any,
+    include_last_offset: bool,
+    padding_idx: int | None,
+) -> Any:
+    """Sums (mode 0), means (1) or maxima (2) of bags of rows; also each index's bag, the bags' sizes
+    without padding, and for maxima the rows they come from.
+    """
+    if mode not in (0, 1, 2):
+        fail(RuntimeError, "embedding_bag", "a mode of 0 (sum), 1 (mean) or 2 (max) was required", mode)
+    if indices.dim() != 1 or offsets.dim() != 1:
+        fail(
+            RuntimeError,
+            "embedding_bag",
+            "one-dimensional indices and offsets were required",
+            f"{indices.dim()} and {offsets.dim()} dimensions",
+        )
+    result = F.embedding_bag(
+        indices,
+        weight,
+        offsets,
+        scale_grad_by_freq=scale_grad_by_freq,
+        mode=BAGS[mode],
+        sparse=sparse,
+        per_sample_weights=per_sample_weights,
+        include_last_offset=include_last_offset,
+        padding_idx=padding_idx,
+    )
+    bags, sizes = _bag_numbers(indices, offsets, include_last_offset)
+    padded = None
+    if padding_idx is not None:
+        place = padding_idx + weight.shape[0] if padding_idx < 0 else padding_idx
+        padded = indices == place
+        counts = padded.to(sizes.dtype)
+        sizes = sizes - F.zeros_like(sizes).index_add(0, bags.to(core.int64), counts)
+    best = _largest_rows(weight, indices, bags, padded, sizes) if mode == 2 else F.zeros_like(sizes)
+    return result, bags, sizes, best
+
+
+def _largest_rows(weight: Any, indices: Any, bags: Any, padded: Any, sizes: Any) -> Any:
+    """For each bag and column, the row that the maximum comes from (0 in an empty bag)."""
+    count, width = sizes.shape[0], weight.shape[1]
+    rows = weight.detach().index_select(0, indices.to(core.int64))
+    if padded is not None:
+        rows = rows.masked_fill(padded.unsqueeze(1), -float("inf"))
+    wide = bags.to(core.int64).unsqueeze(1).expand(rows.shape)
+    top = F.full((count, width), -float("inf"), dtype=rows.dtype)
+    top = top.scatter_reduce(0, wide, rows, "amax")
+    hit = rows == top.gather(0, wide)
+    if padded is not None:
+        hit = hit & ~padded.unsqueeze(1)
+    numbers = indices.unsqueeze(1).expand(rows.shape)
+    far = weight.shape[0]
+    first = F.full((count, width), far, dtype=indices.dtype)
+    first = first.scatter_reduce(0, wide, F.where(hit, numbers, far), "amin")
+    return F.where(first == far, 0, first)
+
+
+@composite(
+    "instance_norm_native(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
+    "Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) "
+    "-> Tensor",
+    names=("instance_norm",),
+    out=False,
+)
+def instance_norm_native(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Any:
+    """As `nn.functional.instance_norm`, with the arguments in another order."""
+    return F.instance_norm(
+        input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps
+    )
+
+
+@composite(
+    "conv_tbc(Tensor self, Tensor weight, Tensor bias, int pad=0) -> Tensor",
+    names=("conv_tbc", "nn.functional.conv_tbc"),
+    out=False,
+    autocast="lower",
+)
+def conv_tbc(self: Any, weight: Any, bias: Any, pad: int) -> Any:
+    """Convolution along the first dimension of [time, batch, in], weight [width, in, out]."""
+    if self.dim() != 3 or weight.dim() != 3 or bias.dim() != 1:
+        fail(
+            RuntimeError,
+            "conv_tbc",
+            "Input must have 3 dims: time, batch, in_channel; weight 3, bias 1",
+            f"{self.dim()}, {weight.dim()} and {bias.dim()}",
+        )
+    result = F.conv1d(self.permute((1, 2, 0)), weight.permute((2, 1, 0)), bias, 1, pad)
+    return result.permute((2, 0, 1))
+
+
+@composite(
+    "native_channel_shuffle(Tensor input, int groups) -> Tensor",
+    names=("native_channel_shuffle", "nn.functional.native_channel_shuffle"),
+    out=False,
+)
+def native_channel_shuffle(input: Any, groups: int) -> Any:
+    """As `channel_shuffle`."""
+    return F.channel_shuffle(input, groups)
+
+
+@composite(
+    "norm_except_dim(Tensor v, int pow=2, int dim=0) -> Tensor",
+    names=("norm_except_dim",),
+    out=False,
+)
+def norm_except_dim(v: Any, pow: int, dim: int) -> Any:
+    """The norm over all dimensions but one, which stays; over all with dim -1."""
+    if dim == -1:
+        return v.norm(pow)
+    rest = [d for d in range(v.dim()) if d != dim]
+    return v.norm(pow, rest, keepdim=True) if rest else v.abs()
+
+
+@composite(
+    "frobenius_norm(Tensor self, int[] dim=[], bool keepdim=False) -> Tensor",
+    names=("frobenius_norm",),
+)
+def frobenius_norm(self: Any, dim: Any, keepdim: bool) -> Any:
+    """The square root of the sum of squares over one or two dimensions, or over all."""
+    if len(dim) > 2:
+        fail(RuntimeError, "frobenius_norm", "Expected at most 2 dimensions", list(dim))
+    return F.linalg_vector_norm(self, 2, list(dim) or None, keepdim)
+
+
+def _define_in_place(name: str) -> None:
+    function = TABLE[name]
+
+    def dropped(input: Any, p: float, train: bool) -> Any:
+        return function(input, p, train, True)
+
+    dropped.__doc__ = f"`nn.functional.{name}` in place."
+    composite(f"{name}_(Tensor input, float p, bool train) -> Tensor", names=(name + "_",), out=False)(
+        dropped
+    )
+
+
+_define_in_place("alpha_dropout")
+_define_in_place("feature_alpha_dropout")
+
+
+@composite(
+    "feature_dropout_(Tensor input, float p, bool train) -> Tensor",
+    names=("feature_dropout_",),
+    out=False,
+)
+def feature_dropout_(input: Any, p: float, train: bool) -> Any:
+    """`feature_dropout` in place."""
+    return input.copy_(F.feature_dropout(input, p, train)) if train and p > 0 else input
