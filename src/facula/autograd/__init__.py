@@ -199,6 +199,11 @@ def grad(
     retain = create_graph if retain_graph is None else retain_graph
     if is_grads_batched:
         result = _batched(output_tuple, grads, retain, create_graph, input_tuple, allow)
+    elif core.interpreters() and all(isinstance(t, Tensor) for t in (*output_tuple, *input_tuple)):
+        transforms = importlib.import_module("facula.autograd.transforms")
+        result = transforms.seen_backward(
+            output_tuple, grads, retain, create_graph, input_tuple, allow
+        )
     else:
         result = core.run_backward(
             output_tuple, grads, retain, create_graph, input_tuple, allow, False

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from facula.functional import get_float32_matmul_precision, set_float32_matmul_precision
 from facula.ops.attention import ENABLED
 
 __all__ = [
@@ -27,11 +28,19 @@ class _Matmul:
     """What CUDA products may lose in precision."""
 
     def __init__(self) -> None:
-        self.allow_tf32 = False
         self.allow_fp16_reduced_precision_reduction = True
         self.allow_bf16_reduced_precision_reduction = True
         self.allow_fp16_accumulation = False
         self.fp32_precision = "none"
+
+    @property
+    def allow_tf32(self) -> bool:
+        """Whether float32 products may be less precise: see `set_float32_matmul_precision`."""
+        return get_float32_matmul_precision() != "highest"
+
+    @allow_tf32.setter
+    def allow_tf32(self, allowed: bool) -> None:
+        set_float32_matmul_precision("high" if allowed else "highest")
 
 
 class _PlanCache:

@@ -965,6 +965,8 @@ cdef object store_inplace(Op op, tuple args, uint32_t k):
         r = op.impl(*args)
         if not same_shape(self, r) and not same_broadcast(self, r):
             raise_inplace_shape(op, self, r)
+        if not kind_fits(r.dt, self.dt):
+            raise_inplace_cast(op.name, r.dt, self.dt)
         return self.copy_(r)
     if op.direct is not None and not (k & (K_DISPATCH | K_FOREIGN | K_META)):
         done = direct_inplace(op, self, args, k, recording)

@@ -25,7 +25,8 @@ def _batch(
     if results[3].numel() and input.numel():
         means.copy_(results[3])
         variances.copy_(results[4])
-    return results[:3]
+    kept = input.dtype if weight is None else weight.dtype
+    return results[0], results[1].to(kept), results[2].to(kept)
 
 
 _PARAMETERS = "Tensor input, Tensor? weight, Tensor? bias"

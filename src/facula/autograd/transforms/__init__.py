@@ -12,23 +12,49 @@ from facula import core
 from facula.autograd.transforms.forward import hessian, jacfwd, jvp, linearize
 from facula.autograd.transforms.functional import debug_unwrap, functionalize
 from facula.autograd.transforms.gradients import grad, grad_and_value, jacrev, vjp
+from facula.autograd.transforms.reverse import gradients
 from facula.autograd.transforms.vmapping import vmap
 
 __all__ = """debug_unwrap functionalize grad grad_and_value hessian jacfwd jacrev jvp linearize vjp
 vmap""".split()
 
 
+def check_used(found: tuple, allow_unused: bool) -> None:
+    """Raise for an input without a gradient, unless that is allowed."""
+    for i, gradient in enumerate(found):
+        if gradient is None and not allow_unused:
+            raise RuntimeError(
+                "[grad] inputs that the outputs depend on were required: One of the "
+                f"differentiated Tensors (input {i}) appears to not have been used in the graph\n"
+                "hint: pass allow_unused=True if this is intended"
+            )
+
+
+def seen_backward(
+    outputs: tuple, grads: tuple, retain: bool, create_graph: bool, inputs: tuple, allow: bool
+) -> tuple:
+    """A backward run of tensors as the active transforms see them."""
+    found = gradients(outputs, grads, inputs, retain, create_graph)
+    check_used(found, allow)
+    return found
+
+
 def batched_backward(
     outputs: tuple, grads: tuple, retain: bool, create_graph: bool, inputs: tuple, allow: bool
 ) -> tuple:
     """A backward run for a batch of gradients; those of the inputs have the batch in front."""
+    outer = list(core.interpreters())
     present: list[bool] = []
     given = [g for g in grads if g is not None]
 
     def one(*rows: Any) -> tuple:
         values = iter(rows)
         row = tuple(None if g is None else next(values) for g in grads)
-        found = core.run_backward(outputs, row, retain, create_graph, inputs, allow, False)
+        if all(isinstance(t, core.Tensor) for t in (*outputs, *inputs)):
+            found = gradients(outputs, row, inputs, retain, create_graph, outer)
+        else:
+            found = core.run_backward(outputs, row, retain, create_graph, inputs, True, False)
+        check_used(found, allow)
         present[:] = [f is not None for f in found]
         return tuple(f for f in found if f is not None)
 

@@ -32,6 +32,10 @@ class VmapLevel(Level):
         self.size = size
         self.randomness = randomness
 
+    def twin(self) -> VmapLevel:
+        """Another level of the same size."""
+        return VmapLevel(self.size, self.randomness)
+
     def process(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a call for the whole batch."""
         if function is draw:

@@ -160,6 +160,15 @@ class _Pull:
         self, level: Any, below: list[Any], outputs: list, cotangents: list, inputs: list
     ) -> list:
         """Without the wrappers of a level of `vmap`."""
+        mapped = [is_batched(x, level.number) for x in inputs]
+        if not all(mapped):
+            own = [x for x, m in zip(inputs, mapped, strict=True) if m]
+            others = [x for x, m in zip(inputs, mapped, strict=True) if not m]
+            retain, self.retain = self.retain, True
+            first = iter(self.through_batch(level, below, outputs, cotangents, own) if own else ())
+            self.retain = retain
+            second = iter(self.through_entries(level, below, outputs, cotangents, others))
+            return [next(first if m else second) for m in mapped]
         kept = [
             (o, c) for o, c in zip(outputs, cotangents, strict=True) if is_batched(o, level.number)
         ]
@@ -171,6 +180,29 @@ class _Pull:
             None if g is None else wrap_under(g, x.batch_dim, level.number)
             for g, x in zip(found, inputs, strict=True)
         ]
+
+    def through_entries(
+        self, level: Any, below: list[Any], outputs: list, cotangents: list, inputs: list
+    ) -> list:
+        """For inputs that are the same for all entries: one run an entry, as a batch of runs."""
+        if not any(is_batched(t, level.number) for t in (*outputs, *cotangents)):
+            return self.through(below, outputs, cotangents, inputs)
+        if self.inner:
+            raise RuntimeError(
+                "[grad] inputs that are mapped over were required inside of nested vmap: got a "
+                "tensor that is the same for all entries\nhint: use func.grad or func.vjp"
+            )
+        probe = level.twin()
+        values, seeds = [], []
+        with Suspended(below):
+            for o, c in zip(outputs, cotangents, strict=True):
+                if c is None:
+                    continue
+                values.append(o.value if is_batched(o, level.number) else o)
+                seeds.append(_seed(o, c, level, probe.number))
+        run = _Pull([probe], self.retain, self.create)
+        found = run.through(below, values, seeds, inputs)
+        return [None if g is None else _relabelled(g, probe, level) for g in found]
 
     def through_dual(
         self, level: Any, below: list[Any], outputs: list, cotangents: list, inputs: list
@@ -216,6 +248,26 @@ class _Pull:
                     self.create, tuple(inputs), True, False,
                 )
             )
+
+
+def _seed(output: Any, cotangent: Any, level: Any, number: int) -> Any:
+    """The cotangent of each entry alone, as a batch over entries."""
+    if not is_batched(output, level.number):
+        mapped = is_batched(cotangent, level.number)
+        return wrap(cotangent.value, cotangent.batch_dim, number) if mapped else cotangent
+    dim = output.batch_dim
+    value = peel(cotangent, level, dim)
+    shape = [1] * (value.dim() + 1)
+    shape[0] = shape[dim + 1] = level.size
+    choice = F.eye(level.size, dtype=value.dtype, device=value.device).reshape(shape)
+    return wrap(value.unsqueeze(0) * choice, 0, number)
+
+
+def _relabelled(x: Any, probe: Any, level: Any) -> Any:
+    """A gradient with the batch over entries as that of the level."""
+    if is_batched(x, probe.number):
+        return wrap(x.value, x.batch_dim, level.number)
+    return x
 
 
 def _is_marked(x: Any) -> bool:
@@ -264,3 +316,14 @@ def wrap_under(x: Any, dim: int, number: int) -> Any:
         value = wrap_under(x.value, place, number)
         return wrap(value, x.batch_dim - (place < x.batch_dim), x.level)
     return wrap(x, dim, number)
+
+
+def gradients(
+    outputs: tuple, cotangents: tuple, inputs: tuple, retain: bool, create_graph: bool,
+    outer: list[Any] | None = None,
+) -> tuple:
+    """The engine's run for tensors as the levels in `outer` (default: all) see them."""
+    stack = core.interpreters()
+    outer = list(stack) if outer is None else outer
+    run = _Pull(stack[len(outer) :], retain or create_graph, create_graph)
+    return tuple(run.through(outer, list(outputs), list(cotangents), list(inputs)))

@@ -1,0 +1,460 @@
+"""Type stubs out of the operator table.
+
+Takes the table (`facula.ops`), the public names (`facula.public`) and the core's source.
+Gives the text of each `.pyi` file, by its path below the package.
+Keeps true: a name that users can reach is in a stub; an operator's types are those of its schema.
+"""
+
+from __future__ import annotations
+
+import inspect
+import keyword
+import re
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import cython_signatures
+import facula
+from facula import core
+from facula.ops.registry import PLACES, RETURN_TYPES
+from facula.public import NAMES, SUBMODULES
+
+HEADER = '"""{doc}\n\nGenerated from the operator table by tools/gen_api.py: edit the definitions."""\n\n'
+TYPES = {
+    "Tensor": "Tensor",
+    "Operand": "Tensor | _Number",
+    "int": "_int",
+    "float": "_float",
+    "bool": "_bool",
+    "Number": "_Number",
+    "str": "str",
+    "dtype": "_dtype",
+    "device": "_device | str | _int",
+    "layout": "_layout",
+    "memory_format": "_memory_format",
+    "generator": "Generator",
+    "any": "Any",
+}
+ALIASES = (
+    "import builtins\n"
+    "from collections.abc import Callable, Iterator, Sequence\n"
+    "from typing import Any, overload\n\n"
+    "{imports}"
+    "_int = builtins.int\n_float = builtins.float\n_bool = builtins.bool\n"
+    "_Number = builtins.int | builtins.float | builtins.complex\n\n"
+)
+FROM_CORE = (
+    "from facula import return_types\n"
+    "from facula.core import Generator, Size, Tensor\n"
+    "from facula.core import device as _device, dtype as _dtype, layout as _layout\n"
+    "from facula.core import memory_format as _memory_format\n\n"
+)
+#: what Python's protocols give; other special methods give a tensor
+PROTOCOL_RESULTS = {
+    **dict.fromkeys(("__len__", "__int__", "__index__", "__hash__", "__long__"), "_int"),
+    **dict.fromkeys(("__bool__", "__contains__", "__nonzero__"), "_bool"),
+    **dict.fromkeys(("__setitem__", "__delitem__", "__setstate__", "__setattr__"), "None"),
+    **dict.fromkeys(("__repr__", "__str__", "__format__"), "str"),
+    **dict.fromkeys(("__dir__", "__reduce_ex__", "__divmod__", "__array__", "__dlpack__"), "Any"),
+    **dict.fromkeys(("__dlpack_device__", "__torch_function__", "__array_wrap__"), "Any"),
+    "__float__": "_float",
+    "__complex__": "builtins.complex",
+    "__iter__": "Iterator[Tensor]",
+}
+COMPARISONS = {"__eq__", "__ne__"}
+#: the annotations of Tensor's fields; others are Any
+FIELDS = {
+    "shape": "Size",
+    "dtype": "_dtype",
+    "device": "_device",
+    "layout": "_layout",
+    "grad": "Tensor | None",
+    "data": "Tensor",
+    "ndim": "_int",
+    "itemsize": "_int",
+    "nbytes": "_int",
+    "output_nr": "_int",
+    "_version": "_int",
+    **dict.fromkeys(("T", "H", "mT", "mH", "real", "imag"), "Tensor"),
+    **dict.fromkeys(("requires_grad", "is_leaf", "is_meta", "is_cuda", "is_cpu"), "_bool"),
+    **dict.fromkeys(("is_sparse", "is_quantized", "is_nested", "is_mps", "retains_grad"), "_bool"),
+}
+METHOD_RESULTS = {
+    **dict.fromkeys(("dim", "ndimension", "numel", "nelement", "element_size"), "_int"),
+    **dict.fromkeys(("storage_offset", "data_ptr", "get_device", "const_data_ptr"), "_int"),
+    **dict.fromkeys(("backward", "retain_grad", "record_stream"), "None"),
+    "size": "Any",
+    "stride": "Any",
+    "item": "_Number",
+    **dict.fromkeys(("tolist", "numpy", "type", "register_hook", "__deepcopy__"), "Any"),
+    **dict.fromkeys(("untyped_storage", "storage", "__array__", "as_subclass"), "Any"),
+    "register_post_accumulate_grad_hook": "Any",
+}
+
+
+def quoted(text: str, indent: str) -> str:
+    """A docstring at an indentation."""
+    body = text.strip().replace("\\", "\\\\").replace('"""', "'''")
+    lines = body.splitlines()
+    return "\n".join([f'{indent}"""{lines[0]}', *(f"{indent}{x}".rstrip() for x in lines[1:])]) + (
+        f'\n{indent}"""' if len(lines) > 1 or body.endswith('"') else '"""'
+    )
+
+
+def parameter_type(parameter: Any) -> str:
+    """The annotation of one argument of a schema."""
+    base = TYPES[parameter.type]
+    if parameter.is_list:
+        item = f"{base} | None" if parameter.optional_items else base
+        base = f"Sequence[{item}]"
+        if parameter.type in ("int", "float"):
+            base = f"{TYPES[parameter.type]} | {base}" if parameter.length else base
+            base += " | Size" if parameter.type == "int" else ""
+    return f"{base} | None" if parameter.optional and base != "Any" else base
+
+
+def result_type(definition: Any) -> str:
+    """The annotation of what an operator returns."""
+    tail = definition.schema.text.rpartition("->")[2].strip()
+    if definition.schema.name in RETURN_TYPES:
+        return f"return_types.{definition.schema.name}"
+    if tail.startswith("("):
+        return f"tuple[{', '.join(_one_result(part) for part in tail[1:-1].split(','))}]"
+    return _one_result(tail)
+
+
+def _one_result(text: str) -> str:
+    kind = text.strip().split(" ")[0].rstrip("?")
+    if kind.endswith("[]"):
+        return f"tuple[{TYPES.get(kind[:-2], 'Any')}, ...]"
+    return TYPES.get(kind, "Any")
+
+
+def _spelled(parameter: Any, name: str) -> str:
+    name = f"{name}_" if keyword.iskeyword(name) else name
+    return f"{name}: {parameter_type(parameter)}" + (" = ..." if parameter.has_default else "")
+
+
+def operator_arguments(definition: Any, method: bool, inplace: bool) -> tuple[list[str], list[str] | None]:
+    """The parameters of a call, and those of the form with separate integers, where there is one."""
+    positional: list[str] = []
+    keywords: list[str] = []
+    separate: list[str] | None = None
+    defaults = False
+    for index, p in enumerate(definition.schema.parameters):
+        name = p.name
+        if index == 0 and method:
+            positional.append("self")
+            continue
+        if index == 0 and name in ("self", "x") and not p.keyword_only:
+            name = "input"
+        if keyword.iskeyword(name):
+            # such an argument cannot be spelled in a stub: it is given by position
+            positional.append(f"{name}_: {parameter_type(p)}" + (" = ..." if p.has_default else ""))
+            continue
+        text = _spelled(p, name)
+        if p.keyword_only:
+            keywords.append(text)
+            continue
+        if defaults and not p.has_default:
+            text += " = ..."
+        defaults = defaults or p.has_default
+        if p.variadic:
+            item = TYPES[p.type] if p.type != "any" else "Any"
+            separate = [*positional, f"*{name}: {item}"]
+        positional.append(text)
+    if definition.out and not inplace:
+        several = result_type(definition).startswith(("tuple", "return_types"))
+        keywords.append(f"out: {'Any' if several else 'Tensor | None'} = ...")
+    star = ["*", *keywords] if keywords else []
+    if separate is not None:
+        separate = [*separate, *keywords]
+    return [*positional, *star], separate
+
+
+def operator_stub(name: str, operator: Any, method: bool) -> str:
+    """The declaration of an operator, or of its in-place form, in a module or in Tensor."""
+    indent = "    " if method else ""
+    inplace = isinstance(operator, core.InplaceOp)
+    definition = operator.definition
+    result = "Tensor" if inplace else result_type(definition)
+    joined, separate = operator_arguments(definition, method, inplace)
+    if method and name in getattr(definition, "properties", ()):
+        return f"{indent}@property\n{indent}def {name}(self) -> {result}: ...\n"
+    doc = quoted(operator.__doc__ if inplace else definition.doc, indent + "    ")
+    ignore = "  # type: ignore[override]" if name in COMPARISONS else ""
+    head = f"{indent}def {name}"
+    if separate is None:
+        return f"{head}({', '.join(joined)}) -> {result}:{ignore}\n{doc}\n"
+    return (
+        f"{indent}@overload\n{head}({', '.join(joined)}) -> {result}:\n{doc}\n"
+        f"{indent}@overload\n{head}({', '.join(separate)}) -> {result}: ...\n"
+    )
+
+
+def _annotation(value: Any) -> str:
+    """An annotation of a Python function, where it can be written in a stub; else Any."""
+    text = value if isinstance(value, str) else getattr(value, "__name__", "")
+    simple = {"int": "_int", "float": "_float", "bool": "_bool", "str": "str", "None": "None"}
+    simple |= {"Tensor": "Tensor", "core.Tensor": "Tensor", "core.dtype": "_dtype"}
+    optional = text.endswith(" | None") and text.removesuffix(" | None") in simple
+    if optional:
+        return simple[text.removesuffix(" | None")] + " | None"
+    return simple.get(text, "Any")
+
+
+def function_stub(name: str, function: Any, indent: str = "", result: str = "") -> str:
+    """The declaration of a Python function or of a compiled method that has a signature."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        arguments = "self, *args: Any, **kwargs: Any" if indent else "*args: Any, **kwargs: Any"
+        return f"{indent}def {name}({arguments}) -> {result or 'Any'}: ...\n"
+    parts, star, slash = [], False, False
+    for index, p in enumerate(signature.parameters.values()):
+        if slash and p.kind is not p.POSITIONAL_ONLY:
+            parts.append("/")
+        slash = p.kind is p.POSITIONAL_ONLY
+        if p.kind is p.KEYWORD_ONLY and not star:
+            parts.append("*")
+        star = star or p.kind in (p.VAR_POSITIONAL, p.KEYWORD_ONLY)
+        stars = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
+        if index == 0 and indent:
+            parts.append("self")
+            continue
+        default = " = ..." if p.default is not p.empty else ""
+        parts.append(f"{stars}{p.name}: {_annotation(p.annotation)}{default}")
+    if slash:
+        parts.append("/")
+    returned = signature.return_annotation
+    result = result or ("Any" if returned is signature.empty else _annotation(returned))
+    doc = inspect.getdoc(function)
+    body = f":\n{quoted(doc, indent + '    ')}\n" if doc else ": ...\n"
+    return f"{indent}def {name}({', '.join(parts)}) -> {result}{body}"
+
+
+def _special(name: str) -> str:
+    """A special method of Tensor."""
+    result = PROTOCOL_RESULTS.get(name, "Tensor")
+    unary = {"__neg__", "__pos__", "__invert__", "__abs__", "__len__", "__bool__", "__int__"}
+    unary |= {"__float__", "__complex__", "__index__", "__hash__", "__iter__", "__repr__", "__str__"}
+    unary |= {"__dir__", "__nonzero__", "__long__", "__reversed__"}
+    if name in unary:
+        return f"    def {name}(self) -> {result}: ...\n"
+    if name == "__setitem__":
+        return f"    def {name}(self, key: Any, value: Any, /) -> None: ...\n"
+    ignore = "  # type: ignore[override]" if name in COMPARISONS else ""
+    return f"    def {name}(self, *args: Any) -> {result}: ...{ignore}\n"
+
+
+def _tensor_member(name: str, value: Any, source: cython_signatures.Source) -> str:
+    """One member of Tensor."""
+    if isinstance(value, (core.Op, core.InplaceOp)):
+        return operator_stub(name, value, True)
+    if isinstance(value, property) or type(value).__name__ == "getset_descriptor":
+        kind = FIELDS.get(name, "Any")
+        text = f"    @property\n    def {name}(self) -> {kind}: ...\n"
+        return text + f"    @{name}.setter\n    def {name}(self, value: Any) -> None: ...\n"
+    if name.startswith("__") and name.endswith("__"):
+        return _special(name)
+    if not callable(value) and not isinstance(value, (staticmethod, classmethod)):
+        return f"    {name}: Any\n"
+    result = METHOD_RESULTS.get(name, "_bool" if name.startswith("is_") else "Tensor")
+    if name.startswith("_"):
+        result = "Any"
+    if type(value).__name__ in ("function", "cython_function_or_method"):
+        return function_stub(name, value, "    ", "" if name.startswith("_") else result)
+    found = source.classes["Tensor"].methods.get(name)
+    if found is None:
+        return f"    def {name}(self, *args: Any, **kwargs: Any) -> {result}: ...\n"
+    return f"    def {name}({found}) -> {result}: ...\n"
+
+
+#: what `object` has already, or what a type checker must not see on a tensor
+HIDDEN = {"__module__", "__new__", "__init__", "__doc__", "__weakref__", "__dict__", "__getattribute__"}
+HIDDEN |= {"__setattr__", "__delattr__", "__dir__", "__format__", "__reduce_cython__", "__annotations__"}
+HIDDEN |= {"__setstate_cython__", "__class__", "__str__", "__reduce_ex__", "__reduce__", "__array_priority__"}
+
+
+def tensor_stub(source: cython_signatures.Source) -> str:
+    """The class Tensor: operators, methods of the core, methods written in Python, properties."""
+    lines = [
+        "class Tensor:\n",
+        quoted(core.Tensor.__doc__ or "A tensor.", "    ") + "\n",
+        "    def __init__(self, *args: Any, **kwargs: Any) -> None: ...\n",
+        "    def __getattr__(self, name: str, /) -> Any: ...\n",
+    ]
+    for name in sorted(vars(core.Tensor)):
+        if name not in HIDDEN:
+            lines.append(_tensor_member(name, vars(core.Tensor)[name], source))
+    return "".join(lines)
+
+
+def class_stub(kind: type, found: cython_signatures.Class | None) -> str:
+    """Another class of the core, by its source."""
+    name = kind.__name__
+    bases = found.bases if found is not None else ""
+    bases = bases if bases in ("tuple", "RuntimeError", "MemoryError") else ""
+    bases = "tuple[_int, ...]" if bases == "tuple" else bases
+    lines = [f"class {name}({bases}):\n" if bases else f"class {name}:\n"]
+    lines.append(quoted(kind.__doc__ or name, "    ") + "\n")
+    if found is not None:
+        lines += [f"    {field}: {text}\n" for field, text in found.fields.items()]
+        for method, arguments in found.methods.items():
+            if not bases or not method.startswith("__"):
+                result = "None" if method in ("__init__", "__cinit__") else "Any"
+                result = {"__hash__": "_int", "__repr__": "str", "__str__": "str"}.get(method, result)
+                if method not in ("__cinit__", "__dealloc__", "__eq__", "__ne__", "__reduce__"):
+                    lines.append(f"    def {method}({arguments}) -> {result}: ...\n")
+        for prop, writable in found.properties.items():
+            lines.append(f"    @property\n    def {prop}(self) -> Any: ...\n")
+            if writable:
+                lines.append(f"    @{prop}.setter\n    def {prop}(self, value: Any) -> None: ...\n")
+    if not bases:
+        lines.append("    def __getattr__(self, name: str, /) -> Any: ...\n")
+    return "".join(lines)
+
+
+def _core_value(name: str, value: Any, source: cython_signatures.Source) -> str:
+    if isinstance(value, type):
+        if value is core.Tensor:
+            return tensor_stub(source)
+        return class_stub(value, source.classes.get(name))
+    for kind in (core.dtype, core.layout, core.memory_format):
+        if isinstance(value, kind):
+            return f"{name}: _{kind.__name__}\n"
+    if callable(value):
+        if name in source.functions:
+            return f"def {name}({source.functions[name]}) -> Any: ...\n"
+        return function_stub(name, value)
+    return f"{name}: Any\n"
+
+
+def core_stub(source: cython_signatures.Source) -> str:
+    """`facula.core`: the classes, the dtypes and the functions of the extension."""
+    from facula.core import _core
+
+    names = [n for n in vars(_core) if not n.startswith("__") and n not in ("bool",)]
+    order = {"dtype": 0, "device": 0, "layout": 0, "memory_format": 0, "Size": 0, "Generator": 0}
+    names.sort(key=lambda n: (order.get(n, 1), not isinstance(getattr(_core, n), type), n))
+    body = [HEADER.format(doc="The core: tensors, dtypes, devices and the functions of the extension.")]
+    body.append(ALIASES.format(imports="from facula import return_types\n\n"))
+    for name in names:
+        value = getattr(_core, name)
+        if not isinstance(value, ModuleType) and name.isidentifier():
+            body.append(_core_value(name, value, source) + "\n")
+        if name == "dtype":
+            body.append("_dtype = dtype\n")
+        elif name in ("device", "layout", "memory_format"):
+            body.append(f"_{name} = {name}\n")
+    return "".join(body)
+
+
+def core_package_stub() -> str:
+    """`facula/core/__init__.pyi`."""
+    from facula.core import _core
+
+    shown = [n for n in vars(core) if hasattr(_core, n) and not n.startswith("__")]
+    shown = [n for n in shown if n != "bool" and not isinstance(getattr(core, n), ModuleType)]
+    lines = [HEADER.format(doc=(core.__doc__ or "").strip().splitlines()[0])]
+    lines += [f"from facula.core._core import {name} as {name}\n" for name in sorted(shown)]
+    lines.append("from facula.core._core import bool_ as bool\n")
+    lines.append("from facula.core import config as config, errors as errors, limits as limits\n")
+    lines.append("from facula.core import printing as printing\n")
+    lines.append("from facula.core.limits import finfo as finfo, iinfo as iinfo\n")
+    return "".join(lines)
+
+
+def return_types_stub() -> str:
+    """`facula/return_types.pyi`: the named tuples."""
+    lines = [HEADER.format(doc="The named tuples that operators with several results return.")]
+    lines.append("from typing import NamedTuple\n\nfrom facula.core import Tensor\n\n")
+    for name in sorted(RETURN_TYPES):
+        fields = "".join(f"    {field}: Tensor\n" for field in RETURN_TYPES[name]._fields)  # type: ignore[attr-defined]
+        lines.append(f"class {name}(NamedTuple):\n{fields}\n")
+    return "".join(lines)
+
+
+def _exists(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def package_stub() -> str:
+    """`facula/__init__.pyi`: operators of the top level, the core, and names found on first use."""
+    from facula.core import _core
+
+    lines = [HEADER.format(doc=(facula.__doc__ or "").strip().splitlines()[0])]
+    lines.append(ALIASES.format(imports=FROM_CORE))
+    submodules = sorted(n for n in SUBMODULES if _exists(f"facula.{n}"))
+    lines += [f"from facula import {name} as {name}\n" for name in ["core", "ops", *submodules]]
+    lines.append("from facula.version import __version__ as __version__\n")
+    places = PLACES[""]
+    lines += [
+        f"from {module} import {name} as {name}\n"
+        for name, module in sorted(NAMES.items())
+        if name not in places and name not in submodules and _exists(module)
+    ]
+    # a name of Python's that is a dtype here comes last: annotations above mean Python's
+    shown = [n for n in core.__all__ if hasattr(_core, n) and n not in places and n not in NAMES]
+    lines += [
+        f"from facula.core import {name} as {name}\n"
+        for name in sorted({*shown, "finfo", "iinfo"})
+        if not isinstance(getattr(core, name), ModuleType)
+    ]
+    lines.append("\n")
+    lines += [operator_stub(n, op, False) + "\n" for n, op in sorted(places.items()) if n.isidentifier()]
+    return "".join(lines)
+
+
+def _own_functions(module: ModuleType, known: Iterable[str]) -> list[tuple[str, Callable[..., Any]]]:
+    """Public Python functions of a namespace that are no operators."""
+    found = []
+    for name in getattr(module, "__all__", ()):
+        value = getattr(module, name, None)
+        if name not in known and inspect.isfunction(value):
+            found.append((name, value))
+    return sorted(found)
+
+
+def place_stub(place: str) -> str:
+    """A namespace of operators, such as `nn.functional`."""
+    module = import_module(f"facula.{place}")
+    lines = [HEADER.format(doc=(module.__doc__ or place).strip().splitlines()[0])]
+    lines.append(ALIASES.format(imports=FROM_CORE))
+    places = PLACES[place]
+    lines += [operator_stub(n, op, False) + "\n" for n, op in sorted(places.items()) if n.isidentifier()]
+    lines += [function_stub(n, f) + "\n" for n, f in _own_functions(module, places)]
+    lines.append("def __getattr__(name: str) -> Any: ...\n")
+    return "".join(lines)
+
+
+def _path_of(place: str) -> str | None:
+    """Where the stub of a namespace lies; None for a package that holds more than operators."""
+    module = import_module(f"facula.{place}")
+    file = Path(str(module.__file__))
+    if re.fullmatch(r"__init__\.pyi?", file.name):
+        return None
+    return f"{place.replace('.', '/')}.pyi"
+
+
+def stubs() -> dict[str, str]:
+    """Every stub by its path below the package."""
+    source = cython_signatures.read(Path(core.__file__ or "").parent)
+    made = {
+        "__init__.pyi": package_stub(),
+        "core/__init__.pyi": core_package_stub(),
+        "core/_core.pyi": core_stub(source),
+        "return_types.pyi": return_types_stub(),
+        "py.typed": "",
+    }
+    for place in sorted(PLACES):
+        if place not in ("", "Tensor") and _exists(f"facula.{place}") and (path := _path_of(place)):
+            made[path] = place_stub(place)
+    return made
