@@ -6,7 +6,7 @@ RUN := $(VENV)/bin/python
 # in a checkout only this machine's kernel variant is built; a wheel holds all of them
 export FACULA_BUILD_ISA ?= native
 
-.PHONY: help venv demo gpt test lint types layers bench wheel clean
+.PHONY: help venv demo gpt test lint types layers docs bench wheel clean
 
 help:  ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/' | expand -t 12
@@ -37,11 +37,15 @@ lint: $(VENV)/installed  ## format, lint, file sizes
 	$(RUN) -m ruff check .
 	$(RUN) tools/size.py --check
 
-types: $(VENV)/installed  ## static types
+types: $(VENV)/installed  ## static types, against freshly written stubs
+	$(RUN) tools/gen_api.py stubs
 	$(RUN) -m mypy
 
 layers: $(VENV)/installed  ## no package imports one above it
 	$(VENV)/bin/lint-imports
+
+docs: $(VENV)/installed  ## a page for every family of operators, in docs/operators/
+	$(RUN) tools/gen_api.py docs
 
 bench: $(VENV)/installed  ## the figures of README.md
 	$(RUN) tools/bench.py

@@ -1,7 +1,7 @@
 """Builds the core extension and, with it, the kernel libraries.
 
 Takes the Cython core under `src/facula/core` and the operator table; gives `facula.core._core` and
-`facula/_kernels/<isa>.so`.  Keeps true: kernels are built by the package that was just built, in a
+`facula/_kernels/<isa>.so`, and the type stubs.  Keeps true: kernels are built by the package that was just built, in a
 process of its own (`tools/build_kernels.py`), so that they always agree with the operator table
 beside them.  Everything else about the package stands in `pyproject.toml`.
 
@@ -74,6 +74,15 @@ class BuildCoreAndKernels(build_ext):
         super().run()
         tree = ROOT / "src" if self.inplace else Path(self.build_lib).resolve()
         self.build_kernels(tree)
+        self.write_stubs(tree)
+
+    def write_stubs(self, tree: Path) -> None:
+        """Writes the type stubs of the package in `tree`, out of its operator table."""
+        environment = dict(os.environ)
+        environment["PYTHONPATH"] = os.pathsep.join([str(tree), *filter(None, sys.path)])
+        command = [sys.executable, str(ROOT / "tools" / "gen_api.py"), "stubs"]
+        command += ["--output", str(tree / "facula")]
+        subprocess.run(command, env=environment, check=True, cwd=ROOT)
 
     def build_kernels(self, tree: Path) -> None:
         """Runs the build tool against the package in `tree`, in a clean interpreter."""
@@ -95,8 +104,9 @@ class BuildCoreAndKernels(build_ext):
         super().copy_extensions_to_source()
 
     def get_outputs(self) -> list[str]:
-        kernels = Path(self.build_lib) / "facula" / "_kernels"
-        return [*super().get_outputs(), *map(str, sorted(kernels.glob("*.so")))]
+        package = Path(self.build_lib) / "facula"
+        made = [*(package / "_kernels").glob("*.so"), *package.rglob("*.pyi"), package / "py.typed"]
+        return [*super().get_outputs(), *map(str, sorted(made))]
 
 
 setup(

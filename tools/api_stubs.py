@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 import cython_signatures
+
 import facula
 from facula import core
 from facula.ops.registry import PLACES, RETURN_TYPES
@@ -139,7 +140,9 @@ def _spelled(parameter: Any, name: str) -> str:
     return f"{name}: {parameter_type(parameter)}" + (" = ..." if parameter.has_default else "")
 
 
-def operator_arguments(definition: Any, method: bool, inplace: bool) -> tuple[list[str], list[str] | None]:
+def operator_arguments(
+    definition: Any, method: bool, inplace: bool
+) -> tuple[list[str], list[str] | None]:
     """The parameters of a call, and those of the form with separate integers, where there is one."""
     positional: list[str] = []
     keywords: list[str] = []
@@ -222,7 +225,7 @@ def function_stub(name: str, function: Any, indent: str = "", result: str = "") 
         if p.kind is p.KEYWORD_ONLY and not star:
             parts.append("*")
         star = star or p.kind in (p.VAR_POSITIONAL, p.KEYWORD_ONLY)
-        stars = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
+        stars = "*" if p.kind is p.VAR_POSITIONAL else "**" if p.kind is p.VAR_KEYWORD else ""
         if index == 0 and indent:
             parts.append("self")
             continue
@@ -241,7 +244,15 @@ def _special(name: str) -> str:
     """A special method of Tensor."""
     result = PROTOCOL_RESULTS.get(name, "Tensor")
     unary = {"__neg__", "__pos__", "__invert__", "__abs__", "__len__", "__bool__", "__int__"}
-    unary |= {"__float__", "__complex__", "__index__", "__hash__", "__iter__", "__repr__", "__str__"}
+    unary |= {
+        "__float__",
+        "__complex__",
+        "__index__",
+        "__hash__",
+        "__iter__",
+        "__repr__",
+        "__str__",
+    }
     unary |= {"__dir__", "__nonzero__", "__long__", "__reversed__"}
     if name in unary:
         return f"    def {name}(self) -> {result}: ...\n"
@@ -275,9 +286,31 @@ def _tensor_member(name: str, value: Any, source: cython_signatures.Source) -> s
 
 
 #: what `object` has already, or what a type checker must not see on a tensor
-HIDDEN = {"__module__", "__new__", "__init__", "__doc__", "__weakref__", "__dict__", "__getattribute__"}
-HIDDEN |= {"__setattr__", "__delattr__", "__dir__", "__format__", "__reduce_cython__", "__annotations__"}
-HIDDEN |= {"__setstate_cython__", "__class__", "__str__", "__reduce_ex__", "__reduce__", "__array_priority__"}
+HIDDEN = {
+    "__module__",
+    "__new__",
+    "__init__",
+    "__doc__",
+    "__weakref__",
+    "__dict__",
+    "__getattribute__",
+}
+HIDDEN |= {
+    "__setattr__",
+    "__delattr__",
+    "__dir__",
+    "__format__",
+    "__reduce_cython__",
+    "__annotations__",
+}
+HIDDEN |= {
+    "__setstate_cython__",
+    "__class__",
+    "__str__",
+    "__reduce_ex__",
+    "__reduce__",
+    "__array_priority__",
+}
 
 
 def tensor_stub(source: cython_signatures.Source) -> str:
@@ -307,7 +340,9 @@ def class_stub(kind: type, found: cython_signatures.Class | None) -> str:
         for method, arguments in found.methods.items():
             if not bases or not method.startswith("__"):
                 result = "None" if method in ("__init__", "__cinit__") else "Any"
-                result = {"__hash__": "_int", "__repr__": "str", "__str__": "str"}.get(method, result)
+                result = {"__hash__": "_int", "__repr__": "str", "__str__": "str"}.get(
+                    method, result
+                )
                 if method not in ("__cinit__", "__dealloc__", "__eq__", "__ne__", "__reduce__"):
                     lines.append(f"    def {method}({arguments}) -> {result}: ...\n")
         for prop, writable in found.properties.items():
@@ -329,7 +364,10 @@ def _core_value(name: str, value: Any, source: cython_signatures.Source) -> str:
             return f"{name}: _{kind.__name__}\n"
     if callable(value):
         if name in source.functions:
-            return f"def {name}({source.functions[name]}) -> Any: ...\n"
+            arguments = re.sub(
+                r"^(self|cls)(?=,|$)|(?<=, )cls(?=,|$)", r"\g<0>: Any", source.functions[name]
+            )
+            return f"def {name}({arguments}) -> Any: ...\n"
         return function_stub(name, value)
     return f"{name}: Any\n"
 
@@ -341,7 +379,9 @@ def core_stub(source: cython_signatures.Source) -> str:
     names = [n for n in vars(_core) if not n.startswith("__") and n not in ("bool",)]
     order = {"dtype": 0, "device": 0, "layout": 0, "memory_format": 0, "Size": 0, "Generator": 0}
     names.sort(key=lambda n: (order.get(n, 1), not isinstance(getattr(_core, n), type), n))
-    body = [HEADER.format(doc="The core: tensors, dtypes, devices and the functions of the extension.")]
+    body = [
+        HEADER.format(doc="The core: tensors, dtypes, devices and the functions of the extension.")
+    ]
     body.append(ALIASES.format(imports="from facula import return_types\n\n"))
     for name in names:
         value = getattr(_core, name)
@@ -362,10 +402,12 @@ def core_package_stub() -> str:
     shown = [n for n in shown if n != "bool" and not isinstance(getattr(core, n), ModuleType)]
     lines = [HEADER.format(doc=(core.__doc__ or "").strip().splitlines()[0])]
     lines += [f"from facula.core._core import {name} as {name}\n" for name in sorted(shown)]
-    lines.append("from facula.core._core import bool_ as bool\n")
+    lines.append("from facula.core._core import bool_\n")
     lines.append("from facula.core import config as config, errors as errors, limits as limits\n")
     lines.append("from facula.core import printing as printing\n")
-    lines.append("from facula.core.limits import finfo as finfo, iinfo as iinfo\n")
+    lines.append(
+        "from facula.core.limits import finfo as finfo, iinfo as iinfo\n\nbool = bool_\n__all__: list[str]\n"
+    )
     return "".join(lines)
 
 
@@ -402,18 +444,23 @@ def package_stub() -> str:
         if name not in places and name not in submodules and _exists(module)
     ]
     # a name of Python's that is a dtype here comes last: annotations above mean Python's
-    shown = [n for n in core.__all__ if hasattr(_core, n) and n not in places and n not in NAMES]
+    shown = [n for n in core.__all__ if n == "bool" or hasattr(_core, n)]
+    shown = [n for n in shown if n not in places and n not in NAMES]
     lines += [
         f"from facula.core import {name} as {name}\n"
         for name in sorted({*shown, "finfo", "iinfo"})
         if not isinstance(getattr(core, name), ModuleType)
     ]
-    lines.append("\n")
-    lines += [operator_stub(n, op, False) + "\n" for n, op in sorted(places.items()) if n.isidentifier()]
+    lines.append("\n__all__: list[str]\n\n")
+    lines += [
+        operator_stub(n, op, False) + "\n" for n, op in sorted(places.items()) if n.isidentifier()
+    ]
     return "".join(lines)
 
 
-def _own_functions(module: ModuleType, known: Iterable[str]) -> list[tuple[str, Callable[..., Any]]]:
+def _own_functions(
+    module: ModuleType, known: Iterable[str]
+) -> list[tuple[str, Callable[..., Any]]]:
     """Public Python functions of a namespace that are no operators."""
     found = []
     for name in getattr(module, "__all__", ()):
@@ -429,7 +476,9 @@ def place_stub(place: str) -> str:
     lines = [HEADER.format(doc=(module.__doc__ or place).strip().splitlines()[0])]
     lines.append(ALIASES.format(imports=FROM_CORE))
     places = PLACES[place]
-    lines += [operator_stub(n, op, False) + "\n" for n, op in sorted(places.items()) if n.isidentifier()]
+    lines += [
+        operator_stub(n, op, False) + "\n" for n, op in sorted(places.items()) if n.isidentifier()
+    ]
     lines += [function_stub(n, f) + "\n" for n, f in _own_functions(module, places)]
     lines.append("def __getattr__(name: str) -> Any: ...\n")
     return "".join(lines)

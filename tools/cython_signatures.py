@@ -29,7 +29,9 @@ TYPES = {
     "UntypedStorage": "UntypedStorage",
     **{f"{kind}{bits}_t": "_int" for kind in ("int", "uint") for bits in (8, 16, 32, 64)},
 }
-_DEF = re.compile(r"^(?P<indent> *)def (?P<name>\w+)\((?P<arguments>.*?)\)\s*(?:->.*)?:\s*(?:#.*)?$", re.S)
+_DEF = re.compile(
+    r"^(?P<indent> *)def (?P<name>\w+)\((?P<arguments>.*?)\)\s*(?:->.*)?:\s*(?:#.*)?$", re.S
+)
 _CLASS = re.compile(r"^(?:cdef )?class (?P<name>\w+)(?:\((?P<bases>[^)]*)\))?:")
 _FIELD = re.compile(r"^    cdef (?:readonly|public) (?P<type>\w+) (?P<names>[\w, ]+)")
 

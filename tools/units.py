@@ -26,6 +26,14 @@ from facula.ops.registry import TABLE
 
 POINTWISE_UNITS = 16
 PROGRAMS_PER_UNIT = 6
+# families (the first word of a unit's name) that lose a quarter or more of their speed at the common
+# level: what folds lanes wants short loops unrolled, what branches per element wants all of -O3
+RAISED: dict[str, tuple[str, ...]] = {
+    "reduction": ("-fpeel-loops",),
+    "rowwise": ("-fpeel-loops",),
+    "sort": ("-O3",),
+    "pool": ("-O3",),
+}
 
 Parts = Iterator[tuple[str, str]]
 

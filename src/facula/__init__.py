@@ -53,7 +53,12 @@ _tensor_methods.attach()
 
 def __getattr__(name: str) -> _Any:
     if name in _SUBMODULES:
-        return _import_module(f"facula.{name}")
+        try:
+            return _import_module(f"facula.{name}")
+        except ModuleNotFoundError as error:
+            # a part that this version does not have is no attribute, so that hasattr() may ask
+            if error.name != f"facula.{name}":
+                raise
     place = _NAMES.get(name)
     if place is not None:
         value = getattr(_import_module(place), name)

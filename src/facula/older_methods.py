@@ -107,9 +107,7 @@ def sparse_dim(self: Tensor) -> int:
     return 0
 
 
-def to_dense(
-    self: Tensor, dtype: Any = None, *, masked_grad: bool | None = True
-) -> Tensor:
+def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: bool | None = True) -> Tensor:
     """The tensor itself, in another dtype when one is given."""
     return self if dtype is None else self.to(dtype)
 

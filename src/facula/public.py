@@ -9,7 +9,7 @@ from __future__ import annotations
 
 SUBMODULES = frozenset(
     "nn optim autograd signal utils data serialization testing random backends fx func amp linalg special fft "
-    "distributions cuda mps xpu accelerator types return_types overrides library jit profiler _C version compiler ao".split()
+    "distributions cpu cuda mps xpu accelerator types return_types overrides library jit profiler _C version compiler ao".split()
 )
 
 _FROM = {

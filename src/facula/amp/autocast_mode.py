@@ -79,14 +79,13 @@ class autocast:  # noqa: N801 - PyTorch's name
         state.autocast_increment_nesting()
         return self
 
-    def __exit__(self, kind: Any, value: Any, trace: Any) -> bool:
+    def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
         enabled, dtype, cache = self._before.pop()
         if state.autocast_decrement_nesting() == 0:
             state.clear_autocast_cache()
         state.set_autocast_enabled(self.device, enabled)
         state.set_autocast_dtype(self.device, dtype)
         state.set_autocast_cache_enabled(cache)
-        return False
 
     def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(func)

@@ -23,6 +23,7 @@ from facula.autograd.grad_mode import (
     set_multithreading_enabled,
 )
 from facula.core.errors import fail
+from facula.ops.registry import F
 
 Tensor = core.Tensor
 
@@ -114,6 +115,8 @@ def _implicit_gradient(op: str, output: Any) -> Any:
             got="grad can be implicitly created only for real scalar outputs but got "
             f"{output.dtype}",
         )
+    if type(output) is not Tensor:
+        return F.ones_like(output).detach()  # of a class that handles operators itself
     return core.empty(output.shape, dtype=output.dtype, device=output.device).fill_(1)
 
 
@@ -210,7 +213,7 @@ def grad(
         )
     if materialize_grads:
         result = tuple(
-            core.empty(i.shape, dtype=i.dtype, device=i.device).zero_() if g is None else g
+            F.zeros_like(i).detach() if g is None else g
             for g, i in zip(result, input_tuple, strict=True)
         )
     return result

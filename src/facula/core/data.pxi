@@ -287,7 +287,7 @@ cdef object copy_inplace(Tensor self, Tensor src, str name):
             raise RuntimeError("[copy_] a source that broadcasts to self was required: The size of tensor a (%d) must match the "
                                "size of tensor b (%d) at non-singleton dimension %d: self has shape %s, the source %s"
                                % (self.sh[i + shift], src.sh[i], i + shift, list(make_size(self.nd, self.sh)), list(make_size(src.nd, src.sh))))
-    if self.keys & K_META != src.keys & K_META and self.dev != 1:
+    if self.keys & K_META != src.keys & K_META and self.dev != 1 and not ((self.keys | src.keys) & K_DISPATCH):
         raise NotImplementedError("[copy_] a source with data was required: Cannot copy out of meta tensor; no data!")
     if (self.keys | src.keys) & K_GRAD and not (tls & K_NOGRAD) and KIND[self.dt] >= KIND_FLOAT:
         n = new_node(None, copy_backward, 2, 1)

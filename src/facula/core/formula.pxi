@@ -13,6 +13,7 @@ cdef class Formula:
     cdef list wants              # (code, argument index, name)
     cdef tuple tensor_args       # argument indices that hold tensors, in order
     cdef readonly bint multiple  # the function takes `grads`
+    cdef bint ties               # the gradients count as functions of the arguments though they do not read them
 
 
 def make_formula(Op op, function):
@@ -41,12 +42,60 @@ def make_formula(Op op, function):
             raise TypeError("[%s] a backward parameter was required to be an argument, <tensor>_meta, <tensor>_shape, grad(s), "
                             "result(s), result_meta or needs: got '%s'" % (op.name, name))
     f.multiple = any(code == F_GRADS for code, _, _ in f.wants)
+    f.ties = getattr(op.definition, "ties", False)
     return f
+
+
+cdef Tensor tied(Tensor g, list values):
+    """A gradient as a function of the values it was computed from.
+
+    A second derivative that is zero everywhere (of relu, say) leaves a gradient without a history; PyTorch's has one, so
+    that differentiating it again gives zeros and no error.
+    """
+    cdef list sources
+    cdef Node c
+    cdef Tensor r
+    cdef int i
+    if g.keys & K_GRAD or fk_tls_keys() & (K_NOGRAD | K_INTERPRETER) or KIND[g.dt] < KIND_FLOAT:
+        return g
+    sources = [t for t in values if isinstance(t, Tensor) and (<Tensor>t).keys & K_GRAD]
+    if not sources:
+        return g
+    c = new_node(None, zeros_backward, len(sources), 1)
+    for i in range(len(sources)):
+        add_edge(c, i, <Tensor>sources[i])
+    c.extra = [TensorMeta(t) for t in sources]
+    r = alias(g)
+    attach(r, c, 0)
+    return r
+
+
+cdef int zeros_backward(Node n, PyObject **grads, PyObject **out) except -1:
+    for i, meta in enumerate(n.extra):
+        z = new_zeros(meta)
+        Py_INCREF(z)
+        out[i] = <PyObject *>z
+    return 0
+
+
+cdef Tensor new_zeros(object meta):
+    cdef Tensor z = empty_strided(meta.shape, contiguous_strides(meta.shape), dtype=meta.dtype, device=meta.device)
+    fill_zero(z)
+    return z
+
+
+cdef list contiguous_strides(object shape):
+    cdef list strides = [1] * len(shape)
+    cdef int i
+    for i in range(len(shape) - 2, -1, -1):
+        strides[i] = strides[i + 1] * max(shape[i + 1], 1)
+    return strides
 
 
 cdef class FormulaState:
     """What one call of a formula's operator kept."""
     cdef Formula formula
+    cdef Node ties               # holds the edges of the arguments, for gradients that count as functions of them
     cdef list values
     cdef list lengths            # per tensor argument: -1 a tensor, else the length of a list
     cdef bint freed
@@ -116,6 +165,12 @@ cdef Node formula_node(Op op, tuple args, object result):
         elif code == F_NEEDS:
             s.values.append(tuple([t is not None and ((<Tensor>t).keys & K_GRAD) != 0 for t in edges]))
         else: s.values.append(None)
+    if f.ties:
+        needed = [t for t in edges if t is not None and (<Tensor>t).keys & K_GRAD]
+        s.ties = new_node(None, zeros_backward, len(needed), 1)
+        for i in range(len(needed)):
+            add_edge(s.ties, i, <Tensor>needed[i])
+        s.ties.extra = [TensorMeta(t) for t in needed]
     n.extra = s
     return n
 
@@ -201,7 +256,24 @@ cdef list formula_results(Node n, list gradients):
             results.extend([None] * s.lengths[i])
         else:
             results.extend(r[i])
+    if not (fk_tls_keys() & (K_NOGRAD | K_INTERPRETER)):
+        return [g if g is None or (<Tensor>g).keys & K_GRAD or any([g is x for x in gradients]) else tied_result(s, g, args)
+                for g in results]
     return results
+
+
+cdef Tensor tied_result(FormulaState s, Tensor g, list args):
+    """A formula's gradient as a function of the tensors that it read, or of all arguments where the definition says so."""
+    cdef Tensor r
+    cdef list values = []
+    for i, want in enumerate(s.formula.wants):
+        if want[0] in (F_ARG, F_RESULT, F_RESULTS, F_ONE_RESULT):
+            values.extend(args[i] if type(args[i]) is tuple else (args[i],))
+    r = tied(g, values)
+    if r is g and s.ties is not None and KIND[g.dt] >= KIND_FLOAT:
+        r = alias(g)
+        attach(r, s.ties, 0)
+    return r
 
 
 cdef int formula_backward(Node n, PyObject **grads, PyObject **out) except -1:
@@ -273,7 +345,7 @@ cdef int wide_backward(Node n, PyObject **grads, PyObject **out) except -1:
                 if gi.uses[j] == USE_GRAD: values.append(g)
                 elif gi.uses[j] == USE_RESULT: values.append((<SavedTensor>s.result).get(n))
                 else: values.append((<SavedTensor>s.saved[gi.uses[j]]).get(n))
-            r = EVALUATE_GRADIENT[0](n.variant, (<dtype>DTYPES[n.compute]).code, i, values, s.values)
+            r = tied(EVALUATE_GRADIENT[0](n.variant, (<dtype>DTYPES[n.compute]).code, i, values, s.values), values)
         if s.fits[i] is not None:
             r = fit_gradient(r, s.fits[i])
         Py_INCREF(r)

@@ -22,7 +22,9 @@ _FLOATS = {
 
 
 class finfo:
-    """Limits of a floating-point (or complex: of its parts) dtype: `bits eps max min tiny smallest_normal resolution`."""
+    """Limits of a floating-point dtype, or of a complex one's parts: `bits eps max min tiny smallest_normal
+    resolution`.
+    """
 
     __slots__ = ("bits", "dtype", "eps", "max", "min", "resolution", "smallest_normal", "tiny")
 

@@ -63,7 +63,7 @@ class Event:
         """Nothing to wait for."""
 
 
-class StreamContext(AbstractContextManager):  # type: ignore[type-arg]
+class StreamContext(AbstractContextManager):
     """A region in which a stream is the current one."""
 
     cur_stream: Any
@@ -83,7 +83,7 @@ def current_stream(device: Any = None) -> Stream:
     return _STREAM
 
 
-def stream(stream: Any) -> AbstractContextManager:  # type: ignore[type-arg]
+def stream(stream: Any) -> AbstractContextManager:
     """A region in which a stream is the current one; None changes nothing."""
     return nullcontext() if stream is None else StreamContext(stream)
 

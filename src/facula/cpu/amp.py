@@ -33,6 +33,4 @@ class GradScaler(grad_scaler.GradScaler):
         growth_interval: int = 2000,
         enabled: bool = True,
     ) -> None:
-        super().__init__(
-            "cpu", init_scale, growth_factor, backoff_factor, growth_interval, enabled
-        )
+        super().__init__("cpu", init_scale, growth_factor, backoff_factor, growth_interval, enabled)

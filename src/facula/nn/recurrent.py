@@ -4,7 +4,7 @@ Takes inputs, initial states and a flat list of weights (per layer and direction
 their biases, projection).  Gives outputs and final states, with the arguments of PyTorch's `lstm`,
 `gru`, `rnn_tanh`, `rnn_relu`.
 Keeps true: the input part of the gates of all time steps is one matrix product; a step is one more
-product and the gate arithmetic; gates stand in the order input, forget, cell, output (LSTM) and
+product and the gate arithmetic, in one operator for all steps of a dense LSTM layer; gates stand in the order input, forget, cell, output (LSTM) and
 reset, update, new (GRU).
 """
 
@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 import facula
 from facula.autograd import autocast
 from facula.nn import functional as F
+from facula.ops.lstm import FUSED
+from facula.ops.registry import TABLE
 
 
 class Weights(NamedTuple):
@@ -84,8 +86,20 @@ CELLS = {
 }
 
 
+def _is_fused(cell: _Cell, x: Any, state: tuple, w: Weights) -> bool:
+    """Whether one operator serves all steps of a layer."""
+    if cell.step is not _lstm_step or w.projection is not None or facula.is_autocast_enabled():
+        return False
+    tensors = [x, *state, w.input, w.hidden, *(b for b in w[2:4] if b is not None)]
+    return x.dtype.code in FUSED and all(t.dtype is x.dtype and t.numel() for t in tensors)
+
+
 def _scan_dense(cell: _Cell, x: Any, state: tuple, w: Weights, reverse: bool) -> tuple[Any, tuple]:
     """``x [T, N, features]`` to ``[T, N, hidden]`` and the final state."""
+    if _is_fused(cell, x, state, w):
+        bias = None if w.input_bias is None else w.input_bias + w.hidden_bias
+        out, *state = TABLE["_lstm_layer"](x, *state, w.input, w.hidden, bias, reverse)[:3]
+        return out, tuple(state)
     steps = facula.unbind(cell.input(x, w), 0)
     hidden_t = w.hidden.t()
     outputs = []

@@ -12,6 +12,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops import batch_forms
 from facula.ops import index_launch as launch
 from facula.ops.registry import F, composite, operator
 
@@ -29,6 +30,9 @@ def _unique_dims(op: str, dims: tuple[int, ...], ndim: int) -> list[int]:
 @operator("flip(Tensor self, int[]... dims) -> Tensor", out=False)
 class flip:
     """The elements in reverse order along each of `dims`."""
+
+    vmap = "dims"
+    jvp = "linear"
 
     def meta(self, dims):
         _unique_dims("flip", dims, self.dim())
@@ -130,6 +134,9 @@ class roll:
     are given.
     """
 
+    vmap = batch_forms.roll
+    jvp = "linear"
+
     def meta(self, shifts, dims):
         if not shifts:
             fail(RuntimeError, "roll", "`shifts` required", "none")
@@ -184,6 +191,9 @@ def _triangle(out: Any, self: Any, diagonal: int, upper: bool) -> None:
 class tril:
     """The lower triangle of matrices, up to `diagonal`; zero elsewhere."""
 
+    vmap = "whole"
+    jvp = "linear"
+
     def meta(self, diagonal):
         return _triangle_meta("tril", self)
 
@@ -203,6 +213,9 @@ class tril:
 @operator("triu(Tensor self, int diagonal=0) -> Tensor", inplace=True)
 class triu:
     """The upper triangle of matrices, from `diagonal` on; zero elsewhere."""
+
+    vmap = "whole"
+    jvp = "linear"
 
     def meta(self, diagonal):
         return _triangle_meta("triu", self)
@@ -374,6 +387,9 @@ def _check_part(op: str, part: Any, src: Any) -> None:
 class select_scatter:
     """A copy of `self` with `src` in the slice `index` along `dim`."""
 
+    vmap = "dims"
+    jvp = "linear"
+
     def meta(self, src, dim, index):
         _check_part("select_scatter", self.select(dim, index), src)
         return core.empty(self.shape, dtype=self.dtype, device=self.device)
@@ -396,6 +412,9 @@ class select_scatter:
 )
 class slice_scatter:
     """A copy of `self` with `src` in the range start:end:step along `dim`."""
+
+    vmap = "dims"
+    jvp = "linear"
 
     def meta(self, src, dim, start, end, step):
         _check_part("slice_scatter", F.slice(self, dim, start, end, step), src)
@@ -421,6 +440,9 @@ class slice_scatter:
 )
 class diagonal_scatter:
     """A copy of `self` with `src` on the diagonals of two dimensions."""
+
+    vmap = "dims"
+    jvp = "linear"
 
     def meta(self, src, offset, dim1, dim2):
         _check_part("diagonal_scatter", self.diagonal(offset, dim1, dim2), src)

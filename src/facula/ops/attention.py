@@ -85,6 +85,8 @@ class FlashAttention:
     """The fused kernel on `[B, H, L, E]`, key and value `[B, Hkv, S, ...]`, mask expanded to `[B,
     H, L, S]`."""
 
+    vmap = "fold"
+
     def meta(query, key, value, mask, is_causal, scale, dropout_p, seed, offset):
         _check_kernel_dtype(query)
         batch, heads, rows, _ = query.shape
@@ -152,6 +154,8 @@ class FlashAttention:
 class FlashAttentionBackward:
     """Gradients of the fused kernel; that of the mask is `[B, H, L, S]`, or empty where it is not
     asked for."""
+
+    vmap = "fold"
 
     def meta(
         grad_out,

@@ -17,6 +17,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops import batch_forms
 from facula.ops import index_launch as launch
 from facula.ops.registry import F, composite, operator
 
@@ -112,6 +113,8 @@ def _launch(
 class _conv:
     """The convolution with explicit output sizes; `padding` is that before each dimension."""
 
+    vmap = batch_forms.conv
+
     def flops(input, weight, bias, stride, padding, dilation, groups, output_size):
         return 2 * input.shape[0] * launch.product(output_size) * weight.numel()
 
@@ -171,6 +174,9 @@ class _conv:
 class _conv_input:
     """The transpose of the convolution in its input: what each input element received, weighted."""
 
+    vmap = batch_forms.conv_input
+    jvp = "multilinear"
+
     def flops(grad_output, weight, stride, padding, dilation, groups, input_size):
         return 2 * grad_output.shape[0] * launch.product(grad_output.shape[2:]) * weight.numel()
 
@@ -226,6 +232,9 @@ class _conv_weight:
     """The transpose of the convolution in its weight: correlations of the input with the output's
     gradient.
     """
+
+    vmap = batch_forms.conv_weight
+    jvp = "multilinear"
 
     def flops(grad_output, input, stride, padding, dilation, groups, kernel_size):
         return 2 * grad_output.numel() * (input.shape[1] // groups) * launch.product(kernel_size)
@@ -285,6 +294,8 @@ class _conv_weight_bias:
     """`_conv_weight` together with the gradient of the bias, in one pass over the output's
     gradient.
     """
+
+    vmap = batch_forms.conv_weight_bias
 
     def flops(grad_output, input, stride, padding, dilation, groups, kernel_size):
         return 2 * grad_output.numel() * (input.shape[1] // groups) * launch.product(kernel_size)

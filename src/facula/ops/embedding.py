@@ -13,6 +13,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops import batch_forms
 from facula.ops import index_launch as launch
 from facula.ops.registry import F, composite, operator
 
@@ -50,6 +51,9 @@ def _indices(op: str, indices: Any, rows: int) -> Any:
 )
 class Embedding:
     """Rows of `weight` by index: `indices.shape + (width,)`."""
+
+    vmap = batch_forms.embedding
+    jvp = "linear"
 
     convention = "the padding row takes no gradient"
 
@@ -107,6 +111,9 @@ class Embedding:
 )
 class EmbeddingDenseBackward:
     """The transpose of `embedding`: a table of `num_weights` rows with the gradients added up."""
+
+    vmap = batch_forms.embedding_dense_backward
+    jvp = "linear"
 
     def meta(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq):
         return core.empty(

@@ -53,6 +53,8 @@ class GridSampler:
     interpolation_mode: 0 linear, 1 nearest, 2 cubic; padding_mode: 0 zeros, 1 border, 2 reflection.
     """
 
+    vmap = "fold"
+
     def meta(input, grid, interpolation_mode, padding_mode, align_corners):
         _check_grid(input, grid, interpolation_mode)
         shape = (*input.shape[:2], *grid.shape[1:-1])
@@ -170,6 +172,8 @@ class GridSamplerGradInput:
 )
 class GridSamplerGradGrid:
     """The gradient of grid sampling in the grid."""
+
+    vmap = "fold"
 
     def meta(grad, input, grid, mode, padding, align_corners):
         return core.empty(grid.shape, dtype=grid.dtype, device=grid.device)

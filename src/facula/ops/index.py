@@ -17,6 +17,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops import batch_forms
 from facula.ops import index_launch as launch
 from facula.ops.registry import F, composite, operator
 
@@ -172,6 +173,9 @@ def index(self: Any, indices: tuple[Any, ...]) -> Any:
 class _index:
     """Advanced indexing by integer tensors."""
 
+    vmap = batch_forms.index
+    jvp = "linear"
+
     def meta(self, indices):
         place = Addressing("index", self.shape, indices)
         return core.empty(place.shape, dtype=self.dtype, device=self.device)
@@ -267,6 +271,9 @@ def _has_mask(indices: tuple[Any, ...]) -> bool:
 class _index_put:
     """Advanced assignment by integer tensors."""
 
+    vmap = batch_forms.index_put
+    jvp = "linear"
+
     def meta(self, indices, values, accumulate):
         if values.dtype is not self.dtype:
             fail(
@@ -333,6 +340,9 @@ def _trim(values: Any, target: Any, indices: tuple[Any, ...]) -> Any:
 @operator("take(Tensor self, Tensor index) -> Tensor")
 class take:
     """The elements of the flattened tensor at `index`; the result has the shape of `index`."""
+
+    vmap = batch_forms.take
+    jvp = "linear"
 
     def meta(self, index):
         if index.dtype is not core.int64:

@@ -85,6 +85,9 @@ def _same_dtype(op: str, self: Any, source: Any) -> None:
 class index_select:
     """Slices of `self` along `dim`, in the order of `index` (which does not wrap)."""
 
+    vmap = "along"
+    jvp = "linear"
+
     def meta(self, dim, index):
         dim = launch.dim_of("index_select", dim, self.dim())
         count = _vector("index_select", index)
@@ -140,6 +143,9 @@ class index_select:
 class index_add:
     """A copy of `self` with `alpha * source` added, slice by slice, at `index` along `dim`."""
 
+    vmap = "along"
+    jvp = "linear"
+
     def meta(self, dim, index, source, alpha):
         dim = launch.dim_of("index_add", dim, self.dim())
         count = _vector("index_add", index)
@@ -190,6 +196,9 @@ def index_add_into(target: Any, dim: int, index: Any, source: Any, alpha: Any = 
 class index_copy:
     """A copy of `self` with the slices of `source` written at `index` along `dim`."""
 
+    vmap = "along"
+    jvp = "linear"
+
     def meta(self, dim, index, source):
         dim = launch.dim_of("index_copy", dim, self.dim())
         count = _vector("index_copy", index)
@@ -239,6 +248,8 @@ class index_fill:
     """A copy of `self` with the slices at `index` along `dim` set to `value` (a number or a 0-d
     tensor).
     """
+
+    vmap = "along"
 
     def meta(self, dim, index, value):
         launch.dim_of("index_fill", dim, self.dim())
@@ -309,6 +320,8 @@ class index_reduce:
     """A copy of `self` with the slices of `source` reduced into it at `index` along `dim`: prod,
     mean, amax or amin.
     """
+
+    vmap = "along"
 
     def meta(self, dim, index, source, reduce, include_self):
         dim = launch.dim_of("index_reduce", dim, self.dim())

@@ -110,6 +110,8 @@ def argwhere(self: Any) -> Any:
 class masked_select:
     """The elements where `mask` is true, as a vector; both broadcast."""
 
+    jvp = "linear"
+
     dynamic = True
 
     def meta(self, mask):
@@ -143,6 +145,8 @@ class masked_select:
 @operator("masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor", inplace=True)
 class masked_scatter:
     """A copy of `self` with the elements where `mask` is true taken, in order, from `source`."""
+
+    jvp = "linear"
 
     def meta(self, mask, source):
         if mask.dtype is not core.bool_:

@@ -92,6 +92,9 @@ class gather:
     of `index`.
     """
 
+    vmap = "dims"
+    jvp = "linear"
+
     def meta(self, dim, index, sparse_grad):
         _check("gather", self, dim, index)
         return core.empty(index.shape, dtype=self.dtype, device=self.device)
@@ -140,6 +143,9 @@ class gather:
 )
 class scatter_add:
     """A copy of `self` with self[index[i][j]][j] += src[i][j] for dim 0, and so on."""
+
+    vmap = "dims"
+    jvp = "linear"
 
     def meta(self, dim, index, src):
         _check("scatter_add", self, dim, index, src)
@@ -191,6 +197,8 @@ class scatter:
 
     `reduce` "add" or "multiply" combines instead (prefer `scatter_reduce`, which is
     differentiable)."""
+
+    vmap = "dims"
 
     def meta(self, dim, index, src, value, reduce):
         if (src is None) == (value is None):
@@ -274,6 +282,8 @@ class scatter_reduce:
     amin.
 
     Without `include_self`, places that receive something forget their old value."""
+
+    vmap = "dims"
 
     def meta(self, dim, index, src, reduce, include_self):
         if reduce not in REDUCE_KINDS:

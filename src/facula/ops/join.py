@@ -13,6 +13,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops import batch_forms
 from facula.ops import index_launch as launch
 from facula.ops.create import common_dtype
 from facula.ops.registry import F, composite, operator
@@ -63,6 +64,9 @@ class cat:
     """The tensors one after the other along `dim`; all other sizes are equal, dtypes are
     promoted.
     """
+
+    vmap = "dims"
+    jvp = "linear"
 
     def meta(tensors, dim):
         if not tensors:
@@ -174,6 +178,9 @@ def _dtype_of(tensors: tuple[Any, ...]) -> Any:
 @operator("stack(Tensor[] tensors, int dim=0) -> Tensor", names=("stack",), autocast="widest")
 class stack:
     """The tensors, all of one shape, along a new dimension `dim`."""
+
+    vmap = batch_forms.stack
+    jvp = "linear"
 
     def meta(tensors, dim):
         if not tensors:

@@ -12,6 +12,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops import batch_forms
 from facula.ops import index_launch as launch
 from facula.ops.registry import F, composite, operator
 
@@ -48,6 +49,8 @@ def _padded_shape(op: str, shape: Any, pad: tuple[int, ...]) -> list[int]:
 )
 class constant_pad_nd:
     """Padding with a constant; negative sizes crop."""
+
+    vmap = "whole"
 
     def meta(self, pad, value):
         return core.empty(
@@ -143,6 +146,9 @@ def _check_index_pad(self: Any, pad: tuple[int, ...], mode: str) -> list[int]:
 class _pad_index:
     """Padding with values of the tensor itself, in up to three dimensions."""
 
+    vmap = "fold"
+    jvp = "linear"
+
     def meta(self, pad, mode):
         return core.empty(_check_index_pad(self, pad, mode), dtype=self.dtype, device=self.device)
 
@@ -174,6 +180,9 @@ class _pad_index:
 )
 class _pad_index_backward:
     """The transpose of `_pad_index`: gradients meet where values were read."""
+
+    vmap = batch_forms.pad_index_backward
+    jvp = "linear"
 
     def meta(grad_output, shape, pad, mode):
         return core.empty(shape, dtype=grad_output.dtype, device=grad_output.device)

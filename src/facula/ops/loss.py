@@ -13,6 +13,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops import batch_forms
 from facula.ops import reduce_launch as launch
 from facula.ops.norm import wide_of
 from facula.ops.registry import F, composite, operator
@@ -81,6 +82,8 @@ _ROWS = "Tensor input, Tensor target, Tensor? weight, int ignore_index, float la
 class CrossEntropyRows:
     """The loss of each row, and its log-sum-exp, both in the dtype of statistics."""
 
+    vmap = batch_forms.cross_entropy_rows
+
     def meta(input, target, weight, ignore_index, label_smoothing):
         wide = wide_of(input.dtype)
         return (
@@ -105,7 +108,7 @@ class CrossEntropyRows:
     def backward(grads, input, target, weight, ignore_index, label_smoothing, results):
         if grads[0] is None:
             return None, None, None
-        if core.is_grad_enabled():
+        if core.is_grad_enabled() or core.interpreters():
             dx = _cross_entropy_formula(
                 grads[0], input, target, weight, ignore_index, label_smoothing
             )
@@ -337,6 +340,8 @@ def _share(grad: Any, input: Any, mean: bool) -> Any:
 class MseTotal:
     """The sum or mean of squared differences, in one pass."""
 
+    vmap = batch_forms.mse_total
+
     def meta(input, target, mean):
         return core.empty((), dtype=input.dtype, device=input.device)
 
@@ -355,6 +360,8 @@ class MseTotal:
 class L1Total:
     """The sum or mean of absolute differences, in one pass."""
 
+    vmap = batch_forms.l1_total
+
     def meta(input, target, mean):
         return core.empty((), dtype=input.dtype, device=input.device)
 
@@ -372,6 +379,8 @@ class L1Total:
 @operator("bce_logits_total(Tensor input, Tensor target, bool mean) -> Tensor", names=(), out=False)
 class BceLogitsTotal:
     """The sum or mean of the binary cross-entropy of logits, in one pass."""
+
+    vmap = batch_forms.bce_logits_total
 
     def meta(input, target, mean):
         return core.empty((), dtype=input.dtype, device=input.device)

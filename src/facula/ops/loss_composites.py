@@ -13,6 +13,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops import batch_forms
 from facula.ops.loss import LEGACY, reduced, reduction_of, weighted
 from facula.ops.registry import F, composite, operator
 
@@ -138,12 +139,12 @@ def gaussian_nll_loss(
         if var < 0:
             fail(ValueError, op, "var has negative entry/entries", var)
         var = F.full_like(input, float(var))
-    elif not var.is_meta and (var < 0).any():
+    elif not var.is_meta and batch_forms.anywhere(var < 0):
         fail(ValueError, op, "var has negative entry/entries", "a tensor with some")
     if tuple(var.shape) != tuple(input.shape):
         if tuple(input.shape[:-1]) == tuple(var.shape):
             var = var.unsqueeze(-1)
-        elif tuple(input.shape[:-1]) != tuple(var.shape[:-1]) or var.shape[-1] != 1:
+        elif not _broadcasts_once(var.shape, input.shape):
             fail(ValueError, op, "var is of incorrect size", tuple(var.shape))
     if reduction not in ("none", "mean", "sum"):
         fail(ValueError, op, f"{reduction} is not valid", repr(reduction))
@@ -221,6 +222,8 @@ def binary_cross_entropy(
 )
 class BinaryCrossEntropyElements:
     """The loss of each element. Logarithms are cut off at -100, the slope at 1e12."""
+
+    vmap = "whole"
 
     def meta(input, target):
         return core.empty(input.shape, dtype=input.dtype, device=input.device)
@@ -475,126 +478,3 @@ def triplet_margin_with_distance_loss(
             f"{anchor.dim()}, {positive.dim()} and {negative.dim()}",
         )
     return _triplets(distance, anchor, positive, negative, margin, swap, reduction)
-
-
-# --- connectionist temporal classification
-
-#: log of a probability that counts as none; finite, so that its gradient is zero and not NaN
-_NEVER = -1e30
-
-
-@composite(
-    "ctc_loss(Tensor log_probs, Tensor targets, any input_lengths, any target_lengths, int "
-    "blank=0, "
-    "str reduction='mean', bool zero_infinity=False) -> Tensor",
-    names=("ctc_loss", "nn.functional.ctc_loss"),
-    out=False,
-    autocast="cpu float32",
-)
-def ctc_loss(
-    log_probs: Any,
-    targets: Any,
-    input_lengths: Any,
-    target_lengths: Any,
-    blank: int,
-    reduction: str,
-    zero_infinity: bool,
-) -> Any:
-    """The negative log-probability of the targets over all alignments. [Graves et al. 2006]"""
-    op = "ctc_loss"
-    reduction = {0: "none", 1: "mean", 2: "sum"}.get(
-        reduction, reduction
-    )  # the older positional form is a number
-    reduction = reduction_of(op, None, None, reduction)
-    single = log_probs.dim() == 2
-    if single:
-        log_probs = log_probs.unsqueeze(1)
-    batch = log_probs.shape[1]
-    inputs, lengths = (
-        _length_list(op, input_lengths, batch),
-        _length_list(op, target_lengths, batch),
-    )
-    _check_ctc(op, log_probs, inputs, lengths, blank)
-    padded = _padded_targets(op, targets, lengths, single)
-    loss = _ctc_rows(log_probs, padded, inputs, lengths, blank)
-    impossible = loss > -_NEVER / 2
-    loss = F.where(impossible, F.full_like(loss, 0.0 if zero_infinity else float("inf")), loss)
-    if reduction == "mean":
-        divisor = core.tensor([max(n, 1) for n in lengths], dtype=loss.dtype)
-        return (loss / divisor).mean()
-    if reduction == "sum":
-        return loss.sum()
-    return loss.reshape(()) if single else loss
-
-
-def _length_list(op: str, lengths: Any, batch: int) -> list[int]:
-    values = lengths.reshape(-1).tolist() if isinstance(lengths, core.Tensor) else lengths
-    values = [int(values)] if isinstance(values, int) else [int(v) for v in values]
-    if len(values) != batch:
-        fail(RuntimeError, op, f"lengths for a batch of {batch}", f"{len(values)} lengths")
-    return values
-
-
-def _check_ctc(op: str, log_probs: Any, inputs: list[int], lengths: list[int], blank: int) -> None:
-    steps, _, classes = log_probs.shape
-    if not 0 <= blank < classes:
-        fail(RuntimeError, op, "blank must be in label range", blank)
-    for n in inputs:
-        if n < 0 or n > steps:
-            fail(RuntimeError, op, f"Expected input_lengths to have value at most {steps}", n)
-    if min(lengths, default=0) < 0:
-        fail(RuntimeError, op, "Expected target_lengths to be at least 0", min(lengths))
-
-
-def _padded_targets(op: str, targets: Any, lengths: list[int], single: bool) -> Any:
-    """Targets as `[N, longest]`; zeros (of no effect) behind the end of each."""
-    longest = max(lengths, default=0)
-    if targets.dim() == 2 or single:
-        rows = targets.reshape(len(lengths), -1).to(core.int64)
-        if rows.shape[1] < longest:
-            fail(RuntimeError, op, f"targets of at least {longest} labels a row", rows.shape[1])
-        return rows.narrow(1, 0, longest)
-    if targets.numel() != sum(lengths):
-        fail(
-            RuntimeError,
-            op,
-            f"concatenated targets of {sum(lengths)} labels, the sum of target_lengths",
-            targets.numel(),
-        )
-    rows = F.zeros((len(lengths), longest), dtype=core.int64)
-    start = 0
-    for k, n in enumerate(lengths):
-        if n:
-            rows[k].narrow(0, 0, n).copy_(targets.narrow(0, start, n))
-        start += n
-    return rows
-
-
-def _ctc_rows(
-    log_probs: Any, labels: Any, inputs: list[int], lengths: list[int], blank: int
-) -> Any:
-    """The loss of each sample by the forward recursion over the labels with blanks between them."""
-    steps, batch, _ = log_probs.shape
-    places = 2 * labels.shape[1] + 1
-    path = F.full((batch, places), blank, dtype=core.int64)
-    path[:, 1::2] = labels
-    emitted = log_probs.gather(2, path.unsqueeze(0).expand(steps, batch, places))
-    never = F.full((batch, places), _NEVER, dtype=log_probs.dtype)
-    jump = F.zeros((batch, places), dtype=core.bool_)
-    if places > 2:
-        jump[:, 2:] = F.logical_and(path[:, 2:] != blank, path[:, 2:] != path[:, :-2])
-    alive = core.tensor([[t < n for n in inputs] for t in range(steps)])
-    state = F.cat([emitted[0][:, :2], never[:, 2:]], 1)
-    for t in range(1, steps):
-        before = F.cat([never[:, :1], state[:, :-1]], 1)
-        skipped = F.cat([never[:, :2], state[:, :-2]], 1)[:, :places]
-        ways = F.stack([state, before, F.where(jump, skipped, never)])
-        ahead = F.logsumexp(ways, 0) + emitted[t]
-        state = F.where(alive[t].unsqueeze(1), ahead, state)
-    last = core.tensor([[2 * n, max(2 * n - 1, 0)] for n in lengths])
-    ends = state.gather(1, last)
-    second = F.where(core.tensor([n > 0 for n in lengths]), ends[:, 1], never[:, 0])
-    total = F.logsumexp(F.stack([ends[:, 0], second]), 0)
-    empty = core.tensor([n == 0 for n in inputs])
-    nothing = core.tensor([0.0 if n == 0 else -_NEVER for n in lengths], dtype=log_probs.dtype)
-    return F.where(empty, nothing, -total)

@@ -13,6 +13,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops import batch_forms
 from facula.ops import index_launch as launch
 from facula.ops.registry import F, composite, operator
 
@@ -138,6 +139,9 @@ def _check_mm(op: str, a: Any, b: Any) -> tuple[int, int]:
 class mm:
     """The product of two matrices, [m, k] and [k, n] -> [m, n]."""
 
+    vmap = batch_forms.product
+    jvp = "multilinear"
+
     fast = "mm"
 
     def flops(self, mat2):
@@ -167,6 +171,9 @@ class mm:
 @operator("bmm(Tensor self, Tensor mat2) -> Tensor", autocast="lower")
 class bmm:
     """The products of two batches of matrices, [b, m, k] and [b, k, n] -> [b, m, n]."""
+
+    vmap = batch_forms.product
+    jvp = "multilinear"
 
     def flops(self, mat2):
         return 2 * self.numel() * mat2.shape[-1]
@@ -263,6 +270,8 @@ def _added_product(out: Any, self: Any, a: Any, b: Any, beta: Any, alpha: Any) -
 class addmm:
     """beta * self + alpha * mat1 @ mat2; self broadcasts, and is ignored when beta is 0."""
 
+    vmap = batch_forms.added_product
+
     def flops(self, mat1, mat2, beta, alpha):
         return 2 * mat1.numel() * mat2.shape[-1]
 
@@ -297,6 +306,8 @@ class addmm:
 class baddbmm:
     """beta * self + alpha * batch1 @ batch2, batch by batch."""
 
+    vmap = batch_forms.added_product
+
     def flops(self, batch1, batch2, beta, alpha):
         return 2 * batch1.numel() * batch2.shape[-1]
 
@@ -327,6 +338,9 @@ def _vector(op: str, name: str, x: Any) -> None:
 @operator("dot(Tensor self, Tensor tensor) -> Tensor", autocast="accelerator widest")
 class dot:
     """The sum of products of two vectors, without conjugation."""
+
+    vmap = batch_forms.dot
+    jvp = "multilinear"
 
     def flops(self, tensor):
         return 2 * self.numel()
@@ -477,6 +491,8 @@ def _batched(self: Any, other: Any) -> Any:
 )
 class linear:
     """input @ weight.T + bias, [..., k] with weight [n, k] and bias [n] -> [..., n]."""
+
+    vmap = batch_forms.linear
 
     fast = "linear"
 

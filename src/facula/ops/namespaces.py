@@ -51,6 +51,14 @@ class Packet:
         return f"<operator packet {self._qualified_op_name}>"
 
 
+def _core_method(name: str) -> Any:
+    """A method of the core that overrides are told about under this name, as `clone`; None for operators."""
+    method = getattr(core.Tensor, _METHODS.get(name, name), None)
+    known = TABLE.get(name)
+    replaces = known is None or known.definition.kind == "composite"
+    return method if replaces and type(method) is type(core.Tensor.copy_) else None
+
+
 class Namespace:
     """The operators of one namespace as attributes."""
 
@@ -71,11 +79,9 @@ class Namespace:
         if self.name not in OWN:
             found = TABLE.get(f"{self.name}::{name}")
         else:
-            found = TABLE.get(name)
+            found = _core_method(name) or TABLE.get(name)
             if found is None and name.endswith("_") and name[:-1] in TABLE:
                 found = TABLE[name[:-1]].inplace
-            if found is None:
-                found = getattr(core.Tensor, _METHODS.get(name, name), None)
         if found is None:
             raise AttributeError(f"'_OpNamespace' '{self.name}' object has no attribute '{name}'")
         return found

@@ -50,7 +50,12 @@ def embedding_bag_native(
     without padding, and for maxima the rows they come from.
     """
     if mode not in (0, 1, 2):
-        fail(RuntimeError, "embedding_bag", "a mode of 0 (sum), 1 (mean) or 2 (max) was required", mode)
+        fail(
+            RuntimeError,
+            "embedding_bag",
+            "a mode of 0 (sum), 1 (mean) or 2 (max) was required",
+            mode,
+        )
     if indices.dim() != 1 or offsets.dim() != 1:
         fail(
             RuntimeError,
@@ -183,9 +188,9 @@ def _define_in_place(name: str) -> None:
         return function(input, p, train, True)
 
     dropped.__doc__ = f"`nn.functional.{name}` in place."
-    composite(f"{name}_(Tensor input, float p, bool train) -> Tensor", names=(name + "_",), out=False)(
-        dropped
-    )
+    composite(
+        f"{name}_(Tensor input, float p, bool train) -> Tensor", names=(name + "_",), out=False
+    )(dropped)
 
 
 _define_in_place("alpha_dropout")

@@ -13,6 +13,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops import batch_forms
 from facula.ops import reduce_launch as launch
 from facula.ops.registry import F, composite, operator
 
@@ -86,6 +87,8 @@ _LAYER = "Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, fl
 class LayerNorm:
     """The normalised tensor, and the mean and inverse deviation of each row."""
 
+    vmap = batch_forms.layer_norm
+
     def meta(input, normalized_shape, weight, bias, eps):
         _check_normalized("layer_norm", input, normalized_shape, weight, bias)
         statistics = _row_shape(input, normalized_shape)
@@ -115,7 +118,7 @@ class LayerNorm:
     def backward(grads, input, normalized_shape, weight, bias_meta, eps, result_1, result_2, needs):
         if grads[0] is None:
             return None, None, None
-        if core.is_grad_enabled():
+        if core.is_grad_enabled() or core.interpreters():
             return _layer_norm_formula(grads[0], input, normalized_shape, weight, eps, needs)
         dx, dweight, dbias = F.layer_norm_backward(
             grads[0], input, result_1, result_2, weight, needs[1] or needs[2]
@@ -216,6 +219,8 @@ def layer_norm(
 class RmsNorm:
     """The scaled tensor, and the inverse root mean square of each row."""
 
+    vmap = batch_forms.rms_norm
+
     def meta(input, normalized_shape, weight, eps):
         _check_normalized("rms_norm", input, normalized_shape, weight)
         return (
@@ -237,7 +242,7 @@ class RmsNorm:
     def backward(grads, input, normalized_shape, weight, eps, result_1, needs):
         if grads[0] is None:
             return None, None
-        if core.is_grad_enabled():
+        if core.is_grad_enabled() or core.interpreters():
             return _rms_norm_formula(grads[0], input, normalized_shape, weight, eps, needs)
         dx, dweight = F.rms_norm_backward(grads[0], input, result_1, weight)
         return dx, dweight.reshape(weight.shape).to(weight.dtype) if needs[1] else None

@@ -12,6 +12,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops import batch_forms
 from facula.ops import reduce_launch as launch
 from facula.ops.norm import wide_of
 from facula.ops.registry import F, composite, operator
@@ -117,6 +118,8 @@ class BatchNormTrain:
     """The normalised tensor; mean and inverse deviation of each channel; the new running mean and
     variance (empty without running statistics)."""
 
+    vmap = batch_forms.batch_norm_train
+
     def meta(input, weight, bias, running_mean, running_var, momentum, eps):
         channels = input.shape[1]
         tracked = channels if running_mean is not None and running_var is not None else 0
@@ -148,7 +151,7 @@ class BatchNormTrain:
     def backward(grads, input, weight, bias_meta, eps, result_1, result_2, needs):
         if grads[0] is None:
             return None, None, None, None, None
-        if core.is_grad_enabled():
+        if core.is_grad_enabled() or core.interpreters():
             dx, dweight, dbias = _batch_formula(grads[0], input, weight, eps)
         else:
             dx, dweight, dbias = F.batch_norm_backward(grads[0], input, result_1, result_2, weight)
@@ -217,6 +220,8 @@ def _batch_formula(grad: Any, x: Any, weight: Any, eps: float) -> tuple[Any, Any
 )
 class BatchNormEval:
     """(x - running_mean) / sqrt(running_var + eps) * weight + bias."""
+
+    vmap = batch_forms.batch_norm_eval
 
     def meta(input, running_mean, running_var, weight, bias, eps):
         return Layout(input).empty(input)
@@ -358,6 +363,8 @@ def batch_norm(
 class GroupNorm:
     """The normalised tensor; mean and inverse deviation `[N, groups]`."""
 
+    vmap = batch_forms.group_norm
+
     def meta(input, groups, weight, bias, eps):
         wide = wide_of(input.dtype)
         size = (input.shape[0], groups)
@@ -386,7 +393,7 @@ class GroupNorm:
     def backward(grads, input, groups, weight, bias_meta, eps, result_1, result_2, needs):
         if grads[0] is None:
             return None, None, None
-        if core.is_grad_enabled():
+        if core.is_grad_enabled() or core.interpreters():
             dx, dweight, dbias = _group_formula(grads[0], input, groups, weight, eps)
         else:
             dx, dweight, dbias = F.group_norm_backward(

@@ -190,6 +190,8 @@ class MaxPool:
     then).
     """
 
+    vmap = "fold"
+
     def meta(self, kernel, stride, padding, dilation, ceil_mode, index_bytes):
         outs = check_windows("max_pool", self, kernel, stride, padding, dilation, ceil_mode)
         space = len(kernel)
@@ -239,6 +241,8 @@ class MaxPool:
 class AdaptiveMaxPool:
     """The largest value of each of `output_size` equal parts, and its flat position in the
     plane."""
+
+    vmap = "fold"
 
     def meta(self, output_size):
         check_adaptive("adaptive_max_pool", self, output_size)
@@ -313,6 +317,9 @@ def _target(out: Any) -> Any:
 class PlaneScatterAdd:
     """Planes of `sizes`, zero but for the sums of the source at flat positions `indices`."""
 
+    vmap = "fold"
+    jvp = "linear"
+
     def meta(source, indices, sizes):
         space = len(sizes)
         return like(indices, (*source.shape[: source.dim() - space], *sizes), space, source.dtype)
@@ -345,6 +352,9 @@ class PlaneScatterAdd:
 class PlaneGather:
     """The source's values at flat positions `indices` of each plane; the last `space` dimensions
     are a plane."""
+
+    vmap = "fold"
+    jvp = "linear"
 
     def meta(source, indices, space):
         return like(indices, indices.shape, space, source.dtype)
@@ -379,6 +389,9 @@ class PlaneScatter:
     """Planes of `sizes`, zero but for the source at flat positions `indices`; the last of equal
     positions stays."""
 
+    vmap = "fold"
+    jvp = "linear"
+
     def meta(source, indices, sizes):
         shape = (*source.shape[: source.dim() - len(sizes)], *sizes)
         return core.empty(shape, dtype=source.dtype, device=source.device)
@@ -409,6 +422,10 @@ class PlaneScatter:
 )
 class AvgPool:
     """The mean of each window; divisor 0: the number of positions, with or without padding."""
+
+    ties = True
+    vmap = "fold"
+    jvp = "linear"
 
     def meta(self, kernel, stride, padding, ceil_mode, count_include_pad, divisor):
         space = len(kernel)
@@ -455,6 +472,9 @@ class AvgPool:
 class AvgPoolBackward:
     """The transpose of `_avg_pool`: each window's positions get their share of its gradient."""
 
+    vmap = "fold"
+    jvp = "linear"
+
     def meta(grad, sizes, kernel, stride, padding, ceil_mode, count_include_pad, divisor):
         space = len(kernel)
         return like(grad, (*grad.shape[: grad.dim() - space], *sizes), space)
@@ -489,6 +509,10 @@ def _average_gradient(
 class AdaptiveAvgPool:
     """The mean of each of `output_size` equal parts."""
 
+    ties = True
+    vmap = "fold"
+    jvp = "linear"
+
     def meta(self, output_size):
         check_adaptive("adaptive_avg_pool", self, output_size)
         space = len(output_size)
@@ -517,6 +541,9 @@ class AdaptiveAvgPool:
 )
 class AdaptiveAvgPoolBackward:
     """The transpose of `_adaptive_avg_pool`."""
+
+    vmap = "fold"
+    jvp = "linear"
 
     def meta(grad, sizes):
         space = len(sizes)

@@ -14,6 +14,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops import batch_forms
 from facula.ops.create import LIKE, OPTIONS, check_layout, check_size, finished, like, new_tensor
 from facula.ops.index_launch import broadcast_shapes
 from facula.ops.registry import F, composite
@@ -287,7 +288,7 @@ def random_(self: Any, from_: Any, to: Any, generator: Any) -> Any:
 
 def _bernoulli_into(tensor: Any, p: Any, generator: Any) -> Any:
     if isinstance(p, core.Tensor):
-        if p.device.type == "cpu" and p.numel() and not ((p >= 0) & (p <= 1)).all().item():
+        if p.device.type == "cpu" and p.numel() and batch_forms.anywhere(~((p >= 0) & (p <= 1))):
             fail(
                 RuntimeError,
                 "bernoulli",
@@ -346,7 +347,7 @@ def normal(mean, std, size, generator, dtype, layout, device, pin_memory, requir
         fail(
             RuntimeError, "normal", "normal expects standard deviation to be non-complex", std.dtype
         )
-    elif std.device.type == "cpu" and std.numel() and not (std >= 0).all().item():
+    elif std.device.type == "cpu" and std.numel() and batch_forms.anywhere(~(std >= 0)):
         fail(RuntimeError, "normal", "normal expects all elements of std >= 0.0")
     if not tensors:
         if size is None:

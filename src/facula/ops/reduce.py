@@ -43,6 +43,9 @@ class Sum:
     """The sum of the elements, over all or over some dimensions. Integers and bools add up in
     int64."""
 
+    vmap = "dims"
+    jvp = "linear"
+
     fast = "reduce"
 
     def meta(self, dim, keepdim, dtype):
@@ -73,6 +76,8 @@ class Sum:
 @operator(f"nansum(Tensor self, {_DIM}, *, dtype? dtype=None) -> Tensor")
 class NanSum:
     """The sum of the elements that are not NaN."""
+
+    vmap = "dims"
 
     def meta(self, dim, keepdim, dtype):
         if self.dtype.is_complex:
@@ -115,6 +120,9 @@ def _mean_dtype(op: str, self: Any, dtype: Any) -> Any:
 @operator(f"mean(Tensor self, {_DIM}, *, dtype? dtype=None) -> Tensor")
 class Mean:
     """The mean of the elements, over all or over some dimensions."""
+
+    vmap = "dims"
+    jvp = "linear"
 
     fast = "reduce"
 
@@ -174,6 +182,8 @@ class Prod:
     """The product of the elements, over all or along one dimension. Integers and bools multiply in
     int64."""
 
+    vmap = "dims"
+
     def meta(self, dim, keepdim, dtype):
         dims = launch.wrap_dims("prod", dim, self.dim())
         shape = launch.reduced_shape(self.shape, dims, keepdim)
@@ -221,6 +231,8 @@ def _complex_product(out: Any, x: Any, dims: tuple[int, ...]) -> None:
 class CountNonzero:
     """How many elements differ from zero."""
 
+    vmap = "dims"
+
     def meta(self, dim):
         dims = launch.wrap_dims("count_nonzero", dim, self.dim())
         shape = launch.reduced_shape(self.shape, dims, False)
@@ -252,6 +264,8 @@ def _run_truth(op: str, out: Any, self: Any, dim: Any) -> None:
 class Any_:
     """Whether any element differs from zero. bool, and uint8 for uint8."""
 
+    vmap = "dims"
+
     def meta(self, dim, keepdim):
         return _truth("any", self, dim, keepdim)
 
@@ -265,6 +279,8 @@ class Any_:
 @operator(f"all(Tensor self, {_DIM}) -> Tensor")
 class All:
     """Whether every element differs from zero. bool, and uint8 for uint8."""
+
+    vmap = "dims"
 
     def meta(self, dim, keepdim):
         return _truth("all", self, dim, keepdim)
@@ -327,6 +343,8 @@ def _deviation_gradient(
 class Variance:
     """The variance with `count - correction` degrees of freedom."""
 
+    vmap = "dims"
+
     def meta(self, dim, correction, keepdim):
         shape = _spread_shape("var", self, dim, keepdim)
         return core.empty(shape, dtype=self.dtype, device=self.device)
@@ -344,6 +362,8 @@ class Variance:
 @operator(f"std_correction({_SPREAD}) -> Tensor", names=(), out=False)
 class Deviation:
     """The square root of the variance."""
+
+    vmap = "dims"
 
     def meta(self, dim, correction, keepdim):
         shape = _spread_shape("std", self, dim, keepdim)
@@ -377,6 +397,8 @@ def _add_mean_gradient(gradient: Any, grad: Any, self: Any, dim: Any, keepdim: b
 class VarianceMean:
     """Variance and mean from one pass over memory."""
 
+    vmap = "dims"
+
     def meta(self, dim, correction, keepdim):
         return _pair("var_mean", self, dim, keepdim)
 
@@ -398,6 +420,8 @@ class VarianceMean:
 @operator(f"std_mean_correction({_SPREAD}) -> (Tensor std, Tensor mean)", names=(), out=False)
 class DeviationMean:
     """Standard deviation and mean from one pass over memory."""
+
+    vmap = "dims"
 
     def meta(self, dim, correction, keepdim):
         return _pair("std_mean", self, dim, keepdim)
@@ -495,6 +519,8 @@ def std_mean(self: Any, dim: Any, unbiased: Any, keepdim: bool, correction: Any)
 )
 class LogSumExp:
     """log of the sum of exponentials, shifted so that nothing overflows."""
+
+    vmap = "dims"
 
     def meta(self, dim, keepdim):
         dims = launch.wrap_dims("logsumexp", dim, self.dim())

@@ -64,6 +64,8 @@ def _shared(grad: Any, self: Any, result: Any, dims: tuple[int, ...], keepdim: b
 class Amax:
     """The largest elements along some dimensions."""
 
+    vmap = "dims"
+
     def meta(self, dim, keepdim):
         return _values("amax", self, dim, keepdim)
 
@@ -85,6 +87,8 @@ class Amax:
 class Amin:
     """The smallest elements along some dimensions."""
 
+    vmap = "dims"
+
     def meta(self, dim, keepdim):
         return _values("amin", self, dim, keepdim)
 
@@ -101,6 +105,8 @@ class Amin:
 @operator("aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)")
 class Aminmax:
     """The smallest and the largest elements, in one pass."""
+
+    vmap = "dims"
 
     def meta(self, dim, keepdim):
         return _values("aminmax", self, dim, keepdim), _values("aminmax", self, dim, keepdim)
@@ -150,6 +156,8 @@ def _run_position(op: str, out: Any, self: Any, dim: Any) -> None:
 class Argmax:
     """Where the largest element stands: in the flattened tensor, or along one dimension. int64."""
 
+    vmap = "dims"
+
     def meta(self, dim, keepdim):
         return _position("argmax", self, dim, keepdim)
 
@@ -163,6 +171,8 @@ class Argmax:
 @operator("argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor")
 class Argmin:
     """Where the smallest element stands: in the flattened tensor, or along one dimension. int64."""
+
+    vmap = "dims"
 
     def meta(self, dim, keepdim):
         return _position("argmin", self, dim, keepdim)
@@ -201,6 +211,8 @@ def _to_chosen(grad: Any, self_meta: Any, positions: Any, dim: int, keepdim: boo
 class MaxDim:
     """The largest elements along one dimension and their positions."""
 
+    vmap = "dims"
+
     def meta(self, dim, keepdim):
         return _chosen("max", self, dim, keepdim)
 
@@ -219,6 +231,8 @@ class MaxDim:
 )
 class MinDim:
     """The smallest elements along one dimension and their positions."""
+
+    vmap = "dims"
 
     def meta(self, dim, keepdim):
         return _chosen("min", self, dim, keepdim)

@@ -38,6 +38,8 @@ def _check_kind(self: Any, dtype: Any) -> None:
 class VectorNorm:
     """The norm (sum |x|**ord)**(1/ord) of real elements; ord 0 counts, +-inf give the extremes."""
 
+    vmap = "dims"
+
     def meta(self, ord, dim, keepdim):
         dims = launch.wrap_dims("linalg.vector_norm", dim, self.dim())
         if self.numel() == 0 and (ord < 0 or ord == inf):

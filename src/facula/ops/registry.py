@@ -38,6 +38,7 @@ class Definition:
     result_of: Callable[..., Any] | None = None
     nondifferentiable: tuple[int, ...] = ()
     out_cast = False
+    ties = False  # gradients that are linear count as functions of the arguments, as PyTorch's do
     copied: tuple[str, ...] = ()  # the places ("", "Tensor.") of the form `name_copy`
     #: the floating-point operations of a call with these arguments, as profiles estimate them
     flops: Callable[..., int] | None = None

@@ -64,6 +64,9 @@ class Resample:
     """Separable interpolation to `sizes`; method: see `MODES`; scales: 0 where sizes alone give
     the scale."""
 
+    vmap = "fold"
+    jvp = "linear"
+
     def meta(self, sizes, method, align_corners, antialias, scales):
         space = len(sizes)
         return like(self, (*self.shape[: self.dim() - space], *sizes), space)
@@ -130,6 +133,9 @@ def _by_parts(x: Any, sizes: Any, call: tuple[Any, ...]) -> Any:
 )
 class ResampleBackward:
     """The transpose of `_resample`: back to the input's `sizes`."""
+
+    vmap = "fold"
+    jvp = "linear"
 
     def meta(grad, sizes, method, align_corners, antialias, scales):
         shape = (*grad.shape[: grad.dim() - len(sizes)], *sizes)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
+from facula.ops import batch_forms
 from facula.ops import reduce_launch as launch
 from facula.ops.registry import F, operator
 
@@ -67,6 +68,9 @@ def reversed_cumsum(x: Any, dim: int) -> Any:
 class Cumsum:
     """The running sum along `dim`."""
 
+    vmap = "dims"
+    jvp = "linear"
+
     def meta(self, dim, dtype):
         return _like("cumsum", self, dim, _dtype(self, dtype))
 
@@ -91,6 +95,8 @@ class Cumsum:
 )
 class Cumprod:
     """The running product along `dim`."""
+
+    vmap = "dims"
 
     def meta(self, dim, dtype):
         return _like("cumprod", self, dim, _dtype(self, dtype))
@@ -127,7 +133,7 @@ def _cumprod_gradient(grad: Any, x: Any, result: Any, dim: int) -> Any:
     if x.dim() == 0:
         return grad
     zero = x == 0
-    if core.is_grad_enabled() and not x.is_meta and zero.any():
+    if core.is_grad_enabled() and not x.is_meta and batch_forms.anywhere(zero):
         return _cumprod_gradient_by_element(grad, x, dim)
     first = F.logical_and(zero, zero.cumsum(dim) == 1)
     one, nothing = launch.full(x, (), 1), launch.full(x, (), 0)
@@ -174,6 +180,8 @@ def _to_positions(grad: Any, self_meta: Any, positions: Any, dim: int) -> Any:
 class Cummax:
     """The largest element so far, and where it stands (the last of equal ones)."""
 
+    vmap = "dims"
+
     def meta(self, dim):
         return _running("cummax", self, dim)
 
@@ -190,6 +198,8 @@ class Cummax:
 @operator("cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)")
 class Cummin:
     """The smallest element so far, and where it stands (the last of equal ones)."""
+
+    vmap = "dims"
 
     def meta(self, dim):
         return _running("cummin", self, dim)
@@ -217,6 +227,13 @@ def _complex_logcumsumexp(x: Any, dim: int) -> Any:
 @operator("logcumsumexp(Tensor self, int dim) -> Tensor")
 class Logcumsumexp:
     """log of the running sum of exponentials."""
+
+    vmap = "dims"
+
+    def jvp(tangents, result, self, dim):
+        top = self.amax(dim, True) if self.dim() and not self.is_complex() else 0
+        share = (self - top).exp()
+        return (share * tangents[0]).cumsum(dim) / share.cumsum(dim)
 
     def meta(self, dim):
         inexact = self.dtype.is_floating_point or self.dtype.is_complex

@@ -47,6 +47,8 @@ _ARGUMENTS = "Tensor self, int dim, dtype? dtype=None"
 class Softmax:
     """exp(x) / sum(exp(x)) along `dim`."""
 
+    vmap = "dims"
+
     fast = "rows"
 
     def meta(self, dim, dtype):
@@ -69,6 +71,8 @@ class Softmax:
 @operator("softmax_backward(Tensor grad, Tensor output, int dim) -> Tensor", names=(), out=False)
 class SoftmaxBackward:
     """output * (grad - sum(grad * output))."""
+
+    vmap = "dims"
 
     def meta(grad, output, dim):
         return core.empty(output.shape, dtype=output.dtype, device=output.device)
@@ -95,6 +99,8 @@ class SoftmaxBackward:
 class LogSoftmax:
     """x - log(sum(exp(x))) along `dim`."""
 
+    vmap = "dims"
+
     fast = "rows"
 
     def meta(self, dim, dtype):
@@ -116,6 +122,8 @@ class LogSoftmax:
 )
 class LogSoftmaxBackward:
     """grad - exp(output) * sum(grad)."""
+
+    vmap = "dims"
 
     def meta(grad, output, dim):
         return core.empty(output.shape, dtype=output.dtype, device=output.device)

@@ -13,6 +13,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops import batch_forms
 from facula.ops import index_launch as launch
 from facula.ops.registry import F, composite, operator, return_type_of
 
@@ -95,6 +96,8 @@ def _pair(shape: Any, self: Any) -> tuple[Any, Any]:
 class sort:
     """Values in order along `dim`, and where they stood. The order is always stable."""
 
+    vmap = "dims"
+
     def meta(self, dim, descending, stable):
         check_ordered("sort", self)
         launch.dim_of("sort", dim, self.dim())
@@ -143,6 +146,8 @@ class topk:
     """The `k` largest (or smallest) elements along `dim`, best first; among equals the earlier
     one.
     """
+
+    vmap = "dims"
 
     def meta(self, k, dim, largest, sorted):
         if self.dtype.is_complex or self.dtype is core.bool_:
@@ -236,6 +241,8 @@ def _not_bool(op: str, self: Any) -> None:
 class kthvalue:
     """The k-th smallest element (from 1) along `dim`, and its position."""
 
+    vmap = "dims"
+
     def meta(self, k, dim, keepdim):
         _not_bool("kthvalue", self)
         dim = launch.dim_of("kthvalue", dim, self.dim())
@@ -265,6 +272,8 @@ def _define_median(name: str, mode: int, text: str) -> None:
         names=(),
     )
     class along:
+        vmap = "dims"
+
         def meta(self, dim, keepdim):
             _not_bool(name, self)
             dim = launch.dim_of(name, dim, self.dim())
@@ -281,6 +290,8 @@ def _define_median(name: str, mode: int, text: str) -> None:
 
     @operator(f"_{name}_all(Tensor self) -> Tensor", names=())
     class whole:
+        vmap = getattr(batch_forms, f"{name}_all")
+
         def meta(self):
             _not_bool(name, self)
             return core.empty((), dtype=self.dtype, device=self.device)
@@ -329,6 +340,8 @@ class mode:
     """The value that occurs most often along `dim` (the smallest of several), and its last
     position.
     """
+
+    vmap = "dims"
 
     convention = "the gradient goes to one of the equal elements"
 

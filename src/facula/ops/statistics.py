@@ -216,7 +216,8 @@ def hash_tensor(self: Any, dim: tuple[int, ...], keepdim: bool, mode: int) -> An
     if self.is_complex():
         fail(NotImplementedError, "hash_tensor", "a real tensor was required", self.dtype)
     bits = self.to(core.float64).view(core.int64) if self.is_floating_point() else self.to(core.int64)
-    dims = tuple(sorted({launch.dim_of("hash_tensor", d, self.dim()) for d in dim})) or tuple(range(self.dim()))
+    dims = tuple(sorted({launch.dim_of("hash_tensor", d, self.dim()) for d in dim}))
+    dims = (dims if self.dim() else ()) or tuple(range(self.dim()))
     shape = reduced_shape(self.shape, dims, keepdim)
     rest = [d for d in range(self.dim()) if d not in dims]
     outer = [self.shape[d] for d in rest]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
-from facula.ops import view
+from facula.ops import view, view_dtype, view_split  # noqa: F401  (they fill the table)
 from facula.ops.registry import TABLE, F, composite
 
 
@@ -78,9 +78,7 @@ def as_strided_scatter(self: Any, src: Any, size: Any, stride: Any, storage_offs
     return whole
 
 
-@composite(
-    "_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor", names=("_chunk_cat",)
-)
+@composite("_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor", names=("_chunk_cat",))
 def _chunk_cat(tensors: tuple[Any, ...], dim: int, num_chunks: int) -> Any:
     """Each tensor cut into `num_chunks` equal pieces along `dim` (zeros fill the last), flattened, then joined."""
     if num_chunks < 1:
@@ -90,7 +88,9 @@ def _chunk_cat(tensors: tuple[Any, ...], dim: int, num_chunks: int) -> Any:
     rows = []
     for tensor in tensors:
         if not tensor.numel():
-            core.errors.fail(RuntimeError, "_chunk_cat", "expects non-empty tensors", "an empty one")
+            core.errors.fail(
+                RuntimeError, "_chunk_cat", "expects non-empty tensors", "an empty one"
+            )
         d = view.wrap("_chunk_cat", dim, tensor.dim())
         missing = -tensor.shape[d] % num_chunks
         if missing:

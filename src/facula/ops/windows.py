@@ -62,6 +62,9 @@ class Im2Col:
     """Sliding windows as columns: `[N, C, H, W]` to `[N, C * kh * kw, positions]`; without N
     too."""
 
+    vmap = "fold"
+    jvp = "linear"
+
     def meta(input, kernel_size, dilation, padding, stride):
         if input.dim() not in (3, 4) or 0 in input.shape[input.dim() - 3 :]:
             fail(
@@ -118,6 +121,9 @@ class Im2Col:
 class Col2Im:
     """Columns added up where their windows stood: `[N, C * kh * kw, positions]` to `[N, C, H, W]`;
     without N too."""
+
+    vmap = "fold"
+    jvp = "linear"
 
     def meta(input, output_size, kernel_size, dilation, padding, stride):
         taps = math.prod(kernel_size)

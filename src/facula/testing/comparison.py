@@ -271,7 +271,7 @@ def _compare_tensors(actual: Tensor, expected: Tensor, rules: _Rules) -> None:
 
 
 def _compare_attributes(actual: Tensor, expected: Tensor, rules: _Rules) -> None:
-    checks = [("shape", True, actual.shape, expected.shape)]
+    checks: list[tuple[str, bool, Any, Any]] = [("shape", True, actual.shape, expected.shape)]
     checks.append(("layout", rules.check_layout, actual.layout, expected.layout))
     if str(actual.layout) == str(expected.layout) and _is_strided(actual):
         strides = actual.stride(), expected.stride()

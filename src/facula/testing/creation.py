@@ -18,6 +18,7 @@ def _limits(dtype: Any) -> tuple[float, float]:
     """The lowest and highest value of a dtype."""
     if dtype == facula.bool:
         return 0, 1
+    info: Any
     if dtype.is_floating_point or dtype.is_complex:
         info = facula.finfo(dtype.to_real() if dtype.is_complex else dtype)
     else:

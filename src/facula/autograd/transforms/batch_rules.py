@@ -13,6 +13,7 @@ from typing import Any
 
 from facula import core
 from facula.autograd.transforms.levels import BatchedTensor, is_batched, wrap
+from facula.ops.batch_forms import Same
 from facula.ops.registry import F
 
 Tensor = core.Tensor
@@ -52,13 +53,6 @@ class Batch:
     def wrap(self, value: Any, dim: int = 0) -> Any:
         """A result as the mapped function sees it."""
         return wrap(value, dim, self.level.number)
-
-
-class Same:
-    """Marks a result that is the same for all entries."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
 
 
 def _names(op: Any) -> list[str]:
@@ -145,7 +139,7 @@ def call_inplace(function: Any, args: Any) -> Any:
 
 
 def _is_dimension(parameter: Any) -> bool:
-    return parameter.name.startswith("dim") and parameter.type in ("int", "any")
+    return parameter.name.startswith(("dim", "axis")) and parameter.type in ("int", "any")
 
 
 def _shifted(op: Any, dim: int, rank: int) -> int:
@@ -195,6 +189,25 @@ def _lifted(x: Any) -> Any:
 
 def _lowered(x: Any) -> Any:
     return x.squeeze(-1) if isinstance(x, Tensor) and x.dim() == 2 and x.shape[1] == 1 else x
+
+
+def along(batch: Batch, op: Any, args: tuple[Any, ...]) -> Any:
+    """As `dims`, with an index that runs along the dimension and is the same for all entries."""
+    names = _names(op)
+    at = names.index("index")
+    if batch.has(args[at]) or args[0].dim() == 0:
+        return NotImplemented
+    changed = [
+        batch.full(value)
+        if p.is_tensor and p.name not in ("index", "value")
+        else _shifted(op, value, args[0].dim())
+        if _is_dimension(p)
+        else value
+        for p, value in zip(op.definition.schema.parameters, args, strict=True)
+    ]
+    if any(batch.has(value) for value in changed):
+        return NotImplemented
+    return call(op, changed)
 
 
 def whole(batch: Batch, op: Any, args: tuple[Any, ...]) -> Any:
@@ -267,6 +280,7 @@ def new(batch: Batch, op: Any, args: tuple[Any, ...]) -> Any:
 
 #: the general rules by the name that a definition's `vmap` field gives
 RULES: dict[str, Callable[..., Any]] = {
+    "along": along,
     "dims": dims,
     "whole": whole,
     "fold": fold,

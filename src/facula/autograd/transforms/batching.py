@@ -13,9 +13,10 @@ from typing import Any
 
 from facula import core
 from facula.autograd.transforms import batch_rules
-from facula.autograd.transforms.batch_rules import Batch, Same
+from facula.autograd.transforms.batch_rules import Batch
 from facula.autograd.transforms.levels import Level, is_batched, wrap
 from facula.core.errors import fail
+from facula.ops.batch_forms import Same
 from facula.ops.random import draw
 from facula.ops.registry import F
 

@@ -81,6 +81,7 @@ class BatchedTensor(Tensor):
     """One entry of a batch, standing for all of them: `value` has the batch in `batch_dim`."""
 
     _is_transform_wrapper = True
+    __torch_function__ = core._core._disabled_torch_function_impl
 
     value: Any
     batch_dim: int

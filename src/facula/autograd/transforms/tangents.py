@@ -22,7 +22,7 @@ from facula.autograd.transforms.levels import (
     set_tangent,
     tangent_of,
 )
-from facula.autograd.transforms.reverse import Tape, track
+from facula.autograd.transforms.reverse import Tape, histories, track
 from facula.core.errors import fail
 from facula.ops import pointwise_rules
 from facula.ops.index_launch import broadcast_shapes
@@ -158,10 +158,10 @@ class JvpLevel(Level):
         if not is_differentiable(x):
             return
         own = self.tangent(x)
-        if own is None:
-            if tangent is None:
-                return
-            own = self._started(x)
+        if own is None and tangent is None:
+            return
+        if own is None or not _levels(tangent) <= _levels(own):
+            own = self._started(x, tangent)
         elif id(own) in self.borrowed or own.stride() != x.stride():
             own = self._laid_out(x, own)
         if tangent is None:
@@ -169,24 +169,23 @@ class JvpLevel(Level):
         else:
             own.copy_(tangent)
 
-    def _started(self, x: Tensor) -> Any:
-        """A tangent of zeros, shared with the base where `x` is a view."""
+    def _started(self, x: Tensor, like: Tensor) -> Any:
+        """A tangent in memory of its own that can take `like`, shared with the base of a view."""
         base = x._base if x._is_view() else None
-        if base is None or base.dtype is not x.dtype or isinstance(x, BatchedTensor):
-            set_tangent(x, self.number, _zeros(x))
-        elif own_tangent(base, self.number) is None:
-            set_tangent(base, self.number, _zeros(base))
+        shared = base is not None and base.dtype is x.dtype
+        owner = base if shared else x
+        old = own_tangent(owner, self.number)
+        made = _in_order(owner, like)
+        set_tangent(owner, self.number, made.zero_() if old is None else made.copy_(old))
+        if owner is not x:
+            x._tangents = {n: t for n, t in (x._tangents or {}).items() if n != self.number}
         return self.tangent(x)
 
     def _laid_out(self, x: Tensor, tangent: Any) -> Any:
         """The tangent in memory of its own, in the order of `x`."""
         if tangent.stride() == x.stride() and id(tangent) not in self.borrowed:
             return tangent
-        made = core.empty_like(x).copy_(tangent)
-        if made.stride() != x.stride() and not isinstance(x, BatchedTensor):
-            if all(s or n < 2 for n, s in zip(x.shape, x.stride(), strict=True)):
-                made = core.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)
-                made.copy_(tangent)
+        made = _in_order(x, tangent).copy_(tangent)
         set_tangent(x, self.number, made)
         return made
 
@@ -207,6 +206,23 @@ class JvpLevel(Level):
         result, found = self.call_below(cls.apply_with_tangents, (args, kwargs, tangents), {})
         self._attach(result, found)
         return result
+
+
+def _levels(x: Any) -> set[int]:
+    """The levels of `vmap` over which `x` is mapped."""
+    found = set()
+    while isinstance(x, BatchedTensor):
+        found.add(x.level)
+        x = x.value
+    return found
+
+
+def _in_order(x: Tensor, like: Tensor) -> Any:
+    """An unset tensor beside `like`, in the memory order of `x` where each element has a place."""
+    strides = x.stride()
+    if all(s or n < 2 for n, s in zip(x.shape, strides, strict=True)):
+        return like.new_empty_strided(x.shape, strides)
+    return like.new_empty(x.shape)
 
 
 def _zeros(x: Tensor) -> Any:
@@ -316,50 +332,82 @@ def multilinear(level: JvpLevel, op: Any, args: tuple[Any, ...]) -> tuple[Any, A
 
 def transposed(level: JvpLevel, op: Any, args: tuple[Any, ...]) -> tuple[Any, Any]:
     """By the gradient formula: J t is the gradient of (J^T v) . t with respect to v."""
-    duals: list[Any] = []
-
-    def tracked(x: Any) -> Any:
-        tangent = level.tangent(x)
-        if tangent is None or not is_differentiable(x):
-            return x
-        duals.append((track(x, recording), tangent))
-        return duals[-1][0]
-
+    result = batch_rules.call(op, args)
+    outputs = result if isinstance(result, (tuple, list)) else (result,)
+    fixed = op.definition.nondifferentiable
+    moving = [is_differentiable(o) and i not in fixed for i, o in enumerate(outputs)]
+    formula = op.definition.backward
+    if formula is None or not any(moving):
+        return result, (None if isinstance(result, Tensor) else [None] * len(outputs))
     recording = core.is_grad_enabled()
     core.set_grad_enabled(True)
     try:
-        leaves = [
-            tuple(tracked(v) for v in value) if isinstance(value, tuple) else tracked(value)
-            for value in args
-        ]
-        result = batch_rules.call(op, leaves)
-        outputs = result if isinstance(result, (tuple, list)) else (result,)
-        tape = Tape(
-            [o for o in outputs if isinstance(o, Tensor) and o.requires_grad],
-            [x for x, _ in duals], recording,
-        )
-        found = _transpose(tape, [t for _, t in duals], recording)
+        probes = [track(_zeros(o), False) for o, m in zip(outputs, moving, strict=True) if m]
+        rows = iter(probes)
+        grads = tuple(next(rows) if m else None for m in moving)
+        pairs = _formula_pairs(level, op, args, result, grads)
+        tape = Tape([g for g, _ in pairs], probes, recording)
+        found = iter(tape.pull([t for _, t in pairs], retain=False))
     finally:
         core.set_grad_enabled(recording)
-    tangents = dict(zip(map(id, tape.outputs), found, strict=True))
-    columns = [tangents.get(id(o)) for o in outputs]
-    plain = [tape.result(o) for o in outputs]
-    if isinstance(result, (tuple, list)):
-        made = type(result)(*plain) if hasattr(result, "_fields") else type(result)(plain)
-        return made, columns
-    return plain[0], columns[0]
+    tangents = []
+    for o, m in zip(outputs, moving, strict=True):
+        tangent = next(found) if m else None
+        tangents.append(_zeros(o) if m and tangent is None else tangent)
+    return result, (tangents[0] if isinstance(result, Tensor) else tangents)
 
 
-def _transpose(tape: Tape, tangents: list[Any], recording: bool) -> list[Any]:
-    """For each output the product of the Jacobian with the inputs' tangents."""
-    if not tape.outputs:
-        return []
-    probes = [track(_zeros(o), False) for o in tape.outputs]
-    rows = tape.pull(probes, again=True)
-    pairs = [(g, t) for g, t in zip(rows, tangents, strict=True) if g is not None]
-    back = Tape([g for g, _ in pairs], probes, recording)
-    found = back.pull([t for _, t in pairs], retain=False)
-    return [_zeros(o) if t is None else t for o, t in zip(tape.outputs, found, strict=True)]
+def _formula_pairs(
+    level: JvpLevel, op: Any, args: tuple[Any, ...], result: Any, grads: tuple[Any, ...]
+) -> list[tuple[Any, Any]]:
+    """(gradient by the formula, tangent) of each tensor argument that has a tangent."""
+    parameters = op.definition.schema.parameters
+    at = [i for i, p in enumerate(parameters) if p.is_tensor]
+    flat = [v for i in at for v in (args[i] if isinstance(args[i], tuple) else (args[i],))]
+    tangents = [level.tangent(v) if is_differentiable(v) else None for v in flat]
+    known = {"grad": grads[0], "grads": grads, "result": result, "results": result}
+    known["needs"] = tuple(t is not None for t in tangents)
+    # an argument of such a name comes first
+    known |= {p.name: a for p, a in zip(parameters, args, strict=True)}
+    formula = op.definition.backward
+    names = formula.__code__.co_varnames[: formula.__code__.co_argcount]
+    found = formula(*[_wanted(name, known, result) for name in names])
+    if len(at) == 1 and isinstance(args[at[0]], tuple):
+        # a lone list: the formula gives the list itself, or a tuple with it
+        nested = isinstance(found, (tuple, list)) and len(found) == 1 and found[0] is not None
+        found = found if nested and not isinstance(found[0], Tensor) else (found,)
+    elif not isinstance(found, (tuple, list)):
+        found = (found,)
+    gradients: list[Any] = []
+    for i, gradient in zip(at, found, strict=True):
+        if not isinstance(args[i], tuple):
+            gradients.append(gradient)
+        else:
+            gradients += [None] * len(args[i]) if gradient is None else list(gradient)
+    return [
+        (g, t)
+        for g, t in zip(gradients, tangents, strict=True)
+        if g is not None and t is not None and any(h.requires_grad for h in histories(g))
+    ]
+
+
+def _wanted(name: str, known: dict[str, Any], result: Any) -> Any:
+    """What a gradient formula's parameter of this name stands for."""
+    if name in known:
+        return known[name]
+    stem, _, what = name.rpartition("_")
+    value = result if stem == "result" and what == "meta" else known.get(stem, result)
+    if what == "meta":
+        return _mapped(core.TensorMeta, value)
+    if what == "shape":
+        return _mapped(lambda t: t.shape, value)
+    return result[int(what)]
+
+
+def _mapped(function: Callable[[Any], Any], value: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return tuple(None if v is None else function(v) for v in value)
+    return None if value is None else function(value)
 
 
 # ------------------------------------------------------------------ methods of the core

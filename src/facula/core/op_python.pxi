@@ -1,0 +1,465 @@
+# Operators that run in Python: normalised arguments, `out=`, in-place forms, and subclasses below the tape.
+#
+# Takes: the slots of a call. Keeps true: an implementation gets every argument of its schema, in order, with the types
+# that the schema names.
+
+cdef object normalise(Op op, int i, object v):
+    """An argument as the implementation gets it: right type, lists as tuples."""
+    cdef Argument *a = &op.arguments[i]
+    cdef int t = a.type
+    if v is None:
+        if a.optional or a.default_ == <PyObject *>None:
+            return None
+        raise TypeError("[%s] a value was required for '%s': got None" % (op.name, <object>a.name))
+    if t == T_TENSOR:
+        if a.is_list:
+            return tensor_list(op, i, v)
+        if not isinstance(v, Tensor):
+            raise wrong_type(op, i, v, "Tensor")
+        return v
+    if t == T_OPERAND:
+        if isinstance(v, (Tensor, float, int, complex)):
+            return v
+        return number_like(op, i, v)
+    if t == T_INT:
+        if a.is_list:
+            return int_list(op, i, v)
+        if PyLong_CheckExact(v):
+            return v
+        if isinstance(v, (float, complex, str)) or not (hasattr(v, "__index__")):
+            raise wrong_type(op, i, v, "int")
+        return v.__index__()
+    if t == T_FLOAT:
+        if a.is_list:
+            return tuple([float(x) for x in v]) if isinstance(v, (list, tuple)) else (float(v),)
+        if PyFloat_CheckExact(v):
+            return v
+        if isinstance(v, (str, list, tuple, complex)):
+            raise wrong_type(op, i, v, "float")
+        return float(v)
+    if t == T_BOOL:
+        if a.is_list:
+            return tuple([bool(x) for x in v])
+        if v is True or v is False:
+            return v
+        if isinstance(v, (int, Tensor)) or hasattr(v, "__bool__") and not isinstance(v, (str, list, tuple, float)):
+            return bool(v)
+        raise wrong_type(op, i, v, "bool")
+    if t == T_NUMBER:
+        if a.is_list:
+            return tuple(v) if isinstance(v, (list, tuple)) else (v,)
+        if isinstance(v, (float, int, complex)):
+            return v
+        if isinstance(v, Tensor):
+            return scalar_of(v, op.name)
+        return number_like(op, i, v)
+    if t == T_STR:
+        if not isinstance(v, str):
+            raise wrong_type(op, i, v, "str")
+        return v
+    if t == T_DTYPE:
+        return as_dtype(v)
+    if t == T_DEVICE:
+        return <object>DEVICES[device_number(v)]
+    return v
+
+
+cdef object wrong_type(Op op, int i, object v, str wanted):
+    return TypeError("[%s] %s was required: argument '%s' (position %d) must be %s, not %s"
+                     % (op.name, wanted, <object>op.arguments[i].name, i + 1, wanted, type(v).__name__))
+
+
+cdef object number_like(Op op, int i, object v):
+    """NumPy scalars and symbolic numbers are numbers."""
+    if hasattr(v, "dtype") and hasattr(v, "item") and getattr(v, "ndim", 0) == 0:
+        return v.item()
+    if hasattr(v, "__index__"):
+        return v.__index__()
+    if hasattr(v, "__float__") and not isinstance(v, str):
+        return float(v)
+    raise wrong_type(op, i, v, "Tensor or Number")
+
+
+cdef tuple tensor_list(Op op, int i, object v):
+    if not isinstance(v, (list, tuple)):
+        if isinstance(v, Tensor):
+            raise wrong_type(op, i, v, "tuple of Tensors")
+        if hasattr(v, "__iter__"):
+            v = tuple(v)
+        else:
+            raise wrong_type(op, i, v, "tuple of Tensors")
+    for n, t in enumerate(v):
+        if not isinstance(t, Tensor) and not (t is None and op.arguments[i].optional_items):
+            raise TypeError("[%s] tensors were required: expected Tensor as element %d in argument '%s', but got %s"
+                            % (op.name, n, <object>op.arguments[i].name, type(t).__name__))
+    return tuple(v)
+
+
+cdef object int_list(Op op, int i, object v):
+    cdef Argument *a = &op.arguments[i]
+    cdef bint clean = True
+    if isinstance(v, (tuple, list)):
+        if len(v) == 1 and isinstance(v[0], (tuple, list)) and a.variadic:
+            v = v[0]
+        for x in v:
+            if not PyLong_CheckExact(x):
+                clean = False
+                break
+        if not clean:
+            values = []
+            for x in v:
+                if isinstance(x, (float, complex, str)) or not hasattr(x, "__index__"):
+                    raise wrong_type(op, i, x, "tuple of ints")
+                values.append(x.__index__())
+            return tuple(values)
+        if a.length and len(v) == 1 and a.length > 1:
+            return tuple(v) * a.length
+        return tuple(v)
+    if isinstance(v, Tensor) and (<Tensor>v).nd == 1:
+        return tuple(v.tolist())
+    if isinstance(v, (float, complex, str)) or not hasattr(v, "__index__"):
+        raise wrong_type(op, i, v, "tuple of ints")
+    return (v.__index__(),) * (a.length or 1)
+
+
+cdef object general_call(Op op, PyObject **slots, int form, object out, uint32_t k):
+    cdef int i
+    cdef list args = [None] * op.nargs
+    for i in range(op.nargs):
+        if slots[i] != NULL:
+            args[i] = normalise(op, i, <object>slots[i])
+        else:
+            args[i] = <object>op.arguments[i].default_
+            if op.arguments[i].type == T_INT and op.arguments[i].is_list and args[i] is not None:
+                args[i] = int_list(op, i, args[i])
+            elif args[i].__class__ is list:
+                args[i] = tuple(args[i])
+    if op.kind == KIND_COMPOSITE and form == FORM_FUNCTIONAL and out is None and not (k & K_DISPATCH and op.makes_tensors):
+        return op.impl(*args)
+    return run_general(op, tuple(args), form, out, k)
+
+
+cdef object run_general(Op op, tuple args, int form, object out, uint32_t k):
+    """Run, record, and store where the form says so."""
+    cdef bint recording = (k & K_GRAD) and not (k & K_NOGRAD) and op.formula is not None
+    cdef uint32_t tls
+    if form == FORM_FUNCTIONAL and out is None:
+        if op.autograd is not None and (k & K_GRAD) and not (k & K_NOGRAD):
+            return op.autograd(*args)
+        if not recording:
+            if k & K_DISPATCH or k & K_FOREIGN:
+                return below_autograd(op, args, k)
+            tls = fk_tls_keys()
+            if tls & K_NOGRAD or not (k & K_GRAD):
+                return op.impl(*args)
+            fk_tls_set(tls | K_NOGRAD)
+            try:
+                return op.impl(*args)
+            finally:
+                fk_tls_set(tls)
+        tls = fk_tls_keys()
+        fk_tls_set(tls | K_NOGRAD)
+        try:
+            r = below_autograd(op, args, k) if k & (K_DISPATCH | K_FOREIGN) else op.impl(*args)
+        finally:
+            fk_tls_set(tls)
+        record_formula(op, args, r)
+        return r
+    if out is not None:
+        return store_out(op, args, out, k)
+    return store_inplace(op, args, k)
+
+
+cdef object below_autograd(Op op, tuple args, uint32_t k):
+    """What lies below the tape: dispatch overrides, then the device's own kernels."""
+    if k & K_DISPATCH:
+        r = torch_dispatch(op, op, args)
+        if r is not NotImplemented:
+            return r
+    if k & K_FOREIGN and op.kind != KIND_VIEW:
+        return foreign_call(op, args)
+    return op.impl(*args)
+
+
+cdef object torch_dispatch(Op op, object function, tuple args):
+    """Offer an operator (`function`: itself, or its in-place form) to the dispatch overrides."""
+    args, kwargs = op.definition.trim(args)
+    return dispatch(function, args, kwargs)
+
+
+cdef object dispatch_view(Op op, tuple args):
+    """Offer a view to the dispatch overrides, below the tape."""
+    cdef uint32_t tls = fk_tls_keys()
+    fk_tls_set(tls | K_NOGRAD)
+    try:
+        return torch_dispatch(op, op, args)
+    finally:
+        fk_tls_set(tls)
+
+
+cdef object dispatch_method(object function, tuple args, dict kwargs, uint32_t k):
+    """Offer a method that is no operator to the dispatch overrides, below the tape."""
+    cdef uint32_t tls = fk_tls_keys()
+    if not (k & K_DISPATCH):
+        return NotImplemented
+    fk_tls_set(tls | K_NOGRAD)
+    try:
+        return dispatch(function, args, kwargs)
+    finally:
+        fk_tls_set(tls)
+
+
+cdef object dispatch(object function, tuple args, dict kwargs):
+    """Ask the dispatch modes (innermost first), then the arguments whose types override dispatch."""
+    cdef list overloaded = []
+    cdef uint32_t tls = fk_tls_keys()
+    for x in list(args) + list(kwargs.values()):
+        for v in (x if isinstance(x, (list, tuple)) else (x,)):
+            if isinstance(v, Tensor) and (<Tensor>v).keys & K_DISPATCH and type(v) not in [type(o) for o in overloaded]:
+                overloaded.append(v)
+    types = tuple([type(v) for v in overloaded])
+    if tls & K_DISPATCH and DISPATCH_MODES:
+        mode = DISPATCH_MODES.pop()
+        fk_tls_set((tls & ~<uint32_t>K_DISPATCH) | (K_DISPATCH if DISPATCH_MODES else 0))
+        try:
+            r = mode.__torch_dispatch__(function, types, args, kwargs)
+        finally:
+            DISPATCH_MODES.append(mode)
+            fk_tls_set(tls)
+        if r is not NotImplemented:
+            return r
+    for v in overloaded:
+        r = type(v).__torch_dispatch__(function, types, args, kwargs)
+        if r is not NotImplemented:
+            return r
+    if overloaded and any([(<Tensor>v).keys & K_META and not (<Tensor>v).is_meta for v in overloaded]):
+        raise TypeError("[%s] an implementation by one of the argument types was required: no implementation found for types "
+                        "that implement __torch_dispatch__: %s" % (getattr(function, "__name__", function), list(types)))
+    return NotImplemented
+
+
+cdef object store_out(Op op, tuple args, object out, uint32_t k):
+    """Compute, then copy into `out` (resized where it may be)."""
+    if keys_of(out) & K_GRAD and not (fk_tls_keys() & K_NOGRAD) or ((k & K_GRAD) and not (k & K_NOGRAD)):
+        raise RuntimeError("[%s] tensors without gradients were required with out=: functions with out=... arguments don't "
+                           "support automatic differentiation, but one of the arguments requires grad\nhint: use no_grad(), or "
+                           "the form without out=" % op.name)
+    if op.dtype_at >= 0 and isinstance(out, Tensor):
+        args = typed_by_out(op, args, <Tensor>out)
+    r = run_general(op, args, FORM_FUNCTIONAL, None, k)
+    if isinstance(r, tuple):
+        outs = tuple(out)
+        if len(outs) != len(r):
+            raise TypeError("[%s] %d output tensors were required: got %d" % (op.name, len(r), len(outs)))
+        for a, b in zip(outs, r):
+            check_out(op, a, args)
+            copy_to_out(op, a, b)
+        return r.__class__(*outs) if hasattr(r, "_fields") else (r.__class__(outs) if r.__class__ is not tuple else outs)
+    if isinstance(out, (tuple, list)) and len(out) == 1:
+        out = out[0]
+    if not isinstance(out, Tensor):
+        raise TypeError("[%s] a tensor was required as out=: argument 'out' must be Tensor, not %s" % (op.name, type(out).__name__))
+    check_out(op, out, args)
+    copy_to_out(op, out, r)
+    return out
+
+
+cdef tuple typed_by_out(Op op, tuple args, Tensor out):
+    """The arguments of a factory, with the dtype of `out`."""
+    given = args[op.dtype_at]
+    if given is not None and (<dtype>given).index != out.dt:
+        raise RuntimeError("[%s] dtype= and out= of one dtype were required: dtype %s does not match dtype of out parameter (%s)"
+                           % (op.name, (<dtype>given).type_word, (<dtype>DTYPES[out.dt]).type_word))
+    return args[:op.dtype_at] + (DTYPES[out.dt],) + args[op.dtype_at + 1:]
+
+
+cdef int check_out(Op op, object out, tuple args) except -1:
+    """An output must not lie partly over itself or over an input."""
+    if not isinstance(out, Tensor):
+        raise TypeError("[%s] a tensor was required as out=: got %s" % (op.name, type(out).__name__))
+    check_writable(op.name, <Tensor>out)
+    for x in args:
+        for v in (x if isinstance(x, tuple) else (x,)):
+            if isinstance(v, Tensor) and (<Tensor>v).st == (<Tensor>out).st and overlaps(<Tensor>v, <Tensor>out) and (
+                    is_dense(<Tensor>v) and is_dense(<Tensor>out)):
+                raise_overlap(op.name)
+    return 0
+
+
+cdef int copy_to_out(Op op, Tensor out, Tensor r) except -1:
+    if not kind_fits(r.dt, out.dt):
+        raise RuntimeError("[%s] an out= of a dtype that holds %s was required: result type %s can't be cast to the desired "
+                           "output type %s" % (op.name, (<dtype>DTYPES[r.dt]).name, (<dtype>DTYPES[r.dt]).type_word,
+                                               (<dtype>DTYPES[out.dt]).type_word))
+    if out.dt != r.dt and not getattr(op.definition, "out_cast", False):
+        raise RuntimeError("[%s] an out= of dtype %s was required: got %s (Expected out tensor to have dtype %s, but got %s instead)"
+                           % (op.name, (<dtype>DTYPES[r.dt]).name, (<dtype>DTYPES[out.dt]).name,
+                              (<dtype>DTYPES[r.dt]).name, (<dtype>DTYPES[out.dt]).name))
+    if out.dev != r.dev:
+        raise RuntimeError("[%s] an out= on %s was required: got %s" % (op.name, DEVICES[r.dev], DEVICES[out.dev]))
+    if not same_shape(out, r):
+        resize_out(op, out, r.nd, r.sh)
+    check_writable(op.name, out)
+    copy_into(out, r)
+    bump(out)
+    return 0
+
+
+cdef int resize_out(Op op, Tensor out, int nd, const int64_t *sh) except -1:
+    """`out=` of another shape is resized, with a warning unless it is empty."""
+    if out.numel_ != 0:
+        import warnings
+        warnings.warn("[%s] An output with one or more elements was resized since it had shape %s, which does not match the "
+                      "required output shape %s. This behavior is deprecated; resize it to zero elements first."
+                      % (op.name, list(make_size(out.nd, out.sh)), list(make_size(nd, sh))), UserWarning, stacklevel=2)
+    resize_tensor(out, nd, sh)
+    return 0
+
+
+cdef object store_inplace(Op op, tuple args, uint32_t k):
+    """The generic in-place form: compute, copy over, rebase the history."""
+    cdef Tensor self = args[0]
+    cdef Tensor r
+    cdef Node n
+    cdef bint recording = (k & K_GRAD) and not (k & K_NOGRAD)
+    cdef uint32_t tls = fk_tls_keys()
+    if op.kind == KIND_VIEW:
+        return reshape_inplace(op, args, k)
+    check_inplace(op.name, self, tls)
+    if op.kind == KIND_COMPOSITE or (recording and op.formula is None):
+        r = op.impl(*args)
+        if not same_shape(self, r) and not same_broadcast(self, r):
+            raise_inplace_shape(op, self, r)
+        if not kind_fits(r.dt, self.dt):
+            raise_inplace_cast(op.name, r.dt, self.dt)
+        return self.copy_(r)
+    if op.direct is not None and not (k & (K_DISPATCH | K_FOREIGN | K_META)):
+        done = direct_inplace(op, self, args, k, recording)
+        if done:
+            return self
+    if k & K_DISPATCH and not recording and op.inplace is not None:
+        fk_tls_set(tls | K_NOGRAD)
+        try:
+            if torch_dispatch(op, op.inplace, args) is not NotImplemented:
+                bump(self)
+                return self
+        finally:
+            fk_tls_set(tls)
+    fk_tls_set(tls | K_NOGRAD)
+    try:
+        result = below_autograd(op, args, k) if k & (K_DISPATCH | K_FOREIGN) else op.impl(*args)
+    finally:
+        fk_tls_set(tls)
+    r = result[0] if isinstance(result, tuple) else result
+    if not same_shape(self, r):
+        raise_inplace_shape(op, self, r)
+    if not kind_fits(r.dt, self.dt):
+        raise_inplace_cast(op.name, r.dt, self.dt)
+    n = None
+    if recording:
+        n = formula_node(op, args, r)
+    copy_into(self, r)
+    bump(self)
+    if n is not None:
+        rebase(self, n)
+        formula_saved_result(n, self)
+    return self
+
+
+cdef bint direct_inplace(Op op, Tensor self, tuple args, uint32_t k, bint recording) except *:
+    """Write where the elements are, for operators that offer it; False where the ordinary way must serve."""
+    cdef uint32_t tls = fk_tls_keys()
+    cdef Node n = None
+    if recording:
+        n = formula_node(op, args, None)
+    fk_tls_set(tls | K_NOGRAD)
+    try:
+        op.definition.meta(*args)          # every check stands there
+        done = op.direct(*args)
+    finally:
+        fk_tls_set(tls)
+    if not done:
+        return False
+    bump(self)
+    if n is not None:
+        rebase(self, n)
+    return True
+
+
+cdef object reshape_inplace(Op op, tuple args, uint32_t k):
+    """`t_`, `squeeze_`, ...: the tensor takes the geometry of its own view."""
+    cdef Tensor self = args[0]
+    cdef Tensor r
+    cdef PyObject *slots[24]
+    cdef Node n = None
+    cdef int i
+    if k & K_GRAD and not (k & K_NOGRAD):
+        if self.fn_ is None and self.keys & K_GRAD:
+            check_inplace(op.name, self, k)
+        n = formula_node(op, args, None)
+    if op.view_number:
+        for i in range(op.nargs):
+            slots[i] = <PyObject *>args[i]
+        r = run_view(op.view_number, op, slots)
+    else:
+        r = op.impl(*args)
+    if n is not None:
+        formula_saved_result(n, r)
+    self.nd = r.nd
+    self.data_ = r.data_
+    self.numel_ = r.numel_
+    memcpy(self.sh, r.sh, r.nd * 8)
+    memcpy(self.sd, r.sd, r.nd * 8)
+    compute_keys(self)
+    if n is not None:
+        bump(self)
+        attach(self, n, 0)
+    return self
+
+
+cdef int raise_inplace_shape(Op op, Tensor self, Tensor r) except -1:
+    raise RuntimeError("[%s_] a result of the shape of self was required: output with shape %s doesn't match the broadcast "
+                       "shape %s" % (op.name, list(make_size(self.nd, self.sh)), list(make_size(r.nd, r.sh))))
+
+
+cdef int raise_inplace_cast(str op, int source, int target) except -1:
+    raise RuntimeError("[%s_] a result that self can hold was required: result type %s can't be cast to the desired output "
+                       "type %s\nhint: convert self with .to(%s) first"
+                       % (op, (<dtype>DTYPES[source]).type_word, (<dtype>DTYPES[target]).type_word, (<dtype>DTYPES[source]).name))
+
+
+cdef inline bint same_broadcast(Tensor self, Tensor r):
+    return False
+
+
+cdef inline int check_inplace(str op, Tensor self, uint32_t tls) except -1:
+    """The rules for a tensor that is about to be overwritten."""
+    if self.keys & K_GRAD and not (tls & K_NOGRAD):
+        if self.fn_ is None:
+            raise RuntimeError("[%s_] a tensor that is no leaf was required: a leaf Variable that requires grad is being used in "
+                               "an in-place operation.\nhint: wrap the update in no_grad(), or work on x.clone()" % op)
+    if self.base is not None and not (tls & K_NOGRAD) and self.base.keys & K_GRAD and self.base.fn_ is None:
+        raise RuntimeError("[%s_] a view of no leaf was required: a view of a leaf Variable that requires grad is being used in "
+                           "an in-place operation.\nhint: wrap the update in no_grad(), or work on x.clone()" % op)
+    if self.base is not None and not (tls & K_NOGRAD) and self.base.keys & K_GRAD and not (self.keys & K_GRAD) and (
+            KIND[self.dt] >= KIND_FLOAT):
+        raise RuntimeError("[%s_] a view with the history of its base was required: A view was created in no_grad mode and is being "
+                           "modified inplace with grad mode enabled.\nhint: do both inside no_grad(), or both outside" % op)
+    if self.keys & K_INFERENCE and not (tls & K_INFERENCE) and not (tls & K_NOGRAD):
+        raise RuntimeError("[%s_] a normal tensor was required: Inplace update to inference tensor outside InferenceMode is not "
+                           "allowed.\nhint: clone it first" % op)
+    return check_writable(op, self)
+
+
+cdef inline int check_writable(str op, Tensor self) except -1:
+    cdef int i
+    if self.st != NULL and self.st.flags & FK_READONLY:
+        raise RuntimeError("[%s] writable memory was required: got a tensor on read-only memory (a NumPy array that is not "
+                           "writable)\nhint: copy it first, for example facula.tensor(array)" % op)
+    if self.keys & K_STRIDED:
+        for i in range(self.nd):
+            if self.sd[i] == 0 and self.sh[i] > 1:
+                raise RuntimeError("[%s] memory with one element a place was required: unsupported operation: more than one "
+                                   "element of the written-to tensor refers to a single memory location.\nhint: please clone() "
+                                   "the (expanded) tensor before performing the operation" % op)
+    return 0

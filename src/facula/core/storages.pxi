@@ -1,0 +1,225 @@
+# Storages as Python objects: the bytes under tensors.
+#
+# Keeps true: two tensors that share memory answer with storages that compare equal.
+
+cdef class UntypedStorage:
+    """The bytes behind tensors."""
+    cdef fk_storage *st
+    cdef int dev
+    cdef object __weakref__
+    cdef dict __dict__
+
+    def __cinit__(self, *args, **kwargs):
+        self.st = NULL
+
+    def __init__(self, size=0, *, device=None):
+        cdef int64_t n
+        if self.st != NULL:
+            return
+        self.dev = device_number(device)
+        if isinstance(size, (list, tuple, bytes, bytearray)):
+            data = bytes(size)
+            n = len(data)
+            self.st = new_storage(n, self.dev)
+            memcpy(self.st.data, <const char *><bytes>data, n)
+        else:
+            self.st = new_storage(size, self.dev)
+
+    def __dealloc__(self):
+        if self.st != NULL:
+            fk_storage_decref(self.st)
+
+    @staticmethod
+    def from_buffer(buffer):
+        """The storage on an object with the buffer protocol, kept alive."""
+        return frombuffer(buffer, dtype=DTYPES[U8]).untyped_storage() if memoryview(buffer).nbytes else UntypedStorage(0)
+
+    @staticmethod
+    def from_file(filename, shared=False, nbytes=0):
+        """The bytes of a file, mapped: writes reach the file when `shared`."""
+        import mmap
+        import os
+        if shared:
+            fd = os.open(filename, os.O_RDWR | os.O_CREAT)
+        else:
+            fd = os.open(filename, os.O_RDONLY)
+        try:
+            size = os.fstat(fd).st_size
+            if shared and nbytes > size:
+                os.ftruncate(fd, nbytes)
+            elif nbytes > size:
+                raise RuntimeError("[from_file] a file of %d bytes was required: %s has %d" % (nbytes, filename, size))
+            n = nbytes or size
+            if n == 0:
+                return UntypedStorage(0)
+            mapped = mmap.mmap(fd, n, flags=mmap.MAP_SHARED if shared else mmap.MAP_PRIVATE,
+                               prot=mmap.PROT_READ | mmap.PROT_WRITE)
+        finally:
+            os.close(fd)
+        return frombuffer(mapped, dtype=DTYPES[U8]).untyped_storage()
+
+    def nbytes(self):
+        """The number of bytes."""
+        return self.st.nbytes
+
+    def size(self):
+        """The number of bytes."""
+        return self.st.nbytes
+
+    def __len__(self):
+        return self.st.nbytes
+
+    def element_size(self):
+        return 1
+
+    def data_ptr(self):
+        """The address of the first byte."""
+        return <uintptr_t>self.st.data
+
+    @property
+    def _cdata(self):
+        return <uintptr_t>self.st
+
+    @property
+    def device(self):
+        return DEVICES[self.dev]
+
+    @property
+    def dtype(self):
+        return DTYPES[U8]
+
+    @property
+    def is_cuda(self):
+        return False
+
+    is_sparse = False
+
+    def is_shared(self):
+        return (self.st.flags & FK_SHARED) != 0
+
+    def resizable(self):
+        return not (self.st.flags & (FK_FOREIGN | FK_NO_RESIZE))
+
+    def resize_(self, int64_t nbytes):
+        """Change the number of bytes, keeping what fits."""
+        if self.st.flags & (FK_FOREIGN | FK_NO_RESIZE):
+            raise RuntimeError("[resize_] resizable storage was required: Trying to resize storage that is not resizable")
+        if fk_storage_resize(self.st, nbytes) != 0:
+            raise_memory(nbytes)
+        return self
+
+    def as_tensor(self, dtype=None):
+        """A 1-d tensor on these bytes."""
+        cdef Tensor t = Tensor.__new__(Tensor)
+        cdef int dt = U8 if dtype is None else as_dtype(dtype).index
+        t.st = self.st
+        self.st.refs += 1
+        t.data_ = self.st.data
+        t.dt = dt; t.nd = 1; t.dev = self.dev
+        if self.dev: t.keys |= K_META if self.dev == 1 else K_FOREIGN
+        t.numel_ = self.st.nbytes // ITEMSIZE[dt]
+        t.sh[0] = t.numel_; t.sd[0] = 1
+        return t
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            part = self.as_tensor()[index]
+            return (<Tensor>copy_like(part, part)).untyped_storage()
+        return self.as_tensor()[index].item()
+
+    def __setitem__(self, index, value):
+        self.as_tensor()[index] = value
+
+    def tolist(self):
+        return tolist(self.as_tensor())
+
+    def clone(self):
+        return (<Tensor>self.as_tensor()).clone().untyped_storage()
+
+    def copy_(self, source, non_blocking=False):
+        self.as_tensor().copy_(source.as_tensor() if isinstance(source, UntypedStorage) else source)
+        return self
+
+    def fill_(self, value):
+        self.as_tensor().fill_(value)
+        return self
+
+    def cpu(self):
+        return self
+
+    def __iter__(self):
+        return iter(self.tolist())
+
+    def __eq__(self, other):
+        return isinstance(other, UntypedStorage) and (<UntypedStorage>other).st == self.st
+
+    def __hash__(self):
+        return <uintptr_t>self.st
+
+    def __repr__(self):
+        return "<%s.storage.UntypedStorage of %d bytes on %s>" % (DTYPE_PREFIX[0], self.st.nbytes, DEVICES[self.dev])
+
+    def __deepcopy__(self, memo):
+        key = ("facula.storage", <uintptr_t>self.st)
+        if key not in memo:
+            memo[key] = self.clone()
+        return memo[key]
+
+    def __reduce__(self):
+        return (_rebuild_storage, (bytes(memoryview(self)),))
+
+    def __getbuffer__(self, Py_buffer *buffer, int flags):
+        buffer.buf = self.st.data
+        buffer.obj = self
+        buffer.len = self.st.nbytes
+        buffer.itemsize = 1
+        buffer.readonly = (self.st.flags & FK_READONLY) != 0
+        buffer.ndim = 1
+        buffer.format = "B"
+        buffer.shape = <Py_ssize_t *>&self.st.nbytes
+        buffer.strides = &buffer.itemsize
+        buffer.suboffsets = NULL
+        buffer.internal = NULL
+
+    def __releasebuffer__(self, Py_buffer *buffer):
+        pass
+
+
+def _rebuild_storage(data):
+    return UntypedStorage(data)
+
+
+def storage_of(Tensor t):
+    """The storage of a tensor."""
+    cdef UntypedStorage s = UntypedStorage.__new__(UntypedStorage)
+    s.st = t.st
+    t.st.refs += 1
+    s.dev = t.dev
+    return s
+
+
+def set_storage(Tensor t, UntypedStorage source, int64_t offset, shape, strides):
+    """Put a tensor onto other bytes: offset, shape and strides in elements."""
+    cdef int i
+    cdef int64_t last = offset
+    cdef bint none = False
+    for n, s in zip(shape, strides):
+        if n < 0 or s < 0:
+            raise RuntimeError("[set_] non-negative sizes and strides were required: got %s, %s" % (list(shape), list(strides)))
+        if n == 0: none = True
+        last += (n - 1) * s
+    if offset < 0 or (not none and (last + 1) * ITEMSIZE[t.dt] > source.st.nbytes and source.dev != 1):
+        raise RuntimeError("[set_] a geometry inside the storage was required: sizes %s, strides %s, offset %d need %d bytes, the "
+                           "storage has %d (out of bounds for storage)" % (list(shape), list(strides), offset, (last + 1) * ITEMSIZE[t.dt], source.st.nbytes))
+    if len(shape) > MAX_DIMS:
+        raise RuntimeError("[set_] at most %d dimensions were required: got %d" % (MAX_DIMS, len(shape)))
+    source.st.refs += 1
+    if t.st != NULL: fk_storage_decref(t.st)
+    t.st = source.st
+    t.dev = source.dev
+    t.data_ = t.st.data + offset * ITEMSIZE[t.dt]
+    t.nd = <int>len(shape)
+    for i in range(t.nd):
+        t.sh[i] = shape[i]; t.sd[i] = strides[i]
+    finish_view(t)
+    return t

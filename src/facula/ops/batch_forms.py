@@ -1,0 +1,392 @@
+"""How structured operators act on a batch: the functions that definitions name in `vmap`.
+
+Takes `batch` (what `vmap` is doing: its size, and where arguments have the batch) and the arguments
+in schema order.  Gives results with the batch in front.
+Keeps true: the batch joins a dimension that the operator treats alike for all of its entries (rows,
+the N of a convolution, groups, offsets of indices), so one call does the work of all.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import core
+from facula.ops.registry import F
+
+
+class Same:
+    """Marks a result that is the same for all entries."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def anywhere(mask: Any) -> bool:
+    """Whether a bool tensor holds True, in any entry of the batches at work: for checks of values."""
+    while core.is_wrapper(mask):
+        mask = mask.value
+    return mask.numel() != 0 and bool(mask.any().item())
+
+
+def joined(batch: Any, x: Any) -> Any:
+    """The batch and the first dimension as one."""
+    return None if x is None else batch.full(x).flatten(0, 1)
+
+
+def parted(batch: Any, x: Any) -> Any:
+    """`joined` undone; a result without rows is the same for all."""
+    if x.dim() == 0 or x.shape[0] % batch.size or x.shape[0] == 0:
+        return Same(x)
+    return x.unflatten(0, (batch.size, x.shape[0] // batch.size))
+
+
+# ------------------------------------------------------------------ products
+
+
+def product(batch: Any, self: Any, other: Any) -> Any:
+    """`mm`, `bmm`: `matmul` takes any number of leading dimensions."""
+    return F.matmul(batch.front(self), batch.front(other))
+
+
+def dot(batch: Any, self: Any, tensor: Any) -> Any:
+    """A row of products."""
+    a, b = batch.front(self), batch.front(tensor)
+    if not batch.has(self):
+        a, b = b, a
+    if not (batch.has(self) and batch.has(tensor)):
+        return F.matmul(a, b)
+    return F.matmul(a.unsqueeze(1), b.unsqueeze(2)).reshape((batch.size,))
+
+
+def added_product(batch: Any, self: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
+    """`addmm`, `baddbmm`."""
+    total = product(batch, a, b) if batch.has(a) or batch.has(b) else F.matmul(a, b)
+    rank = a.dim()
+    if not (batch.has(a) or batch.has(b)):
+        total = total.expand((batch.size, *total.shape))
+    total = total if alpha == 1 else total * alpha
+    if beta == 0:
+        return total
+    bias = batch.aligned(self, rank)
+    return total + (bias if beta == 1 else bias * beta)
+
+
+def linear(batch: Any, input: Any, weight: Any, bias: Any) -> Any:
+    """A shared weight takes the batch as rows; weights of their own make a batch of products."""
+    if not batch.has(weight) and not batch.has(bias):
+        return F.linear(batch.front(input), weight, bias)
+    if not batch.has(weight):
+        out = F.linear(batch.front(input), weight)
+    else:
+        w = batch.front(weight)
+        if weight.dim() == 1:
+            out = (batch.full(input) * w.reshape((batch.size, *[1] * (input.dim() - 1), -1))).sum(-1)
+        else:
+            rows = batch.full(input) if input.dim() > 1 else batch.full(input).unsqueeze(1)
+            flat = rows.flatten(1, -2) if rows.dim() > 3 else rows
+            out = F.matmul(flat, w.transpose(1, 2))
+            out = out.reshape((batch.size, *input.shape[:-1], weight.shape[0]))
+    if bias is None:
+        return out
+    rank = input.dim() - (weight.dim() == 1)
+    if not (batch.has(weight) or batch.has(input)):
+        out = out.expand((batch.size, *out.shape))
+    return out + batch.aligned(bias, rank)
+
+
+# ------------------------------------------------------------------ convolutions
+
+
+def _channels(batch: Any, x: Any) -> Any:
+    """[N, C, ...] of each entry as [N, batch * C, ...]."""
+    return batch.full(x).movedim(0, 1).flatten(1, 2)
+
+
+def _unchannelled(batch: Any, x: Any) -> Any:
+    return x.unflatten(1, (batch.size, x.shape[1] // batch.size)).movedim(1, 0)
+
+
+def conv(
+    batch: Any, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
+    groups: int, output_size: Any,
+) -> Any:
+    """The batch joins N, or where weights differ the groups."""
+    settings = (stride, padding, dilation)
+    if batch.has(bias):
+        plain = conv(batch, input, weight, None, *settings, groups, output_size) if (
+            batch.has(input) or batch.has(weight)
+        ) else F._conv(input, weight, None, *settings, groups, output_size).unsqueeze(0)
+        return plain + batch.front(bias).reshape((batch.size, 1, -1, *[1] * len(output_size)))
+    if not batch.has(weight):
+        x = joined(batch, input)
+        return parted(batch, F._conv(x, weight, bias, *settings, groups, output_size))
+    kernels = joined(batch, weight)
+    offsets = None if bias is None else joined(batch, bias)
+    if not batch.has(input) and groups == 1:
+        out = F._conv(input, kernels, offsets, *settings, 1, output_size)
+    else:
+        x = _channels(batch, input)
+        out = F._conv(x, kernels, offsets, *settings, groups * batch.size, output_size)
+    return _unchannelled(batch, out)
+
+
+def conv_input(
+    batch: Any, grad_output: Any, weight: Any, stride: Any, padding: Any, dilation: Any,
+    groups: int, input_size: Any,
+) -> Any:
+    """As `conv`."""
+    settings = (stride, padding, dilation)
+    if not batch.has(weight):
+        y = joined(batch, grad_output)
+        return parted(batch, F._conv_input(y, weight, *settings, groups, input_size))
+    y, kernels = _channels(batch, grad_output), joined(batch, weight)
+    out = F._conv_input(y, kernels, *settings, groups * batch.size, input_size)
+    return _unchannelled(batch, out)
+
+
+def _conv_weights(function: Any, batch: Any, grad_output: Any, input: Any, *settings: Any) -> Any:
+    stride, padding, dilation, groups, kernel_size = settings
+    y = _channels(batch, grad_output)
+    if not batch.has(input) and groups == 1:
+        return function(y, input, stride, padding, dilation, 1, kernel_size)
+    x = _channels(batch, input)
+    return function(y, x, stride, padding, dilation, groups * batch.size, kernel_size)
+
+
+def conv_weight(batch: Any, grad_output: Any, input: Any, *settings: Any) -> Any:
+    """The gradients of the weight of each entry, as groups."""
+    return parted(batch, _conv_weights(F._conv_weight, batch, grad_output, input, *settings))
+
+
+def conv_weight_bias(batch: Any, grad_output: Any, input: Any, *settings: Any) -> Any:
+    """As `conv_weight`, with the gradients of the bias."""
+    found = _conv_weights(F._conv_weight_bias, batch, grad_output, input, *settings)
+    return tuple(parted(batch, x) for x in found)
+
+
+# ------------------------------------------------------------------ indices
+
+
+def _offsets(batch: Any, indices: Any, rows: int) -> Any:
+    """Indices into the rows of one entry as indices into those of all."""
+    first = F.arange(batch.size) * rows
+    return batch.full(indices) + first.reshape((batch.size, *[1] * indices.dim()))
+
+
+def embedding(
+    batch: Any, weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool, sparse: bool
+) -> Any:
+    """Tables of their own stand below each other."""
+    if not batch.has(weight):
+        places = batch.front(indices)
+        return F.embedding(weight, places, padding_idx, scale_grad_by_freq, sparse)
+    if padding_idx >= 0 or sparse:
+        return NotImplemented
+    places = _offsets(batch, indices, weight.shape[0])
+    return F.embedding(joined(batch, weight), places, -1, scale_grad_by_freq)
+
+
+def embedding_dense_backward(
+    batch: Any, grad_output: Any, indices: Any, num_weights: int, padding_idx: int,
+    scale_grad_by_freq: bool,
+) -> Any:
+    """Tables of their own stand below each other."""
+    if padding_idx >= 0:
+        return NotImplemented
+    places, rows = _offsets(batch, indices, num_weights), num_weights * batch.size
+    found = F.embedding_dense_backward(
+        batch.full(grad_output), places, rows, -1, scale_grad_by_freq
+    )
+    return parted(batch, found)
+
+
+def _place(self: Any, indices: Any) -> tuple[int, int, Any]:
+    """(dimensions before the indexed ones, dimensions of the indices, the result's shape)."""
+    from facula.ops.index import Addressing
+
+    place = Addressing("index", self.shape, indices)
+    return len(place.before), len(place.block), place.shape
+
+
+def _entries(batch: Any, indices: Any, rank: int) -> list[Any]:
+    """An index for the batch, and the others with the batch in front."""
+    own = F.arange(batch.size).reshape((batch.size, *[1] * rank))
+    return [own, *(None if i is None else batch.aligned(i, rank) for i in indices)]
+
+
+def index(batch: Any, self: Any, indices: Any) -> Any:
+    """The batch is one more indexed dimension."""
+    before, rank, _ = _place(self, indices)
+    if not any(batch.has(i) for i in indices):
+        found = F._index(batch.front(self), (None, *indices))
+        given = [d for d, i in enumerate(indices) if i is not None]
+        apart = given and given[-1] - given[0] + 1 != len(given)
+        return found.movedim(rank, 0) if apart else found
+    if not batch.has(self):
+        found = F._index(self, _entries(batch, indices, rank)[1:])
+        return found.movedim(before, 0)
+    found = F._index(batch.front(self), _entries(batch, indices, rank))
+    moved = range(1, 1 + rank)
+    return found.movedim(tuple(moved), tuple(d + before for d in moved)) if before else found
+
+
+def index_put(batch: Any, self: Any, indices: Any, values: Any, accumulate: bool) -> Any:
+    """The batch is one more indexed dimension."""
+    before, rank, shape = _place(self, indices)
+    spread = batch.aligned(values, len(shape)).expand((batch.size, *shape))
+    if before:
+        moved = range(1, 1 + rank)
+        spread = spread.movedim(tuple(d + before for d in moved), tuple(moved))
+    places = _entries(batch, indices, rank)
+    return F._index_put(batch.full(self), places, spread, accumulate)
+
+
+def take(batch: Any, self: Any, index: Any) -> Any:
+    """The batch as rows."""
+    if not batch.has(self):
+        return F.take(self, batch.front(index))
+    rows, places = batch.front(self).reshape((batch.size, -1)), batch.full(index)
+    places = F.where(places < 0, places + rows.shape[1], places)
+    found = rows.gather(1, places.reshape((batch.size, -1)))
+    return found.reshape((batch.size, *index.shape))
+
+
+def stack(batch: Any, tensors: Any, dim: int) -> Any:
+    """The new dimension counts from the end."""
+    count = tensors[0].dim() + 1
+    if not -count <= dim < count:
+        core.errors.fail(
+            IndexError, "stack", f"a dimension in [{-count}, {count - 1}] was required", dim
+        )
+    return F.stack([batch.full(t) for t in tensors], dim - count if dim >= 0 else dim)
+
+
+def roll(batch: Any, self: Any, shifts: Any, dims: Any) -> Any:
+    """Without dimensions each entry rolls as one row."""
+    x, rank = batch.front(self), self.dim()
+    if not dims:
+        flat = x.reshape((batch.size, -1))
+        return F.roll(flat, shifts, (1,) * len(shifts)).reshape(x.shape)
+    return F.roll(x, shifts, tuple(d - rank if d >= 0 else d for d in dims)) if rank else x
+
+
+# ------------------------------------------------------------------ normalisation
+
+
+def _affine(batch: Any, x: Any, weight: Any, bias: Any, shape: Any) -> Any:
+    """x * weight + bias, the parameters with the batch in front in the given shape."""
+    dtype = x.dtype
+    for parameter, combine in ((weight, F.mul), (bias, F.add)):
+        if parameter is not None:
+            x = combine(x, batch.full(parameter).reshape((batch.size, *shape)))
+    return x.to(dtype)
+
+
+def layer_norm(
+    batch: Any, input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float
+) -> Any:
+    """Rows of all entries; parameters of their own are applied afterwards."""
+    if not (batch.has(weight) or batch.has(bias)):
+        return F.native_layer_norm(batch.front(input), normalized_shape, weight, bias, eps)
+    found = F.native_layer_norm(batch.full(input), normalized_shape, None, None, eps)
+    ones = [1] * (input.dim() - len(normalized_shape))
+    out = _affine(batch, found[0], weight, bias, (*ones, *normalized_shape))
+    return (out, *found[1:])
+
+
+def rms_norm(batch: Any, input: Any, normalized_shape: Any, weight: Any, eps: float) -> Any:
+    """As `layer_norm`."""
+    if not batch.has(weight):
+        return F.fused_rms_norm(batch.front(input), normalized_shape, weight, eps)
+    found = F.fused_rms_norm(batch.full(input), normalized_shape, None, eps)
+    ones = [1] * (input.dim() - len(normalized_shape))
+    return (_affine(batch, found[0], weight, None, (*ones, *normalized_shape)), found[1])
+
+
+def group_norm(batch: Any, input: Any, groups: int, weight: Any, bias: Any, eps: float) -> Any:
+    """The batch joins N; parameters of their own are applied afterwards."""
+    x = joined(batch, input)
+    if not (batch.has(weight) or batch.has(bias)):
+        found = F.native_group_norm(x, groups, weight, bias, eps)
+        return tuple(parted(batch, r) for r in found)
+    found = [parted(batch, r) for r in F.native_group_norm(x, groups, None, None, eps)]
+    shape = (1, input.shape[1], *[1] * (input.dim() - 2))
+    return (_affine(batch, found[0], weight, bias, shape), *found[1:])
+
+
+def batch_norm_train(
+    batch: Any, input: Any, weight: Any, bias: Any, mean: Any, variance: Any, momentum: float,
+    eps: float,
+) -> Any:
+    """The batch joins the channels."""
+    parameters = [joined(batch, p) for p in (weight, bias, mean, variance)]
+    out, *rest = F.batch_norm_train(_channels(batch, input), *parameters, momentum, eps)
+    return (_unchannelled(batch, out), *(parted(batch, r) for r in rest))
+
+
+def batch_norm_eval(
+    batch: Any, input: Any, mean: Any, variance: Any, weight: Any, bias: Any, eps: float
+) -> Any:
+    """The batch joins N, or where parameters differ the channels."""
+    parameters = (mean, variance, weight, bias)
+    if not any(batch.has(p) for p in parameters):
+        return parted(batch, F.batch_norm_eval(joined(batch, input), *parameters, eps))
+    spread = [joined(batch, p) for p in parameters]
+    return _unchannelled(batch, F.batch_norm_eval(_channels(batch, input), *spread, eps))
+
+
+# ------------------------------------------------------------------ losses and order
+
+
+def _total(batch: Any, values: Any, mean: bool) -> Any:
+    flat = values.flatten(1) if values.dim() > 1 else values.unsqueeze(1)
+    return flat.mean(1) if mean else flat.sum(1)
+
+
+def mse_total(batch: Any, input: Any, target: Any, mean: bool) -> Any:
+    """A total for each entry."""
+    difference = batch.full(input) - batch.full(target)
+    return _total(batch, difference * difference, mean)
+
+
+def l1_total(batch: Any, input: Any, target: Any, mean: bool) -> Any:
+    """A total for each entry."""
+    return _total(batch, (batch.full(input) - batch.full(target)).abs(), mean)
+
+
+def bce_logits_total(batch: Any, input: Any, target: Any, mean: bool) -> Any:
+    """A total for each entry."""
+    x, y = batch.full(input), batch.full(target)
+    return _total(batch, x.clamp(min=0) - x * y + (-x.abs()).exp().log1p(), mean)
+
+
+def cross_entropy_rows(
+    batch: Any, input: Any, target: Any, weight: Any, ignore_index: int, label_smoothing: float
+) -> Any:
+    """Rows of all entries."""
+    if batch.has(weight):
+        return NotImplemented
+    found = F.cross_entropy_rows(
+        joined(batch, input), joined(batch, target), weight, ignore_index, label_smoothing
+    )
+    return tuple(parted(batch, r) for r in found)
+
+
+def median_all(batch: Any, self: Any) -> Any:
+    """A median a row."""
+    return F._median_dim(batch.front(self).reshape((batch.size, -1)), 1)[0]
+
+
+def nanmedian_all(batch: Any, self: Any) -> Any:
+    """A median a row."""
+    return F._nanmedian_dim(batch.front(self).reshape((batch.size, -1)), 1)[0]
+
+
+# ------------------------------------------------------------------ padding
+
+
+def pad_index_backward(batch: Any, grad_output: Any, shape: Any, pad: Any, mode: str) -> Any:
+    """The batch joins the first dimension."""
+    whole = (batch.size * shape[0], *shape[1:])
+    found = F._pad_index_backward(joined(batch, grad_output), whole, pad, mode)
+    return found.unflatten(0, (batch.size, shape[0]))

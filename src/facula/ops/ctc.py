@@ -1,0 +1,230 @@
+"""Operators: the loss of connectionist temporal classification.
+
+Takes log-probabilities [T, N, C] (or [T, C]), targets (padded, or all in a row) and both lengths.
+Gives the negative log-probability of each target over all its alignments.
+Keeps true: the gradient is PyTorch's: that in the values before `log_softmax`; it is no derivative
+unless the log-probabilities of a step are normalised.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.ops.loss import reduction_of
+from facula.ops.registry import F, composite, operator
+
+_OP = "ctc_loss"
+
+
+def _sizes(log_probs: Any, targets: Any, blank: int, zero_infinity: bool) -> tuple[int, ...]:
+    return (*log_probs.shape, targets.shape[1] - 1, blank, int(zero_infinity))
+
+
+@operator(
+    "_ctc_loss(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, "
+    "int blank, bool zero_infinity) -> (Tensor loss, Tensor alpha)",
+    names=(),
+    out=False,
+    nondifferentiable=(1,),
+)
+class _ctc_loss:
+    """The loss of each sample and the log-probabilities of all beginnings of its path.
+
+    targets: [N, L + 1], each row behind a -1. [Graves et al. 2006]
+    """
+
+    convention = "the gradient is that in the values before log_softmax"
+
+    def meta(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity):
+        if log_probs.dtype not in (core.float32, core.float64):
+            fail(
+                NotImplementedError,
+                _OP,
+                "float32 or float64 log-probabilities were required (\"ctc_loss_cpu\" is not "
+                "implemented for others)",
+                log_probs.dtype,
+                "convert them with .float()",
+            )
+        steps, batch, _ = log_probs.shape
+        like = {"dtype": log_probs.dtype, "device": log_probs.device}
+        alpha = core.empty((batch, steps, 2 * targets.shape[1]), **like)
+        return core.empty((batch,), **like), alpha
+
+    def cpu(out, log_probs, targets, input_lengths, target_lengths, blank, zero_infinity):
+        core.kernel(f"ctc:{log_probs.dtype.code}")(
+            (*out, log_probs.contiguous(), targets, input_lengths, target_lengths),
+            _sizes(log_probs, targets, blank, zero_infinity),
+            (),
+            total=log_probs.shape[1],
+            grain=1,
+        )
+
+    def backward(
+        grads,
+        log_probs,
+        targets,
+        input_lengths,
+        target_lengths,
+        blank,
+        zero_infinity,
+        results,
+    ):
+        if grads[0] is None:
+            return None, None, None, None
+        lengths = (input_lengths, target_lengths)
+        settings = (*results, blank, zero_infinity)
+        grad = F._ctc_loss_backward(grads[0], log_probs, targets, *lengths, *settings)
+        return grad, None, None, None
+
+
+@operator(
+    "_ctc_loss_backward(Tensor grad, Tensor log_probs, Tensor targets, Tensor input_lengths, "
+    "Tensor target_lengths, Tensor loss, Tensor alpha, int blank, bool zero_infinity) -> Tensor",
+    names=(),
+    out=False,
+)
+class _ctc_loss_backward:
+    """The gradient of `_ctc_loss` in the values before `log_softmax`."""
+
+    def meta(
+        grad,
+        log_probs,
+        targets,
+        input_lengths,
+        target_lengths,
+        loss,
+        alpha,
+        blank,
+        zero_infinity,
+    ):
+        return core.empty(log_probs.shape, dtype=log_probs.dtype, device=log_probs.device)
+
+    def cpu(
+        out,
+        grad,
+        log_probs,
+        targets,
+        input_lengths,
+        target_lengths,
+        loss,
+        alpha,
+        blank,
+        zero_infinity,
+    ):
+        batch = log_probs.shape[1]
+        scratch = core.empty((batch, 3, 2 * targets.shape[1]), dtype=out.dtype)
+        states = (grad.contiguous(), loss, alpha, log_probs.contiguous())
+        core.kernel(f"ctc.grad:{out.dtype.code}")(
+            (out, *states, targets, input_lengths, target_lengths, scratch),
+            _sizes(log_probs, targets, blank, zero_infinity),
+            (),
+            total=batch,
+            grain=1,
+        )
+
+    def backward(grad, log_probs):
+        fail(
+            RuntimeError,
+            "_ctc_loss_backward",
+            "first derivatives were required: the derivative for '_ctc_loss_backward' is not "
+            "implemented",
+            hint="the gradient is a convention and has no derivative; do not use create_graph here",
+        )
+
+
+@composite(
+    "ctc_loss(Tensor log_probs, Tensor targets, any input_lengths, any target_lengths, int "
+    "blank=0, "
+    "str reduction='mean', bool zero_infinity=False) -> Tensor",
+    names=("ctc_loss", "nn.functional.ctc_loss"),
+    out=False,
+    autocast="cpu float32",
+)
+def ctc_loss(
+    log_probs: Any,
+    targets: Any,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int,
+    reduction: str,
+    zero_infinity: bool,
+) -> Any:
+    """The negative log-probability of the targets over all alignments. [Graves et al. 2006]"""
+    # the older positional form of the reduction is a number
+    reduction = {0: "none", 1: "mean", 2: "sum"}.get(reduction, reduction)
+    reduction = reduction_of(_OP, None, None, reduction)
+    single = log_probs.dim() == 2
+    if single:
+        log_probs = log_probs.unsqueeze(1)
+    if log_probs.dim() != 3:
+        fail(RuntimeError, _OP, "2 or 3 dimensions of log_probs were required", log_probs.dim())
+    batch = log_probs.shape[1]
+    inputs, lengths = _length_list(input_lengths, batch), _length_list(target_lengths, batch)
+    _check(log_probs, targets, inputs, lengths, blank)
+    padded = _padded_targets(targets, lengths, single, log_probs.shape[2])
+    counts = core.tensor(inputs, dtype=core.int64), core.tensor(lengths, dtype=core.int64)
+    loss = F._ctc_loss(log_probs, padded, *counts, blank, zero_infinity)[0]
+    if zero_infinity:
+        loss = F.where(loss == float("inf"), F.zeros_like(loss), loss)
+    if reduction == "mean":
+        return (loss / counts[1].clamp(min=1).to(loss.dtype)).mean()
+    if reduction == "sum":
+        return loss.sum()
+    return loss.reshape(()) if single else loss
+
+
+def _length_list(lengths: Any, batch: int) -> list[int]:
+    values = lengths.reshape(-1).tolist() if isinstance(lengths, core.Tensor) else lengths
+    values = [int(values)] if isinstance(values, int) else [int(v) for v in values]
+    if len(values) != batch:
+        fail(RuntimeError, _OP, f"lengths for a batch of {batch} were required", len(values))
+    return values
+
+
+def _check(log_probs: Any, targets: Any, inputs: list[int], lengths: list[int], blank: int) -> None:
+    steps, _, classes = log_probs.shape
+    if not 0 <= blank < classes:
+        fail(RuntimeError, _OP, "blank must be in label range", blank)
+    if targets.dtype not in (core.int32, core.int64):
+        fail(RuntimeError, _OP, "targets of dtype int32 or int64 were required", targets.dtype)
+    for n in inputs:
+        if n < 0 or n > steps:
+            fail(RuntimeError, _OP, f"Expected input_lengths to have value at most {steps}", n)
+    if min(lengths, default=0) < 0:
+        fail(RuntimeError, _OP, "Expected target_lengths to be at least 0", min(lengths))
+
+
+def _padded_targets(targets: Any, lengths: list[int], single: bool, classes: int) -> Any:
+    """Targets as int64 [N, 1 + longest]: -1, the labels, and zeros (of no effect) behind them."""
+    longest = max(lengths, default=0)
+    rows = F.zeros((len(lengths), 1 + longest), dtype=core.int64)
+    rows[:, :1] = -1
+    if targets.dim() == 2 or single:
+        given = targets.reshape(len(lengths), -1)
+        if given.shape[1] < longest:
+            fail(RuntimeError, _OP, f"targets of at least {longest} labels a row", given.shape[1])
+        for k, n in enumerate(lengths):
+            rows[k, 1 : n + 1] = given[k, :n].to(core.int64)
+    elif targets.numel() != sum(lengths):
+        fail(
+            RuntimeError,
+            _OP,
+            f"concatenated targets of {sum(lengths)} labels, the sum of target_lengths",
+            targets.numel(),
+        )
+    else:
+        start = 0
+        for k, n in enumerate(lengths):
+            rows[k, 1 : n + 1] = targets.narrow(0, start, n).to(core.int64)
+            start += n
+    labels = rows[:, 1:]
+    if labels.numel() and bool(F.logical_or(labels < 0, labels >= classes).any()):
+        fail(
+            RuntimeError,
+            _OP,
+            f"target labels in [0, {classes}) were required",
+            f"labels from {labels.min().item()} to {labels.max().item()}",
+        )
+    return rows

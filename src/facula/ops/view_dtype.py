@@ -1,0 +1,180 @@
+"""Views of the same bytes as another dtype: reinterpreted, complex as pairs of reals, real and imaginary parts.
+
+Takes: a tensor. Gives: a view whose strides count elements of the new dtype.
+Keeps true: no element is read or written; strides and offset must divide where the new element is larger.
+"""
+
+from __future__ import annotations
+
+from facula import core
+from facula.core.errors import fail
+from facula.ops.registry import F, view
+
+Tensor = core.Tensor
+
+
+@view("view_as_dtype(Tensor self, dtype dtype) -> Tensor", names=(), copied=())
+class view_as_dtype:
+    """The same bytes as elements of another dtype; the last dimension grows or shrinks with the element size."""
+
+    def geometry(self, dtype):
+        old, new = self.dtype.itemsize, dtype.itemsize
+        shape, stride = list(self.shape), list(self.stride())
+        if old == new:
+            return core.view_dtype(self, dtype, shape, stride)
+        if not shape:
+            fail(
+                RuntimeError,
+                "view",
+                "self.dim() cannot be 0 to view a tensor as another dtype of different element size",
+            )
+        if stride[-1] != 1:
+            fail(
+                RuntimeError,
+                "view",
+                "self.stride(-1) must be 1 to view a tensor as another dtype of different element size",
+                stride[-1],
+            )
+        if old > new:
+            factor = old // new
+            stride = [s * factor for s in stride[:-1]] + [1]
+            shape[-1] *= factor
+            return core.view_dtype(self, dtype, shape, stride)
+        factor = new // old
+        if (
+            shape[-1] % factor
+            or self.storage_offset() % factor
+            or any(s % factor for s in stride[:-1])
+        ):
+            fail(
+                RuntimeError,
+                "view",
+                f"self.size(-1), the storage offset and the strides must be divisible by {factor} to view as {dtype} (different element sizes)",
+                (shape, stride),
+            )
+        stride = [s // factor for s in stride[:-1]] + [1]
+        shape[-1] //= factor
+        return core.view_dtype(self, dtype, shape, stride)
+
+    def backward(grad, self_meta):
+        fail(
+            RuntimeError,
+            "view",
+            "a differentiable view was required: view as another dtype has no gradient",
+        )
+
+
+core.VIEW_AS_DTYPE[0] = F.view_as_dtype
+
+
+@view("view_as_real(Tensor self) -> Tensor", names=("view_as_real",))
+class view_as_real:
+    """A complex tensor as real and imaginary parts in a new last dimension of size 2."""
+
+    def geometry(self):
+        if not self.is_complex():
+            fail(
+                RuntimeError,
+                "view_as_real",
+                "view_as_real is only supported for complex tensors",
+                self.dtype,
+            )
+        return core.view_dtype(
+            self, self.dtype.to_real(), [*self.shape, 2], [*(2 * s for s in self.stride()), 1]
+        )
+
+    def backward(grad):
+        return F.view_as_complex(grad.contiguous())
+
+    def samples(S):
+        yield (S.complex(3, 4),), {}
+
+
+@view("view_as_complex(Tensor self) -> Tensor", names=("view_as_complex",), autocast="cpu float32")
+class view_as_complex:
+    """Pairs in the last dimension as complex numbers."""
+
+    def geometry(self):
+        if not self.is_floating_point() or self.dtype.name not in ("float32", "float64", "float16"):
+            fail(
+                RuntimeError,
+                "view_as_complex",
+                "view_as_complex is only supported for floating point tensors",
+                self.dtype,
+            )
+        if self.dim() == 0 or self.shape[-1] != 2:
+            fail(
+                RuntimeError,
+                "view_as_complex",
+                "Tensor must have a last dimension of size 2",
+                list(self.shape),
+            )
+        stride = self.stride()
+        if stride[-1] != 1:
+            fail(
+                RuntimeError,
+                "view_as_complex",
+                "Tensor must have a last dimension with stride 1",
+                stride,
+            )
+        if any(s % 2 for s in stride[:-1]) or self.storage_offset() % 2:
+            fail(
+                RuntimeError,
+                "view_as_complex",
+                "Tensor must have a stride divisible by 2 for all but last dimension (and storage_offset divisible by 2)",
+                stride,
+            )
+        return core.view_dtype(
+            self, self.dtype.to_complex(), self.shape[:-1], [s // 2 for s in stride[:-1]]
+        )
+
+    def backward(grad):
+        return F.view_as_real(grad.resolve_conj())
+
+    def samples(S):
+        yield (S(3, 2),), {}
+
+
+@view("real(Tensor self) -> Tensor", names=("real", "Tensor.real"), copied=())
+class real:
+    """The real part, a view; a real tensor as it is."""
+
+    def geometry(self):
+        if not self.is_complex():
+            return core.make_view(self, self.shape, self.stride())
+        return core.view_dtype(
+            self, self.dtype.to_real(), self.shape, [2 * s for s in self.stride()]
+        )
+
+    def backward(grad, self_meta):
+        return F.complex(grad, F.zeros_like(grad)) if self_meta.dtype.is_complex else grad
+
+    def samples(S):
+        yield (S.complex(3),), {}
+
+
+@view("imag(Tensor self) -> Tensor", names=("imag", "Tensor.imag"), copied=())
+class imag:
+    """The imaginary part, a view."""
+
+    def geometry(self):
+        if not self.is_complex():
+            fail(
+                RuntimeError,
+                "imag",
+                "imag is not implemented for tensors with non-complex dtypes.",
+                self.dtype,
+            )
+        part = self.dtype.to_real()
+        return core.view_dtype(
+            self, part, self.shape, [2 * s for s in self.stride()], part.itemsize
+        )
+
+    def backward(grad):
+        return F.complex(F.zeros_like(grad), grad)
+
+    def samples(S):
+        yield (S.complex(3),), {}
+
+
+core.REAL_PART[0] = F.real

@@ -1,0 +1,232 @@
+"""Views in pieces: unbind, split, chunk and their like.
+
+Takes: a tensor, a dimension, and where to cut. Gives: a tuple of views that together cover the tensor.
+Keeps true: no element is read or written; the pieces' gradients are joined again along the dimension.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.ops.registry import F, composite, operator
+from facula.ops.view import wrap
+
+Tensor = core.Tensor
+
+
+@operator("unbind(Tensor self, int dim=0) -> Tensor[]", out=False, copied=("",))
+class unbind:
+    """All slices along a dimension, as a tuple of views."""
+
+    vmap = "dims"
+    jvp = "linear"
+
+    def meta(self, dim):
+        if self.dim() == 0:
+            fail(IndexError, "unbind", "Dimension specified as 0 but tensor has no dimensions")
+        d = wrap("unbind", dim, self.dim())
+        shape = [*self.shape[:d], *self.shape[d + 1 :]]
+        stride = self.stride()
+        rest = [*stride[:d], *stride[d + 1 :]]
+        return tuple(core.make_view(self, shape, rest, i * stride[d]) for i in range(self.shape[d]))
+
+    def cpu(out, self, dim):
+        """Nothing: the views are the result."""
+
+    def backward(grads, self_meta, dim):
+        shape = [*self_meta.shape]
+        del shape[dim]
+        filled = [
+            g if g is not None else F.zeros(shape, dtype=self_meta.dtype, device=self_meta.device)
+            for g in grads
+        ]
+        return F.stack(filled, dim)
+
+    def samples(S):
+        yield (S(3, 4), 1), {}
+
+
+def _split_points(self: Tensor, sizes: Any, d: int, op: str) -> list[int]:
+    if any(s < 0 for s in sizes) or sum(sizes) != self.shape[d]:
+        fail(
+            RuntimeError,
+            op,
+            f"split_with_sizes expects split_sizes to sum exactly to {self.shape[d]} (input tensor's size at dimension {d})",
+            f"split_sizes={list(sizes)}",
+        )
+    return list(sizes)
+
+
+@operator(
+    "split_with_sizes(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]",
+    out=False,
+    copied=("",),
+)
+class split_with_sizes:
+    """Pieces of given sizes along a dimension, as a tuple of views."""
+
+    vmap = "dims"
+    jvp = "linear"
+
+    def meta(self, split_sizes, dim):
+        if self.dim() == 0:
+            fail(RuntimeError, "split", "split expects at least a 1-dimensional tensor")
+        d = wrap("split", dim, self.dim())
+        shape, stride, start, pieces = list(self.shape), self.stride(), 0, []
+        for size in _split_points(self, split_sizes, d, "split"):
+            shape[d] = size
+            pieces.append(core.make_view(self, shape, stride, start * stride[d]))
+            start += size
+        return tuple(pieces)
+
+    def cpu(out, self, split_sizes, dim):
+        """Nothing: the views are the result."""
+
+    def backward(grads, self_meta, split_sizes, dim):
+        d = dim % len(self_meta.shape)
+        shape, filled = list(self_meta.shape), []
+        for g, size in zip(grads, split_sizes, strict=True):
+            shape[d] = size
+            filled.append(
+                g
+                if g is not None
+                else F.zeros(shape, dtype=self_meta.dtype, device=self_meta.device)
+            )
+        return F.cat(filled, d)
+
+    def samples(S):
+        yield (S(5, 4), (2, 3), 0), {}
+
+
+def _even(self: Tensor, size: int, d: int) -> list[int]:
+    n = self.shape[d]
+    if size == 0:
+        return [0]
+    return [min(size, n - start) for start in range(0, n, size)] or [0]
+
+
+@composite(
+    "split(Tensor self, any split_size, int dim=0) -> Tensor[]",
+    names=("split", "Tensor.split"),
+    out=False,
+    keyword_aliases={"tensor": "self", "split_size_or_sections": "split_size"},
+    copied=("",),
+)
+def split(self, split_size, dim):
+    """Pieces of `split_size` (the last may be smaller), or of a list of sizes, along a dimension."""
+    if self.dim() == 0:
+        fail(RuntimeError, "split", "split expects at least a 1-dimensional tensor")
+    d = wrap("split", dim, self.dim())
+    if isinstance(split_size, (list, tuple)):
+        return F.split_with_sizes(self, split_size, d)
+    split_size = int(split_size)
+    if split_size < 0 or (split_size == 0 and self.shape[d] != 0):
+        fail(
+            RuntimeError,
+            "split",
+            "split expects split_size be non-negative (and positive unless the size is 0)",
+            split_size,
+        )
+    return F.split_with_sizes(self, _even(self, split_size, d), d)
+
+
+@composite("chunk(Tensor self, int chunks, int dim=0) -> Tensor[]", out=False)
+def chunk(self, chunks, dim):
+    """At most `chunks` pieces of equal size along a dimension."""
+    if self.dim() == 0:
+        fail(RuntimeError, "chunk", "chunk expects at least a 1-dimensional tensor")
+    if chunks <= 0:
+        fail(RuntimeError, "chunk", "chunk expects `chunks` to be greater than 0", chunks)
+    d = wrap("chunk", dim, self.dim())
+    size = (self.shape[d] + chunks - 1) // chunks
+    if size == 0:
+        return F.split_with_sizes(self, [0] * chunks, d)
+    return F.split_with_sizes(self, _even(self, size, d), d)
+
+
+def _check_sections(op: str, value: Any) -> None:
+    """Raise for what is neither an int nor a list of ints."""
+    if not (hasattr(value, "__index__") or isinstance(value, (list, tuple))):
+        fail(
+            TypeError,
+            op,
+            "an int or a list of ints was required (received an invalid combination of arguments)",
+            type(value).__name__,
+        )
+
+
+@composite("tensor_split(Tensor self, any indices_or_sections, int dim=0) -> Tensor[]", out=False)
+def tensor_split(self, indices_or_sections, dim):
+    """Pieces between given indices, or a number of nearly equal pieces."""
+    if self.dim() == 0:
+        fail(
+            RuntimeError,
+            "tensor_split",
+            "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims",
+        )
+    d = wrap("tensor_split", dim, self.dim())
+    n = self.shape[d]
+    if isinstance(indices_or_sections, Tensor):
+        if (
+            indices_or_sections.dtype != core.int64
+            or indices_or_sections.dim() > 1
+            or indices_or_sections.device.type != "cpu"
+        ):
+            fail(
+                RuntimeError,
+                "tensor_split",
+                "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional int64 tensor on the cpu",
+            )
+        indices_or_sections = indices_or_sections.tolist()
+    _check_sections("tensor_split", indices_or_sections)
+    if isinstance(indices_or_sections, int):
+        if indices_or_sections <= 0:
+            fail(
+                RuntimeError,
+                "tensor_split",
+                "number of sections must be larger than 0",
+                indices_or_sections,
+            )
+        base, extra = divmod(n, indices_or_sections)
+        return F.split_with_sizes(self, [base + (i < extra) for i in range(indices_or_sections)], d)
+    bounds = [0, *indices_or_sections, n]
+    return tuple(F.slice(self, d, a, b, 1) for a, b in zip(bounds, bounds[1:], strict=False))
+
+
+def _axis_split(name: str, self: Tensor, indices_or_sections: Any, least: int, d: int) -> Any:
+    if self.dim() < least:
+        fail(
+            RuntimeError,
+            name,
+            f"torch.{name} requires a tensor with at least {least} dimension{'s' if least > 1 else ''}, but got a tensor with {self.dim()} dimensions!",
+        )
+    _check_sections(name, indices_or_sections)
+    if isinstance(indices_or_sections, int) and (
+        indices_or_sections <= 0 or self.shape[d] % indices_or_sections
+    ):
+        fail(
+            RuntimeError,
+            name,
+            f"torch.{name} attempted to split along dimension {d}, but the size of the dimension {self.shape[d]} is not divisible by the split_size {indices_or_sections}!",
+        )
+    return F.tensor_split(self, indices_or_sections, d)
+
+
+@composite("hsplit(Tensor self, any indices_or_sections) -> Tensor[]", out=False)
+def hsplit(self, indices_or_sections):
+    """Split along columns (the only dimension of a 1-d tensor)."""
+    return _axis_split("hsplit", self, indices_or_sections, 1, 0 if self.dim() == 1 else 1)
+
+
+@composite("vsplit(Tensor self, any indices_or_sections) -> Tensor[]", out=False)
+def vsplit(self, indices_or_sections):
+    """Split along rows."""
+    return _axis_split("vsplit", self, indices_or_sections, 2, 0)
+
+
+@composite("dsplit(Tensor self, any indices_or_sections) -> Tensor[]", out=False)
+def dsplit(self, indices_or_sections):
+    """Split along the third dimension."""
+    return _axis_split("dsplit", self, indices_or_sections, 3, 2)

@@ -1,0 +1,136 @@
+"""The operators' pages of the documentation, out of the operator table.
+
+Takes the table. Gives the text of each page by its name: one page a family (the module in which the
+operators are defined) and an index.
+Keeps true: every operator is on exactly one page; nothing is said that the definition does not say.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import defaultdict
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from facula import core
+from facula.ops.registry import TABLE
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTE = "<!-- Generated from the operator table by tools/gen_api.py: edit the definitions. -->\n\n"
+COMPUTED = {
+    "same": "the promoted dtype of its arguments",
+    "float": "a floating dtype: integers become the default one",
+    "bool": "bool",
+    "real": "the real dtype of a complex argument, else its own",
+    "real_float": "a real floating dtype",
+}
+
+
+def family_of(definition: Any) -> str:
+    """The module that defines an operator, below `ops`; user-level families keep their own name."""
+    module = getattr(definition.body, "__module__", "facula.ops.other")
+    return module.removeprefix("facula.ops.").replace(".", "-")
+
+
+def _module(definition: Any) -> ModuleType | None:
+    return inspect.getmodule(definition.body)
+
+
+def source_of(definition: Any) -> str:
+    """A link to the definition's source."""
+    try:
+        path = Path(inspect.getsourcefile(definition.body) or "")
+        _, line = inspect.getsourcelines(definition.body)
+        place = path.resolve().relative_to(ROOT)
+    except (OSError, TypeError, ValueError):
+        return "derived"
+    return f"[{place}:{line}](../../{place}#L{line})"
+
+
+def gradient_of(definition: Any) -> str:
+    """How an operator is differentiated, in words."""
+    if definition.kind == "composite":
+        return "by the operators it is made of"
+    if definition.kind == "pointwise":
+        if not definition.differentiable:
+            return "no"
+        return "by a formula" if definition.explicit_backward else "derived from its expression"
+    backward = getattr(definition, "backward", None)
+    return "by a formula" if backward else "no"
+
+
+def _facts(definition: Any) -> list[tuple[str, str]]:
+    names = [f"`{_full_name(name)}`" for name in definition.names]
+    facts = [("names", ", ".join(names) or "internal")]
+    forms = []
+    if definition.inplace:
+        forms.append("in place (`name_`)")
+    if definition.out:
+        forms.append("`out=`")
+    facts.append(("forms", ", ".join(["functional", *forms])))
+    if definition.kind == "pointwise":
+        facts.append(("dtypes", definition.dtypes.replace(" ", ", ")))
+        facts.append(("result", COMPUTED[definition.result]))
+    facts.append(("differentiable", gradient_of(definition)))
+    if definition.convention:
+        facts.append(("gradient by convention", definition.convention))
+    if definition.autocast is not None:
+        facts.append(("autocast", definition.autocast))
+    facts.append(("kind", definition.kind))
+    facts.append(("source", source_of(definition)))
+    return facts
+
+
+def _full_name(name: str) -> str:
+    return f"facula.{name}"
+
+
+def entry(operator: core.Op) -> str:
+    """One operator: its names, its schema, what it does, and its facts."""
+    definition = operator.definition
+    doc = inspect.cleandoc(definition.body.__doc__ or "")
+    lines = [f"### {definition.name}\n", f"```\n{' '.join(definition.schema.text.split())}\n```\n"]
+    if doc:
+        lines.append(doc + "\n")
+    lines.append("\n".join(f"* {key}: {value}" for key, value in _facts(definition)) + "\n")
+    return "\n".join(lines)
+
+
+def _title(family: str) -> str:
+    return family.replace("-", ": ").replace("_", " ")
+
+
+def page(family: str, operators: list[core.Op]) -> str:
+    """One family."""
+    module = _module(operators[0].definition)
+    about = inspect.cleandoc(module.__doc__ or "") if module is not None else ""
+    body = "\n".join(entry(operator) for operator in operators)
+    return f"{NOTE}# {_title(family)}\n\n{about}\n\n{body}"
+
+
+def index(families: dict[str, list[core.Op]]) -> str:
+    """The list of families, and of every public name with its page."""
+    lines = [NOTE + "# Operators\n", f"{len(TABLE)} operators in {len(families)} families.\n"]
+    for family in sorted(families):
+        module = _module(families[family][0].definition)
+        first = (inspect.cleandoc(module.__doc__ or "") if module else "").splitlines()[:1]
+        lines.append(f"* [{_title(family)}]({family}.md): {' '.join(first)}")
+    lines += ["", "## By name", ""]
+    places = {}
+    for family, operators in families.items():
+        for operator in operators:
+            for name in operator.definition.names:
+                places[_full_name(name)] = f"[`{_full_name(name)}`]({family}.md#{operator.name})"
+    lines += [f"* {places[name]}" for name in sorted(places)]
+    return "\n".join(lines) + "\n"
+
+
+def pages() -> dict[str, str]:
+    """Every page by its name."""
+    families: dict[str, list[core.Op]] = defaultdict(list)
+    for _, operator in sorted(TABLE.items()):
+        families[family_of(operator.definition)].append(operator)
+    made = {f"{family}.md": page(family, operators) for family, operators in families.items()}
+    made["README.md"] = index(families)
+    return made
