@@ -13,7 +13,6 @@ from typing import Any
 
 import matplotlib
 import numpy
-from facula.utils.data import DataLoader, TensorDataset
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from tqdm import tqdm
@@ -21,6 +20,7 @@ from tqdm import tqdm
 import facula
 from facula import nn
 from facula.nn import functional as F
+from facula.utils.data import DataLoader, TensorDataset
 
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402  (after the choice of a backend without a window)

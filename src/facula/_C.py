@@ -21,10 +21,6 @@ from facula.overrides import (
     DisableTorchFunction,
     DisableTorchFunctionSubclass,
 )
-from facula.overrides import has_torch_function as _has_torch_function
-from facula.overrides import has_torch_function_unary as _has_torch_function_unary
-from facula.overrides import has_torch_function_variadic as _has_torch_function_variadic
-from facula.utils.backend_registration import privateuse1_name as _get_privateuse1_backend_name
 
 _TensorBase = TensorBase
 
@@ -39,5 +35,3 @@ __all__ = [
     "layout",
     "memory_format",
 ]
-
-

@@ -20,11 +20,10 @@ from facula.version import __version__
 if not _os.environ.get("FACULA_BUILDING"):
     core.load_library(_kernel_library())
 
-from facula import tensor_methods as _tensor_methods  # noqa: E402
 from facula import constants as _constants  # noqa: E402
+from facula import tensor_methods as _tensor_methods  # noqa: E402
 from facula.public import NAMES as _NAMES  # noqa: E402
 from facula.public import SUBMODULES as _SUBMODULES  # noqa: E402
-
 
 
 def _make_kernel(*question: _Any) -> int | None:

@@ -12,7 +12,13 @@ from facula import core
 from facula.backends import load, registered
 from facula.core.errors import fail
 
-__all__ = ["current_accelerator", "current_device_index", "device_count", "is_available", "synchronize"]
+__all__ = [
+    "current_accelerator",
+    "current_device_index",
+    "device_count",
+    "is_available",
+    "synchronize",
+]
 
 _KNOWN = ("cuda", "mps", "xpu")
 

@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 
 from facula import core
 from facula.backends import load, registered
-from facula.core.errors import fail
 from facula.core import OutOfMemoryError as OutOfMemoryError
+from facula.core.errors import fail
 
 __all__ = [
     "CUDAGraph", "Event", "OutOfMemoryError", "Stream", "StreamContext", "current_device",
@@ -225,5 +225,3 @@ class StreamContext:
 def stream(stream: Any) -> StreamContext:
     """A block whose work goes to a stream; None changes nothing."""
     return StreamContext(stream)
-
-

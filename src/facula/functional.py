@@ -1,6 +1,7 @@
 """Functions of the top level that are no operators: questions, defaults, switches.
 
-Takes tensors and settings; gives PyTorch's answers. Keeps true: a switch that has no effect here says so in its docstring.
+Takes tensors and settings; gives PyTorch's answers. Keeps true: a switch that has no effect here
+says so in its docstring.
 """
 
 from __future__ import annotations
@@ -112,7 +113,9 @@ _SWITCHES: dict[str, Any] = {
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """`highest`, `high` or `medium`: what a float32 product may lose (kept; kernels compute `highest`)."""
+    """`highest`, `high` or `medium`: what a float32 product may lose (kept; kernels compute
+    `highest`).
+    """
     if precision not in ("highest", "high", "medium"):
         fail(
             ValueError,
@@ -199,7 +202,9 @@ def asarray(
     copy: bool | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A tensor of anything: tensors, arrays, storages, buffers, DLPack, sequences; shares memory unless it cannot."""
+    """A tensor of anything: tensors, arrays, storages, buffers, DLPack, sequences; shares memory
+    unless it cannot.
+    """
     if isinstance(obj, Tensor):
         shared = obj
     elif isinstance(obj, core.UntypedStorage):

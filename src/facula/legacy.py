@@ -28,7 +28,9 @@ class _TypedTensor(type):
 
 
 def _make(name: str, dtype: Any) -> _TypedTensor:
-    return _TypedTensor(name, (), {"dtype": dtype, "__module__": "facula", "__doc__": f"A tensor of {dtype.name}."})
+    return _TypedTensor(
+        name, (), {"dtype": dtype, "__module__": "facula", "__doc__": f"A tensor of {dtype.name}."}
+    )
 
 
 FloatTensor = _make("FloatTensor", core.float32)

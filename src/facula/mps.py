@@ -13,6 +13,9 @@ from facula.backends import load, registered
 from facula.core.errors import fail
 
 __all__ = [
+    "current_allocated_memory",
+    "driver_allocated_memory",
+    "recommended_max_memory",
     "device_count", "empty_cache", "is_available", "is_current_stream_capturing", "is_initialized",
     "manual_seed", "synchronize",
 ]  # fmt: skip
@@ -56,3 +59,23 @@ def is_current_stream_capturing() -> bool:
 
 def manual_seed(seed: int) -> None:
     """Random numbers do not depend on the device: `facula.manual_seed` seeds all of them."""
+
+
+def _memory(name: str) -> int:
+    """A number of bytes that the backend tells; none without one."""
+    return getattr(core.BACKENDS["mps"], name)() if is_initialized() else 0
+
+
+def current_allocated_memory() -> int:
+    """Bytes of tensors on the device."""
+    return _memory("current_allocated_memory")
+
+
+def driver_allocated_memory() -> int:
+    """Bytes held from the device."""
+    return _memory("driver_allocated_memory")
+
+
+def recommended_max_memory() -> int:
+    """Bytes that the device is best used up to."""
+    return _memory("recommended_max_memory")

@@ -1,15 +1,18 @@
 """Where public names come from that are not operators.
 
-Takes: nothing. Gives: `SUBMODULES`, the modules that `facula.name` imports when asked, and `NAMES`, the module of each
-function or class that is found there on first use.
-Keeps true: nothing is imported here; no operator is named (their names are derived from the table).
+Takes: nothing. Gives: `SUBMODULES`, the modules that `facula.name` imports when asked, and `NAMES`,
+the module of each function or class that is found there on first use. Keeps true: nothing is
+imported here; no operator is named (their names are derived from the table).
 """
 
 from __future__ import annotations
 
 SUBMODULES = frozenset(
-    "nn optim autograd signal utils data serialization testing random backends fx func amp linalg special fft "
-    "distributions cpu cuda mps xpu accelerator types return_types overrides library jit profiler _C version compiler ao".split()
+    (
+        "nn optim autograd signal utils data serialization testing random backends fx func amp linalg "
+        "special fft distributions cpu cuda mps xpu accelerator types return_types overrides library "
+        "jit profiler _C version compiler ao"
+    ).split()
 )
 
 _FROM = {
@@ -20,28 +23,36 @@ _FROM = {
     "facula.core.printing": "set_printoptions",
     "facula.functional": (
         "is_tensor is_storage is_floating_point is_complex is_nonzero is_same_size numel "
-        "set_default_device get_default_device set_float32_matmul_precision get_float32_matmul_precision "
-        "use_deterministic_algorithms are_deterministic_algorithms_enabled set_deterministic_debug_mode "
+        "set_default_device get_default_device set_float32_matmul_precision "
+        "get_float32_matmul_precision "
+        "use_deterministic_algorithms are_deterministic_algorithms_enabled "
+        "set_deterministic_debug_mode "
         "get_deterministic_debug_mode is_deterministic_algorithms_warn_only_enabled "
         "set_warn_always is_warn_always_enabled get_num_interop_threads set_num_interop_threads "
         "typename set_flush_denormal broadcast_shapes asarray "
-        "clone detach detach_ fill fill_ zero_ resize_as_ is_signed is_conj is_neg is_inference is_distributed "
-        "get_device set_default_tensor_type set_anomaly_enabled init_num_threads from_file unravel_index"
+        "clone detach detach_ fill fill_ zero_ resize_as_ is_signed is_conj is_neg is_inference "
+        "is_distributed "
+        "get_device set_default_tensor_type set_anomaly_enabled init_num_threads from_file "
+        "unravel_index"
     ),
     "facula.amp.autocast_mode": "autocast",
     "facula.amp.grad_scaler": "GradScaler",
     "facula.autograd.autocast": (
         "is_autocast_enabled set_autocast_enabled get_autocast_dtype set_autocast_dtype "
-        "is_autocast_cpu_enabled set_autocast_cpu_enabled get_autocast_cpu_dtype set_autocast_cpu_dtype "
-        "get_autocast_gpu_dtype set_autocast_gpu_dtype is_autocast_cache_enabled set_autocast_cache_enabled "
+        "is_autocast_cpu_enabled set_autocast_cpu_enabled get_autocast_cpu_dtype "
+        "set_autocast_cpu_dtype "
+        "get_autocast_gpu_dtype set_autocast_gpu_dtype is_autocast_cache_enabled "
+        "set_autocast_cache_enabled "
         "clear_autocast_cache autocast_increment_nesting autocast_decrement_nesting"
     ),
     "facula.constants": (
-        "e pi inf nan newaxis half float double short int long chalf cfloat cdouble legacy_contiguous_format"
+        "e pi inf nan newaxis half float double short int long chalf cfloat cdouble "
+        "legacy_contiguous_format"
     ),
     "facula.nn.recurrent": "lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell",
     "facula.legacy": (
-        "FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor CharTensor ByteTensor "
+        "FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor "
+        "CharTensor ByteTensor "
         "BoolTensor"
     ),
 }

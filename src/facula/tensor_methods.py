@@ -51,14 +51,24 @@ def _transposed(self: Tensor) -> Tensor:
 def _matrix_transposed(self: Tensor) -> Tensor:
     """The last two dimensions exchanged."""
     if self.dim() < 2:
-        fail(RuntimeError, "mT", "tensor.mT is only supported on matrices or batches of matrices", f"{self.dim()}-D tensor")
+        fail(
+            RuntimeError,
+            "mT",
+            "tensor.mT is only supported on matrices or batches of matrices",
+            f"{self.dim()}-D tensor",
+        )
     return self.transpose(-2, -1)
 
 
 def _hermitian(self: Tensor) -> Tensor:
     """The conjugate transpose of a matrix."""
     if self.dim() not in (0, 2):
-        fail(RuntimeError, "H", "tensor.H is only supported on matrices (2-D tensors)", f"{self.dim()}-D tensor")
+        fail(
+            RuntimeError,
+            "H",
+            "tensor.H is only supported on matrices (2-D tensors)",
+            f"{self.dim()}-D tensor",
+        )
     return self.adjoint() if self.dim() else self.conj()
 
 
@@ -68,17 +78,30 @@ def _matrix_hermitian(self: Tensor) -> Tensor:
 
 
 def new_tensor(
-    self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
-    layout: Any = core.strided, pin_memory: bool = False,
+    self: Tensor,
+    data: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    layout: Any = core.strided,
+    pin_memory: bool = False,
 ) -> Tensor:
     """A tensor of `data` with this tensor's dtype and device by default."""
     return core.tensor(
-        data, dtype=self.dtype if dtype is None else dtype, device=self.device if device is None else device,
+        data,
+        dtype=self.dtype if dtype is None else dtype,
+        device=self.device if device is None else device,
         requires_grad=requires_grad,
     )
 
 
-def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = core.preserve_format) -> Tensor:
+def cuda(
+    self: Tensor,
+    device: Any = None,
+    non_blocking: bool = False,
+    memory_format: Any = core.preserve_format,
+) -> Tensor:
     """The tensor on a CUDA device; raises where there is none."""
     return self.to("cuda" if device is None else device)
 
@@ -168,10 +191,26 @@ def attach() -> None:
     put(Tensor, "mT", _view_property(_matrix_transposed))
     put(Tensor, "H", _view_property(_hermitian))
     put(Tensor, "mH", _view_property(_matrix_hermitian))
-    put(Tensor, "real", property(lambda self: F.real(self), _set_real, doc="The real part, a view."))
-    put(Tensor, "imag", property(lambda self: F.imag(self), _set_imag, doc="The imaginary part, a view."))
+    put(
+        Tensor, "real", property(lambda self: F.real(self), _set_real, doc="The real part, a view.")
+    )
+    put(
+        Tensor,
+        "imag",
+        property(lambda self: F.imag(self), _set_imag, doc="The imaginary part, a view."),
+    )
     for method in (
-        new_tensor, cuda, is_set_to, apply_, map_, storage, storage_type, dim_order, is_distributed, is_coalesced, rename,
+        new_tensor,
+        cuda,
+        is_set_to,
+        apply_,
+        map_,
+        storage,
+        storage_type,
+        dim_order,
+        is_distributed,
+        is_coalesced,
+        rename,
     ):
         put(Tensor, method.__name__, method)
     for method in older_methods.METHODS:

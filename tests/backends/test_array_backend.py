@@ -87,10 +87,8 @@ def test_autograd():
     assert facula.equal(host.grad, b)
 
 
-@pytest.mark.parametrize("name", ["erfinv", "sum", "sort", "cumsum"])
+@pytest.mark.parametrize("name", ["erfinv", "sum", "sort", "isfinite"])
 def test_missing_kernel_names_operator_and_device(name):
-
-
     with pytest.raises(NotImplementedError, match=r"a kernel for the device 'demo' was required"):
         getattr(facula, name)(facula.ones(2, 2).to("demo"))
 
@@ -159,7 +157,9 @@ def test_null_device_is_found_by_its_entry_point(tmp_path):
     """As installed: a package and its metadata on the path, and the device's name."""
     metadata = tmp_path / "facula_null_device-0.1.0.dist-info"
     metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: facula-null-device\nVersion: 0.1.0\n")
+    (metadata / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: facula-null-device\nVersion: 0.1.0\n"
+    )
     (metadata / "entry_points.txt").write_text("[facula.backends]\nnull = null_device:NullDevice\n")
     paths = f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(EXAMPLES / 'null_device' / 'src')!r}]\n"
     outcome = subprocess.run(

@@ -22,7 +22,7 @@ def blend(x, y, third):
     r = x * y if x.is_integer else x * y + s.sin(x)
     return r if third is None else r * third
 '''
-CHECKS = '''
+CHECKS = """
 x = facula.tensor([1.0, -2.0, 3.0], requires_grad=True)
 y = softsquare(x, b=2.0, mode="half")
 expected = 0.5 * (x + (x * x + 2.0).sqrt())
@@ -43,7 +43,7 @@ out = facula.empty(3)
 assert softsquare(facula.zeros(3), out=out) is out and out.tolist() == [2.0] * 3
 assert softsquare(facula.ones(3, device="meta")).is_meta
 events = facula.backends.cpu.events()
-'''
+"""
 
 
 def run(code, tmp_path, **environment):

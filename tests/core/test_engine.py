@@ -90,7 +90,8 @@ def test_gradient_penalty():
     penalty = (g.norm() - 1) ** 2
     penalty.backward()
     assert facula.autograd.gradcheck(
-        lambda w: (grad((w * x).tanh().sum(), x, create_graph=True)[0].norm() - 1) ** 2, (w.detach().requires_grad_(),)
+        lambda w: (grad((w * x).tanh().sum(), x, create_graph=True)[0].norm() - 1) ** 2,
+        (w.detach().requires_grad_(),),
     )
     assert w.grad is not None
 

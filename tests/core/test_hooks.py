@@ -198,15 +198,16 @@ def test_hooks_do_not_keep_the_tensor_alive():
 
 
 def test_a_cycle_through_a_hook_is_collected():
-    x = facula.ones(2, requires_grad=True)
-    y = x * 2
+    def hooked():
+        y = facula.ones(2, requires_grad=True) * 2
 
-    def hook(gradient):
-        return gradient * y.numel()
+        def hook(gradient):
+            return gradient * y.numel()
 
-    y.register_hook(hook)
-    gone = weakref.ref(hook)
-    del hook, y
+        y.register_hook(hook)
+        return weakref.ref(hook)
+
+    gone = hooked()
     gc.collect()
     assert gone() is None
 

@@ -200,7 +200,11 @@ def test_errors(index, kind, message):
 
 def test_wrong_shapes_of_values():
     x = facula.zeros(2, 3)
-    for index, value in ((0, facula.ones(2)), (slice(None), facula.ones(3, 3)), ([0, 1], facula.ones(2, 2))):
+    for index, value in (
+        (0, facula.ones(2)),
+        (slice(None), facula.ones(3, 3)),
+        ([0, 1], facula.ones(2, 2)),
+    ):
         with pytest.raises(RuntimeError, match="shape|size"):
             x[index] = value
     assert not x.any()

@@ -31,7 +31,9 @@ PAIRS = {
         lambda x, w: replaced(x, (slice(None), 1), x[:, 1] * w[:, 0]),
     ),
     "assignment": (
-        lambda x, w: change(x, lambda y: y.__setitem__((slice(1, 3), slice(None, None, 2)), w[:2, :2])),
+        lambda x, w: change(
+            x, lambda y: y.__setitem__((slice(1, 3), slice(None, None, 2)), w[:2, :2])
+        ),
         lambda x, w: replaced(x, (slice(1, 3), slice(None, None, 2)), w[:2, :2]),
     ),
     "view of a view": (
@@ -117,8 +119,15 @@ PAIRS = {
 }
 #: the functional form is that of a change to `x * 2`
 OF_THE_DOUBLE = {
-    "row times a number", "column times a tensor", "view of a view", "assignment", "copy",
-    "fill cuts off", "zero", "sigmoid", "two writes to overlapping views",
+    "row times a number",
+    "column times a tensor",
+    "view of a view",
+    "assignment",
+    "copy",
+    "fill cuts off",
+    "zero",
+    "sigmoid",
+    "two writes to overlapping views",
 }
 
 
@@ -246,7 +255,9 @@ def test_leaves_and_their_views_are_protected():
     assert x.tolist() == [1, 1, 1] and x._version == version
 
 
-@pytest.mark.parametrize("split", [lambda y: y.split(2), lambda y: y.chunk(2), lambda y: y.unbind(0)])
+@pytest.mark.parametrize(
+    "split", [lambda y: y.split(2), lambda y: y.chunk(2), lambda y: y.unbind(0)]
+)
 def test_views_out_of_one_call_may_be_written(split):
     x = leaf(4)
     y = x * 1

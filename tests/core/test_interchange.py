@@ -193,7 +193,11 @@ def test_python_numbers():
     assert facula.tensor([[1, 2], [3, 4]]).tolist() == [[1, 2], [3, 4]]
     assert facula.tensor(2**53 + 1).item() == 2**53 + 1
     assert facula.tensor(2**64 - 1, dtype=facula.uint64).item() == 2**64 - 1
-    for action in (lambda: bool(facula.ones(2)), lambda: facula.ones(2).item(), lambda: bool(facula.ones(0))):
+    for action in (
+        lambda: bool(facula.ones(2)),
+        lambda: facula.ones(2).item(),
+        lambda: bool(facula.ones(0)),
+    ):
         with pytest.raises(RuntimeError):
             action()
     with pytest.raises(TypeError):
@@ -204,10 +208,17 @@ def test_construction_from_nested_data():
     assert facula.tensor([[1, 2], [3, 4]]).shape == (2, 2) and facula.tensor([]).shape == (0,)
     assert facula.tensor([[], []]).shape == (2, 0)
     assert facula.tensor([1, 2.0]).dtype == facula.float32
-    assert facula.tensor([True, 2]).dtype == facula.int64 and facula.tensor([True]).dtype == facula.bool
+    assert (
+        facula.tensor([True, 2]).dtype == facula.int64
+        and facula.tensor([True]).dtype == facula.bool
+    )
     assert facula.tensor([facula.tensor(1), facula.tensor(2)]).tolist() == [1, 2]
     assert facula.tensor((i for i in range(3)) and [0, 1, 2]).tolist() == [0, 1, 2]
-    for wrong, kind in (([[1], [1, 2]], ValueError), (["a"], (TypeError, ValueError)), ([None], (TypeError, RuntimeError)),
-                        ([2**70], (RuntimeError, OverflowError))):
+    for wrong, kind in (
+        ([[1], [1, 2]], ValueError),
+        (["a"], (TypeError, ValueError)),
+        ([None], (TypeError, RuntimeError)),
+        ([2**70], (RuntimeError, OverflowError)),
+    ):
         with pytest.raises(kind):
             facula.tensor(wrong)

@@ -68,7 +68,7 @@ except facula.OutOfMemoryError as error:
     assert "[allocator] 40.00 MiB" in text and "hint:" in text and "in use" in text, text
 else:
     raise SystemExit("the limit was passed")
-assert (x + 1)[:3].tolist() == [1, 1, 1] if False else x[:3].tolist() == [0, 0, 0]
+assert x[:3].tolist() == [0, 0, 0]
 del x
 y = facula.zeros(60 * MIB, dtype=facula.uint8)  # what was cached is given back first
 del y
@@ -119,7 +119,9 @@ def test_number_of_threads():
         for count in (1, 2, 3):
             facula.set_num_threads(count)
             assert facula.get_num_threads() == count
-            results.append((x.exp(), x.sum(), x.view(1, -1).softmax(1), x.cumsum(0), x.sort().values))
+            results.append(
+                (x.exp(), x.sum(), x.view(1, -1).softmax(1), x.cumsum(0), x.sort().values)
+            )
     finally:
         facula.set_num_threads(threads)
     for other in results[1:]:

@@ -25,8 +25,20 @@ def tagged(data):
 
 def test_results_have_the_subclass():
     x = tagged([1.0, 2.0])
-    for result in (x + 1, 1 - x, x * facula.ones(2), facula.ones(2) * x, x.exp(), facula.sin(x), x[0], x.sum(),
-                   x.view(2, 1), facula.stack([x, x]), x.clone(), x.to(facula.float64)):
+    for result in (
+        x + 1,
+        1 - x,
+        x * facula.ones(2),
+        facula.ones(2) * x,
+        x.exp(),
+        facula.sin(x),
+        x[0],
+        x.sum(),
+        x.view(2, 1),
+        facula.stack([x, x]),
+        x.clone(),
+        x.to(facula.float64),
+    ):
         assert type(result) is Tagged
     assert "add" in Tagged.calls and "exp" in Tagged.calls and "stack" in Tagged.calls
     assert type(x.tolist()) is list and type(x.shape) is facula.Size

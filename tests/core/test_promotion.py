@@ -52,7 +52,6 @@ def test_table(a, b):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_numbers_only_change_the_category(dtype):
     x = facula.ones(2, dtype=dtype)
-    expected = {True: max(CATEGORY[dtype], 0), 2: 1, 2.0: 2, 2j: 3}
     for number in (True, 2, 2.0, 2j):
         result = (x * number).dtype
         if CATEGORY[dtype] >= {bool: 0, int: 1, float: 2, complex: 3}[type(number)]:
@@ -64,7 +63,6 @@ def test_numbers_only_change_the_category(dtype):
         else:
             wide = facula.complex128 if dtype is facula.float64 else facula.complex64
             assert result is wide or (dtype is facula.float16 and result is facula.complex32)
-    assert expected[True] == CATEGORY[dtype]
 
 
 def test_0d_tensors_only_change_the_category():
@@ -79,7 +77,9 @@ def test_0d_tensors_only_change_the_category():
 
 def test_default_dtype_decides():
     assert (facula.ones(2, dtype=facula.int64) / 2).dtype is facula.float32
-    assert facula.tensor(1.5).dtype is facula.float32 and facula.tensor(1j).dtype is facula.complex64
+    assert (
+        facula.tensor(1.5).dtype is facula.float32 and facula.tensor(1j).dtype is facula.complex64
+    )
     facula.set_default_dtype(facula.float64)
     try:
         assert (facula.ones(2, dtype=facula.int64) / 2).dtype is facula.float64

@@ -121,7 +121,10 @@ def test_permutations_and_sampling():
     facula.manual_seed(1)
     p = facula.randperm(1000)
     assert sorted(p.tolist()) == list(range(1000)) and p.tolist() != list(range(1000))
-    counts = np.bincount(facula.multinomial(facula.tensor([1.0, 2.0, 0.0, 7.0]), 50_000, replacement=True).numpy(), minlength=4)
+    counts = np.bincount(
+        facula.multinomial(facula.tensor([1.0, 2.0, 0.0, 7.0]), 50_000, replacement=True).numpy(),
+        minlength=4,
+    )
     np.testing.assert_allclose(counts / 50_000, [0.1, 0.2, 0, 0.7], atol=0.01)
     without = facula.multinomial(facula.ones(6), 6)
     assert sorted(without.tolist()) == list(range(6))

@@ -103,7 +103,8 @@ def test_strides_follow_numpy():
         a, x = step(a), step(x)
         assert tuple(x.shape) == a.shape
         assert tuple(s * 4 for s in x.stride()) == tuple(
-            s if n != 1 else x.stride(i) * 4 for i, (s, n) in enumerate(zip(a.strides, a.shape))
+            s if n != 1 else x.stride(i) * 4
+            for i, (s, n) in enumerate(zip(a.strides, a.shape, strict=True))
         )
         assert x.data_ptr() == a.__array_interface__["data"][0]
         assert x.storage_offset() * 4 == x.data_ptr() - base

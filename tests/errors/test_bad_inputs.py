@@ -1,4 +1,6 @@
-"""Bad inputs: the type and message of the error, that the process lives, that inputs are unchanged."""
+"""Bad inputs: the type and message of the error, that the process lives, that inputs are
+unchanged.
+"""
 
 import numpy as np
 import pytest
@@ -40,13 +42,17 @@ CASES = {
     "squeeze": (lambda: f32(2).squeeze(3), IndexError, "out of range"),
     "max of nothing": (lambda: facula.zeros(0).max(), RuntimeError, "numel|non-zero|empty"),
     "argmax of nothing": (lambda: facula.zeros(0, 3).argmax(0), IndexError, "non-zero size"),
-    "median of bools": (lambda: facula.tensor([True]).median(), RuntimeError, "not implemented"),
+    "median of bools": (lambda: facula.tensor([True]).median(), RuntimeError, "number dtype"),
     "mean of integers": (lambda: facula.arange(3).mean(), RuntimeError, "dtype"),
     "gather index": (lambda: f32(3).gather(0, facula.tensor([3])), RuntimeError, "out of bounds"),
     "gather index dtype": (lambda: f32(3).gather(0, f32(1)), RuntimeError, "int64"),
-    "index_select": (lambda: f32(3).index_select(0, facula.tensor([-1])), (IndexError, RuntimeError), "out of range|out of bounds"),
+    "index_select": (
+        lambda: f32(3).index_select(0, facula.tensor([-1])), (IndexError,
+        RuntimeError),
+        "out of range|out of bounds",
+    ),
     "scatter index": (lambda: f32(3).scatter(0, facula.tensor([5]), 1.0), RuntimeError, "out of bounds"),
-    "embedding index": (lambda: F.embedding(facula.tensor([4]), f32(3, 2)), IndexError, "out of range"),
+    "embedding index": (lambda: F.embedding(facula.tensor([4]), f32(3, 2)), IndexError, "out of (range|bounds)"),
     "mask dtype": (lambda: f32(3).masked_fill(f32(3), 0), RuntimeError, "mask"),
     "where condition": (lambda: facula.where(f32(2), f32(2), f32(2)), RuntimeError, "bool"),
     "convolution channels": (lambda: F.conv2d(f32(1, 3, 8, 8), f32(4, 2, 3, 3)), RuntimeError, "channels"),
@@ -55,7 +61,11 @@ CASES = {
     "convolution stride": (lambda: F.conv2d(f32(1, 1, 4, 4), f32(1, 1, 2, 2), stride=0), RuntimeError, "stride"),
     "pool padding": (lambda: F.max_pool2d(f32(1, 1, 4, 4), 2, padding=2), RuntimeError, "pad"),
     "layer norm shape": (lambda: F.layer_norm(f32(2, 3), (4,)), RuntimeError, "normalized_shape"),
-    "batch norm of one value": (lambda: F.batch_norm(f32(1, 3), None, None, training=True), ValueError, "more than 1 value"),
+    "batch norm of one value": (
+        lambda: F.batch_norm(f32(1, 3), None, None, training=True),
+        ValueError,
+        "more than 1 value",
+    ),
     "cross entropy target": (lambda: F.cross_entropy(f32(2, 3), facula.tensor([0, 3])), IndexError, "out of bounds"),
     "cross entropy batch": (lambda: F.cross_entropy(f32(2, 3), facula.tensor([0])), ValueError, "batch_size"),
     "mse shapes": (lambda: F.mse_loss(f32(2), f32(3)), RuntimeError, "must match"),
@@ -73,12 +83,16 @@ CASES = {
     "list as a tensor": (lambda: facula.sin([1.0]), TypeError, "Tensor"),
     "missing argument": (lambda: facula.gather(f32(2), 0), TypeError, "index"),
     "too many arguments": (lambda: facula.sin(f32(2), 3), TypeError, ""),
-    "wrong keyword": (lambda: facula.sum(f32(2), axes=0), TypeError, "axes"),
+    "wrong keyword": (lambda: facula.sum(f32(2), along=0), TypeError, "along"),
     "float as a dimension": (lambda: f32(2).sum(0.5), TypeError, ""),
     "unknown device": (lambda: facula.zeros(2, device="moon"), RuntimeError, "moon"),
     "device without a backend": (lambda: facula.zeros(2, device="cuda"), (RuntimeError, AssertionError), ""),
     "two devices": (lambda: f32(2) + facula.ones(2, device="meta"), RuntimeError, "same device"),
-    "data of a meta tensor": (lambda: facula.ones(2, device="meta").tolist(), (NotImplementedError, RuntimeError), "meta"),
+    "data of a meta tensor": (
+        lambda: facula.ones(2, device="meta").tolist(), (NotImplementedError,
+        RuntimeError),
+        "meta",
+    ),
     "unknown dtype": (lambda: f32(2).to("float33"), (TypeError, RuntimeError), ""),
     "arange step": (lambda: facula.arange(0, 3, -1), RuntimeError, "bound"),
     "arange zero step": (lambda: facula.arange(0, 3, 0), RuntimeError, "nonzero"),
@@ -102,8 +116,16 @@ CASES = {
     "huge allocation": (lambda: facula.empty(2**44), RuntimeError, "memory|fit"),
     "huge result": (lambda: f32(1).expand(2**45) + 1, RuntimeError, "memory|fit"),
     "number beyond 64 bits": (lambda: facula.tensor([1]) + 2**70, (RuntimeError, OverflowError), ""),
-    "scaled attention heads": (lambda: F.scaled_dot_product_attention(f32(1, 2, 3, 4), f32(1, 2, 3, 5), f32(1, 2, 3, 5)), RuntimeError, ""),
-    "interpolate": (lambda: F.interpolate(f32(1, 1, 4, 4), size=(2, 2), mode="cubic"), (NotImplementedError, ValueError), ""),
+    "scaled attention heads": (
+        lambda: F.scaled_dot_product_attention(f32(1, 2, 3, 4), f32(1, 2, 3, 5), f32(1, 2, 3, 5)),
+        RuntimeError,
+        "",
+    ),
+    "interpolate": (
+        lambda: F.interpolate(f32(1, 1, 4, 4), size=(2, 2), mode="cubic"), (NotImplementedError,
+        ValueError),
+        "",
+    ),
     "pad": (lambda: F.pad(f32(1, 1, 3), (1, 2, 3)), (RuntimeError, ValueError), "even|divisible|[Pp]ad"),
     "one hot": (lambda: F.one_hot(facula.tensor([5]), 3), RuntimeError, "smaller than num_classes"),
 }  # fmt: skip
@@ -132,7 +154,7 @@ def test_inputs_are_unchanged_by_a_failed_write():
         lambda: x.bitwise_and_(1),
         lambda: x.addmm_(facula.ones(3, 3), facula.ones(3, 3)),
         lambda: x.expand(2, 2, 3).mul_(2),
-        lambda: x[:, :2].add_(x[:, 1:]) if False else x.view(-1)[1:].add_(x.view(-1)[:-1]),
+        lambda: x.view(-1)[1:].add_(x.view(-1)[:-1]),
     ):
         with pytest.raises((RuntimeError, IndexError)):
             action()
@@ -142,9 +164,14 @@ def test_inputs_are_unchanged_by_a_failed_write():
 def test_expanded_memory_is_not_written():
     x = facula.zeros(3)
     for wide in (x.expand(2, 3), x[None].expand(2, 3), facula.zeros(1).expand(4)):
-        for action in (lambda w=wide: w.add_(1), lambda w=wide: w.fill_(1), lambda w=wide: w.zero_(),
-                       lambda w=wide: w.copy_(facula.ones(w.shape)), lambda w=wide: w.normal_(),
-                       lambda w=wide: facula.add(w, 1, out=w)):
+        for action in (
+            lambda w=wide: w.add_(1),
+            lambda w=wide: w.fill_(1),
+            lambda w=wide: w.zero_(),
+            lambda w=wide: w.copy_(facula.ones(w.shape)),
+            lambda w=wide: w.normal_(),
+            lambda w=wide: facula.add(w, 1, out=w),
+        ):
             with pytest.raises(RuntimeError, match="single memory location"):
                 action()
     assert not x.any()
@@ -169,9 +196,15 @@ def test_nan_and_infinity_pass_through():
 def test_zero_sizes():
     z = facula.zeros(0, 3)
     assert z.sum().item() == 0 and z.prod().item() == 1 and z.sum(0).tolist() == [0, 0, 0]
-    assert (z @ facula.ones(3, 4)).shape == (0, 4) and (facula.ones(2, 0) @ facula.ones(0, 2)).tolist() == [[0, 0], [0, 0]]
+    assert (z @ facula.ones(3, 4)).shape == (0, 4) and (
+        facula.ones(2, 0) @ facula.ones(0, 2)
+    ).tolist() == [[0, 0], [0, 0]]
     assert facula.cat([z, z]).shape == (0, 3) and z.all().item() and not z.any().item()
-    assert z.softmax(1).shape == (0, 3) and z.cumsum(0).shape == (0, 3) and z.sort(1).values.shape == (0, 3)
+    assert (
+        z.softmax(1).shape == (0, 3)
+        and z.cumsum(0).shape == (0, 3)
+        and z.sort(1).values.shape == (0, 3)
+    )
     assert facula.isnan(z.mean()) and z.t().contiguous().shape == (3, 0)
     assert z[facula.zeros(0, dtype=facula.int64)].shape == (0, 3) and z.nonzero().shape == (0, 2)
     assert F.linear(z, facula.ones(2, 3)).shape == (0, 2)
@@ -192,7 +225,9 @@ def test_messages_of_the_tape():
     z = x.exp()
     w = z * z
     z.add_(1)
-    with pytest.raises(RuntimeError, match=r"(?s)^\[backward\].*version 1; expected version 0.*hint: "):
+    with pytest.raises(
+        RuntimeError, match=r"(?s)^\[backward\].*version 1; expected version 0.*hint: "
+    ):
         w.sum().backward()
     assert x.tolist() == [1, 1]
 

@@ -90,6 +90,20 @@ def results_near(actual, expected, dtype, factor=16):
 
 
 __all__ = [
-    "DEFINITIONS", "EVERY", "KINDS", "POINTWISE", "SAMPLED", "TABLE", "Samples", "admits",
-    "assert_near", "assert_same", "calls", "map_tensors", "numpy_of", "reads_memory", "results_near", "tensors_in",
+    "DEFINITIONS",
+    "EVERY",
+    "KINDS",
+    "POINTWISE",
+    "SAMPLED",
+    "TABLE",
+    "Samples",
+    "admits",
+    "assert_near",
+    "assert_same",
+    "calls",
+    "map_tensors",
+    "numpy_of",
+    "reads_memory",
+    "results_near",
+    "tensors_in",
 ]

@@ -4,7 +4,15 @@ import warnings
 
 import pytest
 from operator_cases import (
-    DEFINITIONS, EVERY, POINTWISE, TABLE, Samples, admits, assert_same, calls, map_tensors,
+    DEFINITIONS,
+    EVERY,
+    POINTWISE,
+    TABLE,
+    Samples,
+    admits,
+    assert_same,
+    calls,
+    map_tensors,
     tensors_in,
 )
 

@@ -4,8 +4,8 @@ import pytest
 from operator_cases import DEFINITIONS, EVERY, POINTWISE, TABLE, Samples, admits, calls, tensors_in
 
 import facula
-from facula.ops import scalar
 from facula.autograd import gradcheck, gradgradcheck
+from facula.ops import scalar
 
 #: tried in turn until the function is finite everywhere
 BOUNDS = (None, (0.2, 1.9), (0.1, 0.9), (1.2, 2.9))
@@ -85,7 +85,8 @@ def as_function(name, args, kwargs):
 
     def function(*tensors):
         result = TABLE[name](
-            *[fill(p, tensors) for p in places], **{k: fill(v, tensors) for k, v in keywords.items()}
+            *[fill(p, tensors) for p in places],
+            **{k: fill(v, tensors) for k, v in keywords.items()},
         )
         if isinstance(result, (tuple, list)):
             return tuple(r for i, r in enumerate(result) if i not in hidden and r.requires_grad)
@@ -161,7 +162,9 @@ def test_the_mode_passes_its_gradient_to_the_chosen_element():
 
 def test_the_padding_row_takes_no_gradient():
     weight = facula.ones(4, 2, requires_grad=True)
-    facula.nn.functional.embedding(facula.tensor([1, 2, 1, 3]), weight, padding_idx=1).sum().backward()
+    facula.nn.functional.embedding(
+        facula.tensor([1, 2, 1, 3]), weight, padding_idx=1
+    ).sum().backward()
     assert weight.grad.tolist() == [[0, 0], [0, 0], [1, 1], [1, 1]]
 
 

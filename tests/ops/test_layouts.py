@@ -2,13 +2,23 @@
 
 import pytest
 from operator_cases import (
-    DEFINITIONS, EVERY, KINDS, POINTWISE, SAMPLED, TABLE, Samples, admits, assert_same, calls,
-    map_tensors, reads_memory, results_near, tensors_in,
+    DEFINITIONS,
+    EVERY,
+    POINTWISE,
+    SAMPLED,
+    TABLE,
+    Samples,
+    admits,
+    assert_same,
+    calls,
+    map_tensors,
+    reads_memory,
+    results_near,
+    tensors_in,
 )
 
 import facula
 from facula.testing.samples import layouts
-
 
 OF_ELEMENTS = [name for name in EVERY if not reads_memory(name)]
 
@@ -16,7 +26,9 @@ OF_ELEMENTS = [name for name in EVERY if not reads_memory(name)]
 @pytest.mark.parametrize("layout", layouts)
 @pytest.mark.parametrize("name", OF_ELEMENTS)
 def test_layout_does_not_matter(name, layout):
-    for args, kwargs in calls(name, Samples(facula.float64 if admits(name, "float") else facula.int64)):
+    for args, kwargs in calls(
+        name, Samples(facula.float64 if admits(name, "float") else facula.int64)
+    ):
         moved, moved_kwargs = map_tensors(layouts[layout], (args, kwargs))
         expected = TABLE[name](*args, **kwargs)
         try:
@@ -35,10 +47,14 @@ def expanded(x):
 
 def test_expanded_operands_pointwise():
     for name in POINTWISE:
-        for args, kwargs in calls(name, Samples(facula.float64 if admits(name, "float") else facula.int64)):
+        for args, kwargs in calls(
+            name, Samples(facula.float64 if admits(name, "float") else facula.int64)
+        ):
             args, kwargs = map_tensors(expanded, (args, kwargs))
             full, full_kwargs = map_tensors(lambda x: x.contiguous(), (args, kwargs))
-            results_near(TABLE[name](*args, **kwargs), TABLE[name](*full, **full_kwargs), facula.float64)
+            results_near(
+                TABLE[name](*args, **kwargs), TABLE[name](*full, **full_kwargs), facula.float64
+            )
 
 
 @pytest.mark.parametrize("name", [name for name in SAMPLED if DEFINITIONS[name].kind != "view"])
@@ -46,7 +62,9 @@ def test_expanded_operands(name):
     for args, kwargs in calls(name, Samples(facula.float64)):
         args, kwargs = map_tensors(expanded, (args, kwargs))
         full, full_kwargs = map_tensors(lambda x: x.clone().contiguous(), (args, kwargs))
-        results_near(TABLE[name](*args, **kwargs), TABLE[name](*full, **full_kwargs), facula.float64)
+        results_near(
+            TABLE[name](*args, **kwargs), TABLE[name](*full, **full_kwargs), facula.float64
+        )
 
 
 @pytest.mark.parametrize("name", POINTWISE)

@@ -2,8 +2,15 @@
 
 import pytest
 from operator_cases import (
-    DEFINITIONS, EVERY, POINTWISE, TABLE, Samples, admits, calls, map_tensors, results_near,
-    tensors_in,
+    DEFINITIONS,
+    EVERY,
+    POINTWISE,
+    TABLE,
+    Samples,
+    admits,
+    calls,
+    map_tensors,
+    results_near,
 )
 
 import facula
@@ -16,7 +23,9 @@ NARROW = {"bfloat16": facula.bfloat16, "float16": facula.float16}
 def test_pointwise(name, narrow):
     for args, kwargs in calls(name, Samples(NARROW[narrow])):
         actual = TABLE[name](*args, **kwargs)
-        wide, wide_kwargs = map_tensors(lambda x: x.float() if x.is_floating_point() else x, (args, kwargs))
+        wide, wide_kwargs = map_tensors(
+            lambda x: x.float() if x.is_floating_point() else x, (args, kwargs)
+        )
         expected = TABLE[name](*wide, **wide_kwargs)
         if expected.is_floating_point():
             assert actual.dtype == NARROW[narrow]
@@ -32,5 +41,7 @@ STRUCTURED = [n for n in EVERY if DEFINITIONS[n].kind not in ("pointwise", "view
 def test_structured(name, narrow):
     for args, kwargs in calls(name, Samples(NARROW[narrow])):
         actual = TABLE[name](*args, **kwargs)
-        wide, wide_kwargs = map_tensors(lambda x: x.float() if x.is_floating_point() else x, (args, kwargs))
+        wide, wide_kwargs = map_tensors(
+            lambda x: x.float() if x.is_floating_point() else x, (args, kwargs)
+        )
         results_near(actual, TABLE[name](*wide, **wide_kwargs), NARROW[narrow], 8)

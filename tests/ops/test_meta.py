@@ -4,7 +4,14 @@ import re
 
 import pytest
 from operator_cases import (
-    DEFINITIONS, EVERY, TABLE, Samples, admits, calls, map_tensors, tensors_in,
+    DEFINITIONS,
+    EVERY,
+    TABLE,
+    Samples,
+    admits,
+    calls,
+    map_tensors,
+    tensors_in,
 )
 
 import facula

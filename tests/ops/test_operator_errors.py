@@ -1,7 +1,15 @@
 """Each error that a definition names is raised with its type and message, and changes nothing."""
 
 import pytest
-from operator_cases import DEFINITIONS, SAMPLED, TABLE, Samples, assert_same, calls, map_tensors, tensors_in
+from operator_cases import (
+    DEFINITIONS,
+    SAMPLED,
+    TABLE,
+    Samples,
+    assert_same,
+    calls,
+    map_tensors,
+)
 
 import facula
 

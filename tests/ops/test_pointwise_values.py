@@ -63,7 +63,9 @@ def test_value_of_the_expression(name, kind):
             actual = TABLE[name](*args, **kwargs)
         except NotImplementedError as refusal:
             # the definition itself refuses a variant of a dtype
-            assert str(refusal).startswith(f"[{name}]") and definition.unsupported(CODES[kind], kwargs)
+            assert str(refusal).startswith(f"[{name}]") and definition.unsupported(
+                CODES[kind], kwargs
+            )
             continue
         # what a call computes in follows from its result, unless that is a truth value or a modulus
         computed = kind if definition.result.startswith(("bool", "real")) else kind_of(actual.dtype)
@@ -87,7 +89,9 @@ def referenced(name, kind):
         return False
     S = Samples(KINDS[kind])
     try:
-        reference_of(name)(*[a.numpy() for a in calls(name, S)[0][0] if not isinstance(a, (int, float))])
+        reference_of(name)(
+            *[a.numpy() for a in calls(name, S)[0][0] if not isinstance(a, (int, float))]
+        )
     except TypeError:
         return False  # it has no form for this dtype, or does not take bools
     return True
@@ -104,7 +108,9 @@ def test_value_of_the_reference(name, kind):
     inputs = [a.numpy() if isinstance(a, facula.Tensor) else a for a in args]
     if kind in ("float", "complex"):
         wide = np.float64 if kind == "float" else np.complex128
-        inputs = [np.asarray(a).astype(wide) if np.asarray(a).dtype.kind in "fc" else a for a in inputs]
+        inputs = [
+            np.asarray(a).astype(wide) if np.asarray(a).dtype.kind in "fc" else a for a in inputs
+        ]
     elif actual.dtype.is_floating_point:
         inputs = [np.asarray(a).astype(np.float64) for a in inputs]
     with warnings.catch_warnings():

@@ -88,7 +88,8 @@ class Pair(Tensor):
         both = []
         for name in ("a", "b"):
             part = tree_map(
-                lambda t: getattr(t, name) if isinstance(t, Pair) else t, (args, kwargs or {})  # noqa: B023
+                lambda t, name=name: getattr(t, name) if isinstance(t, Pair) else t,
+                (args, kwargs or {}),
             )
             both.append(tree_flatten(func(*part[0], **part[1])))
         (first, spec), (second, _) = both

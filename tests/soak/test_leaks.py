@@ -124,7 +124,9 @@ def lists_of_operators():
 
 def checkpointed():
     x = facula.ones(10, requires_grad=True)
-    facula.utils.checkpoint.checkpoint(lambda x: x.sin().exp(), x, use_reentrant=False).sum().backward()
+    facula.utils.checkpoint.checkpoint(
+        lambda x: x.sin().exp(), x, use_reentrant=False
+    ).sum().backward()
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """`facula.testing`: rules and messages of `torch.testing`."""
 
-import facula
 import numpy
 import pytest
+
+import facula
 from facula.testing import assert_close, make_tensor
 
 t = facula.tensor

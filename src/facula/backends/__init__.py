@@ -46,7 +46,9 @@ def register(name: str, backend: Any) -> Any:
     missing = [method for method in METHODS if not callable(getattr(backend, method, None))]
     if missing:
         required = f"a mapping of kernels, or an object with {', '.join(METHODS)}, was required"
-        fail(TypeError, "backends.register", required, f"{type(backend).__name__} without {missing}")
+        fail(
+            TypeError, "backends.register", required, f"{type(backend).__name__} without {missing}"
+        )
     if name in core.BACKENDS and core.BACKENDS[name] is not backend:
         fail(ValueError, "backends.register", "a device that has no backend was required", name)
     core.register_backend(name, backend)

@@ -104,6 +104,8 @@ class ArrayBackend(HostMemory):
         for tensor, value in zip(wanted, given, strict=True):
             array = numpy.asarray(value)
             if array.shape != tuple(tensor.shape):
-                required = f"shape {list(tensor.shape)} from the kernel of '{self.name}' was required"
+                required = (
+                    f"shape {list(tensor.shape)} from the kernel of '{self.name}' was required"
+                )
                 fail(RuntimeError, operator.name, required, list(array.shape))
             self.copy(tensor, core.from_numpy(numpy.array(array, copy=True)))

@@ -58,7 +58,12 @@ class _PlanCache:
 
 matmul = _Matmul()
 cufft_plan_cache = _PlanCache()
-_SWITCHES: dict[str, Any] = {"cudnn": True, "reduction": False, "linalg": "default", "blas": "default"}
+_SWITCHES: dict[str, Any] = {
+    "cudnn": True,
+    "reduction": False,
+    "linalg": "default",
+    "blas": "default",
+}
 
 
 def is_built() -> bool:

@@ -17,7 +17,14 @@ deterministic = False
 allow_tf32 = True
 fp32_precision = "none"
 
-_NAMES = ("enabled", "benchmark", "benchmark_limit", "deterministic", "allow_tf32", "fp32_precision")
+_NAMES = (
+    "enabled",
+    "benchmark",
+    "benchmark_limit",
+    "deterministic",
+    "allow_tf32",
+    "fp32_precision",
+)
 
 
 class _Precision:

@@ -257,8 +257,7 @@ cdef list formula_results(Node n, list gradients):
         else:
             results.extend(r[i])
     if not (fk_tls_keys() & (K_NOGRAD | K_INTERPRETER)):
-        return [g if g is None or (<Tensor>g).keys & K_GRAD or any([g is x for x in gradients]) else tied_result(s, g, args)
-                for g in results]
+        return [g if g is None or (<Tensor>g).keys & K_GRAD else tied_result(s, g, args) for g in results]
     return results
 
 
@@ -361,10 +360,9 @@ cdef int rebase(Tensor t, Node n) except -1:
     if b is None:
         if t.hooks is not None and t.fn_ is None:
             t.hooks = None
-        if not (t.keys & K_GRAD) and t.st.refs > 1:
-            attach(t, n, 0)
-            wake_views(t)
         attach(t, n, 0)
+        if t.views != NULL:
+            wake_views(t)
         return 0
     cdef Node c = new_node(None, copy_slices_backward, 0, 1)
     cdef list inner = edges_of(n)
@@ -380,24 +378,20 @@ cdef int rebase(Tensor t, Node n) except -1:
     t.fn_ = None
     t.out_nr = 0
     refresh_view(t)
-    if first and b.st.refs > 2:
+    if first:
         wake_views(b)
     return 0
 
 
 cdef int wake_views(Tensor b) except -1:
-    """Give the views of a tensor a history that it did not have when they were made.
-
-    Rare (a constant that is written to while other views of it live), so that the views are looked for
-    among the objects that refer to it, and making a view costs nothing.
-    """
-    import gc
+    """Give the views of a tensor a history that it did not have when they were made."""
+    cdef PyObject *at = b.views
     cdef Tensor v
-    for x in gc.get_referrers(b):
-        if isinstance(x, Tensor):
-            v = <Tensor>x
-            if v.base is b and not (v.keys & K_GRAD) and KIND[v.dt] >= KIND_FLOAT:
-                refresh_view(v)
+    while at != NULL:
+        v = <Tensor>at
+        if v.base is b and not (v.keys & K_GRAD) and KIND[v.dt] >= KIND_FLOAT:
+            refresh_view(v)
+        at = v.next_view
     return 0
 
 

@@ -60,8 +60,15 @@ class iinfo:
     __slots__ = ("bits", "dtype", "max", "min")
 
     def __init__(self, type: Any) -> None:
-        if not isinstance(type, _core.dtype) or type.is_floating_point or type.is_complex or type.name == "bool":
-            raise TypeError(f"[iinfo] an integer dtype was required: got {type}\nhint: use finfo for floats")
+        if (
+            not isinstance(type, _core.dtype)
+            or type.is_floating_point
+            or type.is_complex
+            or type.name == "bool"
+        ):
+            raise TypeError(
+                f"[iinfo] an integer dtype was required: got {type}\nhint: use finfo for floats"
+            )
         self.dtype = type.name
         self.bits = type.itemsize * 8
         self.min = -(2 ** (self.bits - 1)) if type.is_signed else 0

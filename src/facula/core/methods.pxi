@@ -50,6 +50,7 @@ cdef int set_data(Tensor t, Tensor other) except -1:
     memcpy(t.sh, other.sh, other.nd * 8)
     memcpy(t.sd, other.sd, other.nd * 8)
     t.keys = (t.keys & ~<uint32_t>(K_STRIDED | K_META | K_FOREIGN)) | (other.keys & (K_STRIDED | K_META | K_FOREIGN))
+    if t.view_link != NULL: forget_view(t)
     t.base = None
     return 0
 
@@ -344,7 +345,7 @@ def m_fill_(Tensor self, value):
         value = item(value)
     elif not isinstance(value, (int, float, complex)):
         value = value.item() if hasattr(value, "item") else value
-    check_inplace("fill", self, tls)
+    check_fill("fill", self, tls)
     n = None
     if self.keys & K_GRAD and not (tls & K_NOGRAD):
         n = new_node(None, copy_backward, 2, 1)
@@ -365,7 +366,7 @@ def m_zero_(Tensor self):
     cdef uint32_t tls = fk_tls_keys()
     if (self.keys | tls) & K_SLOW_METHOD or (self.keys & K_GRAD and not (tls & K_NOGRAD)):
         return self.fill_(0)
-    check_inplace("zero", self, tls)
+    check_fill("zero", self, tls)
     fill_zero(self)
     bump(self)
     return self

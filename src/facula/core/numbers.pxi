@@ -41,7 +41,7 @@ cdef object number_fast(Op op, Tensor x, object number, bint first, uint32_t tls
         else:
             return None
     elif cd == I64 or cd == I32:
-        if not PyLong_CheckExact(number) or op.chooses_dtype or op.checks_divisor or op.rule == 1 or op.rule == 4:
+        if not PyLong_CheckExact(number) or op.chooses_dtype or op.checks_divisor or op.checks_exponent or op.rule == 1 or op.rule == 4:
             return None
         if not -0x80000000 <= number <= 0x7fffffff: return None
         i = number

@@ -434,6 +434,18 @@ cdef inline bint same_broadcast(Tensor self, Tensor r):
 
 cdef inline int check_inplace(str op, Tensor self, uint32_t tls) except -1:
     """The rules for a tensor that is about to be overwritten."""
+    check_history(op, self, tls)
+    return check_writable(op, self)
+
+
+cdef inline int check_fill(str op, Tensor self, uint32_t tls) except -1:
+    """The same for one value everywhere, which may be written to one place more than once."""
+    check_history(op, self, tls)
+    return check_memory(op, self)
+
+
+cdef inline int check_history(str op, Tensor self, uint32_t tls) except -1:
+    """The rules of the tape for a tensor that is about to be overwritten."""
     if self.keys & K_GRAD and not (tls & K_NOGRAD):
         if self.fn_ is None:
             raise RuntimeError("[%s_] a tensor that is no leaf was required: a leaf Variable that requires grad is being used in "
@@ -448,14 +460,21 @@ cdef inline int check_inplace(str op, Tensor self, uint32_t tls) except -1:
     if self.keys & K_INFERENCE and not (tls & K_INFERENCE) and not (tls & K_NOGRAD):
         raise RuntimeError("[%s_] a normal tensor was required: Inplace update to inference tensor outside InferenceMode is not "
                            "allowed.\nhint: clone it first" % op)
-    return check_writable(op, self)
+    return 0
 
 
-cdef inline int check_writable(str op, Tensor self) except -1:
-    cdef int i
+cdef inline int check_memory(str op, Tensor self) except -1:
+    """Memory that may be written to."""
     if self.st != NULL and self.st.flags & FK_READONLY:
         raise RuntimeError("[%s] writable memory was required: got a tensor on read-only memory (a NumPy array that is not "
                            "writable)\nhint: copy it first, for example facula.tensor(array)" % op)
+    return 0
+
+
+cdef inline int check_writable(str op, Tensor self) except -1:
+    """Memory that may be written to, with a place for each element."""
+    cdef int i
+    check_memory(op, self)
     if self.keys & K_STRIDED:
         for i in range(self.nd):
             if self.sd[i] == 0 and self.sh[i] > 1:

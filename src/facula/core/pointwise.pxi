@@ -449,6 +449,8 @@ cdef object pointwise_call(Op op, PyObject **slots, int form, object out):
     for i in range(op.ntensors):
         x = slot_value(op, slots, op.tensor_at[i])
         if x is None:
+            if not op.arguments[op.tensor_at[i]].optional:
+                raise wrong_type(op, op.tensor_at[i], None, "Tensor")
             continue
         if isinstance(x, Tensor):
             t = <Tensor>x
@@ -573,6 +575,9 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
             r = new_like(first, rd) if dev == first.dev else new_tensor(b.nd, b.sh, rd, dev)
         else:
             r = new_tensor(b.nd, b.sh, rd, dev)
+    if op.checks_exponent and KIND[cd] == KIND_INT and is_negative_number(<Tensor>operands[1]):
+        raise RuntimeError("[%s] a non-negative exponent was required of integers: got %s (Integers to negative integer powers are "
+                           "not allowed.)\nhint: convert the base to a floating-point dtype first" % (op.name, item(<Tensor>operands[1])))
     if op.checks_divisor and KIND[cd] == KIND_INT and dev == 0 and holds_zero(<Tensor>operands[1]):
         raise RuntimeError("[%s] a divisor without zeros was required of integers: ZeroDivisionError" % op.name)
     if recording and form == FORM_INPLACE:
@@ -623,6 +628,11 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
     elif tls & K_INFERENCE:
         r.keys |= K_INFERENCE
     return r
+
+
+cdef inline bint is_negative_number(Tensor t):
+    """Whether this is a Python integer below zero."""
+    return t.keys & K_WRAPPED and t.dt == I64 and (<int64_t *>t.data_)[0] < 0
 
 
 cdef bint holds_zero(Tensor t) except *:

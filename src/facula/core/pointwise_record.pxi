@@ -185,6 +185,8 @@ cdef Tensor gradient_kernel(Node n, GradientInput gi, Tensor g, int wrt):
     cdef char buffers[8192]         # two times SMALL doubles
     for j in range(gi.nuses):
         t = saved_value(n, gi.uses[j], g)
+        if t.keys & (K_DETOUR | K_META) and not (g.keys & K_META):
+            return gradient_by_operators(n, gi, g, wrt)
         values.append(t)
         if t.keys & K_WRAPPED and cd <= F64 and g.numel_ <= SMALL and spread < 2:
             spread += 1              # a number: spread into a buffer below

@@ -9,21 +9,20 @@ synchronises more than the copy it needs.
 import contextlib
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 from typing import Any
 
 __all__ = ["get_printoptions", "printoptions", "set_printoptions", "tensor_repr"]
 
 
-@dataclass
 class PrintOptions:
     """What `set_printoptions` sets; `sci_mode` None means that the values decide."""
 
-    precision: int = 4
-    threshold: float = 1000
-    edgeitems: int = 3
-    linewidth: int = 80
-    sci_mode: bool | None = None
+    def __init__(self) -> None:
+        self.precision = 4
+        self.threshold: float = 1000
+        self.edgeitems = 3
+        self.linewidth = 80
+        self.sci_mode: bool | None = None
 
 
 OPTIONS = PrintOptions()
@@ -66,7 +65,7 @@ def set_printoptions(
 
 def get_printoptions() -> dict[str, Any]:
     """The present options, as keyword arguments for `set_printoptions`."""
-    return asdict(OPTIONS)
+    return dict(vars(OPTIONS))
 
 
 @contextlib.contextmanager

@@ -49,6 +49,25 @@ def _bytes_text(n):
         n /= 1024
 
 
+cdef inline void forget_view(Tensor v) noexcept:
+    """Take a view off its root's list."""
+    v.view_link[0] = v.next_view
+    if v.next_view != NULL:
+        (<Tensor>v.next_view).view_link = v.view_link
+    v.view_link = NULL
+    v.next_view = NULL
+
+
+cdef inline void set_base(Tensor v, Tensor root) noexcept:
+    """Make `v` a view of `root`, so that it hears of a history that the root gets later."""
+    v.base = root
+    v.next_view = root.views
+    if v.next_view != NULL:
+        (<Tensor>v.next_view).view_link = &v.next_view
+    root.views = <PyObject *>v
+    v.view_link = &root.views
+
+
 cdef inline int64_t shape_numel(int nd, const int64_t *sh) except -2:
     cdef int64_t n = 1
     cdef int i
@@ -88,6 +107,9 @@ cdef class Tensor:
     cdef Node fn_
     cdef Tensor grad_
     cdef Tensor base
+    cdef PyObject *views               # borrowed: the first view of this root; more by `next_view`
+    cdef PyObject *next_view
+    cdef PyObject **view_link          # the pointer that points to this view, or NULL
     cdef object hooks                  # gradient hooks by id, or None
     cdef object post_hooks             # post-accumulate hooks by id, or None
     cdef int64_t sh[16]
@@ -102,6 +124,12 @@ cdef class Tensor:
             legacy_constructor(self, args, kwargs)
 
     def __dealloc__(self):
+        cdef Tensor v
+        if self.view_link != NULL:
+            forget_view(self)
+        while self.views != NULL:      # only where a collected cycle took the root before its views
+            v = <Tensor>self.views
+            forget_view(v)
         if self.st != NULL:
             fk_storage_decref(self.st)
         if self.dict_ != NULL:

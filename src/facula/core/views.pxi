@@ -6,7 +6,7 @@
 cdef inline Tensor start_view(Tensor a):
     """A new tensor on the storage of `a`, remembering the root."""
     cdef Tensor t = share(a)
-    t.base = a.base if a.base is not None else a
+    set_base(t, a.base if a.base is not None else a)
     return t
 
 

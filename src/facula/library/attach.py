@@ -35,7 +35,9 @@ def _outside(decorator: Callable[..., Any]) -> Callable[..., Any]:
         return decorate
 
     define.__name__ = define.__qualname__ = decorator.__name__
-    define.__doc__ = f"{decorator.__doc__}\n\nFor operators outside the package; see `facula.library`."
+    define.__doc__ = (
+        f"{decorator.__doc__}\n\nFor operators outside the package; see `facula.library`."
+    )
     return define
 
 

@@ -48,7 +48,9 @@ def _schema(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     for name, value in given.items():
         changed = [t._version for t in tensors_of(value)] != before[name]
         if changed and name not in definition.mutated:
-            raise OpCheckError(f"[{definition.name}] writes to '{name}', which mutates_args leaves out")
+            raise OpCheckError(
+                f"[{definition.name}] writes to '{name}', which mutates_args leaves out"
+            )
         for tensor in tensors_of(result):
             if any(tensor.untyped_storage().data_ptr() == t.untyped_storage().data_ptr()
                    for t in tensors_of(value) if t.numel()):  # fmt: skip
@@ -69,7 +71,9 @@ def _fake(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         fake = tensors_of(op(*_without_data(args), **_without_data_of(kwargs)))
     seen = [[(tuple(t.shape), t.dtype) for t in results] for results in (real, fake)]
     if seen[0] != seen[1]:
-        raise OpCheckError(f"[{find(op).name}] the fake function gives {seen[1]}, the kernel {seen[0]}")
+        raise OpCheckError(
+            f"[{find(op).name}] the fake function gives {seen[1]}, the kernel {seen[0]}"
+        )
 
 
 def _without_data_of(kwargs: dict[str, Any]) -> dict[str, Any]:

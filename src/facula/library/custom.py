@@ -212,9 +212,13 @@ def refused(definition: CustomOperator) -> Callable[..., Any]:
     """What becomes of a recorded call of an operator that writes: its effect would have no gradient."""
 
     def run(*args: Any) -> Any:
-        required = "tensors that do not require grad were required, since it writes to its arguments"
+        required = (
+            "tensors that do not require grad were required, since it writes to its arguments"
+        )
         names = ", ".join(definition.mutated)
-        got = f"one that does (gradients would be lost, as through an in-place operation on {names})"
+        got = (
+            f"one that does (gradients would be lost, as through an in-place operation on {names})"
+        )
         fail(RuntimeError, definition.name, required, got, "call it under no_grad(), or detach()")
 
     return run
@@ -249,7 +253,9 @@ def find(qualname: Any) -> CustomOperator:
         operator = TABLE.get(str(qualname).rpartition(".default")[0] or str(qualname))
         if operator is None:
             hint = "define it first with custom_op or facula.library.define"
-            fail(RuntimeError, "library", "an operator that is defined was required", qualname, hint)
+            fail(
+                RuntimeError, "library", "an operator that is defined was required", qualname, hint
+            )
         definition = operator.__wrapped_definition__
     if not isinstance(definition, CustomOperator):
         required = "an operator made by custom_op, define or Library was required"

@@ -300,7 +300,12 @@ def register_vmap(op: Any, func: Callable[..., Any] | None = None, /, *, lib: An
 
 
 def register_torch_dispatch(
-    op: Any, torch_dispatch_class: type, func: Callable[..., Any] | None = None, /, *, lib: Any = None
+    op: Any,
+    torch_dispatch_class: type,
+    func: Callable[..., Any] | None = None,
+    /,
+    *,
+    lib: Any = None,
 ) -> Any:
     """Registers what a dispatch class or mode does: `func(mode, func, types, args, kwargs)`."""
     operator = find(op).operator

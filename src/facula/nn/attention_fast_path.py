@@ -49,7 +49,8 @@ def usable(layer: Any, src: Any) -> bool:
     if any(m._forward_hooks or m._forward_pre_hooks for m in layer.modules()):
         return False
     tensors = (src, *layer.parameters())
-    return not (core.is_grad_enabled() and any(t.requires_grad for t in tensors))
+    recording = core.is_grad_enabled() and any(t.requires_grad for t in tensors)
+    return not (recording or core.interpreters())
 
 
 class TokenIndex:

@@ -275,7 +275,12 @@ def _check_linear_cross_entropy(input: Any, weight: Any, bias: Any) -> None:
     if input.dim() not in (1, 2):
         fail(RuntimeError, op, "expected input with dimensionality 1 or 2", got=input.dim())
     if weight.dim() < 2:
-        fail(RuntimeError, op, "expected linear_weight with dimensionality at least 2", got=weight.dim())
+        fail(
+            RuntimeError,
+            op,
+            "expected linear_weight with dimensionality at least 2",
+            got=weight.dim(),
+        )
     if input.size(-1) != weight.size(-1):
         fail(
             RuntimeError,
@@ -284,7 +289,12 @@ def _check_linear_cross_entropy(input: Any, weight: Any, bias: Any) -> None:
             got=f"{input.size(-1)} and {weight.size(-1)}",
         )
     if bias is not None and bias.shape != weight.shape[:-1]:
-        fail(RuntimeError, op, f"expected linear_bias shape {tuple(weight.shape[:-1])}", got=tuple(bias.shape))
+        fail(
+            RuntimeError,
+            op,
+            f"expected linear_bias shape {tuple(weight.shape[:-1])}",
+            got=tuple(bias.shape),
+        )
     if weight.dim() > 2 and input.dim() == 1:
         fail(
             RuntimeError,

@@ -2,10 +2,10 @@
 
 Takes inputs, initial states and a flat list of weights (per layer and direction: input, hidden,
 their biases, projection).  Gives outputs and final states, with the arguments of PyTorch's `lstm`,
-`gru`, `rnn_tanh`, `rnn_relu`.
-Keeps true: the input part of the gates of all time steps is one matrix product; a step is one more
-product and the gate arithmetic, in one operator for all steps of a dense LSTM layer; gates stand in the order input, forget, cell, output (LSTM) and
-reset, update, new (GRU).
+`gru`, `rnn_tanh`, `rnn_relu`. Keeps true: the input part of the gates of all time steps is one
+matrix product; a step is one more product and the gate arithmetic, in one operator for all steps of
+a dense LSTM layer; gates stand in the order input, forget, cell, output (LSTM) and reset, update,
+new (GRU).
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ CELLS = {
 
 def _is_fused(cell: _Cell, x: Any, state: tuple, w: Weights) -> bool:
     """Whether one operator serves all steps of a layer."""
-    if cell.step is not _lstm_step or w.projection is not None or facula.is_autocast_enabled():
+    if cell.step is not _lstm_step or w.projection is not None:
         return False
     tensors = [x, *state, w.input, w.hidden, *(b for b in w[2:4] if b is not None)]
     return x.dtype.code in FUSED and all(t.dtype is x.dtype and t.numel() for t in tensors)

@@ -4,16 +4,20 @@ Takes: the core. Gives: `TABLE`, `F` and `PLACES` filled, Python's operators bou
 Keeps true: a family is one module (or package) of definitions; nothing here names an operator but by deriving it.
 """
 
+import os
 from importlib import import_module
-from pkgutil import iter_modules
 from typing import Any
 
 from facula import core
 from facula.ops import pointwise_rules
 from facula.ops.registry import PLACES, TABLE, F
 
-for _family in sorted(module.name for module in iter_modules(__path__)):
-    import_module(f"facula.ops.{_family}")
+#: bodies for the code generator, their language and their oracle: it imports them when it writes kernels
+_GENERATOR_ONLY = ("_programs", "rows", "scalar_numpy")
+
+for _family in sorted({name.partition(".")[0] for name in os.listdir(__path__[0])}):
+    if not _family.startswith("_") and not _family.endswith(_GENERATOR_ONLY):
+        import_module(f"facula.ops.{_family}")
 
 core.bind_operators(TABLE)
 core.SUM[0] = TABLE["sum"]
@@ -30,6 +34,7 @@ def _attach_methods() -> None:
 
 
 _attach_methods()
+
 
 def __getattr__(name: str) -> Any:
     """`facula.ops.<namespace>`, see `ops.namespaces`."""

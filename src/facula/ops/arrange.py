@@ -249,7 +249,7 @@ def repeat(self: Any, repeats: tuple[int, ...]) -> Any:
     pairs = [n for size in sizes for n in (1, size)]
     wide = [n for count, size in zip(repeats, sizes, strict=True) for n in (count, size)]
     result = [count * size for count, size in zip(repeats, sizes, strict=True)]
-    return self.reshape(pairs).expand(wide).reshape(result)
+    return self.reshape(pairs).expand(wide).reshape(result).contiguous()
 
 
 @composite("tile(Tensor self, int[]... dims) -> Tensor", names=("tile", "Tensor.tile"), out=False)

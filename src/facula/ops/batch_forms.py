@@ -21,10 +21,16 @@ class Same:
         self.value = value
 
 
+def innermost(x: Any) -> Any:
+    """The entries of all batches at work together: for checks of values."""
+    while core.is_wrapper(x):
+        x = x.value
+    return x
+
+
 def anywhere(mask: Any) -> bool:
-    """Whether a bool tensor holds True, in any entry of the batches at work: for checks of values."""
-    while core.is_wrapper(mask):
-        mask = mask.value
+    """Whether a bool tensor holds True, in any entry of the batches at work."""
+    mask = innermost(mask)
     return mask.numel() != 0 and bool(mask.any().item())
 
 
@@ -34,10 +40,8 @@ def joined(batch: Any, x: Any) -> Any:
 
 
 def parted(batch: Any, x: Any) -> Any:
-    """`joined` undone; a result without rows is the same for all."""
-    if x.dim() == 0 or x.shape[0] % batch.size or x.shape[0] == 0:
-        return Same(x)
-    return x.unflatten(0, (batch.size, x.shape[0] // batch.size))
+    """`joined` undone."""
+    return x.reshape((batch.size, x.shape[0] // max(batch.size, 1), *x.shape[1:]))
 
 
 # ------------------------------------------------------------------ products
@@ -80,7 +84,9 @@ def linear(batch: Any, input: Any, weight: Any, bias: Any) -> Any:
     else:
         w = batch.front(weight)
         if weight.dim() == 1:
-            out = (batch.full(input) * w.reshape((batch.size, *[1] * (input.dim() - 1), -1))).sum(-1)
+            out = (batch.full(input) * w.reshape((batch.size, *[1] * (input.dim() - 1), -1))).sum(
+                -1
+            )
         else:
             rows = batch.full(input) if input.dim() > 1 else batch.full(input).unsqueeze(1)
             flat = rows.flatten(1, -2) if rows.dim() > 3 else rows
@@ -107,15 +113,24 @@ def _unchannelled(batch: Any, x: Any) -> Any:
 
 
 def conv(
-    batch: Any, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
-    groups: int, output_size: Any,
+    batch: Any,
+    input: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+    output_size: Any,
 ) -> Any:
     """The batch joins N, or where weights differ the groups."""
     settings = (stride, padding, dilation)
     if batch.has(bias):
-        plain = conv(batch, input, weight, None, *settings, groups, output_size) if (
-            batch.has(input) or batch.has(weight)
-        ) else F._conv(input, weight, None, *settings, groups, output_size).unsqueeze(0)
+        plain = (
+            conv(batch, input, weight, None, *settings, groups, output_size)
+            if (batch.has(input) or batch.has(weight))
+            else F._conv(input, weight, None, *settings, groups, output_size).unsqueeze(0)
+        )
         return plain + batch.front(bias).reshape((batch.size, 1, -1, *[1] * len(output_size)))
     if not batch.has(weight):
         x = joined(batch, input)
@@ -131,8 +146,14 @@ def conv(
 
 
 def conv_input(
-    batch: Any, grad_output: Any, weight: Any, stride: Any, padding: Any, dilation: Any,
-    groups: int, input_size: Any,
+    batch: Any,
+    grad_output: Any,
+    weight: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+    input_size: Any,
 ) -> Any:
     """As `conv`."""
     settings = (stride, padding, dilation)
@@ -187,7 +208,11 @@ def embedding(
 
 
 def embedding_dense_backward(
-    batch: Any, grad_output: Any, indices: Any, num_weights: int, padding_idx: int,
+    batch: Any,
+    grad_output: Any,
+    indices: Any,
+    num_weights: int,
+    padding_idx: int,
     scale_grad_by_freq: bool,
 ) -> Any:
     """Tables of their own stand below each other."""
@@ -261,6 +286,17 @@ def stack(batch: Any, tensors: Any, dim: int) -> Any:
     return F.stack([batch.full(t) for t in tensors], dim - count if dim >= 0 else dim)
 
 
+def cat(batch: Any, tensors: Any, dim: int) -> Any:
+    """Dimensions count from the end; empty vectors beside tensors of more dimensions are left out."""
+    rank = max(t.dim() for t in tensors)
+    kept = [t for t in tensors if t.dim() == rank or t.shape != (0,)]
+    if not -rank <= dim < rank:
+        core.errors.fail(
+            IndexError, "cat", f"a dimension in [{-rank}, {rank - 1}] was required", dim
+        )
+    return F.cat([batch.full(t) for t in kept], dim - rank if dim >= 0 else dim)
+
+
 def roll(batch: Any, self: Any, shifts: Any, dims: Any) -> Any:
     """Without dimensions each entry rolls as one row."""
     x, rank = batch.front(self), self.dim()
@@ -315,13 +351,22 @@ def group_norm(batch: Any, input: Any, groups: int, weight: Any, bias: Any, eps:
 
 
 def batch_norm_train(
-    batch: Any, input: Any, weight: Any, bias: Any, mean: Any, variance: Any, momentum: float,
+    batch: Any,
+    input: Any,
+    weight: Any,
+    bias: Any,
+    mean: Any,
+    variance: Any,
+    momentum: float,
     eps: float,
 ) -> Any:
     """The batch joins the channels."""
     parameters = [joined(batch, p) for p in (weight, bias, mean, variance)]
     out, *rest = F.batch_norm_train(_channels(batch, input), *parameters, momentum, eps)
-    return (_unchannelled(batch, out), *(parted(batch, r) for r in rest))
+    kept = input.shape[1] == 0
+    # without running statistics their new values are empty
+    rest = [parted(batch, r) if r.numel() or kept else Same(r) for r in rest]
+    return (_unchannelled(batch, out), *rest)
 
 
 def batch_norm_eval(
@@ -366,6 +411,9 @@ def cross_entropy_rows(
     """Rows of all entries."""
     if batch.has(weight):
         return NotImplemented
+    if input.dim() == 1:
+        rows = (batch.full(input), batch.full(target))
+        return F.cross_entropy_rows(*rows, weight, ignore_index, label_smoothing)
     found = F.cross_entropy_rows(
         joined(batch, input), joined(batch, target), weight, ignore_index, label_smoothing
     )

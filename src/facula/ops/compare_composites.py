@@ -11,7 +11,8 @@ from facula.ops.registry import F, composite
 
 
 @composite(
-    "allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool", out=False
+    "allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool",
+    out=False,
 )
 def allclose(self: Any, other: Any, rtol: float, atol: float, equal_nan: bool) -> bool:
     """Whether ``|self - other| <= atol + rtol * |other|`` everywhere."""

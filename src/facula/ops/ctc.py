@@ -42,7 +42,7 @@ class _ctc_loss:
             fail(
                 NotImplementedError,
                 _OP,
-                "float32 or float64 log-probabilities were required (\"ctc_loss_cpu\" is not "
+                'float32 or float64 log-probabilities were required ("ctc_loss_cpu" is not '
                 "implemented for others)",
                 log_probs.dtype,
                 "convert them with .float()",

@@ -195,6 +195,8 @@ class EmbeddingRenorm:
 def embedding_renorm_(self: Any, indices: Any, max_norm: float, norm_type: float) -> Any:
     """Scale the rows that `indices` name to at most norm `max_norm`, in place and outside of the
     history."""
+    if self.is_meta:
+        return self
     places = F.unique(indices.reshape((-1,)))
     self.detach().copy_(F._embedding_renorm(self.detach(), places, max_norm, norm_type))
     return self

@@ -266,7 +266,7 @@ def histogram(self: Any, bins: Any, range: Any, weight: Any, density: bool) -> A
                 "bin edges must be a vector of 2 or more",
                 list(bins.shape),
             )
-        edges = bins.to(self.dtype)
+        edges = bins.to(self.dtype, copy=True)
     else:
         if bins <= 0:
             fail(RuntimeError, "histogram", "bins must be > 0", bins)

@@ -65,7 +65,7 @@ class cat:
     promoted.
     """
 
-    vmap = "dims"
+    vmap = batch_forms.cat
     jvp = "linear"
 
     def meta(tensors, dim):

@@ -149,6 +149,8 @@ class _pad_index:
     vmap = "fold"
     jvp = "linear"
 
+    ties = True
+
     def meta(self, pad, mode):
         return core.empty(_check_index_pad(self, pad, mode), dtype=self.dtype, device=self.device)
 

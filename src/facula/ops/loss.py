@@ -48,8 +48,9 @@ def check_targets(target: Any, classes: int, ignore_index: int) -> None:
     """Raise unless every target is a class or the ignored index."""
     if target.numel() == 0:
         return
-    low, high = (int(v) for v in F.aminmax(target))
-    if low >= 0 and high < classes:
+    mapped = core.is_wrapper(target)
+    low, high = (0, 0) if mapped else (int(v) for v in F.aminmax(target))
+    if low >= 0 and high < classes and not mapped:
         return
     for extreme in (low, high):
         if extreme != ignore_index and not 0 <= extreme < classes:
@@ -60,7 +61,7 @@ def check_targets(target: Any, classes: int, ignore_index: int) -> None:
                 extreme,
             )
     outside = F.logical_and(F.logical_or(target < 0, target >= classes), target != ignore_index)
-    if outside.any():
+    if batch_forms.anywhere(outside):
         fail(
             IndexError,
             "cross_entropy",

@@ -50,6 +50,12 @@ def _same_shape(op: str, input: Any, target: Any) -> None:
         )
 
 
+def _broadcasts_once(shape: Any, target: Any) -> bool:
+    """Whether `shape` is `target` but for one dimension of size 1."""
+    unlike = [n for n, m in zip(shape, target, strict=False) if n != m]
+    return len(shape) == len(target) and unlike == [1]
+
+
 # --- regression
 
 
@@ -203,7 +209,7 @@ def binary_cross_entropy(
     reduction = reduction_of(op, size_average, reduce, reduction)
     _same_shape(op, input, target)
     if not input.is_meta and input.numel():
-        low, high = (float(v) for v in F.aminmax(input.detach()))
+        low, high = (float(v) for v in F.aminmax(batch_forms.innermost(input.detach())))
         if not (low >= 0 and high <= 1):
             fail(
                 RuntimeError,

@@ -1,7 +1,8 @@
 """Normalisation under PyTorch's low-level names, which also give the statistics.
 
-Takes a batch, parameters and running statistics; gives the result, the mean and the inverse deviation. Keeps true: the
-results are those of `norm` and `norm_channel`; running statistics are updated in place in training.
+Takes a batch, parameters and running statistics; gives the result, the mean and the inverse
+deviation. Keeps true: the results are those of `norm` and `norm_channel`; running statistics are
+updated in place in training.
 """
 
 from __future__ import annotations
@@ -14,11 +15,23 @@ from facula.ops.registry import F, composite
 
 
 def _batch(
-    input: Any, weight: Any, bias: Any, means: Any, variances: Any, training: bool, momentum: float, eps: float
+    input: Any,
+    weight: Any,
+    bias: Any,
+    means: Any,
+    variances: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
 ) -> tuple[Any, Any, Any]:
     if not training:
         if means is None or variances is None:
-            fail(RuntimeError, "native_batch_norm", "running statistics were required without training", "None")
+            fail(
+                RuntimeError,
+                "native_batch_norm",
+                "running statistics were required without training",
+                "None",
+            )
         none = core.empty((0,), dtype=means.dtype, device=input.device)
         return F.batch_norm_eval(input, means, variances, weight, bias, eps), none, none.clone()
     results = F.batch_norm_train(input, weight, bias, means, variances, momentum, eps)
@@ -34,12 +47,20 @@ _THREE = "(Tensor, Tensor, Tensor)"
 
 
 @composite(
-    f"native_batch_norm({_PARAMETERS}, Tensor? running_mean, Tensor? running_var, bool training, float momentum, "
+    f"native_batch_norm({_PARAMETERS}, Tensor? running_mean, Tensor? running_var, bool training, "
+    "float momentum, "
     f"float eps) -> {_THREE}",
     names=("native_batch_norm",),
 )
 def native_batch_norm(
-    input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float
+    input: Any,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
 ) -> Any:
     """Batch norm, with the batch's mean and inverse deviation (empty without training)."""
     return _batch(input, weight, bias, running_mean, running_var, training, momentum, eps)
@@ -58,13 +79,20 @@ def _native_batch_norm_legit(input: Any, weight: Any, bias: Any, rest: Any) -> A
 
 
 @composite(
-    f"_batch_norm_with_update({_PARAMETERS}, Tensor running_mean, Tensor running_var, float momentum, float eps) "
+    f"_batch_norm_with_update({_PARAMETERS}, Tensor running_mean, Tensor running_var, float "
+    "momentum, float eps) "
     "-> (Tensor, Tensor, Tensor, Tensor)",
     names=("_batch_norm_with_update",),
     out=False,
 )
 def _batch_norm_with_update(
-    input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: float, eps: float
+    input: Any,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    momentum: float,
+    eps: float,
 ) -> Any:
     """Batch norm in training, and an empty tensor in the place of other libraries' notes."""
     results = _batch(input, weight, bias, running_mean, running_var, True, momentum, eps)
@@ -72,19 +100,36 @@ def _batch_norm_with_update(
 
 
 @composite(
-    "native_group_norm_of_sizes(Tensor input, Tensor? weight, Tensor? bias, int N, int C, int HxW, int group, "
+    "native_group_norm_of_sizes(Tensor input, Tensor? weight, Tensor? bias, int N, int C, int "
+    "HxW, int group, "
     f"float eps) -> {_THREE}",
     names=("native_group_norm",),
     out=False,
 )
 def native_group_norm_of_sizes(
-    input: Any, weight: Any, bias: Any, N: int, C: int, HxW: int, group: int, eps: float  # noqa: N803
+    input: Any,
+    weight: Any,
+    bias: Any,
+    N: int,
+    C: int,
+    HxW: int,
+    group: int,
+    eps: float,  # noqa: N803
 ) -> Any:
-    """Group norm of `[N, C, *]` with `HxW` places, with the groups' means and inverse deviations."""
+    """Group norm of `[N, C, *]` with `HxW` places, with the groups' means and inverse
+    deviations.
+    """
     if input.numel() != N * C * HxW or C % group:
-        fail(RuntimeError, "native_group_norm", f"N * C * HxW elements in {group} groups", list(input.shape))
+        fail(
+            RuntimeError,
+            "native_group_norm",
+            f"N * C * HxW elements in {group} groups",
+            list(input.shape),
+        )
     out, mean, scale = F.native_group_norm(input.reshape((N, C, HxW)), group, weight, bias, eps)
-    if input.requires_grad and core.is_grad_enabled():  # PyTorch differentiates the statistics too
+    if core.interpreters() or (
+        input.requires_grad and core.is_grad_enabled()
+    ):  # PyTorch differentiates the statistics too
         rows = input.reshape((N, group, C // group * HxW))
         mean = rows.mean(-1)
         scale = (rows.var(-1, correction=0) + eps).rsqrt()
@@ -92,7 +137,8 @@ def native_group_norm_of_sizes(
 
 
 @composite(
-    f"native_layer_norm_of_dtype(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> {_THREE}",
+    "native_layer_norm_of_dtype(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? "
+    f"bias, float eps) -> {_THREE}",
     names=("native_layer_norm",),
     out=False,
 )

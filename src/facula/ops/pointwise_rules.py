@@ -40,7 +40,9 @@ def traced(variant: Any, code: str) -> scalar.Traced:
             attributes[p.name] = scalar.Runtime(runtime_dtype(p, code))
         else:
             attributes[p.name] = variant.attributes.get(p.name)
-    return scalar.trace(definition.body, argument_dtypes(definition, variant.present, code), attributes)
+    return scalar.trace(
+        definition.body, argument_dtypes(definition, variant.present, code), attributes
+    )
 
 
 @cache
@@ -64,7 +66,9 @@ def _rule(variant: Any, code: str, wrt: int) -> Any:
             return "identity"
         if output.op == "constant" and output.value == 0:
             return None
-    elif output.re.op == "real" and output.im.op == "imag" and output.re.args[0] is output.im.args[0]:
+    elif (
+        output.re.op == "real" and output.im.op == "imag" and output.re.args[0] is output.im.args[0]
+    ):
         if output.re.args[0].op == "grad":
             return "identity"
     return found.uses
@@ -80,7 +84,9 @@ class _TensorNamespace:
 
     def __getattr__(self, name: str) -> Any:
         function = getattr(F, name)
-        return lambda *args: function(*[a if isinstance(a, core.Tensor) else core.wrapped_number(a) for a in args])
+        return lambda *args: function(
+            *[a if isinstance(a, core.Tensor) else core.wrapped_number(a) for a in args]
+        )
 
     @staticmethod
     def cast(x: Any, code: str) -> Any:
@@ -110,15 +116,21 @@ _NAMESPACE = _TensorNamespace()
 def evaluate(variant: Any, code: str, tensors: list[Any], parameters: list[Any]) -> Any:
     """The operator by others: where there is no kernel and no compiler."""
     expression = traced(variant, code)
-    converted = [t.to(_DTYPE_OF[leaf.dtype]) for t, leaf in zip(tensors, expression.inputs, strict=True)]
+    converted = [
+        t.to(_DTYPE_OF[leaf.dtype]) for t, leaf in zip(tensors, expression.inputs, strict=True)
+    ]
     return scalar.evaluate(expression, converted, parameters, _NAMESPACE)[0]
 
 
-def evaluate_gradient(variant: Any, code: str, wrt: int, values: list[Any], parameters: list[Any]) -> Any:
+def evaluate_gradient(
+    variant: Any, code: str, wrt: int, values: list[Any], parameters: list[Any]
+) -> Any:
     """The gradient of argument `wrt` by operators, so that it can be differentiated again."""
     expression = gradient(variant, code, wrt)
     low = values and all(v.dtype.code in ("bf16", "f16", "c32") for v in values)
-    converted = [v.to(_DTYPE_OF[leaf.dtype]) for v, leaf in zip(values, expression.inputs, strict=True)]
+    converted = [
+        v.to(_DTYPE_OF[leaf.dtype]) for v, leaf in zip(values, expression.inputs, strict=True)
+    ]
     result = scalar.evaluate(expression, converted, parameters, _NAMESPACE)[0]
     if not isinstance(result, core.Tensor):
         result = F.full_like(converted[0], result)
@@ -128,9 +140,7 @@ def evaluate_gradient(variant: Any, code: str, wrt: int, values: list[Any], para
 @cache
 def pushforward(variant: Any, code: str, wrt: int) -> scalar.Traced | None:
     """The expression of the tangent that one argument's tangent gives."""
-    return scalar.pushforward(
-        traced(variant, code), wrt, variant.op.definition.explicit_backward
-    )
+    return scalar.pushforward(traced(variant, code), wrt, variant.op.definition.explicit_backward)
 
 
 def _compute_code(definition: Any, variant: Any, values: list[Any], operands: list[Any]) -> str:

@@ -38,7 +38,8 @@ def _max(
     wide = 8
     if not indices:
         narrow = 4 if math.prod(input.shape[-len(kernel) :]) < 1 << 31 else 8
-        wide = narrow if input.requires_grad and core.is_grad_enabled() else 0
+        recording = input.requires_grad and core.is_grad_enabled()
+        wide = narrow if recording or core.interpreters() else 0
     result = F._max_pool(
         input, kernel, _strides(stride, kernel), padding, dilation, ceil_mode, wide
     )

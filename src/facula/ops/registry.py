@@ -8,15 +8,17 @@ Keeps true: an operator is defined once; everything else that names it is derive
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections import namedtuple
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.ops.schema import Schema, parse
+
+if TYPE_CHECKING:
+    import inspect  # brings in a dozen modules, and is needed for documentation only
 
 #: every operator by name
 TABLE: dict[str, core.Op] = {}
@@ -70,6 +72,8 @@ class Definition:
     @property
     def doc(self) -> str:
         """The docstring of the body, with the schema above it."""
+        import inspect
+
         return f"{self.schema.text}\n\n{inspect.cleandoc(self.body.__doc__ or '')}"
 
     @property
@@ -90,6 +94,8 @@ class Definition:
 
     def signature(self, inplace: bool = False) -> inspect.Signature:
         """The signature that `inspect` shows, with PyTorch's argument names."""
+        import inspect
+
         parameters = []
         empty, later = inspect.Parameter.empty, False
         called_as_function = bool(self.names) and not self.names[0].startswith("Tensor.")
@@ -97,12 +103,20 @@ class Definition:
         first = "x" if self.public_module == "facula.special" else "self"
         for p in self.schema.parameters:
             name = "input" if p.name == first and called_as_function else p.name
-            kind = inspect.Parameter.KEYWORD_ONLY if p.keyword_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
+            kind = (
+                inspect.Parameter.KEYWORD_ONLY
+                if p.keyword_only
+                else inspect.Parameter.POSITIONAL_OR_KEYWORD
+            )
             later = later or (p.has_default and not p.keyword_only)
-            default = p.default if p.has_default else (None if later and not p.keyword_only else empty)
+            default = (
+                p.default if p.has_default else (None if later and not p.keyword_only else empty)
+            )
             parameters.append(inspect.Parameter(name, kind, default=default))
         if self.out and not inplace:
-            parameters.append(inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None))
+            parameters.append(
+                inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None)
+            )
         return inspect.Signature(parameters)
 
     def trim(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -110,7 +124,11 @@ class Definition:
         parameters = self.schema.parameters
         positional = [a for a, p in zip(args, parameters, strict=True) if not p.keyword_only]
         last = len(positional)
-        while last and parameters[last - 1].has_default and _same(positional[last - 1], parameters[last - 1].default):
+        while (
+            last
+            and parameters[last - 1].has_default
+            and _same(positional[last - 1], parameters[last - 1].default)
+        ):
             last -= 1
         keywords = {
             p.name: a
@@ -128,7 +146,9 @@ class Definition:
 
 
 def _same(value: Any, default: Any) -> bool:
-    return value is default or (type(value) is type(default) and not isinstance(value, core.Tensor) and value == default)
+    return value is default or (
+        type(value) is type(default) and not isinstance(value, core.Tensor) and value == default
+    )
 
 
 def place(definition: Definition, operator: core.Op) -> None:
@@ -156,7 +176,9 @@ def register(definition: Definition) -> core.Op:
     return operator
 
 
-def _decorator(kind: type[Definition], schema: str, fields: dict[str, Any]) -> Callable[[Any], core.Op]:
+def _decorator(
+    kind: type[Definition], schema: str, fields: dict[str, Any]
+) -> Callable[[Any], core.Op]:
     def decorate(body: Any) -> core.Op:
         return register(kind(parse(schema), body, dict(fields)))
 
@@ -168,7 +190,9 @@ def _elements(*args: Any) -> int:
     shapes = [tuple(a.shape) for a in args if isinstance(a, core.Tensor)]
     rank = max(map(len, shapes), default=0)
     padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
-    return math.prod(max(sizes, key=lambda n: n != 1 and n + 1) for sizes in zip(*padded, strict=True))
+    return math.prod(
+        max(sizes, key=lambda n: n != 1 and n + 1) for sizes in zip(*padded, strict=True)
+    )
 
 
 class Pointwise(Definition):
@@ -186,6 +210,7 @@ class Pointwise(Definition):
     prebuilt: tuple[Any, ...] = ()
     strict: tuple[str, ...] = ()
     nonzero_divisor = False
+    nonnegative_exponent = False
     check: Callable[..., None] | None = None
     explicit_backward: Callable[..., Any] | None = None
 
@@ -262,7 +287,9 @@ class Operator(Definition):
         def run(*args: Any) -> Any:
             if any(isinstance(a, core.Tensor) and a.is_meta for a in args):
                 core.errors.fail(
-                    NotImplementedError, name, "tensors with data were required, since the result's shape depends on them",
+                    NotImplementedError,
+                    name,
+                    "tensors with data were required, since the result's shape depends on them",
                     got="a meta tensor",
                 )
             if meta is not None:
@@ -311,7 +338,7 @@ def _result_type(schema: Schema) -> Callable[[tuple[Any, ...]], Any] | None:
 def return_type_of(name: str, fields: tuple[str, ...]) -> type:
     """The named tuple `return_types.name` with the given fields, made once."""
     if name not in RETURN_TYPES:
-        made = namedtuple(name, fields, module="facula.return_types")  # type: ignore[misc]
+        made = namedtuple(name.rpartition("::")[2], fields, module="facula.return_types")  # type: ignore[misc]
         made.__repr__ = _return_type_text  # type: ignore[method-assign]
         RETURN_TYPES[name] = made
     return RETURN_TYPES[name]

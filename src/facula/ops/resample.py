@@ -240,7 +240,12 @@ def interpolate(
     names=("_upsample_bilinear2d_aa",),
 )
 def _upsample_bilinear2d_aa(
-    self: Any, output_size: Any, align_corners: bool, scale_factors: Any, scales_w: Any, scales_h: Any
+    self: Any,
+    output_size: Any,
+    align_corners: bool,
+    scale_factors: Any,
+    scales_w: Any,
+    scales_h: Any,
 ) -> Any:
     """Bilinear interpolation with a filter that widens when shrinking; the size, or both factors."""
     if isinstance(scale_factors, (tuple, list)):

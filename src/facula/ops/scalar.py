@@ -8,9 +8,7 @@ parameters stand in the order of the attributes, the same in the forward and in 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from facula.ops import scalar_primitives
@@ -76,23 +74,41 @@ __all__ = [
 _KEPT = frozenset("exp exp2 expm1 sqrt rsqrt tanh tan reciprocal hypot pow".split())
 
 
-@dataclass(frozen=True)
 class Runtime:
     """An attribute that is known only when the kernel runs; `dtype` is `f64` or `i64`."""
 
-    dtype: str = "f64"
+    __slots__ = ("dtype",)
+
+    def __init__(self, dtype: str = "f64") -> None:
+        self.dtype = dtype
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Runtime) and other.dtype == self.dtype
+
+    def __hash__(self) -> int:
+        return hash(self.dtype)
 
 
-@dataclass(frozen=True)
 class Traced:
     """An expression with its place in a kernel: pointers are outputs, then `inputs`; attributes are `parameters`."""
 
-    outputs: tuple[Any, ...]
-    inputs: tuple[Scalar, ...]
-    parameters: tuple[Scalar, ...]
-    values: tuple[Any, ...] = ()
-    names: tuple[str, ...] = ()
-    attributes: dict[str, Any] = field(default_factory=dict)
+    __slots__ = ("attributes", "inputs", "names", "outputs", "parameters", "values")
+
+    def __init__(
+        self,
+        outputs: tuple[Any, ...],
+        inputs: tuple[Scalar, ...],
+        parameters: tuple[Scalar, ...],
+        values: tuple[Any, ...] = (),
+        names: tuple[str, ...] = (),
+        attributes: dict[str, Any] | None = None,
+    ) -> None:
+        self.outputs = outputs
+        self.inputs = inputs
+        self.parameters = parameters
+        self.values = values
+        self.names = names
+        self.attributes = attributes or {}
 
     @property
     def uses(self) -> tuple[Any, ...]:
@@ -114,6 +130,12 @@ def _use(leaf: Scalar) -> Any:
     if leaf.op == "input":
         return leaf.value
     return leaf.op if leaf.value == 0 and leaf.op != "tangent" else f"{leaf.op}{leaf.value}"
+
+
+def _argument_names(body: Callable[..., Any]) -> tuple[str, ...]:
+    from inspect import signature  # a third of the time that importing this module takes
+
+    return tuple(signature(body).parameters)
 
 
 def trace(
@@ -138,7 +160,7 @@ def trace(
     strong = next((d for d in dtypes if d is not None), "f32")
     outputs = tuple(_settle(output, strong) for output in returned)
     inputs = tuple(node("input", (), d, i) for i, d in enumerate(dtypes) if d is not None)
-    names = tuple(inspect.signature(body).parameters)[: len(dtypes)]
+    names = _argument_names(body)[: len(dtypes)]
     return Traced(outputs, inputs, tuple(parameters), values, names, resolved)
 
 
@@ -234,7 +256,7 @@ def _explicit(traced: Traced, wrt: int, backward: Callable[..., Any]) -> Traced:
     incoming = _incoming(traced)
     results = [result(i, out.dtype) for i, out in enumerate(traced.outputs)]
     known |= {"grad": incoming[0], "result": results[0], "grads": incoming, "results": results}
-    returned = backward(**{name: known[name] for name in inspect.signature(backward).parameters})
+    returned = backward(**{name: known[name] for name in _argument_names(backward)})
     returned = returned if isinstance(returned, tuple) else (returned,)
     if len(returned) != len(traced.values):
         wanted = f"one gradient for each of {len(traced.values)} tensor arguments"

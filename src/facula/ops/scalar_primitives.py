@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from facula.ops import scalar_node
@@ -40,7 +39,6 @@ LN2 = 0.6931471805599453
 LN10 = 2.302585092994046
 
 
-@dataclass(frozen=True)
 class Primitive:
     """What the rest of the code knows about one scalar function."""
 
@@ -55,6 +53,9 @@ class Primitive:
     numpy: Any
     fold: Callable[..., Any] | None
     simplify: Callable[..., Scalar | None] | None
+
+    def __init__(self, **fields: Any) -> None:
+        self.__dict__.update(fields)
 
     def c_form(self, dtype: str) -> str:
         """The C form for operands of `dtype`."""
@@ -83,17 +84,17 @@ def declare(
     """Enter a primitive into the table and return the function that builds it."""
     rules = (derivative,) if callable(derivative) else tuple(derivative or (None,) * arity)
     primitive = Primitive(
-        name,
-        arity,
-        kinds,
-        result,
-        rules,
-        c or name,
-        c_integer,
-        c_bool,
-        numpy or name,
-        fold,
-        simplify,
+        name=name,
+        arity=arity,
+        kinds=kinds,
+        result=result,
+        derivative=rules,
+        c=c or name,
+        c_integer=c_integer,
+        c_bool=c_bool,
+        numpy=numpy or name,
+        fold=fold,
+        simplify=simplify,
     )
     PRIMITIVES[name] = primitive
     scalar_node.real_builders[name] = lambda *args: build(primitive, args)
@@ -530,7 +531,8 @@ igammac = declare(
 
 def _bessel_ratio(r: Any, x: Any) -> Any:
     """`r / x`, whose limit at zero is one half for i1, i1e and j1."""
-    return where(x == 0, 0.5, r / x)
+    zero = x == 0
+    return where(zero, 0.5, r / where(zero, 1.0, x))  # no 0 / 0 in derivatives of the other branch
 
 
 i0 = declare("i0", 1, lambda t, r, x: t * i1(x), numpy="special.i0")
@@ -589,9 +591,7 @@ def _numpy_polynomial(name: str, function: str) -> Callable[..., Any]:
 
 
 for _name, _numpy in POLYNOMIALS.items():
-    globals()[_name] = declare(
-        _name, 2, [UNKNOWN, UNKNOWN], numpy=_numpy_polynomial(_name, _numpy)
-    )
+    globals()[_name] = declare(_name, 2, [UNKNOWN, UNKNOWN], numpy=_numpy_polynomial(_name, _numpy))
 
 
 def ldexp(x: Value, exponent: Value) -> Any:

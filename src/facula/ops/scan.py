@@ -62,6 +62,7 @@ def reversed_cumsum(x: Any, dim: int) -> Any:
 
 @operator(
     "cumsum(Tensor self, int dim, *, dtype? dtype=None) -> Tensor",
+    out_cast=True,
     inplace=True,
     autocast="accelerator float32",
 )
@@ -90,6 +91,7 @@ class Cumsum:
 
 @operator(
     "cumprod(Tensor self, int dim, *, dtype? dtype=None) -> Tensor",
+    out_cast=True,
     inplace=True,
     autocast="accelerator float32",
 )

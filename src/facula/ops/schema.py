@@ -7,6 +7,7 @@ Keeps true: argument names and defaults are PyTorch's; a type stands in `TYPES`;
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 #: every admissible base type; `?` (may be None) and `[]` (a list) combine with them
@@ -20,11 +21,29 @@ REQUIRED = object()
 class Parameter:
     """One argument: its name, type, default, and how it may be passed."""
 
-    __slots__ = ("default", "is_list", "keyword_only", "length", "name", "optional", "optional_items", "type", "variadic")
+    __slots__ = (
+        "default",
+        "is_list",
+        "keyword_only",
+        "length",
+        "name",
+        "optional",
+        "optional_items",
+        "type",
+        "variadic",
+    )
 
     def __init__(
-        self, name: str, type: str, default: Any, optional: bool, is_list: bool, length: int, variadic: bool,
-        keyword_only: bool, optional_items: bool,
+        self,
+        name: str,
+        type: str,
+        default: Any,
+        optional: bool,
+        is_list: bool,
+        length: int,
+        variadic: bool,
+        keyword_only: bool,
+        optional_items: bool,
     ) -> None:
         self.name = name
         self.type = type
@@ -52,7 +71,9 @@ class Schema:
 
     __slots__ = ("name", "parameters", "results", "text")
 
-    def __init__(self, name: str, parameters: tuple[Parameter, ...], results: tuple[str, ...], text: str) -> None:
+    def __init__(
+        self, name: str, parameters: tuple[Parameter, ...], results: tuple[str, ...], text: str
+    ) -> None:
         self.name = name
         self.parameters = parameters
         self.results = results
@@ -108,6 +129,7 @@ def _literal(text: str) -> Any:
         return float(text)
 
 
+@cache  # most operators share their first arguments
 def _parameter(text: str, keyword_only: bool) -> Parameter:
     declaration, equals, default = text.partition("=")
     type_name, _, name = declaration.strip().rpartition(" ")
@@ -127,7 +149,9 @@ def _parameter(text: str, keyword_only: bool) -> Parameter:
     if type_name not in TYPES or not name.isidentifier():
         raise ValueError(f"[schema] an argument reads 'type name[=default]': got {text!r}")
     value = _literal(default.strip()) if equals else REQUIRED
-    return Parameter(name, type_name, value, optional, is_list, length, variadic, keyword_only, optional_items)
+    return Parameter(
+        name, type_name, value, optional, is_list, length, variadic, keyword_only, optional_items
+    )
 
 
 def parse(text: str) -> Schema:

@@ -1,15 +1,14 @@
 """Reductions of consecutive segments: `segment_reduce`.
 
-Takes data and, along one axis, the lengths of segments or the offsets at which they start and end. Gives one value a
-segment. Keeps true: segments may be empty (their value is `initial`, or the reduction's neutral element; NaN for a mean);
-gradients are those of `scatter_reduce`.
+Takes data and, along one axis, the lengths of segments or the offsets at which they start and end.
+Gives one value a segment. Keeps true: segments may be empty (their value is `initial`, or the
+reduction's neutral element; NaN for a mean); gradients are those of `scatter_reduce`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from facula import core
 from facula.core.errors import fail
 from facula.ops.registry import F, composite
 
@@ -24,7 +23,12 @@ def _lengths_of(data: Any, lengths: Any, offsets: Any, axis: int, unsafe: bool) 
         fail(RuntimeError, op, "Expected exactly one of lengths and offsets to be defined")
     given = lengths if lengths is not None else offsets
     if given.dim() != axis + 1 or tuple(given.shape[:axis]) != tuple(data.shape[:axis]):
-        fail(RuntimeError, op, f"Expected lengths or offsets with the first {axis} sizes of data", list(given.shape))
+        fail(
+            RuntimeError,
+            op,
+            f"Expected lengths or offsets with the first {axis} sizes of data",
+            list(given.shape),
+        )
     if offsets is not None:
         if given.shape[-1] < 1:
             fail(RuntimeError, op, "Expected offsets to have at least 1 element", list(given.shape))
@@ -34,18 +38,31 @@ def _lengths_of(data: Any, lengths: Any, offsets: Any, axis: int, unsafe: bool) 
     if lengths.numel() and bool((lengths < 0).any()):
         fail(RuntimeError, op, "lengths contains negative value!")
     if bool((lengths.sum(-1) != data.shape[axis]).any()):
-        fail(RuntimeError, op, "Expected all rows of lengths along axis to sum to data.size(axis)", data.shape[axis])
+        fail(
+            RuntimeError,
+            op,
+            "Expected all rows of lengths along axis to sum to data.size(axis)",
+            data.shape[axis],
+        )
     return lengths
 
 
 @composite(
-    "segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? offsets=None, "
+    "segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, "
+    "Tensor? offsets=None, "
     "int axis=0, bool unsafe=False, Number? initial=None) -> Tensor",
     names=("segment_reduce", "_segment_reduce"),
     out=False,
 )
 def segment_reduce(
-    data: Any, reduce: str, lengths: Any, indices: Any, offsets: Any, axis: int, unsafe: bool, initial: Any
+    data: Any,
+    reduce: str,
+    lengths: Any,
+    indices: Any,
+    offsets: Any,
+    axis: int,
+    unsafe: bool,
+    initial: Any,
 ) -> Any:
     """Reduce consecutive segments along `axis` by sum, mean, max, min or prod."""
     op = "segment_reduce"
@@ -54,16 +71,29 @@ def segment_reduce(
     if indices is not None:
         fail(RuntimeError, op, "indices based reduction is not supported yet.")
     if not data.dim() or data.numel() == 0 or not data.is_floating_point():
-        fail(RuntimeError, op, "Expected a non-empty floating-point tensor with dimensions", list(data.shape))
+        fail(
+            RuntimeError,
+            op,
+            "Expected a non-empty floating-point tensor with dimensions",
+            list(data.shape),
+        )
     axis = axis % data.dim()
     lengths = _lengths_of(data, lengths, offsets, axis, unsafe)
     count, rest = lengths.shape[-1], data.dim() - axis - 1
-    places = F.arange(data.shape[axis], device=data.device).expand(data.shape[: axis + 1]).contiguous()
+    places = (
+        F.arange(data.shape[axis], device=data.device).expand(data.shape[: axis + 1]).contiguous()
+    )
     segment = F.searchsorted(lengths.cumsum(-1), places, right=True)
     segment = segment.reshape([*segment.shape, *[1] * rest]).expand(data.shape)
     neutral, scatter = _KINDS[reduce]
-    shape = [*data.shape[:axis], count + 1, *data.shape[axis + 1 :]]  # the last holds what no segment does
-    start = F.full(shape, neutral if initial is None else initial, dtype=data.dtype, device=data.device)
+    shape = [
+        *data.shape[:axis],
+        count + 1,
+        *data.shape[axis + 1 :],
+    ]  # the last holds what no segment does
+    start = F.full(
+        shape, neutral if initial is None else initial, dtype=data.dtype, device=data.device
+    )
     result = start.scatter_reduce(axis, segment, data, scatter).narrow(axis, 0, count)
     if reduce != "mean":
         return result

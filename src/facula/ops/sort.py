@@ -462,7 +462,7 @@ def _check_quantile(op: str, self: Any, q: Any, interpolation: str) -> Any:
         fail(RuntimeError, op, f"{op}() q must be a scalar or 1D tensor", f"{q.dim()} dimensions")
     if q.dtype is not self.dtype:
         fail(RuntimeError, op, f"{op}() q tensor must be same dtype as the input tensor", q.dtype)
-    if q.device.type == "cpu" and q.numel() and not ((q >= 0) & (q <= 1)).all().item():
+    if q.device.type == "cpu" and q.numel() and batch_forms.anywhere(~((q >= 0) & (q <= 1))):
         fail(RuntimeError, op, f"{op}() q values must be in the range [0, 1]")
     return q
 

@@ -27,7 +27,12 @@ def trace(self: Any) -> Any:
 def _check_weights(name: str, weights: Any, count: int, integral: bool) -> None:
     """Raise for weights of `cov` that are no vector of one number an observation."""
     if weights.dim() > 1 or weights.numel() != count:
-        fail(RuntimeError, "cov", f"expected {name} to hold one number an observation", list(weights.shape))
+        fail(
+            RuntimeError,
+            "cov",
+            f"expected {name} to hold one number an observation",
+            list(weights.shape),
+        )
     if integral and (weights.is_floating_point() or weights.is_complex()):
         fail(RuntimeError, "cov", f"expected {name} to have integral dtype", weights.dtype)
     if not integral and not weights.is_floating_point():
@@ -37,7 +42,8 @@ def _check_weights(name: str, weights: Any, count: int, integral: bool) -> None:
 
 
 @composite(
-    "cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor", out=False
+    "cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor",
+    out=False,
 )
 def cov(self: Any, correction: int, fweights: Any, aweights: Any) -> Any:
     """The covariance matrix of the rows (variables) over the columns (observations).
@@ -57,7 +63,9 @@ def cov(self: Any, correction: int, fweights: Any, aweights: Any) -> Any:
             weights = given if weights is None else weights * given
     if weights is None:
         total: Any = count
-        mean = x.mean(1, True) if x.is_floating_point() or x.is_complex() else x.sum(1, True) / count
+        mean = (
+            x.mean(1, True) if x.is_floating_point() or x.is_complex() else x.sum(1, True) / count
+        )
     else:
         total = weights.sum()
         mean = (x * weights).sum(1, True) / total
@@ -88,10 +96,20 @@ def corrcoef(self: Any) -> Any:
 
 def _cross(op: str, a: Any, b: Any, dim: int) -> Any:
     if a.dim() != b.dim():
-        fail(RuntimeError, op, "inputs must have the same number of dimensions", f"{a.dim()} and {b.dim()}")
+        fail(
+            RuntimeError,
+            op,
+            "inputs must have the same number of dimensions",
+            f"{a.dim()} and {b.dim()}",
+        )
     d = launch.dim_of(op, dim, a.dim())
     if a.shape[d] != 3 or b.shape[d] != 3:
-        fail(RuntimeError, op, f"inputs dimension {dim} must have length 3", f"{a.shape[d]} and {b.shape[d]}")
+        fail(
+            RuntimeError,
+            op,
+            f"inputs dimension {dim} must have length 3",
+            f"{a.shape[d]} and {b.shape[d]}",
+        )
     a, b = F.broadcast_tensors([a, b])
     return a.roll(-1, d) * b.roll(-2, d) - a.roll(-2, d) * b.roll(-1, d)
 
@@ -108,7 +126,9 @@ def cross(self: Any, other: Any, dim: int | None) -> Any:
     return _cross("linalg.cross", self, other, dim)
 
 
-@composite("linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor", names=("linalg.cross",))
+@composite(
+    "linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor", names=("linalg.cross",)
+)
 def linalg_cross(self: Any, other: Any, dim: int) -> Any:
     """The vector product along `dim`."""
     return _cross("linalg.cross", self, other, dim)
@@ -143,9 +163,17 @@ def _difference_by_points(x: Any, points: Any, d: int, order: int) -> Any:
         first, last = (part(1) - part(0)) / step(0), (part(n - 1) - part(n - 2)) / step(n - 2)
         return F.cat([first, inner, last], d)
     a, b = step(0), step(1)
-    first = -(2 * a + b) / (a * (a + b)) * part(0) + (a + b) / (a * b) * part(1) - a / (b * (a + b)) * part(2)
+    first = (
+        -(2 * a + b) / (a * (a + b)) * part(0)
+        + (a + b) / (a * b) * part(1)
+        - a / (b * (a + b)) * part(2)
+    )
     a, b = step(n - 3), step(n - 2)
-    last = b / (a * (a + b)) * part(n - 3) - (b + a) / (a * b) * part(n - 2) + (2 * b + a) / (b * (a + b)) * part(n - 1)
+    last = (
+        b / (a * (a + b)) * part(n - 3)
+        - (b + a) / (a * b) * part(n - 2)
+        + (2 * b + a) / (b * (a + b)) * part(n - 1)
+    )
     return F.cat([first, inner, last], d)
 
 
@@ -177,12 +205,20 @@ def gradient(self: Any, spacing: Any, dim: Any, edge_order: int) -> Any:
     spacing: the step (for all dimensions, or one each), or vectors of coordinates.
     """
     if edge_order not in (1, 2):
-        fail(RuntimeError, "gradient", "torch.gradient only supports edge_order=1 and edge_order=2", edge_order)
+        fail(
+            RuntimeError,
+            "gradient",
+            "torch.gradient only supports edge_order=1 and edge_order=2",
+            edge_order,
+        )
     rank = self.dim()
     if dim is None:
         dims: Sequence[int] = range(rank)
     else:
-        dims = [launch.dim_of("gradient", d, rank) for d in (dim if isinstance(dim, (tuple, list)) else (dim,))]
+        dims = [
+            launch.dim_of("gradient", d, rank)
+            for d in (dim if isinstance(dim, (tuple, list)) else (dim,))
+        ]
     if len(set(dims)) != len(dims):
         fail(RuntimeError, "gradient", "dim has to hold each dimension once", dim)
     results = []
@@ -215,7 +251,9 @@ def hash_tensor(self: Any, dim: tuple[int, ...], keepdim: bool, mode: int) -> An
         fail(RuntimeError, "hash_tensor", "mode 0 (exclusive or) was required", mode)
     if self.is_complex():
         fail(NotImplementedError, "hash_tensor", "a real tensor was required", self.dtype)
-    bits = self.to(core.float64).view(core.int64) if self.is_floating_point() else self.to(core.int64)
+    bits = (
+        self.to(core.float64).view(core.int64) if self.is_floating_point() else self.to(core.int64)
+    )
     dims = tuple(sorted({launch.dim_of("hash_tensor", d, self.dim()) for d in dim}))
     dims = (dims if self.dim() else ()) or tuple(range(self.dim()))
     shape = reduced_shape(self.shape, dims, keepdim)

@@ -1,8 +1,8 @@
 """`x[...]` with tensors, lists and masks: what basic indexing in the core cannot do.
 
-Takes: a tensor and a subscript. Gives: the elements (`advanced`), or writes them (`assign`).
-Keeps true: ints, slices, None and Ellipsis are applied first, as views; then one `index` or `index_put_` with what is left,
-aligned with the dimensions of that view.
+Takes: a tensor and a subscript. Gives: the elements (`advanced`), or writes them (`assign`). Keeps
+true: ints, slices, None and Ellipsis are applied first, as views; then one `index` or `index_put_`
+with what is left, aligned with the dimensions of that view.
 """
 
 from __future__ import annotations
@@ -34,7 +34,12 @@ def _as_tensor(item: Any, device: Any) -> Tensor:
     if made.numel() == 0 and isinstance(item, (list, tuple)):
         made = made.to(core.int64)
     if made.is_floating_point() or made.is_complex():
-        fail(IndexError, "index", "tensors used as indices must be long, int, byte or bool tensors", made.dtype)
+        fail(
+            IndexError,
+            "index",
+            "tensors used as indices must be long, int, byte or bool tensors",
+            made.dtype,
+        )
     return made
 
 
@@ -48,16 +53,29 @@ def _width(item: Any) -> int:
 
 
 def _split(self: Tensor, index: Any) -> tuple[Tensor, list[Any]]:
-    """The view by the basic items, and the tensors that then index its dimensions (None where there is none)."""
+    """The view by the basic items, and the tensors that then index its dimensions (None where there
+    is none).
+    """
     items = [
-        _as_tensor(item, self.device) if not isinstance(item, (bool, slice)) and _is_index_array(item) else item
+        _as_tensor(item, self.device)
+        if not isinstance(item, (bool, slice)) and _is_index_array(item)
+        else item
         for item in _as_items(index)
     ]
     for item in items:
         if isinstance(item, Tensor) and (item.is_floating_point() or item.is_complex()):
-            fail(IndexError, "index", "tensors used as indices must be long, int, byte or bool tensors", item.dtype)
+            fail(
+                IndexError,
+                "index",
+                "tensors used as indices must be long, int, byte or bool tensors",
+                item.dtype,
+            )
     if sum(item is Ellipsis for item in items) > 1:
-        fail(IndexError, "index", "at most one ellipsis was required (an index can only have a single ellipsis ('...'))")
+        fail(
+            IndexError,
+            "index",
+            "at most one ellipsis was required (an index can only have a single ellipsis ('...'))",
+        )
     taken = sum(_width(item) for item in items)
     if taken > self.dim():
         fail(IndexError, "index", f"too many indices for tensor of dimension {self.dim()}", taken)

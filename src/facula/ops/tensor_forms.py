@@ -20,7 +20,12 @@ def clone(self: Any, memory_format: Any) -> Any:
 
 def _check_fill(value: Any) -> None:
     if isinstance(value, core.Tensor) and value.dim():
-        fail(RuntimeError, "fill", "fill only supports 0-dimension value tensor", f"{value.dim()} dimensions")
+        fail(
+            RuntimeError,
+            "fill",
+            "fill only supports 0-dimension value tensor",
+            f"{value.dim()} dimensions",
+        )
 
 
 @composite("fill(Tensor self, Operand value) -> Tensor", names=("fill",))
@@ -84,7 +89,9 @@ def _log_softmax_backward_data(grad_output: Any, output: Any, dim: int, input_dt
     return F.log_softmax_backward(grad_output, output, dim).to(input_dtype)
 
 
-@composite("_safe_softmax(Tensor self, int dim, dtype? dtype=None) -> Tensor", names=("_safe_softmax",))
+@composite(
+    "_safe_softmax(Tensor self, int dim, dtype? dtype=None) -> Tensor", names=("_safe_softmax",)
+)
 def _safe_softmax(self: Any, dim: int, dtype: Any) -> Any:
     """Softmax that is zero where every element of a row is -inf."""
     empty = (self == -float("inf")).all(dim, keepdim=True)

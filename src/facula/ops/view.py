@@ -1,7 +1,8 @@
 """Views: operators whose result shares the memory of their argument.
 
-Takes: a tensor and index arithmetic. Gives: shape, strides and offset of the result; the hot geometries stand in the core
-and are named here. Keeps true: no element is read or written; gradients are formulas over operators.
+Takes: a tensor and index arithmetic. Gives: shape, strides and offset of the result; the hot
+geometries stand in the core and are named here. Keeps true: no element is read or written;
+gradients are formulas over operators.
 """
 
 from __future__ import annotations
@@ -380,7 +381,8 @@ def unflatten(self, dim, sizes):
         fail(
             RuntimeError,
             "unflatten",
-            f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {dim} ({self.shape[dim]}) in the input tensor",
+            f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {dim} "
+            f"({self.shape[dim]}) in the input tensor",
         )
     shape = list(self.shape)
     return self.reshape([*shape[:dim], *sizes, *shape[dim + 1 :]])
@@ -528,7 +530,8 @@ def adjoint(self):
         fail(
             RuntimeError,
             "adjoint",
-            "tensor.adjoint() is only supported on matrices or batches of matrices. Got 1-D tensor.",
+            "tensor.adjoint() is only supported on matrices or batches of matrices. Got 1-D "
+            "tensor.",
         )
     transposed = self.transpose(-2, -1) if self.dim() else self
     return transposed.conj() if self.is_complex() else transposed
@@ -537,7 +540,7 @@ def adjoint(self):
 @composite("sum_to_size(Tensor self, int[]... size) -> Tensor", names=("Tensor.sum_to_size",))
 def sum_to_size(self, size):
     """Sum dimensions until the shape is `size`, to which this one must be a broadcast."""
-    if not size and not self.is_floating_point():
+    if not size:
         return self.sum()  # to one element always by a sum, which widens integers
     shift = self.dim() - len(size)
     if shift < 0 or any(s != 1 and s != n for s, n in zip(size, self.shape[shift:], strict=False)):

@@ -1,8 +1,9 @@
 """Copies of views: for each view, the operator that gives the same elements in memory of their own.
 
-Takes: the operator table, after `view` filled it. Gives: `name_copy` for every definition whose `copied` says where such
-a form appears, and the `unsafe_` splits, whose pieces autograd takes for separate tensors.
-Keeps true: a copy is contiguous and shares no memory with its argument; gradients are those of the view.
+Takes: the operator table, after `view` filled it. Gives: `name_copy` for every definition whose
+`copied` says where such a form appears, and the `unsafe_` splits, whose pieces autograd takes for
+separate tensors. Keeps true: a copy is contiguous and shares no memory with its argument; gradients
+are those of the view.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ for _source in (F.chunk, F.split, F.split_with_sizes):
 
 
 @composite(
-    "as_strided_scatter(Tensor self, Tensor src, int[] size, int[] stride, int? storage_offset=None) -> Tensor"
+    "as_strided_scatter(Tensor self, Tensor src, int[] size, int[] stride, int? "
+    "storage_offset=None) -> Tensor"
 )
 def as_strided_scatter(self: Any, src: Any, size: Any, stride: Any, storage_offset: Any) -> Any:
     """A copy of `self` in which the elements that `as_strided` would view are those of `src`."""
@@ -80,7 +82,9 @@ def as_strided_scatter(self: Any, src: Any, size: Any, stride: Any, storage_offs
 
 @composite("_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor", names=("_chunk_cat",))
 def _chunk_cat(tensors: tuple[Any, ...], dim: int, num_chunks: int) -> Any:
-    """Each tensor cut into `num_chunks` equal pieces along `dim` (zeros fill the last), flattened, then joined."""
+    """Each tensor cut into `num_chunks` equal pieces along `dim` (zeros fill the last), flattened,
+    then joined.
+    """
     if num_chunks < 1:
         core.errors.fail(RuntimeError, "_chunk_cat", "expects positive num_chunks", num_chunks)
     if not tensors:

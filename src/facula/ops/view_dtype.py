@@ -1,7 +1,8 @@
-"""Views of the same bytes as another dtype: reinterpreted, complex as pairs of reals, real and imaginary parts.
+"""Views of the same bytes as another dtype: reinterpreted, complex as pairs of reals, real and
+imaginary parts.
 
-Takes: a tensor. Gives: a view whose strides count elements of the new dtype.
-Keeps true: no element is read or written; strides and offset must divide where the new element is larger.
+Takes: a tensor. Gives: a view whose strides count elements of the new dtype. Keeps true: no element
+is read or written; strides and offset must divide where the new element is larger.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ Tensor = core.Tensor
 
 @view("view_as_dtype(Tensor self, dtype dtype) -> Tensor", names=(), copied=())
 class view_as_dtype:
-    """The same bytes as elements of another dtype; the last dimension grows or shrinks with the element size."""
+    """The same bytes as elements of another dtype; the last dimension grows or shrinks with the
+    element size.
+    """
 
     def geometry(self, dtype):
         old, new = self.dtype.itemsize, dtype.itemsize
@@ -26,13 +29,15 @@ class view_as_dtype:
             fail(
                 RuntimeError,
                 "view",
-                "self.dim() cannot be 0 to view a tensor as another dtype of different element size",
+                "self.dim() cannot be 0 to view a tensor as another dtype of different element "
+                "size",
             )
         if stride[-1] != 1:
             fail(
                 RuntimeError,
                 "view",
-                "self.stride(-1) must be 1 to view a tensor as another dtype of different element size",
+                "self.stride(-1) must be 1 to view a tensor as another dtype of different element "
+                "size",
                 stride[-1],
             )
         if old > new:
@@ -49,7 +54,8 @@ class view_as_dtype:
             fail(
                 RuntimeError,
                 "view",
-                f"self.size(-1), the storage offset and the strides must be divisible by {factor} to view as {dtype} (different element sizes)",
+                f"self.size(-1), the storage offset and the strides must be divisible by {factor} "
+                f"to view as {dtype} (different element sizes)",
                 (shape, stride),
             )
         stride = [s // factor for s in stride[:-1]] + [1]
@@ -121,7 +127,8 @@ class view_as_complex:
             fail(
                 RuntimeError,
                 "view_as_complex",
-                "Tensor must have a stride divisible by 2 for all but last dimension (and storage_offset divisible by 2)",
+                "Tensor must have a stride divisible by 2 for all but last dimension (and "
+                "storage_offset divisible by 2)",
                 stride,
             )
         return core.view_dtype(

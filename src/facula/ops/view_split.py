@@ -1,7 +1,8 @@
 """Views in pieces: unbind, split, chunk and their like.
 
-Takes: a tensor, a dimension, and where to cut. Gives: a tuple of views that together cover the tensor.
-Keeps true: no element is read or written; the pieces' gradients are joined again along the dimension.
+Takes: a tensor, a dimension, and where to cut. Gives: a tuple of views that together cover the
+tensor. Keeps true: no element is read or written; the pieces' gradients are joined again along the
+dimension.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ def _split_points(self: Tensor, sizes: Any, d: int, op: str) -> list[int]:
         fail(
             RuntimeError,
             op,
-            f"split_with_sizes expects split_sizes to sum exactly to {self.shape[d]} (input tensor's size at dimension {d})",
+            f"split_with_sizes expects split_sizes to sum exactly to {self.shape[d]} (input "
+            f"tensor's size at dimension {d})",
             f"split_sizes={list(sizes)}",
         )
     return list(sizes)
@@ -115,7 +117,9 @@ def _even(self: Tensor, size: int, d: int) -> list[int]:
     copied=("",),
 )
 def split(self, split_size, dim):
-    """Pieces of `split_size` (the last may be smaller), or of a list of sizes, along a dimension."""
+    """Pieces of `split_size` (the last may be smaller), or of a list of sizes, along a
+    dimension.
+    """
     if self.dim() == 0:
         fail(RuntimeError, "split", "split expects at least a 1-dimensional tensor")
     d = wrap("split", dim, self.dim())
@@ -177,7 +181,8 @@ def tensor_split(self, indices_or_sections, dim):
             fail(
                 RuntimeError,
                 "tensor_split",
-                "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional int64 tensor on the cpu",
+                "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or "
+                "one-dimensional int64 tensor on the cpu",
             )
         indices_or_sections = indices_or_sections.tolist()
     _check_sections("tensor_split", indices_or_sections)
@@ -200,7 +205,8 @@ def _axis_split(name: str, self: Tensor, indices_or_sections: Any, least: int, d
         fail(
             RuntimeError,
             name,
-            f"torch.{name} requires a tensor with at least {least} dimension{'s' if least > 1 else ''}, but got a tensor with {self.dim()} dimensions!",
+            f"torch.{name} requires a tensor with at least {least} "
+            f"dimension{'s' if least > 1 else ''}, but got a tensor with {self.dim()} dimensions!",
         )
     _check_sections(name, indices_or_sections)
     if isinstance(indices_or_sections, int) and (
@@ -209,7 +215,8 @@ def _axis_split(name: str, self: Tensor, indices_or_sections: Any, least: int, d
         fail(
             RuntimeError,
             name,
-            f"torch.{name} attempted to split along dimension {d}, but the size of the dimension {self.shape[d]} is not divisible by the split_size {indices_or_sections}!",
+            f"torch.{name} attempted to split along dimension {d}, but the size of the dimension "
+            f"{self.shape[d]} is not divisible by the split_size {indices_or_sections}!",
         )
     return F.tensor_split(self, indices_or_sections, d)
 

@@ -127,7 +127,13 @@ def tensorboard_trace_handler(
         try:
             os.makedirs(dir_name, exist_ok=True)
         except OSError as error:
-            fail(RuntimeError, "tensorboard_trace_handler", "Can't create directory", dir_name, str(error))
+            fail(
+                RuntimeError,
+                "tensorboard_trace_handler",
+                "Can't create directory",
+                dir_name,
+                str(error),
+            )
         name = worker_name or f"{socket.gethostname()}_{os.getpid()}"
         end = ".pt.trace.json" + (".gz" if use_gzip else "")
         finished.export_chrome_trace(os.path.join(dir_name, f"{name}.{time.time_ns()}{end}"))
@@ -209,7 +215,9 @@ class _KinetoProfile:
     def start_trace(self) -> None:
         """Record from here."""
         if self.profiler is None or self.profiler.recorder is None:
-            fail(RuntimeError, "profile", "a prepared trace was required: Profiler must be prepared")
+            fail(
+                RuntimeError, "profile", "a prepared trace was required: Profiler must be prepared"
+            )
         self._notes = {
             "trace_id": self._trace_id,
             "record_shapes": int(self.record_shapes),
@@ -226,7 +234,11 @@ class _KinetoProfile:
 
     def _running(self) -> block.profile:
         if self.profiler is None:
-            fail(RuntimeError, "profile", "Profiler must be initialized before it is asked for results")
+            fail(
+                RuntimeError,
+                "profile",
+                "Profiler must be initialized before it is asked for results",
+            )
         return self.profiler
 
     def export_chrome_trace(self, path: str) -> None:
@@ -372,7 +384,9 @@ class profile(_KinetoProfile):
 
     def _move(self, before: ProfilerAction, after: ProfilerAction | None) -> None:
         """Go from the action of one step to that of the next; None: the profile is over."""
-        if before in _RECORDING and (after not in _RECORDING or before is not ProfilerAction.RECORD):
+        if before in _RECORDING and (
+            after not in _RECORDING or before is not ProfilerAction.RECORD
+        ):
             if before is ProfilerAction.RECORD and after is not None:
                 warnings.warn(
                     "Incorrect schedule: RECORD followed by an action that does not record",

@@ -61,8 +61,10 @@ class Samples:
         if not unique:
             return facula.tensor(self._random.integers(0, size, shape))
         order = self._random.permuted(
-            numpy.broadcast_to(numpy.arange(size).reshape(-1, *[1] * (len(shape) - 1)),
-                               (size, *shape[1:])), axis=0,
+            numpy.broadcast_to(
+                numpy.arange(size).reshape(-1, *[1] * (len(shape) - 1)), (size, *shape[1:])
+            ),
+            axis=0,
         )
         return facula.tensor(numpy.ascontiguousarray(order[: shape[0]]))
 

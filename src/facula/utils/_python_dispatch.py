@@ -28,7 +28,11 @@ class TorchDispatchMode:
     """
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         raise NotImplementedError
 
@@ -49,7 +53,11 @@ class BaseTorchDispatchMode(TorchDispatchMode):
     """A mode that changes nothing."""
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         return func(*args, **(kwargs or {}))
 
@@ -110,7 +118,9 @@ def transform_subclass(
     inner = {name: callback(name, getattr(t, name)) for name in names}
     made = type(t).__tensor_unflatten__(inner, context, size, stride)
     if tuple(made.shape) != tuple(size) or tuple(made.stride()) != tuple(stride):
-        required = f"a {type(t).__name__} of shape {tuple(size)} and strides {tuple(stride)} was required"
+        required = (
+            f"a {type(t).__name__} of shape {tuple(size)} and strides {tuple(stride)} was required"
+        )
         got = f"{tuple(made.shape)} and {tuple(made.stride())}"
         fail(RuntimeError, "transform_subclass", required, got)
     return made
@@ -135,5 +145,3 @@ def writes_to_first_argument(func: Any) -> bool:
         return True
     name = getattr(func, "__name__", "")
     return name.endswith("_") and not name.endswith("__")
-
-

@@ -116,7 +116,9 @@ def register_pytree_node(
     SUPPORTED_NODES[cls] = NodeDef(cls, flatten_fn, unflatten_fn, flatten_with_keys_fn)
 
 
-def _register_pytree_node(cls: type, flatten_fn: Flatten, unflatten_fn: Unflatten, **names: Any) -> None:
+def _register_pytree_node(
+    cls: type, flatten_fn: Flatten, unflatten_fn: Unflatten, **names: Any
+) -> None:
     """`register_pytree_node` of older programs: registering anew replaces."""
     SUPPORTED_NODES.pop(cls, None)
     register_pytree_node(cls, flatten_fn, unflatten_fn, **names)
@@ -270,7 +272,9 @@ class TreeSpec:
         """
         given = leaves if isinstance(leaves, (list, tuple)) else list(leaves)
         if len(given) != self.num_leaves:
-            fail(ValueError, "tree_unflatten", f"{self.num_leaves} leaves were required", len(given))
+            fail(
+                ValueError, "tree_unflatten", f"{self.num_leaves} leaves were required", len(given)
+            )
         return self._build(iter(given))
 
     def _build(self, leaves: Iterator[Any]) -> Any:
@@ -291,7 +295,12 @@ class TreeSpec:
         node = _node_of(tree)
         if node is None or node.type is not self.type:
             got = type(tree).__name__
-            fail(ValueError, "tree_map", f"Node type mismatch: {self.type.__name__} was required", got)
+            fail(
+                ValueError,
+                "tree_map",
+                f"Node type mismatch: {self.type.__name__} was required",
+                got,
+            )
         children, context = node.flatten_fn(tree)
         if self.type in (dict, OrderedDict, defaultdict):
             children = self._in_key_order(tree)
@@ -589,5 +598,3 @@ def key_get(obj: Any, kp: KeyPath) -> Any:
 def arg_tree_leaves(*args: Any, **kwargs: Any) -> list[Any]:
     """The leaves of a call's arguments."""
     return tree_leaves((args, kwargs))
-
-

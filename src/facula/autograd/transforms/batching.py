@@ -107,7 +107,8 @@ class VmapLevel(Level):
         if is_batched(target, self.number) or not self._touches(others):
             return
         fail(
-            RuntimeError, name,
+            RuntimeError,
+            name,
             f"vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a "
             f"Tensor `other` in extra_args that has more elements than `self`. This happened due "
             f"to `other` being vmapped over but `self` not being vmapped over at level "
@@ -128,7 +129,9 @@ class VmapLevel(Level):
             result = result[0] if isinstance(result, tuple) else result
             if result.shape != target.shape:
                 fail(
-                    RuntimeError, f"{op.name}_", f"a result of shape {list(target.shape)}",
+                    RuntimeError,
+                    f"{op.name}_",
+                    f"a result of shape {list(target.shape)}",
                     list(result.shape),
                 )
             target.copy_(result)
@@ -142,7 +145,9 @@ class VmapLevel(Level):
     def _reshape(self, target: Any, view: Any) -> None:
         """A wrapper takes the geometry of its own view."""
         fail(
-            RuntimeError, "vmap", "a view that is not in place was required under vmap",
+            RuntimeError,
+            "vmap",
+            "a view that is not in place was required under vmap",
             f"a change of the geometry of {list(target.shape)} to {list(view.shape)}",
         )
 
@@ -152,7 +157,8 @@ class VmapLevel(Level):
         mapped = is_batched(tensor, self.number) or is_batched(a, self.number)
         if self.randomness == "error":
             fail(
-                RuntimeError, "vmap",
+                RuntimeError,
+                "vmap",
                 "vmap: called random operation while in randomness error mode. Please either use "
                 "the 'same' or 'different' randomness flags on vmap or perform the randomness "
                 "operation out of vmap",
@@ -161,7 +167,8 @@ class VmapLevel(Level):
         if self.randomness == "same":
             if is_batched(a, self.number):
                 fail(
-                    RuntimeError, "vmap",
+                    RuntimeError,
+                    "vmap",
                     "vmap: a random operation whose parameters are mapped over was called with "
                     "randomness='same'",
                     hint="use randomness='different'",
@@ -185,7 +192,8 @@ class VmapLevel(Level):
         rule = _METHODS.get(function.__name__)
         if rule is None:
             fail(
-                NotImplementedError, function.__name__,
+                NotImplementedError,
+                function.__name__,
                 "vmap: a function with a rule for batches was required",
             )
         return rule(self, function, args, kwargs)
@@ -198,7 +206,8 @@ class VmapLevel(Level):
             return self._wrapped(self._below(self._custom_rows, cls, args, kwargs))
         if cls.vmap is Function.vmap:
             fail(
-                RuntimeError, cls.__name__,
+                RuntimeError,
+                cls.__name__,
                 f"You tried to vmap over {cls.__name__}, but it does not have vmap support. "
                 "Please override and implement the vmap staticmethod or set "
                 "generate_vmap_rule=True",
@@ -275,7 +284,9 @@ def _copy(level: VmapLevel, function: Any, args: tuple[Any, ...], kwargs: Any) -
     def write() -> None:
         if source.dim() > target.dim():
             fail(
-                RuntimeError, "copy_", f"a source that broadcasts to {list(target.shape)}",
+                RuntimeError,
+                "copy_",
+                f"a source that broadcasts to {list(target.shape)}",
                 list(source.shape),
             )
         batch.front(target).copy_(batch.aligned(source, target.dim()))
@@ -295,7 +306,8 @@ def _fill(level: VmapLevel, function: Any, args: tuple[Any, ...], kwargs: Any) -
 def _value(level: VmapLevel, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     name = function.__name__
     fail(
-        RuntimeError, name,
+        RuntimeError,
+        name,
         f"vmap: It looks like you're calling .{name}() on a Tensor. We don't support vmap over "
         f"calling .{name}() on a Tensor, please try to rewrite what you're doing with other "
         "operations",

@@ -16,13 +16,11 @@ from facula import core
 from facula.autograd.transforms.gradients import (
     check_argnums,
     jacrev,
-    pick,
     unit_vectors,
     vjp,
     with_args,
 )
-from facula.autograd.transforms.levels import Suspended, is_differentiable, set_tangent
-from facula.autograd.transforms.reverse import cut
+from facula.autograd.transforms.levels import is_differentiable
 from facula.autograd.transforms.tangents import JvpLevel
 from facula.autograd.transforms.tree import flatten, map_leaves
 from facula.autograd.transforms.vmapping import vmap

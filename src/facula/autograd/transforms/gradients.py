@@ -32,9 +32,7 @@ def check_argnums(argnums: Any, args: tuple[Any, ...]) -> tuple[int, ...]:
         raise RuntimeError(f"argnums elements must be ints, got: {argnums}")
     for a in many:
         if not -len(args) <= a < len(args):
-            raise RuntimeError(
-                f"Got argnum={a}, but only {len(args)} positional inputs"
-            )
+            raise RuntimeError(f"Got argnum={a}, but only {len(args)} positional inputs")
     found = tuple(a % len(args) for a in many)
     if len(set(found)) != len(found):
         raise RuntimeError(f"argnums elements must be unique, got: {argnums}")

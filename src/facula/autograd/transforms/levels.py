@@ -103,7 +103,8 @@ class BatchedTensor(Tensor):
 
     def __bool__(self) -> bool:
         return fail(
-            RuntimeError, "vmap",
+            RuntimeError,
+            "vmap",
             "vmap: It looks like you're attempting to use a Tensor in some data-dependent control "
             "flow. We don't support that yet",
             hint="choose between values with where()",
@@ -116,7 +117,8 @@ class BatchedTensor(Tensor):
     def requires_grad_(self, requires_grad: bool = True) -> Any:
         """Raises: gradients inside of a transformed function are the business of `grad`."""
         return fail(
-            RuntimeError, "requires_grad_",
+            RuntimeError,
+            "requires_grad_",
             "You are attempting to call Tensor.requires_grad_() inside of a function being "
             "transformed by a functorch transform",
             hint="use func.grad, func.vjp or func.jacrev",

@@ -244,8 +244,13 @@ class _Pull:
         with Suspended(stack):
             return list(
                 core.run_backward(
-                    tuple(o for o, _ in pairs), tuple(c for _, c in pairs), self.retain,
-                    self.create, tuple(inputs), True, False,
+                    tuple(o for o, _ in pairs),
+                    tuple(c for _, c in pairs),
+                    self.retain,
+                    self.create,
+                    tuple(inputs),
+                    True,
+                    False,
                 )
             )
 
@@ -319,7 +324,11 @@ def wrap_under(x: Any, dim: int, number: int) -> Any:
 
 
 def gradients(
-    outputs: tuple, cotangents: tuple, inputs: tuple, retain: bool, create_graph: bool,
+    outputs: tuple,
+    cotangents: tuple,
+    inputs: tuple,
+    retain: bool,
+    create_graph: bool,
     outer: list[Any] | None = None,
 ) -> tuple:
     """The engine's run for tensors as the levels in `outer` (default: all) see them."""

@@ -56,7 +56,8 @@ class JvpLevel(Level):
             bound, out = core.bind_arguments(function, args, kwargs)
             if out is not None:
                 fail(
-                    RuntimeError, function.name,
+                    RuntimeError,
+                    function.name,
                     "a call without out= was required: functions with out=... arguments don't "
                     "support automatic differentiation",
                 )
@@ -293,9 +294,7 @@ def _by_kernels(op: Any, args: tuple[Any, ...], duals: dict[int, Any]) -> Any:
     total = None
     for i, tangent in duals.items():
         cotangent = tangent if tangent.shape == result.shape else tangent.expand(result.shape)
-        (term,) = core.run_backward(
-            (result,), (cotangent,), True, False, (leaves[i],), True, False
-        )
+        (term,) = core.run_backward((result,), (cotangent,), True, False, (leaves[i],), True, False)
         if term is not None:
             total = term if total is None else total + term
     return result.detach(), _zeros(result) if total is None else total

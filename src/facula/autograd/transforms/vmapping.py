@@ -134,8 +134,14 @@ def _unwrapped(value: Any, dim: int | None, level: VmapLevel, function: Any) -> 
 
 
 def run_mapped(
-    function: Callable[..., Any], size: int, dims: list, leaves: list, structure: Structure,
-    out_dims: Any, randomness: str, kwargs: dict[str, Any],
+    function: Callable[..., Any],
+    size: int,
+    dims: list,
+    leaves: list,
+    structure: Structure,
+    out_dims: Any,
+    randomness: str,
+    kwargs: dict[str, Any],
 ) -> Any:
     """Run the function once, on wrappers of the mapped leaves."""
     with VmapLevel(size, randomness) as level:
@@ -151,8 +157,15 @@ def run_mapped(
 
 
 def _run_in_chunks(
-    function: Callable[..., Any], size: int, dims: list, leaves: list, structure: Structure,
-    out_dims: Any, randomness: str, kwargs: dict[str, Any], chunk: int,
+    function: Callable[..., Any],
+    size: int,
+    dims: list,
+    leaves: list,
+    structure: Structure,
+    out_dims: Any,
+    randomness: str,
+    kwargs: dict[str, Any],
+    chunk: int,
 ) -> Any:
     parts = []
     for start in range(0, size, chunk):
@@ -198,9 +211,7 @@ def vmap(
     """
     check_randomness(randomness)
     if not (chunk_size is None or chunk_size > 0):
-        raise ValueError(
-            f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})"
-        )
+        raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
 
     @functools.wraps(func)
     def mapped(*args: Any, **kwargs: Any) -> Any:

@@ -11,6 +11,7 @@ forbid with `FACULA_JIT=error`.
 
 from __future__ import annotations
 
+import sys
 import time
 import warnings
 from typing import Any, NamedTuple
@@ -125,4 +126,14 @@ def _without_kernel(name: str, mode: str, error: CompileError) -> None:
         required = "a kernel should be compiled on first use"
         got = f"none for {name}, which is evaluated by other operators instead ({reason})"
         hint = "FACULA_JIT=error makes this an error, FACULA_JIT=0 is silent"
-        warnings.warn(message("kernels", required, got, hint), MissingKernelWarning, stacklevel=2)
+        warnings.warn(
+            message("kernels", required, got, hint), MissingKernelWarning, stacklevel=_users_level()
+        )
+
+
+def _users_level() -> int:
+    """How many calls up from the caller of `warn` the first line outside of facula stands."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("facula"):
+        frame, level = frame.f_back, level + 1
+    return level

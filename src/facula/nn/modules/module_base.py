@@ -44,9 +44,15 @@ def quicken(cls: type) -> None:
 
     Both do what `ModuleBase` does, without interpreted code in between.
     """
-    if cls.__getattr__ is ModuleBase.__getattr__ and cls.__getattribute__ is object.__getattribute__:  # type: ignore[attr-defined]
+    if (
+        cls.__getattr__ is ModuleBase.__getattr__
+        and cls.__getattribute__ is object.__getattribute__
+    ):  # type: ignore[attr-defined]
         core.fast_module_attributes(cls)
-    own_call = cls.__call__ is ModuleBase.__call__ and cls._wrapped_call_impl is ModuleBase._wrapped_call_impl  # type: ignore[attr-defined]
+    own_call = (
+        cls.__call__ is ModuleBase.__call__
+        and cls._wrapped_call_impl is ModuleBase._wrapped_call_impl
+    )  # type: ignore[attr-defined]
     if own_call and cls._call_impl is module_hooks.HookMixin._call_impl:  # type: ignore[attr-defined]
         core.fast_module_calls(
             cls,

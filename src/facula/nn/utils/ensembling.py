@@ -30,7 +30,11 @@ def functional_call(
     """
     if isinstance(parameter_and_buffer_dicts, dict):
         return call_with(
-            module, parameter_and_buffer_dicts, args, kwargs, tie_weights=tie_weights,
+            module,
+            parameter_and_buffer_dicts,
+            args,
+            kwargs,
+            tie_weights=tie_weights,
             strict=strict,
         )
     if not isinstance(parameter_and_buffer_dicts, Sequence):
@@ -39,9 +43,7 @@ def functional_call(
             f"{type(parameter_and_buffer_dicts)}"
         )
     if not all(isinstance(d, dict) for d in parameter_and_buffer_dicts):
-        raise ValueError(
-            "Expected all elements of parameter_and_buffer_dicts to be dictionaries"
-        )
+        raise ValueError("Expected all elements of parameter_and_buffer_dicts to be dictionaries")
     joined: dict[str, Any] = {}
     for part in parameter_and_buffer_dicts:
         repeated = sorted(joined.keys() & part.keys())
@@ -68,7 +70,9 @@ def stack_module_state(models: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     if not models:
         raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
     if len({m.training for m in models}) > 1:
-        raise RuntimeError("stack_module_state: Expected all models to have the same training/eval mode.")
+        raise RuntimeError(
+            "stack_module_state: Expected all models to have the same training/eval mode."
+        )
     if any(type(m) is not type(models[0]) for m in models):
         raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
     parameters = {
@@ -84,7 +88,9 @@ def stack_module_state(models: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _stacked(tensors: list[Any]) -> Any:
     if len({t.requires_grad for t in tensors}) > 1:
-        raise RuntimeError("Expected parameters from different models to have the same requires_grad.")
+        raise RuntimeError(
+            "Expected parameters from different models to have the same requires_grad."
+        )
     stacked = facula.stack([t.detach() for t in tensors])
     return stacked.requires_grad_(tensors[0].requires_grad)
 

@@ -175,6 +175,7 @@ def _(grad, result):
 @pointwise(
     "pow(Operand self, Operand exponent) -> Tensor",
     dtypes="int float complex",
+    nonnegative_exponent=True,
     reference="numpy.power",
     autocast="accelerator float32",
 )

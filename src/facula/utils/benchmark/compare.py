@@ -19,7 +19,13 @@ from facula.utils.benchmark.measurement import (
     unit_to_english,
 )
 
-BEST, GOOD, BAD, VERY_BAD, PLAIN = "\033[92m\033[1m", "\033[34m", "\033[2m\033[91m", "\033[31m", "\033[0m"
+BEST, GOOD, BAD, VERY_BAD, PLAIN = (
+    "\033[92m\033[1m",
+    "\033[34m",
+    "\033[2m\033[91m",
+    "\033[31m",
+    "\033[0m",
+)
 
 
 class Colorize(enum.Enum):
@@ -33,7 +39,9 @@ class Colorize(enum.Enum):
 class _Table:
     """The measurements of one label."""
 
-    def __init__(self, results: list[Measurement], colorize: Colorize, trim: bool, warn: bool) -> None:
+    def __init__(
+        self, results: list[Measurement], colorize: Colorize, trim: bool, warn: bool
+    ) -> None:
         self.results = results
         self.colorize = colorize
         self.trim = trim
@@ -162,7 +170,9 @@ class Compare:
         for m in Measurement.merge(self._results):
             groups[m.label].append(m)
         return "\n\n".join(
-            _Table(group, self._colorize, self._trim_significant_figures, self._highlight_warnings).render()
+            _Table(
+                group, self._colorize, self._trim_significant_figures, self._highlight_warnings
+            ).render()
             for group in groups.values()
         )
 

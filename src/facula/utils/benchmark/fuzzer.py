@@ -45,12 +45,29 @@ class FuzzedParameter:
         self._distribution = distribution
         if isinstance(distribution, dict):
             total = sum(distribution.values())
-            if any(w < 0 for w in distribution.values()) or not math.isclose(total, 1, abs_tol=1e-3):
-                fail(ValueError, "FuzzedParameter", "probabilities that add up to 1 were required", distribution)
+            if any(w < 0 for w in distribution.values()) or not math.isclose(
+                total, 1, abs_tol=1e-3
+            ):
+                fail(
+                    ValueError,
+                    "FuzzedParameter",
+                    "probabilities that add up to 1 were required",
+                    distribution,
+                )
         elif distribution not in DISTRIBUTIONS:
-            fail(ValueError, "FuzzedParameter", f"one of {DISTRIBUTIONS} or a dict was required", distribution)
+            fail(
+                ValueError,
+                "FuzzedParameter",
+                f"one of {DISTRIBUTIONS} or a dict was required",
+                distribution,
+            )
         elif minval is None or maxval is None:
-            fail(ValueError, "FuzzedParameter", "minval and maxval were required", f"{minval} and {maxval}")
+            fail(
+                ValueError,
+                "FuzzedParameter",
+                "minval and maxval were required",
+                f"{minval} and {maxval}",
+            )
 
     @property
     def name(self) -> str:

@@ -55,7 +55,9 @@ class Timer:
         language: Language | str = Language.PYTHON,
     ) -> None:
         if not isinstance(stmt, str):
-            fail(ValueError, "Timer", "Currently only a `str` stmt is supported", type(stmt).__name__)
+            fail(
+                ValueError, "Timer", "Currently only a `str` stmt is supported", type(stmt).__name__
+            )
         if language not in (Language.PYTHON, "py", "python"):
             fail(
                 NotImplementedError,
@@ -98,12 +100,20 @@ class Timer:
 
     def repeat(self, repeat: int = -1, number: int = -1) -> None:
         """Not offered: use `blocked_autorange`."""
-        fail(NotImplementedError, "Timer.repeat", "another method was required", hint="see `Timer.blocked_autorange`")
+        fail(
+            NotImplementedError,
+            "Timer.repeat",
+            "another method was required",
+            hint="see `Timer.blocked_autorange`",
+        )
 
     def autorange(self, callback: Callable[[int, float], Any] | None = None) -> None:
         """Not offered: use `blocked_autorange`."""
         fail(
-            NotImplementedError, "Timer.autorange", "another method was required", hint="see `Timer.blocked_autorange`"
+            NotImplementedError,
+            "Timer.autorange",
+            "another method was required",
+            hint="see `Timer.blocked_autorange`",
         )
 
     def _block_size(self, min_run_time: float) -> int:
@@ -153,7 +163,11 @@ class Timer:
                 if spent >= max_run_time:
                     break
                 trusted = Measurement(number, times, self._task_spec)
-                if spent >= min_run_time and len(times) >= 4 and trusted.meets_confidence(threshold):
+                if (
+                    spent >= min_run_time
+                    and len(times) >= 4
+                    and trusted.meets_confidence(threshold)
+                ):
                     break
             return Measurement(number, times, self._task_spec)
 
