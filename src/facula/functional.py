@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import warnings
 from typing import Any
 
 from facula import core
@@ -200,17 +201,17 @@ def asarray(
     dtype: Any = None,
     device: Any = None,
     copy: bool | None = None,
-    requires_grad: bool = False,
+    requires_grad: bool | None = None,
 ) -> Tensor:
     """A tensor of anything: tensors, arrays, storages, buffers, DLPack, sequences; shares memory
-    unless it cannot.
+    unless it cannot. requires_grad: None takes that of `obj`.
     """
     if isinstance(obj, Tensor):
         shared = obj
     elif isinstance(obj, core.UntypedStorage):
         shared = obj.as_tensor(dtype)
     elif hasattr(obj, "__array_interface__"):
-        shared = core.from_numpy(obj)
+        shared = core.as_tensor(obj) if getattr(obj, "ndim", 1) == 0 else core.from_numpy(obj)
     elif hasattr(obj, "__dlpack__"):
         shared = core.from_dlpack(obj)
     elif isinstance(obj, (bytes, bytearray, memoryview)):
@@ -237,7 +238,15 @@ def asarray(
             "no copy was required: can't alias a tensor of another dtype or device",
             f"{shared.dtype}",
         )
-    if result.requires_grad and not requires_grad:
+    if requires_grad is None and result.requires_grad:
+        warnings.warn(
+            "asarray: unspecified requires_grad now defaults to obj.requires_grad instead of "
+            "False. Pass requires_grad=False explicitly to get the old behavior and silence this "
+            "warning.",
+            UserWarning,
+            stacklevel=2,
+        )
+    elif result.requires_grad and not requires_grad:
         result = result.detach()
     return result.requires_grad_() if requires_grad and not result.requires_grad else result
 

@@ -45,7 +45,13 @@ def set_rng_state(new_state: core.Tensor) -> None:
 
 
 @contextmanager
-def fork_rng(devices: Any = None, enabled: bool = True, device_type: str = "cpu") -> Iterator[None]:
+def fork_rng(
+    devices: Any = None,
+    enabled: bool = True,
+    _caller: str = "fork_rng",
+    _devices_kw: str = "devices",
+    device_type: str = "cpu",
+) -> Iterator[None]:
     """Restore the default generator's state at the end of the block."""
     state = get_rng_state()
     try:

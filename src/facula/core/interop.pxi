@@ -41,7 +41,7 @@ def from_numpy(array):
     """
     cdef int64_t offset_low = 0, extent
     interface = getattr(array, "__array_interface__", None)
-    if interface is None or not hasattr(array, "strides"):
+    if interface is None or not hasattr(array, "strides") or not hasattr(array, "__setitem__"):
         raise TypeError("[from_numpy] a NumPy array was required: expected np.ndarray (got %s)" % type(array).__name__)
     code = interface["typestr"]
     if code[0] == ">" :
@@ -152,6 +152,7 @@ cdef int discover(object data, list shape, int depth, int *kind) except -1:
             elif shape[depth + i] != n:
                 raise ValueError("[tensor] sequences of equal length were required: expected sequence of length %d at dim %d (got %d)"
                                  % (shape[depth + i], depth + i, n))
+        if not isinstance(data, Tensor): warn_of_arrays()
         dt = (<Tensor>data).dt if isinstance(data, Tensor) else (<Tensor>from_numpy_copy(data)).dt
         if kind[0] >= 100: kind[0] = 100 + PROMOTE[kind[0] - 100][dt]
         elif kind[0] < 0 or True: kind[0] = 100 + dt
@@ -172,8 +173,29 @@ cdef int discover(object data, list shape, int depth, int *kind) except -1:
     elif hasattr(data, "__index__"): k = KIND_INT
     elif hasattr(data, "__float__"): k = KIND_FLOAT
     else:
-        raise TypeError("[tensor] numbers or sequences of numbers were required: could not infer dtype of %s" % type(data).__name__)
+        wrong = TypeError if isinstance(data, (str, bytes)) else RuntimeError
+        raise wrong("[tensor] numbers or sequences of numbers were required: Could not infer dtype of %s" % type(data).__name__)
     if kind[0] < 100 and k > kind[0]: kind[0] = k
+    return 0
+
+
+cdef object array_operand(object x):
+    """An operand of a comparison or a division: arrays of at least one dimension as tensors."""
+    if isinstance(x, (Tensor, float, int)) or x is None or not getattr(x, "ndim", 0) or not hasattr(x, "__array_interface__"):
+        return x
+    return from_numpy_copy(x)
+
+
+cdef bint WARNED_OF_ARRAYS = False
+
+cdef int warn_of_arrays() except -1:
+    """Once: a list of arrays is slow to read."""
+    global WARNED_OF_ARRAYS
+    if not WARNED_OF_ARRAYS:
+        import warnings
+        WARNED_OF_ARRAYS = True
+        warnings.warn("[tensor] Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting the "
+                      "list to a single numpy.ndarray with numpy.array() before converting to a tensor.", UserWarning, stacklevel=2)
     return 0
 
 
@@ -243,10 +265,17 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
         elif kind == KIND_INT: dt = I64
         elif kind == KIND_COMPLEX: dt = COMPLEX_OF[DEFAULT_DTYPE]
         else: dt = DEFAULT_DTYPE
+        if kind == KIND_COMPLEX and KIND[dt] != KIND_COMPLEX:
+            raise TypeError("[tensor] real numbers were required for %s: must be real number, not complex" % DTYPES[dt].name)
         nd = parse_shape(shape, sh)
         t = new_tensor(nd, sh, dt, 0)
         if t.numel_:
-            fill_nested(data, t, 0, t.data_)
+            try:
+                fill_nested(data, t, 0, t.data_)
+            except RuntimeError:
+                if dtype is not None or dt != I64: raise
+                raise ValueError("[tensor] integers of at most 64 bits were required: Overflow when unpacking long long\n"
+                                 "hint: give dtype=float64, or uint64 for integers below 2**64") from None
         if dev:
             t = convert(t, dt, dev, False, None)
     if requires_grad:

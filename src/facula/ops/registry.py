@@ -100,9 +100,9 @@ class Definition:
         empty, later = inspect.Parameter.empty, False
         called_as_function = bool(self.names) and not self.names[0].startswith("Tensor.")
         # special functions call their first argument x, and PyTorch's pages call it input
-        first = "x" if self.public_module == "facula.special" else "self"
+        first = ("self", "x") if self.public_module == "facula.special" else ("self",)
         for p in self.schema.parameters:
-            name = "input" if p.name == first and called_as_function else p.name
+            name = "input" if p.name in first and called_as_function else p.name
             kind = (
                 inspect.Parameter.KEYWORD_ONLY
                 if p.keyword_only

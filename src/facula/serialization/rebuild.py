@@ -350,7 +350,7 @@ def _maker_for(item: Any) -> tuple[tuple[str, str], Maker]:
     return (module, name), Maker(place, item, _restore, item)
 
 
-def add_safe_globals(items: list[Any]) -> None:
+def add_safe_globals(safe_globals: list[Any]) -> None:
     """Allows classes and functions to be made from files: each itself, or a pair of it and the full
     name in the file.
 
@@ -358,7 +358,7 @@ def add_safe_globals(items: list[Any]) -> None:
     `__setstate__` or as attributes; a function is called with the arguments in the file.  Allow
     only what is harmless with any arguments.
     """
-    _allowed.update(map(_maker_for, items))
+    _allowed.update(map(_maker_for, safe_globals))
 
 
 def get_safe_globals() -> list[Any]:
@@ -372,10 +372,10 @@ def clear_safe_globals() -> None:
 
 
 @contextlib.contextmanager
-def safe_globals(items: list[Any]) -> Iterator[None]:
+def safe_globals(safe_globals: list[Any]) -> Iterator[None]:
     """Allows classes and functions for the length of a `with` block."""
     before = dict(_allowed)
-    add_safe_globals(items)
+    add_safe_globals(safe_globals)
     try:
         yield
     finally:

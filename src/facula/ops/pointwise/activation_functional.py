@@ -23,7 +23,7 @@ def _plain(name: str) -> core.Op:
     def body(self, inplace):
         return _run(name, inplace, self)
 
-    body.__doc__ = getattr(F, name).definition.doc
+    body.__doc__ = getattr(F, name).definition.body.__doc__
     return composite(
         f"_functional_{name}(Tensor self, bool inplace=False) -> Tensor",
         names=(f"nn.functional.{name}",),
@@ -39,7 +39,7 @@ def _with_number(name: str, attribute: str, default: float) -> core.Op:
     def body(self, number, inplace):
         return _run(name, inplace, self, number)
 
-    body.__doc__ = getattr(F, name).definition.doc
+    body.__doc__ = getattr(F, name).definition.body.__doc__
     return composite(
         f"_functional_{name}(Tensor self, Number {attribute}={default}, bool inplace=False) -> Tensor",
         names=(f"nn.functional.{name}",),

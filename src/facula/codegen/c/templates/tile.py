@@ -19,12 +19,13 @@ from .tile_pack import pack_text
 
 __all__ = ["unit", "units"]
 
-HEADER = "/* Written by codegen/c/templates/tile.py: dense products, %s, %s. */\n"
+# without the variant: a unit that is the same for two variants is compiled once
+HEADER = "/* Written by codegen/c/templates/tile.py: dense products, %s. */\n"
 
 
 def unit(isa: Isa, kind: Kind) -> str:
     """One translation unit: every kernel of a kind."""
-    parts = [HEADER % (kind.name, isa.name), configuration(isa, kind), kernel_text(kind)]
+    parts = [HEADER % kind.name, configuration(isa, kind), kernel_text(kind)]
     parts += [pack_text(kind), epilogue_text(kind), dot_text(kind, isa.registers)]
     parts.append(gemm_text(isa, kind))
     entries = gemm_entries(kind)
