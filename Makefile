@@ -6,10 +6,10 @@ RUN := $(VENV)/bin/python
 # in a checkout only this machine's kernel variant is built; a wheel holds all of them
 export FACULA_BUILD_ISA ?= native
 
-.PHONY: help venv demo gpt test lint types layers docs bench wheel clean
+.PHONY: help venv demo gpt test lint types layers docs bench wheel check-wheel clean
 
 help:  ## what there is
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/' | expand -t 13
 
 $(RUN):
 	$(PYTHON) -m venv $(VENV)
@@ -51,7 +51,11 @@ bench: $(VENV)/installed  ## the figures of README.md
 	$(RUN) tools/bench.py
 
 wheel: $(RUN)  ## a wheel with every kernel variant, in dist/
+	rm -rf dist
 	FACULA_BUILD_ISA=all $(VENV)/bin/pip wheel -q --no-deps --wheel-dir dist .
+
+check-wheel: wheel  ## the wheel's size, and every variant without a compiler
+	$(RUN) tools/check_wheel.py dist/facula-*.whl
 
 clean:  ## forget everything that was built
 	rm -rf build dist $(VENV) src/facula/_kernels src/*.egg-info

@@ -327,6 +327,11 @@ class Function(_SingleLevelFunction):
         if stack:
             # the innermost function transform decides how to run it
             return stack[-1].process(cls.apply, args, kwargs)
+        if core.is_profiling():
+            from facula.autograd.profiler_recorder import FUNCTION, recorded_range
+
+            with recorded_range(cls.__name__, FUNCTION):
+                return cls._run(args, kwargs, separate)[0]
         return cls._run(args, kwargs, separate)[0]
 
     @classmethod

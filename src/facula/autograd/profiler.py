@@ -11,16 +11,31 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from facula.autograd.profiler_recorder import Recorder, current
+from facula.autograd.profiler_ranges import emit_itt, emit_nvtx
+from facula.autograd.profiler_recorder import MEMORY_EVENT_NAME, Recorder, current
 from facula.autograd.profiler_util import (
     EventList,
+    FunctionEvent,
     FunctionEventAvg,
+    Interval,
+    Kernel,
     event_list,
 )
 from facula.core.errors import fail
 
-__all__ = """EventList FunctionEvent FunctionEventAvg Interval Kernel MEMORY_EVENT_NAME emit_itt
-emit_nvtx kineto_available profile record_function""".split()
+__all__ = [
+    "EventList",
+    "FunctionEvent",
+    "FunctionEventAvg",
+    "Interval",
+    "Kernel",
+    "MEMORY_EVENT_NAME",
+    "emit_itt",
+    "emit_nvtx",
+    "kineto_available",
+    "profile",
+    "record_function",
+]
 
 
 def kineto_available() -> bool:

@@ -136,9 +136,10 @@ class Recorder:
         self._open(RawEvent(_NODE + name, BACKWARD, sequence, thread))
         return self._open(RawEvent(name, BACKWARD, sequence, thread))
 
-    def enter_range(self, name: str, argument: str | None = None) -> RawEvent:
-        """The user's range begins."""
-        event = RawEvent(name, USER, -1, threading.get_ident())
+    def enter_range(self, name: str, argument: str | None = None, scope: int = USER) -> RawEvent:
+        """A range begins: the user's, or (FUNCTION) a function that records a node of its own."""
+        sequence = core.next_sequence_number() if scope == FUNCTION else -1
+        event = RawEvent(name, scope, sequence, threading.get_ident())
         if argument is not None:
             event.concrete = [argument]
         return self._open(event)
@@ -276,13 +277,13 @@ def current() -> Recorder | None:
 
 
 @contextlib.contextmanager
-def recorded_range(name: str) -> Iterator[None]:
+def recorded_range(name: str, scope: int = USER) -> Iterator[None]:
     """A range of the framework's own, such as an optimizer's step."""
     recorder = current()
     if recorder is None:
         yield
         return
-    event = recorder.enter_range(name)
+    event = recorder.enter_range(name, scope=scope)
     try:
         yield
     finally:

@@ -92,7 +92,7 @@ def _columns(
             ("Source Location", lambda e: _cut(e.stack[0] if e.stack else "", widths[2]), -1, True)
         )
     if events._with_flops:
-        scale, name = _flops_scale(rows)
+        scale, name = _flops_scale(events)
         columns.append(
             (f"Total {name}", lambda e: f"{e.flops / scale:.3f}" if e.flops else "--", 0, False)
         )

@@ -11,10 +11,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from facula.autograd.profiler_recorder import USER, RawEvent, Recorder
+from facula.autograd.profiler_recorder import MEMORY_EVENT_NAME, USER, RawEvent, Recorder
 from facula.core.errors import fail
 
-__all__ = "EventList FunctionEvent FunctionEventAvg Interval Kernel MEMORY_EVENT_NAME".split()
+__all__ = [
+    "EventList",
+    "FunctionEvent",
+    "FunctionEventAvg",
+    "Interval",
+    "Kernel",
+    "MEMORY_EVENT_NAME",
+]
 
 
 class Interval:

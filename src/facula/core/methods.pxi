@@ -470,6 +470,8 @@ def m_numpy(Tensor self, *, bint force=False):
 @cython.binding(True)
 def m___array__(Tensor self, dtype=None, copy=None):
     array = to_numpy(self)
+    if dtype is not None and copy is False and array.dtype != dtype:
+        raise ValueError("[__array__] memory that can be shared was required with copy=False: got %s for %s" % (array.dtype, dtype))
     if dtype is not None:
         array = array.astype(dtype, copy=bool(copy))
     elif copy:

@@ -15,7 +15,9 @@ from facula.ops.registry import PLACES, TABLE, F
 #: bodies for the code generator, their language and their oracle: it imports them when it writes kernels
 _GENERATOR_ONLY = ("_programs", "rows", "scalar_numpy")
 
-for _family in sorted({name.partition(".")[0] for name in os.listdir(__path__[0])}):
+_MODULES = sorted({name.partition(".")[0] for name in os.listdir(__path__[0])})
+
+for _family in _MODULES:
     if not _family.startswith("_") and not _family.endswith(_GENERATOR_ONLY):
         import_module(f"facula.ops.{_family}")
 
@@ -37,9 +39,11 @@ _attach_methods()
 
 
 def __getattr__(name: str) -> Any:
-    """`facula.ops.<namespace>`, see `ops.namespaces`."""
+    """A module that was not imported above, or `facula.ops.<namespace>`, see `ops.namespaces`."""
     if name.startswith("__"):
         raise AttributeError(f"module 'facula.ops' has no attribute {name!r}")
+    if name in _MODULES:
+        return import_module(f"facula.ops.{name}")
     from facula.ops.namespaces import namespace
 
     return namespace(name)

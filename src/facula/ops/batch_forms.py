@@ -76,28 +76,31 @@ def added_product(batch: Any, self: Any, a: Any, b: Any, beta: Any, alpha: Any) 
 
 
 def linear(batch: Any, input: Any, weight: Any, bias: Any) -> Any:
-    """A shared weight takes the batch as rows; weights of their own make a batch of products."""
-    if not batch.has(weight) and not batch.has(bias):
-        return F.linear(batch.front(input), weight, bias)
+    """A shared weight takes the batch as rows, a shared input takes it as columns; where both
+    differ, it is a batch of products."""
     if not batch.has(weight):
-        out = F.linear(batch.front(input), weight)
-    else:
-        w = batch.front(weight)
-        if weight.dim() == 1:
-            out = (batch.full(input) * w.reshape((batch.size, *[1] * (input.dim() - 1), -1))).sum(
-                -1
-            )
-        else:
-            rows = batch.full(input) if input.dim() > 1 else batch.full(input).unsqueeze(1)
-            flat = rows.flatten(1, -2) if rows.dim() > 3 else rows
-            out = F.matmul(flat, w.transpose(1, 2))
-            out = out.reshape((batch.size, *input.shape[:-1], weight.shape[0]))
+        if not batch.has(bias):
+            return F.linear(batch.front(input), weight, bias)
+        out = F.linear(batch.full(input), weight)
+        return out + batch.aligned(bias, input.dim())
+    if weight.dim() == 1:
+        w = batch.front(weight).reshape((batch.size, *[1] * (input.dim() - 1), -1))
+        out = (batch.full(input) * w).sum(-1)
+        return out if bias is None else out + batch.aligned(bias, input.dim() - 1)
+    if not batch.has(input):
+        spread = None if bias is None else batch.full(bias).flatten()
+        out = F.linear(input, batch.front(weight).flatten(0, 1), spread)
+        rank = input.dim()
+        out = out.view((*input.shape[:-1], batch.size, weight.shape[0]))
+        return out.permute((rank - 1, *range(rank - 1), rank))
+    rows, w = batch.front(input), batch.front(weight).transpose(1, 2)
+    if input.dim() != 2:
+        rows = rows.reshape((batch.size, -1, input.shape[-1]))
     if bias is None:
-        return out
-    rank = input.dim() - (weight.dim() == 1)
-    if not (batch.has(weight) or batch.has(input)):
-        out = out.expand((batch.size, *out.shape))
-    return out + batch.aligned(bias, rank)
+        out = F.bmm(rows, w)
+    else:
+        out = F.baddbmm(batch.full(bias).unsqueeze(1), rows, w)
+    return out if input.dim() == 2 else out.reshape((batch.size, *input.shape[:-1], -1))
 
 
 # ------------------------------------------------------------------ convolutions

@@ -13,6 +13,7 @@ real ones; whole numbers multiply exactly.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from facula import core
@@ -55,6 +56,25 @@ def _dense(x: Any) -> tuple[Any, int]:
     return x.contiguous(), 0
 
 
+@lru_cache(maxsize=4096)
+def _numbers(
+    x_shape: tuple[int, ...],
+    y_shape: tuple[int, ...],
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+    groups: int,
+    layouts: tuple[int, int],
+) -> tuple[int, ...]:
+    """The sizes that a kernel takes; one dimension is two with a first of size 1."""
+    lift = (1,) * (2 - len(kernel))
+    none = (0,) * len(lift)
+    spatial = (*lift, *kernel, *lift, *stride, *none, *padding, *lift, *dilation)
+    outs = (*lift, *y_shape[2:])
+    return (*x_shape[:2], *lift, *x_shape[2:], y_shape[1], *spatial, groups, *outs, *layouts, 0)
+
+
 def _launch(
     kind: str,
     pointers: tuple[Any, ...],
@@ -70,28 +90,6 @@ def _launch(
     """Call a kernel on 1 to 3 spatial dimensions; x is the convolution's input, y its output, by
     shape.
     """
-    space = len(kernel)
-    lift = [1] * (2 - space)
-
-    def full(values: Any, fill: int = 1) -> list[int]:
-        return [fill] * len(lift) + list(values)
-
-    sizes, outs = full(x_shape[2:]), full(y_shape[2:])
-    numbers = [
-        x_shape[0],
-        x_shape[1],
-        *sizes,
-        y_shape[1],
-        *full(kernel),
-        *full(stride),
-        *full(padding, 0),
-        *full(dilation),
-        groups,
-        *outs,
-        *layouts,
-        0,
-    ]
-    name = "conv3d" if space == 3 else "conv2d"
     code = pointers[0].dtype.code
     if code not in FLOATS:
         fail(
@@ -100,7 +98,10 @@ def _launch(
             f'a floating-point dtype was required: "conv_{kind}" not implemented for '
             f"'{pointers[0].dtype}'",
         )
-    core.kernel(f"{name}_{kind}:{code}")(pointers, tuple(numbers), ())
+    settings = (tuple(kernel), tuple(stride), tuple(padding), tuple(dilation))
+    numbers = _numbers(tuple(x_shape), tuple(y_shape), *settings, groups, layouts)
+    name = "conv3d" if len(kernel) == 3 else "conv2d"
+    core.kernel(f"{name}_{kind}:{code}")(pointers, numbers, ())
 
 
 @operator(
@@ -404,10 +405,9 @@ def _check_numbers(op: str, stride: Any, padding: Any, dilation: Any) -> None:
 
 
 def _padding(
-    op: str, padding: Any, weight: Any, stride: Any, dilation: Any, space: int
+    op: str, padding: Any, kernel: tuple[int, ...], stride: Any, dilation: Any, space: int
 ) -> tuple[Any, Any]:
     """Padding before and after each dimension."""
-    kernel = weight.shape[2:]
     if isinstance(padding, str):
         if padding == "valid":
             return (0,) * space, (0,) * space
@@ -433,6 +433,35 @@ def _padding(
     return values, values
 
 
+@lru_cache(maxsize=4096)
+def _geometry(
+    op: str,
+    size: tuple[int, ...],
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...],
+    padding: Any,
+    dilation: tuple[int, ...],
+    space: int,
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Stride, padding before, dilation and output size, one value a dimension, all checked."""
+    stride, dilation = _tuple(op, "stride", stride, space), _tuple(op, "dilation", dilation, space)
+    before, after = _padding(op, padding, kernel, stride, dilation, space)
+    _check_numbers(op, stride, before, dilation)
+    sizes = []
+    for n, k, s, d, b, a in zip(size, kernel, stride, dilation, before, after, strict=True):
+        extent = d * (k - 1) + 1
+        if n + b + a < extent or k == 0:
+            fail(
+                RuntimeError,
+                op,
+                f"Calculated padded input size per channel: ({n + b + a}). Kernel size: "
+                f"({extent}). Kernel size can't be "
+                "greater than actual input size",
+            )
+        sizes.append((n + b + a - extent) // s + 1)
+    return stride, before, dilation, tuple(sizes)
+
+
 def _convolve(
     op: str,
     input: Any,
@@ -446,24 +475,12 @@ def _convolve(
 ) -> Any:
     """Check everything, add the batch dimension where there is none, and convolve."""
     _check(op, input, weight, bias, space, groups, False)
-    stride, dilation = _tuple(op, "stride", stride, space), _tuple(op, "dilation", dilation, space)
-    before, after = _padding(op, padding, weight, stride, dilation, space)
-    _check_numbers(op, stride, before, dilation)
     batched = input.dim() == space + 2
     x = input if batched else input.unsqueeze(0)
-    kernel, sizes = tuple(weight.shape[2:]), []
-    for n, k, s, d, b, a in zip(x.shape[2:], kernel, stride, dilation, before, after, strict=True):
-        extent = d * (k - 1) + 1
-        if n + b + a < extent or k == 0:
-            fail(
-                RuntimeError,
-                op,
-                f"Calculated padded input size per channel: ({n + b + a}). Kernel size: "
-                f"({extent}). Kernel size can't be "
-                "greater than actual input size",
-            )
-        sizes.append((n + b + a - extent) // s + 1)
-    result = forward(x, weight, bias, stride, before, dilation, groups, tuple(sizes))
+    amount = padding if isinstance(padding, (str, int)) else tuple(padding)
+    sizes = (tuple(x.shape[2:]), tuple(weight.shape[2:]))
+    geometry = _geometry(op, *sizes, tuple(stride), amount, tuple(dilation), space)
+    result = forward(x, weight, bias, *geometry[:3], groups, geometry[3])
     return result if batched else result.squeeze(0)
 
 

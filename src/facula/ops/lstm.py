@@ -39,6 +39,8 @@ def _flat(x: Any) -> Any:
 class _lstm_layer:
     """Hidden states [T, N, H], the last h and c [N, H], cells [T, N, H], gates [T, N, 4 H]."""
 
+    takes_16_bits = False
+
     def meta(input, h0, c0, w_input, w_hidden, bias, reverse):
         steps, batch, size = input.shape[0], input.shape[1], h0.shape[1]
         shapes = ((steps, batch, size), (batch, size), (batch, size))

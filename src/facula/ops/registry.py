@@ -46,6 +46,8 @@ class Definition:
     flops: Callable[..., int] | None = None
     #: why the gradient is not the derivative of the value, where a convention says so
     convention = ""
+    #: whether 16-bit floats are taken; what calls an internal operator without them casts
+    takes_16_bits = True
     #: what autocast does (`autograd.autocast`): "lower", "float32", "widest" or "unchanged", after "cpu" or
     #: "accelerator" on these only
     autocast: str | None = None

@@ -18,5 +18,15 @@ from facula.profiler.profiler import (
     tensorboard_trace_handler,
 )
 
-__all__ = """ProfilerAction ProfilerActivity RecordScope kineto_available profile profiler
-record_function schedule supported_activities tensorboard_trace_handler""".split()
+__all__ = [
+    "ProfilerAction",
+    "ProfilerActivity",
+    "RecordScope",
+    "kineto_available",
+    "profile",
+    "profiler",
+    "record_function",
+    "schedule",
+    "supported_activities",
+    "tensorboard_trace_handler",
+]

@@ -22,8 +22,15 @@ from facula.autograd.profiler_trace import write_trace
 from facula.autograd.profiler_util import EventList
 from facula.core.errors import fail
 
-__all__ = """ProfilerAction ProfilerActivity RecordScope profile schedule supported_activities
-tensorboard_trace_handler""".split()
+__all__ = [
+    "ProfilerAction",
+    "ProfilerActivity",
+    "RecordScope",
+    "profile",
+    "schedule",
+    "supported_activities",
+    "tensorboard_trace_handler",
+]
 
 
 class ProfilerActivity(enum.IntEnum):

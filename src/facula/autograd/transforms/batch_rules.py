@@ -8,6 +8,7 @@ Keeps true: a rule runs below its level, on what the wrappers hold; where it doe
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -290,8 +291,10 @@ RULES: dict[str, Callable[..., Any]] = {
 }
 
 
-def rule_of(definition: Any) -> Callable[..., Any] | None:
-    """The rule of a definition: its own, a general one by name, or that of its kind."""
+@functools.cache
+def rule_of(op: Any) -> Callable[..., Any] | None:
+    """The rule of an operator: its own, a general one by name, or that of its kind."""
+    definition = op.definition
     own = definition.vmap
     if own is not None:
         if isinstance(own, str):

@@ -39,6 +39,10 @@ class VmapLevel(Level):
 
     def process(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a call for the whole batch."""
+        if type(function) is core.Op and not kwargs and function.definition.kind == "pointwise":
+            result = self._elementwise(function, args)
+            if result is not None:
+                return result
         if function is draw:
             return self._below(self._draw, *args)
         if not self._touches(args) and not self._touches(kwargs.values()):
@@ -52,6 +56,26 @@ class VmapLevel(Level):
             bound, _ = core.bind_arguments(function.op, args, kwargs)
             return self._inplace(function, bound)
         return self._other(function, args, kwargs)
+
+    def _elementwise(self, op: Any, args: tuple[Any, ...]) -> Any:
+        """The short way of one or two operands that lie alike; None where it does not serve."""
+        x, number = args[0], self.number
+        if len(args) > 2 or not is_batched(x, number):
+            return None
+        values = (x.value,)
+        if len(args) == 2:
+            y = args[1]
+            if is_batched(y, number) and y.batch_dim == x.batch_dim and y.dim() == x.dim():
+                values = (x.value, y.value)
+            elif type(y) is int or type(y) is float:
+                values = (x.value, y)
+            else:
+                return None
+        stack = core.swap_interpreters(self.below)
+        try:
+            return wrap(op(*values), x.batch_dim, number)
+        finally:
+            core.swap_interpreters(stack)
 
     def _touches(self, values: Any) -> bool:
         number = self.number
@@ -76,7 +100,7 @@ class VmapLevel(Level):
 
     def _apply(self, op: Any, args: tuple[Any, ...]) -> Any:
         batch = Batch(self)
-        rule = batch_rules.rule_of(op.definition)
+        rule = batch_rules.rule_of(op)
         result = NotImplemented if rule is None else rule(batch, op, args)
         if result is not NotImplemented:
             return result

@@ -9,23 +9,33 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 
-@dataclass(frozen=True)
 class Structure:
-    """The shape of a nesting; `kind` None is a leaf."""
+    """The shape of a nesting; `kind` None is a leaf. `leaves` says how many leaves there are."""
 
-    kind: Any
-    keys: tuple[Any, ...] = ()
-    parts: tuple[Structure, ...] = ()
-    factory: Any = None
+    __slots__ = ("factory", "keys", "kind", "leaves", "parts")
 
-    @property
-    def leaves(self) -> int:
-        """How many leaves there are."""
-        return 1 if self.kind is None else sum(part.leaves for part in self.parts)
+    def __init__(
+        self, kind: Any, keys: tuple[Any, ...] = (), parts: Any = (), factory: Any = None
+    ) -> None:
+        self.kind = kind
+        self.keys = keys
+        self.parts = tuple(parts)
+        self.factory = factory
+        self.leaves = 1 if kind is None else sum([part.leaves for part in self.parts])
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, Structure) and (self.kind, self.keys, self.parts) == (
+            other.kind,
+            other.keys,
+            other.parts,
+        )
+
+    __hash__ = None  # type: ignore[assignment]
 
     def build(self, values: Iterable[Any]) -> Any:
         """The nesting with these leaves."""
@@ -69,9 +79,9 @@ def _flatten(value: Any, leaves: list[Any]) -> Structure:
         return LEAF
     kind = type(value)
     if isinstance(value, dict):
-        parts = tuple(_flatten(v, leaves) for v in value.values())
+        parts = [_flatten(v, leaves) for v in value.values()]
         return Structure(kind, tuple(value), parts, getattr(value, "default_factory", None))
-    return Structure(kind, (), tuple(_flatten(v, leaves) for v in value))
+    return Structure(kind, (), [_flatten(v, leaves) for v in value])
 
 
 def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:

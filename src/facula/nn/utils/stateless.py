@@ -20,9 +20,12 @@ __all__ = ["functional_call"]
 def _tied_groups(module: Any) -> list[set[str]]:
     """Sets of names that stand for one and the same tensor."""
     groups: dict[int, set[str]] = {}
-    for named in (module.named_parameters, module.named_buffers):
-        for name, tensor in named(remove_duplicate=False):
-            groups.setdefault(id(tensor), set()).add(name)
+    for prefix, part in module.named_modules(remove_duplicate=False):
+        stem = prefix + "." if prefix else ""
+        for entries in (part._parameters, part._buffers):
+            for name, tensor in entries.items():
+                if tensor is not None:
+                    groups.setdefault(id(tensor), set()).add(stem + name)
     return [names for names in groups.values() if len(names) > 1]
 
 

@@ -15,6 +15,8 @@ COMMON = r"""
 #define LANES (64 / (long)sizeof(acc_t)) /* channels of a unit: a cache line */
 #define LANE_VECS (LANES / VECTOR)
 #define LANE_PIXELS (REGISTERS / 2 / LANE_VECS) /* pixels of an inner step */
+#define LANE_HALF MAX(1, LANE_PIXELS / 2) /* and of rows that are shorter */
+#define LANE_FEW MAX(1, LANE_PIXELS / 4)
 #define BAND_BYTES 65536
 
 typedef struct { acc_vec v[LANE_VECS]; } lanes_of;
@@ -114,7 +116,18 @@ INLINE void depthwise_row(const padded *x, const acc_t *rows, long plane, const 
         UNROLL for (int i = 0; i < COUNT; i++) store_lanes(to + (o + i) * LANES, sum[i]);         \
         o += COUNT;                                                                               \
     }
-    while (o + LANE_PIXELS <= width) DEPTHWISE_STEP(LANE_PIXELS)
+    /* the last step of a row goes back over pixels that are done, rather than on one by one */
+#define DEPTHWISE_STEPS(COUNT)                                                                    \
+    if (width >= COUNT) {                                                                         \
+        while (o < width) {                                                                       \
+            o = MIN(o, width - COUNT);                                                            \
+            DEPTHWISE_STEP(COUNT)                                                                 \
+        }                                                                                         \
+        return;                                                                                   \
+    }
+    DEPTHWISE_STEPS(LANE_PIXELS)
+    DEPTHWISE_STEPS(LANE_HALF)
+    DEPTHWISE_STEPS(LANE_FEW)
     while (o < width) DEPTHWISE_STEP(1)
 }
 
@@ -158,9 +171,10 @@ TEMPLATE = r"""
 INLINE acc_t $S_real($E y) { return (acc_t)($LOAD); }
 INLINE $E $S_stored(acc_t x) { return $STORE; }
 
-/* one row of `count` channels of an image, pixel i to to[i * spread], with channels last */
-static void $S_row_lanes(const $E *from, long width, long pixel, long plane, int channels_last,
-                         long count, acc_t *to, long spread)
+/* one row of `count` channels of an image, pixel i to to[i * spread], with channels last; `room`
+ * elements of a channel's plane follow where the row starts */
+static void $S_row_lanes(const $E *from, long width, long room, long pixel, long plane,
+                         int channels_last, long count, acc_t *to, long spread)
 {
     if (channels_last && count == LANES)
         for (long i = 0; i < width; i++)
@@ -178,7 +192,7 @@ static void $S_row_lanes(const $E *from, long width, long pixel, long plane, int
                     const $E *row = from + (c0 + c) * plane + i;
                     m[c] = (acc_vec){0};
                     if (c0 + c >= count) continue;
-                    if (height == VECTOR)
+                    if (room - i >= VECTOR) /* of the next row too */
                         for (long k = 0; k < VECTOR; k++) ((acc_t *)&m[c])[k] = $S_real(row[k]);
                     else
                         for (long k = 0; k < height; k++) ((acc_t *)&m[c])[k] = $S_real(row[k]);
@@ -189,9 +203,10 @@ static void $S_row_lanes(const $E *from, long width, long pixel, long plane, int
             }
 }
 
-/* a row of results back, through act(x + bias) */
-static void $S_row_store(const depthwise_job *j, acc_t *row, $E *to, long width, long pixel, long plane,
-                         int channels_last, long count, const acc_t *bias)
+/* a row of results back, through act(x + bias); `room` elements of a channel's plane, from the row's
+ * first, are still to be written */
+static void $S_row_store(const depthwise_job *j, acc_t *row, $E *to, long width, long room, long pixel,
+                         long plane, int channels_last, long count, const acc_t *bias)
 {
     if (j->bias)
         for (long i = 0; i < width; i++)
@@ -213,7 +228,7 @@ static void $S_row_store(const depthwise_job *j, acc_t *row, $E *to, long width,
                 transpose((vec *)m);
                 for (long c = 0; c < MIN(VECTOR, count - c0); c++) {
                     $E *place = to + (c0 + c) * plane + i;
-                    if (height == VECTOR)
+                    if (room - i >= VECTOR) /* what is too much is overwritten */
                         for (long k = 0; k < VECTOR; k++) place[k] = $S_stored(((acc_t *)&m[c])[k]);
                     else
                         for (long k = 0; k < height; k++) place[k] = $S_stored(((acc_t *)&m[c])[k]);
@@ -245,8 +260,9 @@ static void $S_fill_band(const depthwise_job *j, long n, long block, long z, lon
                 memset(to + right * LANES, 0, (x->width - right) * LANES * sizeof(acc_t));
             }
             if (!inside) continue;
-            $S_row_lanes(image + ((sz * x->size[1] + sy) * x->size[2] + low) * pixel, high - low, pixel,
-                         plane, j->source_last, count, to + (x->before[2] + low * s) * LANES, s);
+            const long start = (sz * x->size[1] + sy) * x->size[2] + low;
+            $S_row_lanes(image + start * pixel, high - low, plane - start, pixel, plane, j->source_last,
+                         count, to + (x->before[2] + low * s) * LANES, s);
         }
 }
 
@@ -273,8 +289,8 @@ static void $S_depthwise_unit(void *context, long unit, char *scratch)
         for (long y = first; y < last; y++) {
             (x->step[2] == 1 ? depthwise_row_1 : depthwise_row_any)(
                 x, rows + (y - first) * x->step[1] * x->width * LANES, plane, weights, row);
-            $S_row_store(j, row, to + (z * x->dest[1] + y) * x->dest[2] * pixel, x->dest[2], pixel, image,
-                         j->dest_last, count, bias);
+            $S_row_store(j, row, to + (z * x->dest[1] + y) * x->dest[2] * pixel, x->dest[2],
+                         (last - y) * x->dest[2], pixel, image, j->dest_last, count, bias);
         }
     }
 }
@@ -297,8 +313,9 @@ static void $S_depthwise_weight_unit(void *context, long unit, char *scratch)
         $S_fill_band(j, n, block, z, first, lines, rows);
         const $E *from = (const $E *)j->other + n * image * j->channels + (j->dest_last ? c0 : c0 * image);
         for (long y = first; y < last; y++) {
-            $S_row_lanes(from + (z * x->dest[1] + y) * x->dest[2] * pixel, x->dest[2], pixel, image,
-                         j->dest_last, count, dy, 1);
+            const long start = (z * x->dest[1] + y) * x->dest[2];
+            $S_row_lanes(from + start * pixel, x->dest[2], image - start, pixel, image, j->dest_last,
+                         count, dy, 1);
             for (long kz = 0; kz < x->kernel[0]; kz++)
                 for (long ky = 0; ky < x->kernel[1]; ky++)
                     gradient_taps(x, rows + kz * plane

@@ -8,6 +8,7 @@ harmless does nothing, and what needs a device raises the same error everywhere.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any, NoReturn
 
 from facula import core
@@ -16,7 +17,7 @@ from facula.core import OutOfMemoryError as OutOfMemoryError
 from facula.core.errors import fail
 
 __all__ = [
-    "CUDAGraph", "Event", "OutOfMemoryError", "Stream", "StreamContext", "current_device",
+    "amp", "CUDAGraph", "Event", "OutOfMemoryError", "Stream", "StreamContext", "current_device",
     "current_stream", "default_generators", "device", "device_count", "empty_cache",
     "get_device_capability", "get_device_name", "get_device_properties", "graph", "init",
     "initial_seed", "is_available", "is_bf16_supported", "is_current_stream_capturing",
@@ -225,3 +226,9 @@ class StreamContext:
 def stream(stream: Any) -> StreamContext:
     """A block whose work goes to a stream; None changes nothing."""
     return StreamContext(stream)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "amp":
+        return import_module("facula.cuda.amp")
+    raise AttributeError(f"module 'facula.cuda' has no attribute {name!r}")

@@ -1,0 +1,54 @@
+"""Mixed precision on CUDA devices by PyTorch's older names; `facula.amp` has the current ones."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from facula import core
+from facula.amp import autocast_mode, grad_scaler
+
+__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
+
+
+class autocast(autocast_mode.autocast):  # noqa: N801 - PyTorch's name
+    """`amp.autocast("cuda", ...)`."""
+
+    def __init__(
+        self,
+        enabled: bool = True,
+        dtype: Any = core.float16,
+        cache_enabled: bool = True,
+    ) -> None:
+        super().__init__("cuda", dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
+
+
+class GradScaler(grad_scaler.GradScaler):
+    """`amp.GradScaler("cuda", ...)`."""
+
+    def __init__(
+        self,
+        init_scale: float = 65536.0,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        enabled: bool = True,
+    ) -> None:
+        super().__init__(
+            "cuda", init_scale, growth_factor, backoff_factor, growth_interval, enabled
+        )
+
+
+def custom_fwd(
+    fwd: Callable[..., Any] | None = None, *, cast_inputs: Any = None
+) -> Callable[..., Any]:
+    """`amp.custom_fwd(device_type="cuda")`."""
+    return functools.partial(
+        autocast_mode.custom_fwd, device_type="cuda", cast_inputs=cast_inputs
+    )(*(() if fwd is None else (fwd,)))
+
+
+def custom_bwd(bwd: Callable[..., Any]) -> Callable[..., Any]:
+    """`amp.custom_bwd(device_type="cuda")`."""
+    return autocast_mode.custom_bwd(bwd, device_type="cuda")
