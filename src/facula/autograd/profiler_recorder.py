@@ -12,7 +12,7 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from facula import core
@@ -54,9 +54,9 @@ class RawEvent:
         self.thread = thread
         self.start = self.end = 0
         self.parent: RawEvent | None = None
-        self.shapes: list[Any] = []
-        self.dtypes: list[str] = []
-        self.concrete: list[Any] = []
+        self.shapes: Sequence[Any] = ()
+        self.dtypes: Sequence[str] = ()
+        self.concrete: Sequence[Any] = ()
         self.stack: tuple[str, ...] = ()
         self.memory = 0
         self.flops = 0
@@ -85,6 +85,7 @@ class Recorder:
         self.start_wall = 0
         self._local = threading.local()
         self._memory = 0
+        self._names: dict[Any, str] = {}
 
     def begin(self) -> None:
         """Hear from this thread, from now on."""
@@ -121,7 +122,10 @@ class Recorder:
     def enter_call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RawEvent:
         """An operator or a method is about to run."""
         sequence = core.next_sequence_number() if core.is_grad_enabled() else -1
-        event = RawEvent(operator_name(function), FUNCTION, sequence, threading.get_ident())
+        name = self._names.get(function)
+        if name is None:
+            name = self._names[function] = operator_name(function)
+        event = RawEvent(name, FUNCTION, sequence, threading.get_ident())
         if self.record_shapes or self.with_flops:
             self._describe(event, function, args, kwargs)
         return self._open(event)

@@ -98,7 +98,7 @@ class FunctionEvent(_Formatted):
         start_us: float,
         end_us: float,
         *,
-        input_shapes: list[Any] | None = None,
+        input_shapes: Iterable[Any] = (),
         stack: Iterable[str] = (),
         scope: int = 0,
         cpu_memory_usage: int = 0,
@@ -106,8 +106,8 @@ class FunctionEvent(_Formatted):
         node_id: int = -1,
         is_async: bool = False,
         flops: int | None = None,
-        concrete_inputs: list[Any] | None = None,
-        input_dtypes: list[str] | None = None,
+        concrete_inputs: Iterable[Any] = (),
+        input_dtypes: Iterable[str] = (),
     ) -> None:
         self.id = id
         self.name = self.trace_name = self.key = name
@@ -115,9 +115,9 @@ class FunctionEvent(_Formatted):
         self.thread = thread
         self.fwd_thread: int | None = None
         self.time_range = Interval(start_us, end_us)
-        self.input_shapes = input_shapes or []
-        self.concrete_inputs = concrete_inputs or []
-        self.input_dtypes = input_dtypes or []
+        self.input_shapes = list(input_shapes)
+        self.concrete_inputs = list(concrete_inputs)
+        self.input_dtypes = list(input_dtypes)
         self.kwinputs: dict[str, Any] = {}
         self.stack = list(stack)
         self.scope = scope

@@ -44,9 +44,9 @@ def custom_fwd(
     fwd: Callable[..., Any] | None = None, *, cast_inputs: Any = None
 ) -> Callable[..., Any]:
     """`amp.custom_fwd(device_type="cuda")`."""
-    return functools.partial(
-        autocast_mode.custom_fwd, device_type="cuda", cast_inputs=cast_inputs
-    )(*(() if fwd is None else (fwd,)))
+    return functools.partial(autocast_mode.custom_fwd, device_type="cuda", cast_inputs=cast_inputs)(
+        *(() if fwd is None else (fwd,))
+    )
 
 
 def custom_bwd(bwd: Callable[..., Any]) -> Callable[..., Any]:

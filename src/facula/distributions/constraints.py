@@ -36,7 +36,9 @@ class _Dependent(Constraint):
         self.is_discrete = is_discrete  # type: ignore[misc]
         self.event_dim = event_dim  # type: ignore[misc]
 
-    def __call__(self, *, is_discrete: bool | None = None, event_dim: int | None = None) -> _Dependent:
+    def __call__(
+        self, *, is_discrete: bool | None = None, event_dim: int | None = None
+    ) -> _Dependent:
         return _Dependent(
             is_discrete=self.is_discrete if is_discrete is None else is_discrete,
             event_dim=self.event_dim if event_dim is None else event_dim,
@@ -346,9 +348,7 @@ class _Stack(Constraint):
 
     def check(self, value: Any) -> Any:
         slices = [value.select(self.dim, i) for i in range(value.size(self.dim))]
-        return facula.stack(
-            [c.check(v) for c, v in zip(self.cseq, slices, strict=True)], self.dim
-        )
+        return facula.stack([c.check(v) for c, v in zip(self.cseq, slices, strict=True)], self.dim)
 
 
 def is_dependent(constraint: Any) -> bool:

@@ -93,7 +93,11 @@ class Distribution:
             tail = tuple(value.shape[value.dim() - events :]) if events > 0 else ()
             setattr(new, name, value.expand(tuple(batch_shape) + tail))
         for name, value in self.__dict__.items():
-            if name not in names and not name.startswith("_") and not isinstance(value, facula.Tensor):
+            if (
+                name not in names
+                and not name.startswith("_")
+                and not isinstance(value, facula.Tensor)
+            ):
                 new.__dict__.setdefault(name, value)
         if "_param" in self.__dict__:
             new._param = getattr(new, names[0])
@@ -190,7 +194,9 @@ class Distribution:
         return facula.exp(self.entropy())
 
     def _extended_shape(self, sample_shape: Any = ()) -> Any:
-        return facula.Size(tuple(sample_shape) + tuple(self._batch_shape) + tuple(self._event_shape))
+        return facula.Size(
+            tuple(sample_shape) + tuple(self._batch_shape) + tuple(self._event_shape)
+        )
 
     def _validate_sample(self, value: Any) -> None:
         if not isinstance(value, facula.Tensor):

@@ -82,7 +82,10 @@ def tril_matrix_to_vec(mat: Any, diag: int = 0) -> Any:
 def vec_to_tril_matrix(vec: Any, diag: int = 0) -> Any:
     """Vectors as lower triangles, row by row."""
     count = vec.shape[-1]
-    n = round((-(1 + 2 * diag) + ((1 + 2 * diag) ** 2 + 8 * count + 4 * abs(diag) * (diag + 1)) ** 0.5) / 2)
+    n = round(
+        (-(1 + 2 * diag) + ((1 + 2 * diag) ** 2 + 8 * count + 4 * abs(diag) * (diag + 1)) ** 0.5)
+        / 2
+    )
     rows, columns = facula.tril_indices(n, n, diag)
     if rows.shape[0] != count:
         fail(

@@ -1,0 +1,26 @@
+# The operators behind Python's own syntax, and those that short ways in the core end in.
+#
+# Takes: the operator table, once it is complete (`bind_operators`). Gives: the `OP_` names. Keeps true: None until then.
+
+cdef Op OP_ADD = None, OP_SUB = None, OP_MUL = None, OP_DIV = None, OP_FLOOR_DIVIDE = None, OP_REMAINDER = None, OP_POW = None
+cdef Op OP_AND = None, OP_OR = None, OP_XOR = None, OP_LSHIFT = None, OP_RSHIFT = None
+cdef Op OP_EQ = None, OP_NE = None, OP_LT = None, OP_LE = None, OP_GT = None, OP_GE = None
+cdef Op OP_NEG = None, OP_ABS = None, OP_NOT = None, OP_SQUARE = None
+cdef object OP_MATMUL = None
+#: slot: (wrapper, dtype, device) -> unset elements like those behind a function transform's wrapper
+WRAPPER_EMPTY = [None]
+#: slot: tensor -> its text
+PRINTER = [object.__repr__]
+
+
+def bind_operators(table):
+    """Give Python's operators their operators, by name from the table."""
+    global OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_FLOOR_DIVIDE, OP_REMAINDER, OP_POW, OP_AND, OP_OR, OP_XOR, OP_LSHIFT, OP_RSHIFT
+    global OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE, OP_NEG, OP_ABS, OP_NOT, OP_SQUARE, OP_MATMUL, OP_MM, OP_VIEW
+    OP_ADD = table["add"]; OP_SUB = table["sub"]; OP_MUL = table["mul"]; OP_DIV = table["div"]
+    OP_FLOOR_DIVIDE = table["floor_divide"]; OP_REMAINDER = table["remainder"]; OP_POW = table["pow"]
+    OP_AND = table["bitwise_and"]; OP_OR = table["bitwise_or"]; OP_XOR = table["bitwise_xor"]
+    OP_LSHIFT = table["bitwise_left_shift"]; OP_RSHIFT = table["bitwise_right_shift"]
+    OP_EQ = table["eq"]; OP_NE = table["ne"]; OP_LT = table["lt"]; OP_LE = table["le"]; OP_GT = table["gt"]; OP_GE = table["ge"]
+    ONES_LIKE[0] = table["ones_like"]
+    OP_NEG = table["neg"]; OP_ABS = table["abs"]; OP_NOT = table["bitwise_not"]; OP_SQUARE = table["square"]; OP_MATMUL = table["matmul"]; OP_MM = table["mm"]; OP_VIEW = table["view"]
