@@ -78,17 +78,14 @@ class BuildCoreAndKernels(build_ext):
 
     def write_stubs(self, tree: Path) -> None:
         """Writes the type stubs of the package in `tree`, out of its operator table."""
-        environment = dict(os.environ)
-        environment["PYTHONPATH"] = os.pathsep.join([str(tree), *filter(None, sys.path)])
         command = [sys.executable, str(ROOT / "tools" / "gen_api.py"), "stubs"]
         command += ["--output", str(tree / "facula")]
+        environment = {**os.environ, "PYTHONPATH": str(tree)}
         subprocess.run(command, env=environment, check=True, cwd=ROOT)
 
     def build_kernels(self, tree: Path) -> None:
         """Runs the build tool against the package in `tree`, in a clean interpreter."""
-        environment = dict(os.environ)
-        environment["PYTHONPATH"] = os.pathsep.join([str(tree), *filter(None, sys.path)])
-        environment["FACULA_BUILDING"] = "1"
+        environment = {**os.environ, "PYTHONPATH": str(tree), "FACULA_BUILDING": "1"}
         wanted = os.environ.get("FACULA_BUILD_ISA") or ("native" if self.inplace else "all")
         command = [sys.executable, str(ROOT / "tools" / "build_kernels.py")]
         command += ["--output", str(tree / "facula" / "_kernels"), "--isa", wanted]
