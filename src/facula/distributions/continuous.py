@@ -13,7 +13,13 @@ import facula
 from facula.core.errors import fail
 from facula.distributions import constraints
 from facula.distributions.distribution import Distribution, ExponentialFamily
-from facula.distributions.utils import broadcast_all, clamp_probs, euler_constant, lazy_property, probs_to_logits
+from facula.distributions.utils import (
+    broadcast_all,
+    clamp_probs,
+    euler_constant,
+    lazy_property,
+    probs_to_logits,
+)
 
 HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
 
@@ -274,7 +280,9 @@ class Uniform(Distribution):
         self.low, self.high = broadcast_all(low, high)
         super().__init__(self.low.shape, validate_args=validate_args)
         if self._validate_args and not (self.low < self.high).all():
-            fail(ValueError, "Uniform", "Uniform is not defined when low>= high", f"{low} and {high}")
+            fail(
+                ValueError, "Uniform", "Uniform is not defined when low>= high", f"{low} and {high}"
+            )
 
     @constraints.dependent_property
     def support(self) -> Any:
@@ -806,7 +814,9 @@ class GeneralizedPareto(Distribution):
     def icdf(self, value: Any) -> Any:
         zero, k = self._small()
         survival = facula.log1p(-value)
-        return self.loc + self.scale * facula.where(zero, -survival, facula.expm1(-k * survival) / k)
+        return self.loc + self.scale * facula.where(
+            zero, -survival, facula.expm1(-k * survival) / k
+        )
 
     def rsample(self, sample_shape: Any = ()) -> Any:
         shape = self._extended_shape(sample_shape)
@@ -952,7 +962,9 @@ class Kumaraswamy(Distribution):
     def rsample(self, sample_shape: Any = ()) -> Any:
         shape = self._extended_shape(sample_shape)
         eps = facula.finfo(self.concentration1.dtype).eps
-        noise = facula.rand(shape, dtype=self.concentration1.dtype, device=self.concentration1.device)
+        noise = facula.rand(
+            shape, dtype=self.concentration1.dtype, device=self.concentration1.device
+        )
         return self.icdf(noise.clamp(min=eps, max=1 - eps))
 
     def log_prob(self, value: Any) -> Any:
@@ -1065,7 +1077,9 @@ class ContinuousBernoulli(ExponentialFamily):
         if self._validate_args:
             self._validate_sample(value)
         logits, value = broadcast_all(self.logits, value)
-        cross = facula.nn.functional.binary_cross_entropy_with_logits(logits, value, reduction="none")
+        cross = facula.nn.functional.binary_cross_entropy_with_logits(
+            logits, value, reduction="none"
+        )
         return self._log_constant() - cross
 
     def entropy(self) -> Any:
@@ -1099,7 +1113,11 @@ class VonMises(Distribution):
             self._validate_sample(value)
         k = self.concentration
         # log I0 by the scaled function, which does not overflow
-        return k * (facula.cos(value - self.loc) - 1) - math.log(2 * math.pi) - facula.special.i0e(k).log()
+        return (
+            k * (facula.cos(value - self.loc) - 1)
+            - math.log(2 * math.pi)
+            - facula.special.i0e(k).log()
+        )
 
     @property
     def mean(self) -> Any:

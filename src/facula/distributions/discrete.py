@@ -15,7 +15,6 @@ from facula.distributions import constraints
 from facula.distributions.distribution import Distribution, ExponentialFamily
 from facula.distributions.utils import (
     broadcast_all,
-    clamp_probs,
     lazy_property,
     logits_to_probs,
     probs_to_logits,
@@ -152,7 +151,8 @@ class Geometric(_Chance):
 
     def entropy(self) -> Any:
         return (
-            F.binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none") / self.probs
+            F.binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")
+            / self.probs
         )
 
 
@@ -384,7 +384,9 @@ class Categorical(Distribution):
     def sample(self, sample_shape: Any = ()) -> Any:
         count = math.prod(tuple(sample_shape))
         flat = self.probs.detach().reshape(-1, self._num_events)
-        drawn = facula.multinomial(flat, count, True) if count else flat.new_empty((flat.shape[0], 0))
+        drawn = (
+            facula.multinomial(flat, count, True) if count else flat.new_empty((flat.shape[0], 0))
+        )
         return drawn.T.reshape(tuple(self._extended_shape(sample_shape))).long()
 
     def log_prob(self, value: Any) -> Any:
@@ -546,7 +548,3 @@ class Multinomial(_OverCategorical):
         support = binomial.enumerate_support()[1:]
         weighted = facula.exp(binomial.log_prob(support)) * facula.lgamma(support + 1)
         return n * self._categorical.entropy() - facula.lgamma(n + 1) + weighted.sum((0, -1))
-
-
-__all__ = [name for name, value in list(globals().items()) if isinstance(value, type)]
-_ = clamp_probs

@@ -1,0 +1,35 @@
+"""Probability distributions, their transforms and divergences.
+
+Re-exports: families in `continuous`, `discrete` and `composed`, maps in `transforms`, sets in
+`constraints`. What needs matrix factorisations (multivariate normal and Wishart distributions) comes
+with `facula.linalg`.
+"""
+
+from facula.distributions import composed as _composed
+from facula.distributions import constraints, kl, transforms
+from facula.distributions import continuous as _continuous
+from facula.distributions import discrete as _discrete
+from facula.distributions import registry as constraint_registry
+from facula.distributions.distribution import Distribution, ExponentialFamily
+from facula.distributions.kl import kl_divergence, register_kl
+from facula.distributions.registry import biject_to, transform_to
+from facula.distributions.transforms import identity_transform
+
+_found = {
+    name: value
+    for module in (_continuous, _discrete, _composed, transforms)
+    for name, value in vars(module).items()
+    if isinstance(value, type) and not name.startswith("_") and value.__module__ == module.__name__
+}
+globals().update(_found)
+
+__all__ = [
+    *sorted(_found),
+    "Distribution",
+    "ExponentialFamily",
+    "biject_to",
+    "identity_transform",
+    "kl_divergence",
+    "register_kl",
+    "transform_to",
+]
