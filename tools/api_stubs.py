@@ -25,6 +25,7 @@ from facula.ops.registry import PLACES, RETURN_TYPES
 from facula.public import NAMES, SUBMODULES
 
 HEADER = '"""{doc}\n\nGenerated from the operator table by tools/gen_api.py: edit the definitions."""\n\n'
+CORE = Path(__file__).resolve().parent.parent / "src" / "facula" / "core"
 TYPES = {
     "Tensor": "Tensor",
     "Operand": "Tensor | _Number",
@@ -415,7 +416,8 @@ def return_types_stub() -> str:
     """`facula/return_types.pyi`: the named tuples."""
     lines = [HEADER.format(doc="The named tuples that operators with several results return.")]
     lines.append("from typing import NamedTuple\n\nfrom facula.core import Tensor\n\n")
-    for name in sorted(RETURN_TYPES):
+    # operators that a program adds are named `library::name`: they are no part of the package
+    for name in sorted(filter(str.isidentifier, RETURN_TYPES)):
         fields = "".join(f"    {field}: Tensor\n" for field in RETURN_TYPES[name]._fields)  # type: ignore[attr-defined]
         lines.append(f"class {name}(NamedTuple):\n{fields}\n")
     return "".join(lines)
@@ -495,7 +497,8 @@ def _path_of(place: str) -> str | None:
 
 def stubs() -> dict[str, str]:
     """Every stub by its path below the package."""
-    source = cython_signatures.read(Path(core.__file__ or "").parent)
+    # the sources of the repository: a built package has none
+    source = cython_signatures.read(CORE)
     made = {
         "__init__.pyi": package_stub(),
         "core/__init__.pyi": core_package_stub(),

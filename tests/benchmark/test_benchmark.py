@@ -57,6 +57,11 @@ def test_timer_runs_the_statement():
     assert m.number_per_run == 10 and set(seen) == {3} and len(seen) >= 10
 
 
+def test_statements_may_name_the_package():
+    m = benchmark.Timer("torch.add(x, x); facula.ones(2)", setup="x = torch.ones(3)").timeit(5)
+    assert m.median > 0
+
+
 def test_blocks_reach_the_time_asked_for():
     m = benchmark.Timer("pass").blocked_autorange(min_run_time=0.02)
     assert sum(m.raw_times) >= 0.02 and m.number_per_run > 100

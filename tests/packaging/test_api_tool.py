@@ -100,7 +100,7 @@ def test_separate_integers_are_an_overload(stubs):
 
 def test_named_results(stubs):
     classes = {n.name: n for n in stubs["return_types.pyi"].body if isinstance(n, ast.ClassDef)}
-    assert set(classes) == set(RETURN_TYPES)
+    assert set(classes) == set(filter(str.isidentifier, RETURN_TYPES))
     assert [n.target.id for n in classes["sort"].body] == ["values", "indices"]
     sort = functions(stubs["__init__.pyi"].body, "sort")[0]
     assert ast.unparse(sort.returns) == "return_types.sort"

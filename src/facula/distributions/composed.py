@@ -14,7 +14,6 @@ from facula.distributions.continuous import Normal
 from facula.distributions.discrete import Bernoulli, Categorical
 from facula.distributions.distribution import Distribution
 from facula.distributions.transforms import (
-    AffineTransform,
     ComposeTransform,
     ExpTransform,
     SigmoidTransform,

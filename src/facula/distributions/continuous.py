@@ -142,7 +142,7 @@ class Cauchy(_LocationScale):
 
     @property
     def variance(self) -> Any:
-        return facula.full_like(self.loc, math.nan)
+        return facula.full_like(self.loc, math.inf)
 
     def rsample(self, sample_shape: Any = ()) -> Any:
         noise = self.loc.new_empty(self._extended_shape(sample_shape)).cauchy_()
@@ -1059,7 +1059,7 @@ class ContinuousBernoulli(ExponentialFamily):
         exact = (facula.log1p(-p + value * (2 * p - 1)) - facula.log1p(-p)) / (
             p.log() - facula.log1p(-p)
         )
-        return facula.where(away, exact, value)
+        return facula.where(away, exact, value).clamp(min=0, max=1)
 
     def cdf(self, value: Any) -> Any:
         if self._validate_args:

@@ -93,11 +93,7 @@ class Distribution:
             tail = tuple(value.shape[value.dim() - events :]) if events > 0 else ()
             setattr(new, name, value.expand(tuple(batch_shape) + tail))
         for name, value in self.__dict__.items():
-            if (
-                name not in names
-                and not name.startswith("_")
-                and not isinstance(value, facula.Tensor)
-            ):
+            if name not in names and not name.startswith("_"):
                 new.__dict__.setdefault(name, value)
         if "_param" in self.__dict__:
             new._param = getattr(new, names[0])

@@ -14,6 +14,7 @@ import timeit
 from collections.abc import Callable
 from typing import Any
 
+import facula
 from facula.core.errors import fail
 from facula.utils.benchmark import callgrind
 from facula.utils.benchmark.measurement import Measurement, TaskSpec, set_torch_threads
@@ -73,10 +74,16 @@ class Timer:
                 "global_setup is C++ only and no Python: it must be empty",
                 repr(global_setup),
             )
-        self._globals = dict(globals or {})
         stmt, setup = _code(stmt), _code(setup)
+        # statements may name the package without importing it, under PyTorch's name too
+        self._globals = {
+            **{name: facula for name in ("facula", "torch") if name in stmt + setup},
+            **(globals or {}),
+        }
         self._clock = timer
-        self._timer = timeit.Timer(stmt, setup, timer, self._globals)
+        self._timer = timeit.Timer(
+            stmt, setup, timer, callgrind.CopyIfCallgrind.unwrap_all(self._globals)
+        )
         self._task_spec = TaskSpec(
             stmt=stmt,
             setup=setup,
