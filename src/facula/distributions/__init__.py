@@ -8,6 +8,7 @@ with `facula.linalg`.
 from facula.distributions import composed as _composed
 from facula.distributions import constraints, kl, transforms
 from facula.distributions import continuous as _continuous
+from facula.distributions import continuous_shapes as _shapes
 from facula.distributions import discrete as _discrete
 from facula.distributions import registry as constraint_registry
 from facula.distributions.distribution import Distribution, ExponentialFamily
@@ -17,7 +18,7 @@ from facula.distributions.transforms import identity_transform
 
 _found = {
     name: value
-    for module in (_continuous, _discrete, _composed, transforms)
+    for module in (_continuous, _shapes, _discrete, _composed, transforms)
     for name, value in vars(module).items()
     if isinstance(value, type) and not name.startswith("_") and value.__module__ == module.__name__
 }
