@@ -12,7 +12,7 @@ from typing import Any
 
 import facula
 from facula.core.errors import fail
-from facula.distributions import composed, continuous, discrete
+from facula.distributions import composed, continuous, continuous_shapes, discrete
 from facula.distributions.distribution import Distribution, ExponentialFamily
 from facula.distributions.utils import euler_constant, sum_rightmost
 
@@ -173,13 +173,13 @@ def _dirichlet(p: Any, q: Any) -> Any:
     return norm + ((a - b) * (facula.digamma(a) - facula.digamma(total).unsqueeze(-1))).sum(-1)
 
 
-@register_kl(continuous.Pareto, continuous.Pareto)
+@register_kl(continuous_shapes.Pareto, continuous_shapes.Pareto)
 def _pareto(p: Any, q: Any) -> Any:
     ratio, alpha = p.scale / q.scale, q.alpha / p.alpha
     return _infinite_outside(q.alpha * ratio.log() - alpha.log() + alpha - 1, p.scale < q.scale)
 
 
-@register_kl(continuous.ContinuousBernoulli, continuous.ContinuousBernoulli)
+@register_kl(continuous_shapes.ContinuousBernoulli, continuous_shapes.ContinuousBernoulli)
 def _continuous_bernoulli(p: Any, q: Any) -> Any:
     slope = p.mean * (p.logits - q.logits)
     constant = p._log_constant() + facula.log1p(-p.probs)
