@@ -24,6 +24,11 @@ from facula.overrides import (
 
 _TensorBase = TensorBase
 
+
+def _log_api_usage_once(event: str) -> None:
+    """Libraries announce their use to PyTorch's telemetry; there is none here."""
+
+
 __all__ = [
     "DisableTorchFunction",
     "DisableTorchFunctionSubclass",

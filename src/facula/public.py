@@ -11,11 +11,12 @@ SUBMODULES = frozenset(
     (
         "nn optim autograd signal utils data serialization testing random backends fx func amp linalg "
         "special fft distributions cpu cuda mps xpu accelerator types return_types overrides library "
-        "jit profiler _C version compiler ao"
+        "jit profiler _C version compiler _dynamo ao alias torch_version distributed __config__ hub"
     ).split()
 )
 
 _FROM = {
+    "facula.compiler.api": "compile",
     "facula.serialization": "save load",
     "facula.autograd.grad_mode": "no_grad enable_grad set_grad_enabled inference_mode",
     "facula.autograd.transforms": "vmap",
@@ -35,6 +36,7 @@ _FROM = {
         "get_device set_default_tensor_type set_anomaly_enabled init_num_threads from_file "
         "unravel_index"
     ),
+    "facula.alias": "install_as_torch",
     "facula.amp.autocast_mode": "autocast",
     "facula.amp.grad_scaler": "GradScaler",
     "facula.autograd.autocast": (

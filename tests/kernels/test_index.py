@@ -93,12 +93,17 @@ def test_large_gather_and_scatter_do_not_depend_on_threads(random, threads, rows
     same(F.scatter_add(tensor(array), 0, expanded, tensor(source)), expected)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("reduce", list(REDUCTIONS))
+@pytest.mark.parametrize(
+    ("dtype", "reduce"),
+    [
+        (dtype, reduce)
+        for dtype in DTYPES
+        for reduce in REDUCTIONS
+        if np.dtype(dtype).kind != "c" or reduce not in ("amax", "amin")  # these have no order
+    ],
+)
 @pytest.mark.parametrize("include_self", [True, False])
 def test_scatter_reduce(random, dtype, reduce, include_self):
-    if np.dtype(dtype).kind == "c" and reduce in ("amax", "amin"):
-        pytest.skip("complex numbers have no order")
     for shape, dim in (((5, 6), 0), ((5, 6), 1), ((3, 4, 5), 1)):
         array, source = values(random, shape, dtype), values(random, shape, dtype)
         index = random.integers(0, shape[dim], shape)

@@ -303,6 +303,19 @@ def test_grid_sample(mode, padding):
     assert (ends[0] - ends[1]) / 2e-6 == pytest.approx(float((leaf.grad * step).sum()), rel=1e-5)
 
 
+@pytest.mark.parametrize("align", [False, True])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize(("mode", "space"), [("bilinear", 2), ("bicubic", 2), ("bilinear", 3)])
+def test_grid_sample_second_derivative(mode, space, padding, align):
+    x = make((1, 2, *(3, 4, 3)[:space]))[0].requires_grad_()
+    # not near a border or between two cells, where there is no second derivative
+    places = facula.linspace(-0.83, 1.17, 2 * space * 2, dtype=facula.float64)
+    places = places.reshape((1, *(2, 2, 1)[:space], space)).requires_grad_()
+    assert facula.autograd.gradgradcheck(
+        lambda image, grid: F.grid_sample(image, grid, mode, padding, align), (x, places)
+    )
+
+
 def test_pixel_rearrangement():
     x, values = make((2, 8, 3, 4))
     shuffled = F.pixel_shuffle(x, 2)

@@ -215,6 +215,40 @@ def test_mode_is_left_after_an_error():
     assert not facula.core.FUNCTION_MODES
 
 
+class Watched(Tensor):
+    """Notes what it is asked for."""
+
+    seen: list = []
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        cls.seen.append(func)
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+def test_properties_are_offered_to_subclasses():
+    x = facula.ones(2, 3).as_subclass(Watched)
+    Watched.seen.clear()
+    assert x.shape == (2, 3) and x.dtype is facula.float32 and type(x.T) is Watched
+    x.requires_grad = True
+    wanted = [Tensor.shape.__get__, Tensor.dtype.__get__, Tensor.T.__get__]
+    assert Watched.seen == [*wanted, Tensor.requires_grad.__set__]
+    with DisableTorchFunctionSubclass():
+        assert x.ndim == 2
+    assert len(Watched.seen) == 4 and Watched.shape is Tensor.shape
+    (x * x).sum().backward()
+    assert x.grad.tolist() == [[2.0] * 3] * 2
+
+
+def test_a_property_of_its_own_is_left_to_the_subclass():
+    class Named(Watched):
+        @property
+        def shape(self):
+            return "own"
+
+    assert facula.ones(2).as_subclass(Named).shape == "own"
+
+
 def test_questions():
     d = Diagonal(1, 1)
     assert has_torch_function((1, d)) and has_torch_function_variadic(1, d)

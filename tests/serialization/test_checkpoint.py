@@ -7,6 +7,9 @@ import collections
 import io
 import os
 import pickle
+import resource
+import signal
+import time
 from pathlib import Path
 
 import numpy
@@ -199,6 +202,64 @@ def test_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
         serialization.save({"x": 2}, path)
     assert serialization.load(path) == {"x": 1}
     assert os.listdir(tmp_path) == ["a.pt"]
+
+
+def test_killed_save_leaves_a_whole_file(tmp_path):
+    path = tmp_path / "a.pt"
+    serialization.save({"n": 0, "x": facula.zeros(1 << 20)}, path)
+    for delay in (0.01, 0.03, 0.06):
+        child = os.fork()
+        if child == 0:
+            for n in range(1, 1000):
+                serialization.save({"n": n, "x": facula.full((1 << 20,), float(n))}, path)
+            os._exit(0)
+        time.sleep(delay)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        found = serialization.load(path)
+        assert (found["x"] == found["n"]).all()
+
+
+def test_no_room_is_said_and_leaves_the_old_file(tmp_path):
+    path = tmp_path / "a.pt"
+    serialization.save(facula.ones(3), path)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"\[save\] room for the whole file .*unchanged"):
+            serialization.save(facula.ones(1 << 20), path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
+    assert os.listdir(tmp_path) == ["a.pt"]
+    assert serialization.load(path).tolist() == [1, 1, 1]
+
+
+def test_bare_storages_inside_containers():
+    storage = facula.arange(3, dtype=facula.uint8).untyped_storage()
+    again = round_trip({"a": [storage], "b": storage})
+    assert again["a"][0].tolist() == again["b"].tolist() == [0, 1, 2]
+    assert again["a"][0].data_ptr() == again["b"].data_ptr()
+
+
+def test_uninitialized_parameters_are_kept_as_such():
+    state = facula.nn.LazyLinear(3).state_dict()
+    again = round_trip(state)
+    assert type(again["weight"]) is facula.nn.UninitializedParameter
+    facula.nn.LazyLinear(3).load_state_dict(again)
+
+
+def test_functions_inside_whole_models():
+    layer = facula.nn.TransformerEncoderLayer(8, 2, 16)
+    assert round_trip(layer).activation is facula.nn.functional.relu
+
+
+def test_weights_only_takes_no_pickle_module(tmp_path):
+    path = tmp_path / "a.pt"
+    serialization.save(facula.ones(3), path)
+    with pytest.raises(RuntimeError, match="no pickle module beside weights_only"):
+        serialization.load(path, weights_only=True, pickle_module=pickle)
 
 
 def test_file_permissions_are_kept(tmp_path):

@@ -7,6 +7,7 @@ cdef Op OP_AND = None, OP_OR = None, OP_XOR = None, OP_LSHIFT = None, OP_RSHIFT 
 cdef Op OP_EQ = None, OP_NE = None, OP_LT = None, OP_LE = None, OP_GT = None, OP_GE = None
 cdef Op OP_NEG = None, OP_ABS = None, OP_NOT = None, OP_SQUARE = None
 cdef object OP_MATMUL = None
+cdef Op OP_EMPTY = None, OP_EMPTY_STRIDED = None, OP_EMPTY_LIKE = None, OP_ZEROS_LIKE = None, OP_LIFT = None
 #: slot: (wrapper, dtype, device) -> unset elements like those behind a function transform's wrapper
 WRAPPER_EMPTY = [None]
 #: slot: tensor -> its text
@@ -17,10 +18,18 @@ def bind_operators(table):
     """Give Python's operators their operators, by name from the table."""
     global OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_FLOOR_DIVIDE, OP_REMAINDER, OP_POW, OP_AND, OP_OR, OP_XOR, OP_LSHIFT, OP_RSHIFT
     global OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE, OP_NEG, OP_ABS, OP_NOT, OP_SQUARE, OP_MATMUL, OP_MM, OP_VIEW
+    global OP_EMPTY, OP_EMPTY_STRIDED, OP_EMPTY_LIKE, OP_ZEROS_LIKE, OP_LIFT
     OP_ADD = table["add"]; OP_SUB = table["sub"]; OP_MUL = table["mul"]; OP_DIV = table["div"]
     OP_FLOOR_DIVIDE = table["floor_divide"]; OP_REMAINDER = table["remainder"]; OP_POW = table["pow"]
     OP_AND = table["bitwise_and"]; OP_OR = table["bitwise_or"]; OP_XOR = table["bitwise_xor"]
     OP_LSHIFT = table["bitwise_left_shift"]; OP_RSHIFT = table["bitwise_right_shift"]
     OP_EQ = table["eq"]; OP_NE = table["ne"]; OP_LT = table["lt"]; OP_LE = table["le"]; OP_GT = table["gt"]; OP_GE = table["ge"]
     ONES_LIKE[0] = table["ones_like"]
+    OP_EMPTY = table["empty"]; OP_EMPTY_STRIDED = table["empty_strided"]; OP_EMPTY_LIKE = table["empty_like"]
+    OP_ZEROS_LIKE = table["zeros_like"]; OP_LIFT = table["lift_fresh_copy"]
     OP_NEG = table["neg"]; OP_ABS = table["abs"]; OP_NOT = table["bitwise_not"]; OP_SQUARE = table["square"]; OP_MATMUL = table["matmul"]; OP_MM = table["mm"]; OP_VIEW = table["view"]
+
+
+cdef inline bint dispatches_creation():
+    """Whether a dispatch mode must hear of tensors that are made."""
+    return (fk_tls_keys() & K_DISPATCH) != 0 and OP_EMPTY is not None

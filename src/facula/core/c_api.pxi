@@ -126,8 +126,12 @@ cdef extern from *:
         type->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR;
         PyType_Modified(type);
     }
-    static void fk_type_mutable(PyTypeObject *type, const char *name) {
+    static void fk_type_mutable(PyTypeObject *type) {
         type->tp_flags &= ~Py_TPFLAGS_IMMUTABLETYPE;
+        PyType_Modified(type);
+    }
+    /* the full name of a static type; the text must live as long as the type */
+    static void fk_type_name(PyTypeObject *type, const char *name) {
         type->tp_name = name;
         PyType_Modified(type);
     }
@@ -170,7 +174,8 @@ cdef extern from *:
     Py_ssize_t fk_refs(PyObject *)
     Py_ssize_t fk_nargs(size_t)
     void fk_type_vectorcall(PyTypeObject *, Py_ssize_t)
-    void fk_type_mutable(PyTypeObject *, const char *)
+    void fk_type_mutable(PyTypeObject *)
+    void fk_type_name(PyTypeObject *, const char *)
     int fk_type_lazy_dict(PyTypeObject *, Py_ssize_t) except -1
 
 # the bits that route a call: `a.keys | b.keys | tls.keys`
@@ -192,6 +197,7 @@ cdef enum:
     K_TRANSFORM = 16384   # a wrapper that a function transform made: it has no elements of its own
     K_PROFILE = 32768     # (tls) a profiler hears of every call
     K_PROFILED = 65536    # (tls) the profiler has heard of the call that starts now
+    K_FAKE = 131072       # a tensor without elements that stands for one with them
     K_SLOW = 4 | 8 | 32 | 512 | 1024 | 8192 | 16384 | 32768
     K_DETOUR = K_SLOW - K_PROFILE        # what makes gradients go through operators instead of their kernels
     K_SLOW_METHOD = K_SLOW - K_AUTOCAST  # for what has no autocast policy: methods, subscripts

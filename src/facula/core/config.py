@@ -48,7 +48,11 @@ SETTINGS: dict[str, Setting] = {
         "1",
         "kernels that are not prebuilt: 1 compiles them, 0 never does, error forbids to do without",
     ),
+    "trace": Setting(
+        "FACULA_TRACE", str, None, "folder into which the compiler writes every stage"
+    ),
     "num_threads": Setting("FACULA_NUM_THREADS", _count, None, "threads of the pool"),
+    "logs": Setting("FACULA_LOGS", str, None, "what the compiler prints, by component or artifact"),
 }
 
 _values: dict[str, Any] = {}

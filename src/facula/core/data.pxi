@@ -307,14 +307,19 @@ cdef Tensor convert(Tensor a, int dt, int dev, bint copy, object format):
     cdef Tensor t = None
     cdef Node n
     cdef uint32_t tls = fk_tls_keys()
+    if a.keys & K_FAKE:
+        dev = stands_on(a, dev)
     cdef bint ordered = format is None or format is preserve_format or a.is_contiguous(memory_format=format)
     if dt == a.dt and dev == a.dev and not copy and ordered:
         return a
-    if a.dev == 1 and dev != 1:
+    if a.dev == 1 and dev != 1 and not (a.keys & K_FAKE):
         raise NotImplementedError("[to] a tensor with data was required: Cannot copy out of meta tensor; no data!\nhint: use "
                                   ".to_empty() on modules, or facula.empty_like(x, device=...)")
     if (a.keys | tls) & K_DISPATCH:
-        r = dispatch_method(m_to, (a,), conversion(a, dt, dev, copy, format), K_DISPATCH)
+        if dt == a.dt and dev == a.dev and not ordered:
+            r = dispatch_method(m_clone, (a,), {"memory_format": format}, K_DISPATCH)
+        else:
+            r = dispatch_method(m_to, (a,), conversion(a, dt, dev, copy, format), K_DISPATCH)
         if r is not NotImplemented: t = r
     if t is None:
         if format is None or format is preserve_format:
@@ -336,6 +341,12 @@ cdef Tensor convert(Tensor a, int dt, int dev, bint copy, object format):
     return t
 
 cdef Op OP_TO_COPY = None
+
+
+cdef int stands_on(Tensor a, int dev) except -1:
+    """For a fake tensor, its own device number where a conversion to `dev` leaves it where it is."""
+    here = device_number(a.fake_device)
+    return a.dev if dev == here else dev
 
 
 cdef dict conversion(Tensor a, int dt, int dev, bint copy, object format):
@@ -388,6 +399,10 @@ def bump_versions(columns):
                 bump(<Tensor>t)
 
 
+#: slot: what a launch on meta tensors means to whoever watches: (name, tensors, ints, scalars, total, grain)
+META_LAUNCH = [None]
+
+
 cdef class Kernel:
     """A loaded kernel: call it with tensors, ints and numbers."""
     cdef readonly str name
@@ -419,9 +434,13 @@ cdef class Kernel:
                 if t is None:
                     p[i] = NULL
                 else:
-                    if (<Tensor?>t).keys & K_TRANSFORM:
+                    if (<Tensor?>t).keys & (K_TRANSFORM | K_META):
+                        if (<Tensor>t).keys & K_META and not ((<Tensor>t).keys & K_TRANSFORM) and META_LAUNCH[0] is not None:
+                            return META_LAUNCH[0](self.name, tensors, ints, scalars, total, grain)
                         raise RuntimeError("[%s] tensors with elements were required: got a function transform's wrapper\nhint: "
-                                           "the operator that launches this kernel has no rule for the transform" % self.name)
+                                           "the operator that launches this kernel has no rule for the transform" % self.name
+                                           if (<Tensor>t).keys & K_TRANSFORM else
+                                           "[%s] tensors with elements were required: got a meta tensor" % self.name)
                     p[i] = (<Tensor>t).data_
                     work += (<Tensor>t).numel_
                 i += 1

@@ -204,7 +204,8 @@ cdef class Run:
         cdef Tensor x = <Tensor>a, y = <Tensor>b
         cdef Tensor r
         if (not self.create_graph and fk_refs(a) <= 2 and x.st.refs == 1 and same_shape(x, y) and x.dt == y.dt
-                and not ((x.keys | y.keys) & (K_STRIDED | K_SLOW | K_META | K_GRAD))):
+                and not ((x.keys | y.keys) & (K_STRIDED | K_SLOW | K_META | K_GRAD))
+                and not (fk_tls_keys() & (K_DISPATCH | K_INTERPRETER))):
             add_into(x, y)
             r = x
         else:
@@ -471,8 +472,8 @@ cdef int accumulate_grad(Tensor t, Tensor g, bint create_graph) except -1:
             if not (g.keys & K_GRAD): t.grad_ = g.clone()
         else:
             if not same_shape(t, g): raise_bad_grad(t, g)
-            t.grad_ = m_clone(g) if g.keys & K_DISPATCH else copy_like(g, t)
-    elif create_graph or ((t.grad_.keys | g.keys) & (K_GRAD | K_SLOW)):
+            t.grad_ = m_clone(g) if (g.keys | fk_tls_keys()) & K_DISPATCH else copy_like(g, t)
+    elif create_graph or ((t.grad_.keys | g.keys) & (K_GRAD | K_SLOW)) or fk_tls_keys() & (K_DISPATCH | K_INTERPRETER):
         t.grad_ = t.grad_ + g
     elif t.grad_.dt == g.dt and same_shape(t.grad_, g) and not ((t.grad_.keys | g.keys) & (K_STRIDED | K_META)):
         add_into(t.grad_, g)

@@ -8,7 +8,11 @@ what to do`.
 
 from typing import Any, NoReturn
 
-__all__ = ["fail", "message"]
+__all__ = ["LinAlgError", "fail", "message"]
+
+
+class LinAlgError(RuntimeError):
+    """A matrix has no factorisation or inverse, or an iteration did not converge."""
 
 
 def message(op: str, required: str, got: Any = None, hint: str | None = None) -> str:

@@ -65,7 +65,7 @@ cdef Tensor tied(Tensor g, list values):
     for i in range(len(sources)):
         add_edge(c, i, <Tensor>sources[i])
     c.extra = [TensorMeta(t) for t in sources]
-    r = alias(g)
+    r = saved_alias(g)
     attach(r, c, 0)
     return r
 
@@ -80,6 +80,8 @@ cdef int zeros_backward(Node n, PyObject **grads, PyObject **out) except -1:
 
 cdef Tensor new_zeros(object meta):
     cdef Tensor z = empty_strided(meta.shape, contiguous_strides(meta.shape), dtype=meta.dtype, device=meta.device)
+    if dispatches_creation():
+        return OP_ZEROS_LIKE(z)
     fill_zero(z)
     return z
 
@@ -270,7 +272,7 @@ cdef Tensor tied_result(FormulaState s, Tensor g, list args):
             values.extend(args[i] if type(args[i]) is tuple else (args[i],))
     r = tied(g, values)
     if r is g and s.ties is not None and KIND[g.dt] >= KIND_FLOAT:
-        r = alias(g)
+        r = saved_alias(g)
         attach(r, s.ties, 0)
     return r
 
@@ -452,11 +454,22 @@ cdef Tensor scatter_geometry(Tensor g, object base_meta, tuple geometry, int64_t
     return z
 
 
+cdef bint shows_twice(tuple geometry):
+    """Whether a view by sizes and strides may show an element more than once: gradients then add up."""
+    cdef int64_t extent = 0
+    for stride, size in sorted(zip(geometry[1], geometry[0])):
+        if size > 1:
+            if stride <= extent:
+                return True
+            extent += stride * (size - 1)
+    return False
+
+
 cdef int as_strided_node_backward(Node n, PyObject **grads, PyObject **out) except -1:
     meta, geometry, offset, complex_ = n.extra
     cdef Tensor g = <Tensor>grads[0]
     if complex_ == "view": g = REAL_AND_COMPLEX[0](g)
-    if not (fk_tls_keys() & K_NOGRAD) or (fk_tls_keys() | g.keys) & K_DETOUR:
+    if not (fk_tls_keys() & K_NOGRAD) or (fk_tls_keys() | g.keys) & K_DETOUR or shows_twice(geometry):
         r = AS_STRIDED_SCATTER[0](g, meta, geometry[0], geometry[1], geometry[2] - offset)
     else:
         r = scatter_geometry(g, meta, geometry, offset)

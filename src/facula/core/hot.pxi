@@ -378,6 +378,8 @@ cdef int linear_backward_operators(Node n, Tensor g, Tensor x, Tensor w, PyObjec
 cdef extern from *:
     """
     static PyObject *fk_s_parameters, *fk_s_buffers, *fk_s_modules;
+    /* while modules are traced: what takes calls (module, args, kwargs) and registered attributes (module, name, value) */
+    static PyObject *fk_call_tracer, *fk_attribute_tracer;
     /* attributes of a module: its parameters first, then what Python finds, then buffers and children; no exception is
      * made and swallowed on the way */
     static PyObject *fk_module_getattro(PyObject *self, PyObject *name) {
@@ -388,6 +390,12 @@ cdef extern from *:
         if (!found && (table = PyDict_GetItem(dict, fk_s_modules)) && PyDict_CheckExact(table)) found = PyDict_GetItem(table, name);
         if (!found && (table = PyDict_GetItem(dict, fk_s_buffers)) && PyDict_CheckExact(table)) found = PyDict_GetItem(table, name);
         Py_DECREF(dict);
+        if (found && fk_attribute_tracer) {
+            Py_INCREF(found);
+            PyObject *r = PyObject_CallFunctionObjArgs(fk_attribute_tracer, self, name, found, NULL);
+            Py_DECREF(found);
+            return r;
+        }
         if (found) { Py_INCREF(found); return found; }
         return PyObject_GenericGetAttr(self, name);
     }
@@ -398,6 +406,10 @@ cdef extern from *:
         PyObject *dict = PyObject_GenericGetDict(self, NULL), *found;
         int plain = 1;
         if (!dict) return NULL;
+        if (fk_call_tracer) {
+            Py_DECREF(dict);
+            return fk_module_call_base(self, args, kwargs);
+        }
         for (int i = 0; i < 4 && plain; i++) {
             found = PyDict_GetItem(dict, fk_s_hooks[i]);
             plain = found && PyDict_Check(found) && PyDict_GET_SIZE(found) == 0 && PyDict_GET_SIZE(fk_global_hooks[i]) == 0;
@@ -445,6 +457,8 @@ cdef extern from *:
         PyType_Modified(type);
     }
     """
+    PyObject *fk_call_tracer
+    PyObject *fk_attribute_tracer
     void fk_module_fast(PyTypeObject *)
     void fk_module_fast_call(PyTypeObject *, object, object, object, object)
 
@@ -463,3 +477,28 @@ def fast_module_calls(cls, forward_hooks, pre_hooks, backward_hooks, backward_pr
     Only for classes whose `__call__` and `_call_impl` are those of `nn.Module`.
     """
     fk_module_fast_call(<PyTypeObject *>cls, forward_hooks, pre_hooks, backward_hooks, backward_pre_hooks)
+
+
+def swap_module_tracers(call, attribute):
+    """Have calls of modules and reads of their parameters, buffers and children go through functions, or (None) not.
+
+    call: `call(module, args, kwargs)`; attribute: `attribute(module, name, value)`. Gives those that were set.
+    """
+    global fk_call_tracer, fk_attribute_tracer
+    previous = module_tracers()
+    Py_XDECREF(fk_call_tracer)
+    Py_XDECREF(fk_attribute_tracer)
+    fk_call_tracer = fk_attribute_tracer = NULL
+    if call is not None:
+        Py_INCREF(call)
+        fk_call_tracer = <PyObject *>call
+    if attribute is not None:
+        Py_INCREF(attribute)
+        fk_attribute_tracer = <PyObject *>attribute
+    return previous
+
+
+def module_tracers():
+    """The functions that calls of modules and reads of their attributes go through, None where there are none."""
+    return (<object>fk_call_tracer if fk_call_tracer != NULL else None,
+            <object>fk_attribute_tracer if fk_attribute_tracer != NULL else None)

@@ -278,9 +278,11 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
                                  "hint: give dtype=float64, or uint64 for integers below 2**64") from None
         if dev:
             t = convert(t, dt, dev, False, None)
+    if dispatches_creation():
+        t = OP_LIFT(t)
     if requires_grad:
         set_requires_grad(t, True)
-    return t
+    return made(t)
 
 
 def as_tensor(data, dtype=None, device=None):
@@ -296,7 +298,7 @@ def as_tensor(data, dtype=None, device=None):
 
 
 cdef Tensor as_tensor_like(object value, Tensor like):
-    return tensor(value, dtype=<object>DTYPES[like.dt], device=<object>DEVICES[like.dev])
+    return tensor(value, dtype=<object>DTYPES[like.dt], device=like.device)
 
 
 def frombuffer(buffer, *, dtype, int64_t count=-1, int64_t offset=0, requires_grad=False):

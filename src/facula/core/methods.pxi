@@ -107,6 +107,36 @@ def m_detach(Tensor self):
     return detach_(self)
 
 
+cdef bint rewritten():
+    """Whether the innermost interpreter rewrites a program, and so must see what no other transform cares about."""
+    cdef list stack = interpreter_stack()
+    return bool(stack) and getattr(stack[len(stack) - 1], "rewrites", False)
+
+
+@cython.binding(True)
+def assign_data(Tensor self, Tensor other):
+    """`self.data = other`."""
+    if fk_tls_keys() & K_INTERPRETER and rewritten():
+        python_method(assign_data, (self, other))
+    else:
+        set_data(self, other)
+
+
+def adopt_history(Tensor t, Tensor source):
+    """Let gradients of `t`, a fresh tensor without history, flow to `source` unchanged."""
+    cdef Node n
+    if source.keys & K_GRAD:
+        n = new_node(OP_CLONE, clone_backward, 1, 1)
+        add_edge(n, 0, source)
+        attach(t, n, 0)
+    return t
+
+
+def storage_key(Tensor t):
+    """A number that tensors on the same memory have in common, also where they have no elements."""
+    return <uintptr_t>t.st
+
+
 cdef object python_method(object function, tuple args, dict kwargs={}):
     """Offer a method call to the overrides."""
     cdef uint32_t k = fk_tls_keys()
@@ -134,6 +164,8 @@ cdef object python_method(object function, tuple args, dict kwargs={}):
 @cython.binding(True)
 def m_detach_in_place(Tensor self):
     """Cut the tensor off its history."""
+    if fk_tls_keys() & K_INTERPRETER and rewritten():
+        return python_method(m_detach_in_place, (self,))
     if self.base is not None:
         raise RuntimeError("[detach_] a tensor that is no view was required: Can't detach views in-place. Use detach() instead.")
     self.fn_ = None
@@ -731,6 +763,9 @@ def _default_torch_function(cls, func, types, args=(), kwargs=None):
     result = run_without_overrides(func, args, kwargs or {})
     if getattr(func, "__name__", "") in ("item", "tolist", "numpy", "stride", "size") or cls is Tensor:
         return result
+    accessed = getattr(func, "__self__", None)
+    if accessed is Tensor.grad or accessed is Tensor._grad or accessed is Tensor._base:
+        return result  # a gradient and the root of a view keep the class that they have
     return _as_class(result, cls)
 
 
@@ -767,3 +802,10 @@ def increment_version(tensors):
         tensors = (tensors,)
     for t in tensors:
         bump(<Tensor>t)
+
+
+def forget_writes(Tensor tensor):
+    """Start the count of writes of a tensor that was just made: what filled it was no write of the user's."""
+    if tensor.st != NULL and not tensor.keys & K_UNCOUNTED:
+        tensor.st.version = 0
+    return tensor

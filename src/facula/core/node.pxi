@@ -284,6 +284,8 @@ cdef Tensor saved_alias(Tensor t):
     cdef uint32_t tls = fk_tls_keys()
     if not (t.keys & K_DISPATCH):
         return alias(t)
+    if t.keys & K_FAKE:
+        return fake_alias(t)
     fk_tls_set(tls | K_NOGRAD)
     try:
         r = m_detach(t)

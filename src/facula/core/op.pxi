@@ -171,7 +171,12 @@ cdef class Op:
         return found(self)
 
     def __reduce__(self):
-        return self.definition.names[0] if self.definition.names else self.name
+        # a name below `__module__`: "relu" for "nn.functional.relu", "Tensor.add_" as it stands
+        names = self.definition.names
+        if not names:
+            return self.name
+        module, _, name = names[0].rpartition(".")
+        return names[0] if module == "Tensor" else name
 
     def __deepcopy__(self, memo):
         return self

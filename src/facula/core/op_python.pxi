@@ -135,8 +135,20 @@ cdef object general_call(Op op, PyObject **slots, int form, object out, uint32_t
             elif args[i].__class__ is list:
                 args[i] = tuple(args[i])
     if op.kind == KIND_COMPOSITE and form == FORM_FUNCTIONAL and out is None and not (k & K_DISPATCH and op.makes_tensors):
+        if k & K_FAKE and not (fk_tls_keys() & K_DISPATCH):
+            return run_in_mode(op, tuple(args))
         return op.impl(*args)
     return run_general(op, tuple(args), form, out, k)
+
+
+cdef object run_in_mode(Op op, tuple args):
+    """A composite of fake tensors: what it makes on the way must be fake too."""
+    for x in args:
+        for v in (x if type(x) is tuple else (x,)):
+            if isinstance(v, Tensor) and (<Tensor>v).keys & K_FAKE:
+                with v.fake_mode:
+                    return op.impl(*args)
+    return op.impl(*args)
 
 
 cdef object run_general(Op op, tuple args, int form, object out, uint32_t k):
@@ -176,9 +188,21 @@ cdef object below_autograd(Op op, tuple args, uint32_t k):
         r = torch_dispatch(op, op, args)
         if r is not NotImplemented:
             return r
+        if op.makes_tensors and fk_tls_keys() & K_DISPATCH:
+            return undispatched(op, args)
     if k & K_FOREIGN and op.kind != KIND_VIEW:
         return foreign_call(op, args)
     return op.impl(*args)
+
+
+cdef object undispatched(Op op, tuple args):
+    """The implementation, which no mode hears of: it makes tensors, and no mode wanted that."""
+    cdef uint32_t tls = fk_tls_keys()
+    fk_tls_set(tls & ~<uint32_t>K_DISPATCH)
+    try:
+        return op.impl(*args)
+    finally:
+        fk_tls_set(tls)
 
 
 cdef object torch_dispatch(Op op, object function, tuple args):
@@ -209,10 +233,15 @@ cdef object dispatch_method(object function, tuple args, dict kwargs, uint32_t k
         fk_tls_set(tls)
 
 
+#: slot: (function, args, kwargs) -> the overload of the operator that overrides are told about
+OVERLOAD = [lambda function, args, kwargs: function]
+
+
 cdef object dispatch(object function, tuple args, dict kwargs):
     """Ask the dispatch modes (innermost first), then the arguments whose types override dispatch."""
     cdef list overloaded = []
     cdef uint32_t tls = fk_tls_keys()
+    function = OVERLOAD[0](function, args, kwargs)
     for x in list(args) + list(kwargs.values()):
         for v in (x if isinstance(x, (list, tuple)) else (x,)):
             if isinstance(v, Tensor) and (<Tensor>v).keys & K_DISPATCH and type(v) not in [type(o) for o in overloaded]:
@@ -300,6 +329,9 @@ cdef int copy_to_out(Op op, Tensor out, Tensor r) except -1:
     if not same_shape(out, r):
         resize_out(op, out, r.nd, r.sh)
     check_writable(op.name, out)
+    if (out.keys | r.keys | fk_tls_keys()) & K_DISPATCH:
+        m_copy_(out, r)
+        return 0
     copy_into(out, r)
     bump(out)
     return 0
@@ -337,14 +369,8 @@ cdef object store_inplace(Op op, tuple args, uint32_t k):
         done = direct_inplace(op, self, args, k, recording)
         if done:
             return self
-    if k & K_DISPATCH and not recording and op.inplace is not None:
-        fk_tls_set(tls | K_NOGRAD)
-        try:
-            if torch_dispatch(op, op.inplace, args) is not NotImplemented:
-                bump(self)
-                return self
-        finally:
-            fk_tls_set(tls)
+    if k & K_DISPATCH and op.inplace is not None and dispatch_inplace(op, args, recording):
+        return self
     fk_tls_set(tls | K_NOGRAD)
     try:
         result = below_autograd(op, args, k) if k & (K_DISPATCH | K_FOREIGN) else op.impl(*args)
@@ -364,6 +390,26 @@ cdef object store_inplace(Op op, tuple args, uint32_t k):
         rebase(self, n)
         formula_saved_result(n, self)
     return self
+
+
+cdef bint dispatch_inplace(Op op, tuple args, bint recording) except *:
+    """Offer an in-place form to the dispatch overrides, recorded above them; False where nobody takes it."""
+    cdef Tensor self = args[0]
+    cdef Node n = None
+    cdef uint32_t tls = fk_tls_keys()
+    fk_tls_set(tls | K_NOGRAD)
+    try:
+        if recording:
+            n = formula_node(op, args, None)
+        if torch_dispatch(op, op.inplace, args) is NotImplemented:
+            return False
+    finally:
+        fk_tls_set(tls)
+    bump(self)
+    if n is not None:
+        rebase(self, n)
+        formula_saved_result(n, self)
+    return True
 
 
 cdef bint direct_inplace(Op op, Tensor self, tuple args, uint32_t k, bint recording) except *:

@@ -205,6 +205,11 @@ def wrapped_number(x):
     return wrap_number(x)
 
 
+def number_of(Tensor t):
+    """The Python number that a tensor stands for, None for any other tensor."""
+    return item(t) if t.keys & K_WRAPPED else None
+
+
 cdef inline int wrapped_dtype(Tensor t):
     if t.dt == F64: return DEFAULT_DTYPE
     if t.dt == C128: return COMPLEX_OF[DEFAULT_DTYPE]
@@ -472,7 +477,7 @@ cdef object pointwise_call(Op op, PyObject **slots, int form, object out):
                                % (op.name, <object>op.arguments[op.tensor_at[i]].name, (<dtype>DTYPES[t.dt]).name))
         if t.dev != 0 and not (t.keys & K_WRAPPED):
             dev = t.dev
-    if dev:
+    if dev and not (k & K_DISPATCH):
         check_devices(op, operands, dev)
     common = combine_categories(dim_dt, combine_categories(zero_dt, wrapped_dt))
     if common == NO_DTYPE:

@@ -167,7 +167,10 @@ cdef int pointwise_backward(Node n, PyObject **grads, PyObject **out) except -1:
 
 cdef Tensor zero_gradient(Tensor g):
     """The gradient of an argument that the result follows in steps: zeros, as in PyTorch, not nothing."""
-    cdef Tensor r = new_tensor(g.nd, g.sh, g.dt, g.dev)
+    cdef Tensor r
+    if (g.keys | fk_tls_keys()) & K_DISPATCH:
+        return OP_ZEROS_LIKE(g)
+    r = new_tensor(g.nd, g.sh, g.dt, g.dev)
     fill_zero(r)
     return r
 

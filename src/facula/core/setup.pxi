@@ -7,7 +7,23 @@ cdef void finish_types() except *:
     fk_type_vectorcall(<PyTypeObject *>Op, <char *>&op.vectorcall - <char *><void *>op)
     fk_type_vectorcall(<PyTypeObject *>InplaceOp, <char *>&inplace.vectorcall - <char *><void *>inplace)
     fk_type_lazy_dict(<PyTypeObject *>Tensor, <char *>&t.dict_ - <char *><void *>t)
-    fk_type_mutable(<PyTypeObject *>Tensor, "facula.Tensor")
+    fk_type_mutable(<PyTypeObject *>Tensor)
+    name_types("facula")
     attach_methods()
+
+
+cdef list TYPE_NAMES = []  # keeps the texts alive
+
+
+def name_types(str prefix):
+    """Say under which package's name users know the core's types, dtypes included: facula's or its alias's."""
+    DTYPE_PREFIX[0] = prefix
+    for kind in (Tensor, dtype, device, Generator, UntypedStorage):
+        name = ("%s.%s" % (prefix, kind.__name__)).encode()
+        TYPE_NAMES.append(name)
+        fk_type_name(<PyTypeObject *>kind, name)
+    for kind in (Size, layout, memory_format, OutOfMemoryError):
+        kind.__module__ = prefix
+
 
 finish_types()

@@ -64,6 +64,13 @@ def pop_dispatch_mode():
     return mode
 
 
+def suspend_dispatch():
+    """Ask no dispatch mode from now on; gives the thread's keys as they were, for `set_thread_keys`."""
+    cdef uint32_t k = fk_tls_keys()
+    fk_tls_set(k & ~<uint32_t>K_DISPATCH)
+    return k
+
+
 def set_autocast(bint mode):
     """Route operators with an autocast policy of this thread to `AUTOCAST[0]`; gives what was set before."""
     cdef uint32_t k = fk_tls_keys()

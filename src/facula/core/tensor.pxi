@@ -15,10 +15,14 @@ cdef uint32_t subclass_keys(object cls) except *:
     override = getattr(cls, "__torch_function__", None)
     if override is not None and getattr(override, "__func__", override) is not _disabled_torch_function_impl:
         k |= K_OVERRIDE
+        if overrides_by_itself(cls):
+            offer_properties(cls)
     if getattr(cls, "__torch_dispatch__", None) is not None:
         k |= K_DISPATCH
     if getattr(cls, "_is_transform_wrapper", False):
         k |= K_TRANSFORM
+    if getattr(cls, "_is_fake", False):
+        k |= K_FAKE
     SUBCLASS_KEYS[cls] = k
     return k
 
@@ -464,14 +468,17 @@ cdef class Tensor:
     @property
     def data(self):
         """The same elements without history, and without a part in the count of writes."""
-        cdef Tensor t = detach_(self)
+        cdef Tensor t
+        if fk_tls_keys() & K_INTERPRETER and rewritten():
+            return m_detach(self)
+        t = detach_(self)
         t.keys |= K_UNCOUNTED
         t.view_version = 0
         return t
 
     @data.setter
     def data(self, Tensor other):
-        set_data(self, other)
+        assign_data(self, other)
 
     @property
     def retains_grad(self):
@@ -694,19 +701,30 @@ def is_wrapper(t):
 
 # ------------------------------------------------------------------ making tensors from Python
 
+cdef inline Tensor made(Tensor t):
+    """`t`, which is new: an interpreter that rewrites a program is told."""
+    if fk_tls_keys() & K_INTERPRETER and rewritten():
+        interpreter_stack()[-1].fresh(t)
+    return t
+
+
 def empty(shape, *, dtype=None, device=None, requires_grad=False):
     """Unset elements, contiguous. shape: ints; dtype: default float; device: default cpu."""
+    if dispatches_creation():
+        return OP_EMPTY(shape, dtype=dtype, device=device, requires_grad=requires_grad)
     cdef int64_t sh[16]
     cdef int nd = parse_shape(shape, sh)
     cdef Tensor t = new_tensor(nd, sh, DEFAULT_DTYPE if dtype is None else as_dtype(dtype).index, device_number(device))
     if requires_grad:
         set_requires_grad(t, True)
     if fk_tls_keys() & K_INFERENCE: t.keys |= K_INFERENCE
-    return t
+    return made(t)
 
 
 def empty_strided(shape, stride, *, dtype=None, device=None, requires_grad=False):
     """Unset elements with given strides (in elements)."""
+    if dispatches_creation():
+        return OP_EMPTY_STRIDED(shape, stride, dtype=dtype, device=device, requires_grad=requires_grad)
     cdef int64_t sh[16]
     cdef int64_t sd[16]
     cdef int nd = parse_shape(shape, sh), i
@@ -732,18 +750,20 @@ def empty_strided(shape, stride, *, dtype=None, device=None, requires_grad=False
     compute_keys(t)
     if requires_grad:
         set_requires_grad(t, True)
-    return t
+    return made(t)
 
 
 def empty_like(Tensor like, *, dtype=None, device=None):
     """Unset elements in the shape and memory order of `like`."""
     if like.keys & K_TRANSFORM:
         return WRAPPER_EMPTY[0](like, dtype, device)
+    if like.keys & K_FAKE or dispatches_creation():
+        return OP_EMPTY_LIKE(like, dtype=dtype, device=device)
     cdef int dt = like.dt if dtype is None else as_dtype(dtype).index
     cdef int dev = like.dev if device is None else device_number(device)
     if dev == like.dev:
-        return new_like(like, dt)
-    return new_tensor(like.nd, like.sh, dt, dev)
+        return made(new_like(like, dt))
+    return made(new_tensor(like.nd, like.sh, dt, dev))
 
 
 cdef class TensorMeta:
@@ -755,7 +775,7 @@ cdef class TensorMeta:
     def __init__(self, Tensor t):
         self.shape = make_size(t.nd, t.sh)
         self.dtype = <object>DTYPES[t.dt]
-        self.device = <object>DEVICES[t.dev]
+        self.device = t.fake_device if t.keys & K_FAKE else <object>DEVICES[t.dev]
         self.strides = tuple([t.sd[i] for i in range(t.nd)])
         self.storage_offset = t.storage_offset()
         self.requires_grad = (t.keys & K_GRAD) != 0

@@ -8,6 +8,18 @@ from __future__ import annotations
 
 from facula.data.collate import default_collate, default_convert
 from facula.data.dataloader import DataLoader, _DatasetKind, get_worker_info
+from facula.data.datapipes import (
+    DataChunk,
+    DFIterDataPipe,
+    IterDataPipe,
+    MapDataPipe,
+    argument_validation,
+    functional_datapipe,
+    guaranteed_datapipes_determinism,
+    non_deterministic,
+    runtime_validation,
+    runtime_validation_disabled,
+)
 from facula.data.dataset import (
     ChainDataset,
     ConcatDataset,
@@ -28,7 +40,8 @@ from facula.data.sampler import (
     WeightedRandomSampler,
 )
 
-__all__ = """BatchSampler ChainDataset ConcatDataset DataLoader Dataset DistributedSampler
-IterableDataset RandomSampler Sampler SequentialSampler StackDataset Subset SubsetRandomSampler
-TensorDataset WeightedRandomSampler _DatasetKind default_collate default_convert get_worker_info
-random_split""".split()
+__all__ = """BatchSampler ChainDataset ConcatDataset DFIterDataPipe DataChunk DataLoader Dataset
+DistributedSampler IterDataPipe IterableDataset MapDataPipe RandomSampler Sampler SequentialSampler StackDataset Subset SubsetRandomSampler
+TensorDataset WeightedRandomSampler _DatasetKind argument_validation default_collate
+default_convert functional_datapipe get_worker_info guaranteed_datapipes_determinism
+non_deterministic random_split runtime_validation runtime_validation_disabled""".split()

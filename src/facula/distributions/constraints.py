@@ -305,6 +305,26 @@ class _Symmetric(_Square):
         return facula.isclose(value, value.mT, atol=1e-6).all(-1).all(-1)
 
 
+class _PositiveSemidefinite(_Symmetric):
+    """Symmetric matrices without negative eigenvalues."""
+
+    def check(self, value: Any) -> Any:
+        symmetric = super().check(value)
+        if not symmetric.all():
+            return symmetric
+        return facula.linalg.eigvalsh(value).ge(0).all(-1)
+
+
+class _PositiveDefinite(_Symmetric):
+    """Symmetric matrices that have a Cholesky factor."""
+
+    def check(self, value: Any) -> Any:
+        symmetric = super().check(value)
+        if not symmetric.all():
+            return symmetric
+        return facula.linalg.cholesky_ex(value).info.eq(0)
+
+
 class _Cat(Constraint):
     """Pieces along a dimension, each with a constraint of its own."""
 
@@ -382,5 +402,7 @@ lower_cholesky = _LowerCholesky()
 corr_cholesky = _CorrCholesky()
 square = _Square()
 symmetric = _Symmetric()
+positive_semidefinite = _PositiveSemidefinite()
+positive_definite = _PositiveDefinite()
 cat = _Cat
 stack = _Stack

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from facula.core.errors import fail
-from facula.distributions import constraints, transforms
+from facula.distributions import constraints, matrix_transforms, transforms
 
 
 class ConstraintRegistry:
@@ -87,7 +87,10 @@ _both(constraints.interval, _to_interval)
 _both(constraints.half_open_interval, _to_interval)
 biject_to.register(constraints.simplex, lambda c: transforms.StickBreakingTransform())
 transform_to.register(constraints.simplex, lambda c: transforms.SoftmaxTransform())
-transform_to.register(constraints.lower_cholesky, lambda c: transforms.LowerCholeskyTransform())
+_both(constraints.lower_cholesky, lambda c: transforms.LowerCholeskyTransform())
+_both(constraints.corr_cholesky, lambda c: matrix_transforms.CorrCholeskyTransform())
+_both(constraints.positive_definite, lambda c: matrix_transforms.PositiveDefiniteTransform())
+_both(constraints.positive_semidefinite, lambda c: matrix_transforms.PositiveDefiniteTransform())
 
 
 def _independent(registry: ConstraintRegistry) -> Callable[[Any], transforms.Transform]:

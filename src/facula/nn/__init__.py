@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from facula.nn import functional, init, parameter, utils
+from facula.nn import functional, init, parallel, parameter, utils
 from facula.nn import modules as modules
 from facula.nn.modules import *  # noqa: F403
+from facula.nn.parallel import DataParallel
 from facula.nn.parameter import (
     Buffer,
     Parameter,
@@ -22,6 +23,7 @@ from facula.nn.parameter import (
 __all__ = [
     *modules.__all__,
     "Buffer",
+    "DataParallel",
     "Parameter",
     "UninitializedBuffer",
     "UninitializedParameter",
@@ -29,6 +31,7 @@ __all__ = [
     "functional",
     "init",
     "modules",
+    "parallel",
     "parameter",
     "utils",
 ]
@@ -52,7 +55,7 @@ def factory_kwargs(kwargs: dict | None) -> dict:
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("parallel", "attention", "qat", "quantized", "intrinsic", "grad"):
+    if name in ("attention", "qat", "quantized", "intrinsic", "grad"):
         import importlib
 
         try:
@@ -62,8 +65,4 @@ def __getattr__(name: str) -> Any:
                 raise
         else:
             return module
-    if name == "DataParallel":
-        from facula.nn.parallel import DataParallel
-
-        return DataParallel
     raise AttributeError(f"module 'facula.nn' has no attribute {name!r}")

@@ -1,10 +1,11 @@
 """The functions of `nn`: operators of the table whose place is `nn.functional`, and the composites
-over modules' arguments.
+over modules' arguments, and products of scaled matrices.
 
 Re-exports; nothing else.
 """
 
 from facula.nn import functional_composites as _composites
+from facula.nn import functional_scaled as _scaled
 from facula.ops.registry import PLACES as _PLACES
 
 globals().update(_PLACES["nn.functional"])
@@ -15,4 +16,5 @@ globals().update(
         if getattr(v, "__module__", "") == _composites.__name__
     }
 )
+globals().update({n: getattr(_scaled, n) for n in _scaled.__all__})
 __all__ = sorted({*_PLACES["nn.functional"], *(n for n in globals() if not n.startswith("_"))})

@@ -31,6 +31,8 @@ def innermost(x: Any) -> Any:
 def anywhere(mask: Any) -> bool:
     """Whether a bool tensor holds True, in any entry of the batches at work."""
     mask = innermost(mask)
+    if core.is_dispatching(mask):
+        return False  # a trace, or no elements at all: nothing can be asked
     return mask.numel() != 0 and bool(mask.any().item())
 
 

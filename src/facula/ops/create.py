@@ -133,7 +133,8 @@ def like(self: Any, dtype: Any, device: Any, memory_format: Any) -> Any:
 
 
 def finished(tensor: Any, requires_grad: bool | None) -> Any:
-    """Mark a new tensor as a leaf that wants a gradient."""
+    """What a function that makes a tensor gives: no writes counted yet, a leaf if a gradient is wanted."""
+    core.forget_writes(tensor)
     return tensor.requires_grad_() if requires_grad else tensor
 
 
@@ -525,7 +526,7 @@ def triu_indices(row, col, offset, dtype, layout, device, pin_memory, requires_g
 
 @composite(
     "vander(Tensor x, int? N=None, bool increasing=False) -> Tensor",
-    names=("vander", "linalg.vander"),
+    names=("vander",),
     out=False,
 )
 def vander(x, N, increasing):  # type: ignore[no-untyped-def]  # noqa: N803

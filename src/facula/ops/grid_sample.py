@@ -12,6 +12,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops.grid_sample_second import second_gradients
 from facula.ops.pool import full
 from facula.ops.registry import F, composite, operator
 
@@ -188,27 +189,8 @@ class GridSamplerGradGrid:
         if target is not out:
             out.copy_(target)
 
-    def backward(grad, grad_out_meta, input, grid, mode, padding, align_corners, needs):
-        if needs[1] or needs[2]:
-            fail(
-                RuntimeError,
-                "grid_sampler",
-                "a first derivative in the grid was required: derivative for "
-                "grid_sampler_backward with respect to the grid is not implemented",
-                hint="detach the grid, or differentiate once",
-            )
-        # each channel by itself gives its slopes along the grid
-        count = input.shape[0] * input.shape[1]
-        places = grid.unsqueeze(1).expand((*input.shape[:2], *grid.shape[1:]))
-        slopes = F._grid_sampler_grad_grid(
-            F.ones((count, 1, *grid.shape[1:-1]), dtype=input.dtype, device=input.device),
-            input.reshape((count, 1, *input.shape[2:])),
-            places.reshape((count, *grid.shape[1:])),
-            mode,
-            padding,
-            align_corners,
-        )
-        return (slopes.reshape(places.shape) * grad.unsqueeze(1)).sum(-1), None, None
+    def backward(grad, grad_out, input, grid, mode, padding, align_corners, needs):
+        return second_gradients(grad, grad_out, input, grid, mode, padding, align_corners)
 
 
 @composite(

@@ -337,23 +337,23 @@ def _count_nd(points: Any, edges: list[Any], weight: Any) -> Any:
 
 
 @composite(
-    "one_hot(Tensor self, int num_classes=-1) -> Tensor",
+    "one_hot(Tensor tensor, int num_classes=-1) -> Tensor",
     names=("nn.functional.one_hot",),
+    keyword_aliases={"input": "tensor", "self": "tensor"},
     out=False,
-    keyword_aliases={"tensor": "self"},
 )
-def one_hot(self: Any, num_classes: int) -> Any:
+def one_hot(tensor: Any, num_classes: int) -> Any:
     """int64 of shape [*, num_classes]: 1 at each class number, 0 elsewhere; -1 takes the largest
     class + 1.
     """
-    if self.dtype is not core.int64:
+    if tensor.dtype is not core.int64:
         fail(
             RuntimeError,
             "one_hot",
             "one_hot is only applicable to index tensor of type LongTensor",
-            self.dtype,
+            tensor.dtype,
         )
-    if self.numel() == 0:
+    if tensor.numel() == 0:
         if num_classes <= 0:
             fail(
                 RuntimeError,
@@ -361,19 +361,19 @@ def one_hot(self: Any, num_classes: int) -> Any:
                 "Can not infer total number of classes from empty tensor",
                 num_classes,
             )
-        return F.zeros((*self.shape, num_classes), dtype=core.int64, device=self.device)
-    if self.device.type != "meta":
-        if self.min().item() < 0:
-            fail(RuntimeError, "one_hot", "Class values must be non-negative.", self.min().item())
-        largest = self.max().item()
+        return F.zeros((*tensor.shape, num_classes), dtype=core.int64, device=tensor.device)
+    if tensor.device.type != "meta":
+        if tensor.min().item() < 0:
+            fail(RuntimeError, "one_hot", "Class values must be non-negative.", tensor.min().item())
+        largest = tensor.max().item()
         if num_classes == -1:
             num_classes = largest + 1
         elif num_classes < 1:
             fail(RuntimeError, "one_hot", "num_classes should be positive", num_classes)
         elif largest >= num_classes:
             fail(RuntimeError, "one_hot", "Class values must be smaller than num_classes.", largest)
-    zero = F.zeros((*self.shape, num_classes), dtype=core.int64, device=self.device)
-    return F.scatter(zero, -1, self.unsqueeze(-1), value=1)
+    zero = F.zeros((*tensor.shape, num_classes), dtype=core.int64, device=tensor.device)
+    return F.scatter(zero, -1, tensor.unsqueeze(-1), value=1)
 
 
 @composite(

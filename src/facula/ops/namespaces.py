@@ -1,7 +1,7 @@
 """`facula.ops.<namespace>.<name>`: operators by qualified names, as PyTorch programs reach them.
 
 Takes names. Gives packets: callable, with PyTorch's overloads (`default`, `Tensor`, ...) as
-attributes, all of which are the operator itself.
+attributes, which are `OpOverload`s (`ops/overloads.py`).
 Keeps true: a namespace exists as soon as an operator of it is defined; `aten` holds facula's own.
 """
 
@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
+from facula.ops.overloads import METHOD_NAMES, named_overload, overload_name, overload_of
 from facula.ops.registry import TABLE
 
 #: namespaces whose names are those of the table without a prefix
 OWN = ("aten", "prims", "facula")
-#: PyTorch's names for methods of Tensor that are no operators here
-_METHODS = {"_to_copy": "to", "_local_scalar_dense": "item"}
+_METHODS = {theirs: ours for ours, theirs in METHOD_NAMES.items()}
 
 
 class Packet:
@@ -37,7 +37,12 @@ class Packet:
 
     def overloads(self) -> list[str]:
         """The names of the overloads: one schema takes all that PyTorch's take."""
-        return ["default"]
+        return [overload_name(self._function, (None,) * 8, {})]
+
+    @property
+    def op(self) -> Any:
+        """The operator itself."""
+        return self._function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._function(*args, **kwargs)
@@ -45,7 +50,16 @@ class Packet:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(f"'{self._qualified_op_name}' has no attribute {name!r}")
-        return self._function
+        space, _, own = self._qualified_op_name.partition("::")
+        return named_overload(space, own, name, self._function)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Packet):
+            return self._function is other._function
+        return other is self._function or getattr(other, "_op", None) is self._function
+
+    def __hash__(self) -> int:
+        return hash(self._function)
 
     def __repr__(self) -> str:
         return f"<operator packet {self._qualified_op_name}>"
@@ -114,6 +128,6 @@ core.OP_ATTRIBUTES.update(
     overloadpacket=packet_of,
     _overloadpacket=packet_of,
     _schema=lambda operator: operator.definition.schema,
-    _overloadname=lambda operator: "default",
+    _overloadname=lambda operator: overload_of(operator)._overloadname,
     namespace=lambda operator: operator.name.rpartition("::")[0] or "aten",
 )

@@ -84,9 +84,15 @@ class _TensorNamespace:
 
     def __getattr__(self, name: str) -> Any:
         function = getattr(F, name)
-        return lambda *args: function(
-            *[a if isinstance(a, core.Tensor) else core.wrapped_number(a) for a in args]
-        )
+
+        def call(*args: Any) -> Any:
+            if not any(isinstance(a, core.Tensor) for a in args):
+                return _on_numbers(function, args)
+            return function(
+                *[a if isinstance(a, core.Tensor) else core.wrapped_number(a) for a in args]
+            )
+
+        return call
 
     @staticmethod
     def cast(x: Any, code: str) -> Any:
@@ -94,11 +100,36 @@ class _TensorNamespace:
 
     @staticmethod
     def where(condition: Any, a: Any, b: Any) -> Any:
+        if not isinstance(condition, core.Tensor):
+            return a if condition else b
         return F.where(condition, a, b)
 
     @staticmethod
     def cond_and(a: Any, b: Any) -> Any:
         return F.logical_and(a, b)
+
+
+def _on_numbers(function: Any, args: tuple[Any, ...]) -> Any:
+    """An operator on Python numbers, floats in double precision: no override hears of it."""
+    keys = core.suspend_dispatch()
+    try:
+        dtypes = [core.float64 if isinstance(a, float) else None for a in args]
+        given = [core.tensor(a, dtype=d) for a, d in zip(args, dtypes, strict=True)]
+        return function(*given).item()
+    finally:
+        core.set_thread_keys(keys)
+
+
+def _converted(values: list[Any], leaves: Any) -> list[Any]:
+    """Operands in the dtypes that an expression computes in; numbers stay numbers."""
+    converted = []
+    for value, leaf in zip(values, leaves, strict=True):
+        number = core.number_of(value)
+        if number is None:
+            converted.append(value.to(_DTYPE_OF[leaf.dtype]))
+        else:
+            converted.append(float(number) if leaf.dtype in ("f32", "f64") else number)
+    return converted
 
 
 _DTYPE_OF = {
@@ -128,12 +159,11 @@ def evaluate_gradient(
     """The gradient of argument `wrt` by operators, so that it can be differentiated again."""
     expression = gradient(variant, code, wrt)
     low = values and all(v.dtype.code in ("bf16", "f16", "c32") for v in values)
-    converted = [
-        v.to(_DTYPE_OF[leaf.dtype]) for v, leaf in zip(values, expression.inputs, strict=True)
-    ]
+    converted = _converted(values, expression.inputs)
     result = scalar.evaluate(expression, converted, parameters, _NAMESPACE)[0]
     if not isinstance(result, core.Tensor):
-        result = F.full_like(converted[0], result)
+        like = next(c for c in converted if isinstance(c, core.Tensor))
+        result = F.full_like(like, result)
     return result.to(values[0].dtype) if low else result
 
 

@@ -45,12 +45,25 @@ def draw(tensor: Any, kind: str, a: Any = 0.0, b: Any = 1.0, generator: Any = No
     transforms = core.interpreters()
     if transforms:
         return transforms[-1].process(draw, (tensor, kind, a, b, generator), {})
+    if core.is_dispatching(tensor):
+        return _drawn_by_operators(tensor, kind, a, b, generator)
     if tensor.dtype.is_complex:
         part = F.view_as_real(tensor)
         core.random_fill(part, kind, a, b * 0.5**0.5 if kind == "normal" else b, generator)
         return tensor
     core.random_fill(tensor, kind, a, b, generator)
     return tensor
+
+
+def _drawn_by_operators(tensor: Any, kind: str, a: Any, b: Any, generator: Any) -> Any:
+    """The same numbers by calls that dispatch overrides hear of."""
+    if tensor.dtype.is_complex:
+        part = F.view_as_real(tensor)
+        b = b * 0.5**0.5 if kind == "normal" else b
+        return F.view_as_complex(_drawn_by_operators(part, kind, a, b, generator))
+    state = F._philox_state(generator=generator, device=tensor.device)
+    like = {"dtype": tensor.dtype, "device": tensor.device}
+    return F._philox_fill(state, tensor.shape, kind, a, b, **like)
 
 
 def overwrite(self: Any, kind: str, a: Any, b: Any, generator: Any) -> Any:
@@ -399,14 +412,14 @@ def multinomial(self: Any, num_samples: int, replacement: bool, generator: Any) 
     weights = weights if weights.dtype is core.float64 else weights.to(core.float32)
     if self.device.type == "meta":
         return core.empty((*self.shape[:-1], num_samples), dtype=core.int64, device=self.device)
-    if not ((weights >= 0) & (weights < float("inf"))).all().item():
+    if batch_forms.anywhere(~((weights >= 0) & (weights < float("inf")))):
         fail(
             RuntimeError,
             "multinomial",
             "probability tensor contains either `inf`, `nan` or element < 0",
         )
     total = weights.sum(-1, keepdim=True)
-    if not (total > 0).all().item():
+    if batch_forms.anywhere(~(total > 0)):
         fail(
             RuntimeError,
             "multinomial",

@@ -84,7 +84,8 @@ def _norm_gradient(grad: Any, x: Any, norm: Any, ord: float, dims: tuple[int, ..
     if ord == 1:
         return x.sign() * grad
     if ord == 2:
-        return x * (grad / norm).masked_fill(norm == 0, 0)
+        zero = norm == 0  # divides by one there, so that a tangent is no NaN
+        return x * (grad / norm.masked_fill(zero, 1)).masked_fill(zero, 0)
     magnitude = x.abs()
     if ord in (inf, -inf):
         reached = F.logical_or(magnitude == norm, F.logical_and(F.isnan(magnitude), F.isnan(norm)))

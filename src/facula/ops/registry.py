@@ -48,6 +48,11 @@ class Definition:
     convention = ""
     #: whether 16-bit floats are taken; what calls an internal operator without them casts
     takes_16_bits = True
+    #: whether two calls with the same arguments give different results: those that take a generator
+    random = False
+    #: PyTorch's name of the overload where `ops.overloads` would give another; "dim=dim_IntList" is the
+    #: name where the argument `dim` is given
+    overload: str | None = None
     #: what autocast does (`autograd.autocast`): "lower", "float32", "widest" or "unchanged", after "cpu" or
     #: "accelerator" on these only
     autocast: str | None = None
@@ -68,6 +73,7 @@ class Definition:
         self.names = tuple(names) if names is not None else (self.name, "Tensor." + self.name)
         self.inplace = fields.pop("inplace", self.has_inplace)
         self.out = fields.pop("out", self.has_out)
+        self.random = any(p.type == "generator" for p in schema.parameters)
         for key, value in fields.items():
             setattr(self, key, value)
 
@@ -92,7 +98,8 @@ class Definition:
     def public_module(self) -> str:
         """The module in which users find the operator."""
         place = self.names[0].rpartition(".")[0] if self.names else "ops"
-        return "facula" if place in ("", "Tensor") else f"facula.{place}"
+        package = core.DTYPE_PREFIX[0]
+        return package if place in ("", "Tensor") else f"{package}.{place}"
 
     def signature(self, inplace: bool = False) -> inspect.Signature:
         """The signature that `inspect` shows, with PyTorch's argument names."""
@@ -102,7 +109,7 @@ class Definition:
         empty, later = inspect.Parameter.empty, False
         called_as_function = bool(self.names) and not self.names[0].startswith("Tensor.")
         # special functions call their first argument x, and PyTorch's pages call it input
-        first = ("self", "x") if self.public_module == "facula.special" else ("self",)
+        first = ("self", "x") if self.public_module.endswith(".special") else ("self",)
         for p in self.schema.parameters:
             name = "input" if p.name in first and called_as_function else p.name
             kind = (

@@ -12,7 +12,7 @@ from typing import Any
 
 from facula import core
 from facula.ops import view, view_dtype, view_split  # noqa: F401  (they fill the table)
-from facula.ops.registry import TABLE, F, composite
+from facula.ops.registry import TABLE, F, composite, operator
 
 
 def _fresh(result: Any) -> Any:
@@ -21,7 +21,40 @@ def _fresh(result: Any) -> Any:
     return result.clone(memory_format=core.contiguous_format)
 
 
+def _copy_text(definition: Any) -> str:
+    return definition.schema.text.strip().replace(definition.name, f"{definition.name}_copy", 1)
+
+
 def _define_copy(source: core.Op) -> None:
+    """The copy of a view is an operator of its own, so that programs may name it."""
+    definition = source.definition
+
+    def view(args: tuple[Any, ...]) -> Any:
+        positional, keywords = definition.trim(args)
+        return source(*positional, **keywords)
+
+    def meta(*args: Any) -> Any:
+        shown = view(args)
+        return core.empty(shown.shape, dtype=shown.dtype, device=shown.device)
+
+    def cpu(out: Any, *args: Any) -> None:
+        out.copy_(view(args))
+
+    body = type(f"{definition.name}_copy", (), {"meta": staticmethod(meta)})
+    body.cpu = staticmethod(cpu)  # type: ignore[attr-defined]
+    body.backward = staticmethod(definition.backward)  # type: ignore[attr-defined]
+    rule = definition.vmap
+    body.jvp = "linear"  # type: ignore[attr-defined]
+    body.vmap = (  # type: ignore[attr-defined]
+        (lambda batch, *args: _fresh(rule(batch, *args))) if callable(rule) else rule or "view"
+    )
+    body.__doc__ = f"As `{definition.name}`, in memory of its own."
+    places = tuple(place + body.__name__ for place in definition.copied)
+    operator(_copy_text(definition), names=places)(body)
+
+
+def _define_copies(source: core.Op) -> None:
+    """The copies of a view in several pieces: each piece is copied."""
     definition = source.definition
 
     def copy(*args: Any) -> Any:
@@ -31,12 +64,16 @@ def _define_copy(source: core.Op) -> None:
     name = f"{definition.name}_copy"
     copy.__name__ = name
     copy.__doc__ = f"As `{definition.name}`, in memory of its own."
-    text = definition.schema.text.strip().replace(definition.name, name, 1)
-    composite(text, names=tuple(place + name for place in definition.copied))(copy)
+    composite(
+        _copy_text(definition), names=tuple(place + name for place in definition.copied)
+    )(copy)
 
 
-for _source in [operator for operator in TABLE.values() if operator.definition.copied]:
-    _define_copy(_source)
+for _source in [source for source in TABLE.values() if source.definition.copied]:
+    if _source.definition.kind == "view":
+        _define_copy(_source)
+    else:
+        _define_copies(_source)
 
 
 @composite("detach_copy(Tensor self) -> Tensor", names=("detach_copy",))

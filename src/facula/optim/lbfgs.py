@@ -237,7 +237,8 @@ class LBFGS(Optimizer):
             state["H_diag"] = curvature / change.dot(change)
         q = grad.neg()
         count = len(state["old_dirs"])
-        alphas: list[Any] = [None] * count
+        # kept with the state only because PyTorch's checkpoints name it
+        alphas: list[Any] = state.setdefault("al", [None] * history_size)
         for i in reversed(range(count)):
             alphas[i] = state["old_stps"][i].dot(q) * state["ro"][i]
             q.add_(state["old_dirs"][i], alpha=-float(alphas[i]))
@@ -248,7 +249,13 @@ class LBFGS(Optimizer):
         return d
 
     def _search(
-        self, closure: Callable[[], Any], direction: Any, t: float, start: _Point, change: float
+        self,
+        closure: Callable[[], Any],
+        direction: Any,
+        t: float,
+        start: _Point,
+        change: float,
+        most: int,
     ) -> tuple[float, Any, float, int]:
         saved = [p.clone(memory_format=facula.contiguous_format) for p in self._params]
 
@@ -257,7 +264,7 @@ class LBFGS(Optimizer):
             return _Point(length, loss, grad, float(grad.dot(direction)))
 
         loss, grad, t, evaluations = _strong_wolfe(
-            evaluate, start, t, direction, tolerance_change=change
+            evaluate, start, t, direction, tolerance_change=change, max_ls=most
         )
         self._add_direction(t, direction)
         return loss, grad, t, evaluations
@@ -299,7 +306,8 @@ class LBFGS(Optimizer):
             used = 0
             if search is not None:
                 start = _Point(0.0, loss, grad, slope)
-                loss, grad, t, used = self._search(closure, d, t, start, group["tolerance_change"])
+                change, most = group["tolerance_change"], max_eval - evaluations
+                loss, grad, t, used = self._search(closure, d, t, start, change, most)
             else:
                 self._add_direction(t, d)
                 if n_iter != max_iter:

@@ -24,7 +24,7 @@ from facula.serialization.files import (
 )
 from facula.serialization.legacy import read_legacy
 from facula.serialization.pickle_writer import CheckpointPickler
-from facula.serialization.rebuild import StorageType, Stored, find
+from facula.serialization.rebuild import StorageType, find, referenced
 from facula.serialization.unpickle import DataUnpickler
 
 __all__ = ["MapLocation", "load", "save"]
@@ -121,6 +121,13 @@ def load(
         )
     if mmap and not is_path(f):
         fail(ValueError, "load", "mmap=True needs a path", got=type(f).__name__)
+    if weights_only and pickle_module is not None:
+        fail(
+            RuntimeError,
+            "load",
+            "no pickle module beside weights_only=True",
+            got=getattr(pickle_module, "__name__", str(pickle_module)),
+        )
     place = _placer(map_location)
     with opened_for_reading(f, "load") as stream:
         start = stream.tell()
@@ -173,7 +180,7 @@ class _ArchiveUnpickler:
         self.archive, self.place, self.swapped = archive, place, swapped
         self.found: dict[str, Any] = {}
 
-    def persistent(self, identity: Any) -> Stored:
+    def persistent(self, identity: Any) -> Any:
         if not isinstance(identity, tuple) or len(identity) < 5 or identity[0] != "storage":
             raise ValueError("a persistent id names a storage")
         _, kind, key, location, count = identity[:5]
@@ -181,7 +188,7 @@ class _ArchiveUnpickler:
             raise TypeError("a storage is named by its type, key, location and count")
         if key not in self.found:
             self.found[key] = self._fetch(kind, key, str(location), count * kind.itemsize)
-        return Stored(self.found[key], kind)
+        return referenced(self.found[key], kind)
 
     def _fetch(self, kind: StorageType, key: str, location: str, nbytes: int) -> Any:
         name = f"data/{key}"
@@ -219,12 +226,7 @@ def _read_archive(
         fail(RuntimeError, "load", "the byte order must be little or big", got=repr(order))
     reader = _ArchiveUnpickler(archive, place, order == b"big")
     value = DataUnpickler(archive.read("data.pkl"), find, reader.persistent, encoding=encoding)
-    return _without_references(value.load())
-
-
-def _without_references(value: Any) -> Any:
-    """A file that is one bare storage gives the storage."""
-    return value.storage if isinstance(value, Stored) else value
+    return value.load()
 
 
 # ------------------------------------------------------------------ devices

@@ -7,6 +7,7 @@ closed here.
 """
 
 import contextlib
+import errno
 import io
 import mmap
 import os
@@ -15,7 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from facula.core.errors import fail
+from facula.core.errors import fail, message
 
 __all__ = ["map_file", "opened_for_reading", "written_atomically"]
 
@@ -42,6 +43,21 @@ def _mode_for(path: str) -> int:
         mask = os.umask(0)
         os.umask(mask)
         return 0o666 & ~mask
+
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def _no_room(error: OSError, target: str) -> OSError:
+    """The system's error, with what became of the file."""
+    kept = "the old file is unchanged" if os.path.exists(target) else "no file was written"
+    text = message(
+        "save",
+        f"room for the whole file {target}",
+        got=f"{error.strerror} ({kept})",
+        hint="free some space, or save to another file system",
+    )
+    return OSError(error.errno, text, target)
 
 
 @contextlib.contextmanager
@@ -71,9 +87,11 @@ def written_atomically(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             os.fsync(stream.fileno())
         os.chmod(temporary, mode)
         os.replace(temporary, target)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            raise _no_room(error, target) from error
         raise
     _synchronise(folder)
 

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, NoReturn
 
 from facula.core.errors import fail
 from facula.serialization import storages
-from facula.serialization.rebuild import StorageType, Stored, find
+from facula.serialization.rebuild import StorageType, find, referenced
 from facula.serialization.unpickle import DataUnpickler
 
 __all__ = ["MAGIC", "read_legacy"]
@@ -35,7 +35,8 @@ class _LegacyReader:
 
     def __init__(self, data: memoryview, encoding: str) -> None:
         self.data, self.encoding = data, encoding
-        self.found: dict[str, Stored] = {}
+        self.found: dict[str, Any] = {}
+        self.kinds: dict[str, StorageType] = {}
         self.counts: dict[str, int] = {}
         self.locations: dict[str, str] = {}
 
@@ -45,7 +46,7 @@ class _LegacyReader:
         )
         return reader.load(), reader.position
 
-    def persistent(self, identity: Any) -> Stored:
+    def persistent(self, identity: Any) -> Any:
         if not isinstance(identity, tuple) or len(identity) != 6 or identity[0] != "storage":
             raise ValueError(f"a storage was required: got {type(identity).__name__}")
         _, kind, key, location, count, view = identity
@@ -57,36 +58,36 @@ class _LegacyReader:
             return self._view(kind, key, location, count, view)
         return self._whole(kind, key, location, count)
 
-    def _whole(self, kind: StorageType, key: str, location: str, count: int) -> Stored:
+    def _whole(self, kind: StorageType, key: str, location: str, count: int) -> Any:
         if key not in self.found:
-            made = storages.allocate(count * kind.itemsize)
-            self.found[key] = Stored(made, kind)
+            self.found[key] = storages.allocate(count * kind.itemsize)
+            self.kinds[key] = kind
             self.counts[key], self.locations[key] = count, str(location)
-        return self.found[key]
+        return referenced(self.found[key], self.kinds[key])
 
-    def _view(self, kind: StorageType, key: str, location: str, count: int, view: Any) -> Stored:
+    def _view(self, kind: StorageType, key: str, location: str, count: int, view: Any) -> Any:
         """A storage that was a window of another, as PyTorch had them before 0.4."""
         _, offset, size = view
         whole = self._whole(kind, key, location, count)
         if not 0 <= offset <= offset + size <= count:
             raise ValueError("a window of a storage must lie inside it")
         begin = offset * kind.itemsize
-        part = storages.contents(whole.storage)[begin : begin + size * kind.itemsize]
-        return Stored(storages.from_buffer(part), kind)
+        part = storages.contents(whole)[begin : begin + size * kind.itemsize]
+        return referenced(storages.from_buffer(part), kind)
 
     def fill(self, keys: Any, position: int) -> None:
         """Reads the storages, in the order of `keys`."""
         if not isinstance(keys, list) or set(keys) != set(self.found):
             _damaged("a list of storages that is not that of the pickle")
         for key in keys:
-            stored, count = self.found[key], self.counts[key]
+            count, width = self.counts[key], self.kinds[key].itemsize
             if position + 8 > len(self.data) or _COUNT.unpack_from(self.data, position)[0] != count:
                 _damaged(f"no {count} elements for the storage {key} at byte {position}")
             position += 8
-            end = position + count * stored.type.itemsize
+            end = position + count * width
             if end > len(self.data):
                 _damaged(f"the end of the file inside the storage {key}")
-            storages.contents(stored.storage)[:] = self.data[position:end]
+            storages.contents(self.found[key])[:] = self.data[position:end]
             position = end
 
 
@@ -110,8 +111,7 @@ def read_legacy(stream: BinaryIO, place: Any, encoding: str) -> Any:
     _, position = reader.unpickle(first)
     keys, position = reader.unpickle(position)
     reader.fill(keys, position)
-    for key, stored in reader.found.items():
-        placed = place(stored.storage, reader.locations[key])
-        reader.found[key] = Stored(placed, stored.type)
+    for key, made in reader.found.items():
+        reader.found[key] = place(made, reader.locations[key])
     value, _ = reader.unpickle(first)
     return value

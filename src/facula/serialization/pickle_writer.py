@@ -114,6 +114,8 @@ class CheckpointPickler(_Pickler):
     # ---- tensors
     def _tensor(self, value: Any) -> tuple:
         plain, grad = type(value), bool(value.requires_grad)
+        if hasattr(plain, "cls_to_become"):  # no shape yet: nothing but its kind is saved
+            return self.named("torch.nn.parameter", plain.__name__), (grad,)
         state = dict(getattr(value, "__dict__", None) or {})
         if getattr(plain, "__name__", "") == "Parameter" or getattr(value, "_is_param", False):
             state.pop("_is_param", None)

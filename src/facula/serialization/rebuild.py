@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import datetime
 import importlib
+import sys
 import types
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
@@ -85,16 +86,17 @@ def tensor(
     dtype: Any = None,
     metadata: Any = None,
 ) -> Any:
-    """A tensor on a storage of the file: typed (`Stored` with a dtype) or untyped with `dtype`."""
-    if not isinstance(storage, Stored):
+    """A tensor on a storage of the file: one saved with a dtype, or untyped with `dtype`."""
+    saved_as = vars(storage).get(_SAVED_AS) if isinstance(storage, core.UntypedStorage) else None
+    if saved_as is None:
         raise TypeError("a tensor needs a storage")
     # the fourth kind of argument: v2 has metadata where v3 has a dtype
     if not _is_dtype(dtype):
-        dtype, metadata = storage.type.dtype, dtype
+        dtype, metadata = saved_as.dtype, dtype
     if dtype is None:
         raise TypeError("a tensor on an untyped storage needs a dtype")
     made = storages.tensor_on(
-        storage.storage, dtype, *_geometry(storage.storage, dtype, offset, size, stride)
+        storage, dtype, *_geometry(storage, dtype, offset, size, stride)
     )
     if metadata:
         made = _resolved(made, metadata)
@@ -103,11 +105,14 @@ def tensor(
     return made
 
 
-class Stored:
-    """A storage as the file names it: the memory, and the type under which it was saved."""
+_SAVED_AS = "_saved_as"
 
-    def __init__(self, storage: Any, type_: StorageType) -> None:
-        self.storage, self.type = storage, type_
+
+def referenced(storage: Any, kind: StorageType) -> Any:
+    """A handle of a storage that remembers under which type the file names it this time."""
+    handle = storages.another_handle(storage)
+    vars(handle)[_SAVED_AS] = kind
+    return handle
 
 
 def _resolved(made: Any, metadata: Any) -> Any:
@@ -154,6 +159,17 @@ def _parameter(data: Any, requires_grad: Any = True, hooks: Any = None) -> Any:
     if not isinstance(data, core.Tensor):
         raise TypeError("a parameter needs a tensor")
     return _upper("facula.nn.parameter:Parameter")(data, bool(requires_grad))
+
+
+def _uninitialized(kind: str) -> Callable[..., Any]:
+    """The maker of a parameter or buffer whose size a lazy module has yet to see."""
+
+    def make(requires_grad: Any = False, *rest: Any) -> Any:
+        if rest or type(requires_grad) is not bool:
+            raise TypeError("an uninitialized tensor is made from requires_grad alone")
+        return _upper(f"facula.nn.parameter:{kind}")(requires_grad)
+
+    return make
 
 
 def _parameter_with_state(data: Any, requires_grad: Any, hooks: Any, state: Any) -> Any:
@@ -257,6 +273,10 @@ TABLE: dict[tuple[str, str], Any] = {
     ("torch", "Tensor"): Maker("torch.Tensor", None, None, core.Tensor),
     ("torch", "device"): Maker("device", core.device, None, core.device),
     ("torch.nn.parameter", "Parameter"): Maker("torch.nn.parameter.Parameter", _parameter),
+    **{
+        ("torch.nn.parameter", kind): Maker(kind, _uninitialized(kind))
+        for kind in ("UninitializedParameter", "UninitializedBuffer")
+    },
     ("torch.serialization", "_get_layout"): Maker("_get_layout", layout_named),
     ("torch.storage", "UntypedStorage"): StorageType(None),
     ("torch.torch_version", "TorchVersion"): Maker("TorchVersion", str),
@@ -323,11 +343,20 @@ def _of_nn(module: str, name: str) -> Any:
         if name.startswith("_") or not callable(found):
             raise KeyError(name)
         return Maker(name, None, None, found)
-    kind = getattr(nn, name, None)
+    # a layer that only other layers use is public in its own module alone
+    kind = getattr(nn, name, None) or getattr(_stock_module(module), name, None)
     if not isinstance(kind, type) or not issubclass(kind, nn.Module):
         raise KeyError(name)
     make: Any = kind.__new__
     return Maker(name, lambda: make(kind), _restore, kind)
+
+
+def _stock_module(module: str) -> Any:
+    """The module of facula's own layers for `torch.nn.modules.linear`; None where there is none."""
+    name = module.removeprefix("torch.nn.modules.")
+    if not name.isidentifier():
+        return None
+    return sys.modules.get(f"facula.nn.modules.{name}")
 
 
 # ------------------------------------------------------------------ what the user allows

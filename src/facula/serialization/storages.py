@@ -9,7 +9,7 @@ from typing import Any
 
 from facula import core
 
-__all__ = ["allocate", "contents", "from_buffer", "identity", "moved", "tensor_on"]
+__all__ = ["allocate", "another_handle", "contents", "from_buffer", "identity", "moved", "tensor_on"]
 
 
 def allocate(nbytes: int) -> Any:
@@ -27,6 +27,11 @@ def contents(storage: Any) -> memoryview:
 def from_buffer(buffer: Any) -> Any:
     """A storage on the memory of `buffer`, which it keeps alive."""
     return core.UntypedStorage.from_buffer(buffer)
+
+
+def another_handle(storage: Any) -> Any:
+    """A second object for the same memory."""
+    return tensor_on(storage, core.uint8, 0, (0,), (1,)).untyped_storage()
 
 
 def identity(storage: Any) -> tuple[int, int]:

@@ -6,7 +6,7 @@ happens that is not in the table; no length in the file is believed before that 
 to be there; whatever is wrong with the bytes is reported as an `UnpicklingError` that says where.
 """
 
-import ast
+import codecs
 import contextlib
 import struct
 from collections import OrderedDict, deque
@@ -326,7 +326,7 @@ def _written_string(machine: DataUnpickler) -> str | bytes:
     text = machine.line()
     if len(text) < 2 or text[0] != text[-1] or text[0] not in "'\"":
         raise ValueError("a quoted string was required")
-    raw = ast.literal_eval("b" + text)
+    raw = codecs.escape_decode(text[1:-1].encode())[0]
     return raw if machine.encoding == "bytes" else raw.decode(machine.encoding)
 
 

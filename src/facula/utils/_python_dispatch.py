@@ -14,39 +14,12 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.fx.dispatch_mode import TorchDispatchMode
 
 __all__ = [
     "BaseTorchDispatchMode", "TorchDispatchMode", "is_traceable_wrapper_subclass",
     "is_traceable_wrapper_subclass_type", "return_and_correct_aliasing", "transform_subclass",
 ]  # fmt: skip
-
-
-class TorchDispatchMode:
-    """A block in which `__torch_dispatch__` of this object is asked about every operator.
-
-    Subclasses define `__torch_dispatch__(self, func, types, args=(), kwargs=None)`.
-    """
-
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        raise NotImplementedError
-
-    def __enter__(self) -> Any:
-        core.push_dispatch_mode(self)
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
-        core.pop_dispatch_mode()
-
-    @classmethod
-    def push(cls, *args: Any, **kwargs: Any) -> TorchDispatchMode:
-        """An object of the class, for `with`."""
-        return cls(*args, **kwargs)
 
 
 class BaseTorchDispatchMode(TorchDispatchMode):
@@ -141,7 +114,8 @@ def return_and_correct_aliasing(func: Any, args: Any, kwargs: Any, out: Any) -> 
 
 def writes_to_first_argument(func: Any) -> bool:
     """Whether an operator or method is an in-place one."""
-    if isinstance(func, core.InplaceOp):
+    function = getattr(func, "_op", func)
+    if isinstance(function, core.InplaceOp):
         return True
-    name = getattr(func, "__name__", "")
+    name = getattr(function, "__name__", "")
     return name.endswith("_") and not name.endswith("__")

@@ -5,18 +5,21 @@ Takes functions and tensors.  Gives functions of the same results.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from facula import core
+from facula.autograd.transforms.functionalization import FunctionalLevel
 from facula.autograd.transforms.levels import BatchedTensor
+from facula.autograd.transforms.tree import map_leaves
 
 
 def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
-    """`func`, with the same results: in-place operations inside of it are seen by nobody else.
+    """`func` without writes inside: what it does to its arguments is done to them once, at the end.
 
-    Called eagerly there is nothing to remove; a tracer of the function removes writes itself.
+    remove: "mutations", or "mutations_and_views" for a program in which views are copies too.
     """
     if remove not in ("mutations", "mutations_and_views"):
         raise RuntimeError(
@@ -29,9 +32,28 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
 
     @functools.wraps(func)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        return func(*args, **kwargs)
+        with FunctionalLevel(views=remove == "mutations_and_views") as level:
+            outputs = func(*args, **kwargs)
+            results = map_leaves(level.value_of, outputs)
+            written = [(m, level.value_of(m.tensor)) for m in level.written()]
+        for memory, value in written:
+            if memory.hidden:
+                with _unrecorded():
+                    memory.tensor.copy_(value)
+            else:
+                memory.tensor.copy_(value)
+        return results
 
     return wrapped
+
+
+@contextlib.contextmanager
+def _unrecorded() -> Iterator[None]:
+    recording = core.set_grad_enabled(False)
+    try:
+        yield
+    finally:
+        core.set_grad_enabled(recording)
 
 
 def debug_unwrap(tensor: core.Tensor, *, recurse: bool = True) -> Any:

@@ -4,6 +4,7 @@ takes.
 Takes the dictionaries that `Module.__init__` makes.  Gives `ModuleBase` with `__call__` and
 `__getattr__`.
 Keeps true: a call goes to `_call_impl`, which goes straight to `forward` where there are no hooks;
+while a module is traced (`core.swap_module_tracers`), the tracer gets calls and reads;
 a compiled base class with the same two methods may take this one's place.
 """
 
@@ -21,6 +22,9 @@ class ModuleBase:
     _compiled_call_impl: Any = None
 
     def _wrapped_call_impl(self, *args: Any, **kwargs: Any) -> Any:
+        tracer, _ = core.module_tracers()
+        if tracer is not None:
+            return tracer(self, args, kwargs)
         if self._compiled_call_impl is not None:
             return self._compiled_call_impl(*args, **kwargs)
         return self._call_impl(*args, **kwargs)  # type: ignore[attr-defined]
@@ -35,7 +39,8 @@ class ModuleBase:
         for kind in ("_parameters", "_buffers", "_modules"):
             entries = state.get(kind)
             if entries is not None and name in entries:
-                return entries[name]
+                _, tracer = core.module_tracers()
+                return entries[name] if tracer is None else tracer(self, name, entries[name])
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
 

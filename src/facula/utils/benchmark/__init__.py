@@ -3,6 +3,9 @@
 Re-exports; nothing else.
 """
 
+import importlib
+from typing import Any
+
 from facula.utils.benchmark.callgrind import (
     CallgrindStats,
     CopyIfCallgrind,
@@ -48,4 +51,11 @@ __all__ = [
     "timer",
     "trim_sigfig",
     "unit_to_english",
+    "utils",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "utils":  # its modules are this package's, so it comes after them
+        return importlib.import_module(f"{__name__}.utils")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

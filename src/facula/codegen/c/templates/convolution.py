@@ -32,7 +32,7 @@ typedef struct {
     int (*image)(const char *, word *, long, long, long, long, int, const fk_runtime *);
     int (*channels_first)(const acc_t *, char *, long, long, long, const char *, int, const fk_runtime *);
     int (*weights)(const char *, word *, long, long, long, long, int, const fk_runtime *);
-    int (*gradient)(const acc_t *, long, char *, long, long, long, long, const fk_runtime *);
+    int (*gradient)(const acc_t *, long, char *, long, long, long, long, int, const fk_runtime *);
     void (*finish)(const output *, acc_t *, long, long, long, long, const long *);
     int (*depthwise)(const geometry *, int, char *, const char *, const char *, const char *,
                      const fk_runtime *);
@@ -130,7 +130,7 @@ static int multiply_images(const geometry *g, gather *k, const fk_runtime *rt)
     if (winograd_wins(g, k->from, k->to, k->n, volume(k->dest))) {
         winograd w = {k->n, k->from, k->to, k->source[1], k->source[2], k->dest[1], k->dest[2],
                       k->backward ? 2 - g->pad[1] : g->pad[1], k->backward ? 2 - g->pad[2] : g->pad[2],
-                      k->x, NULL, k->out, k->plain, k->element_size};
+                      k->x, NULL, k->out, k->plain};
         return run_winograd(&w, k->weights, rt);
     }
 #endif
@@ -172,12 +172,11 @@ static int gather_images(const image_format *f, const geometry *g, int backward,
     if (!failed) {
         for (int d = 0; d < 3; d++) k.axes[d] = axis_of(g, d, backward, &memory);
         k.weights = panels, k.copy_row = copy_words;
-        k.out = (output){f->finish, dest, bias, NULL, 0, 1, 0, backward ? 0 : g->activation};
-        k.element_size = f->size;
+        k.out = (output){f->finish, dest, bias, NULL, 0, 1, 0, backward ? 0 : g->activation, f->size};
         k.plain = f->same && !bias && !k.out.activation;
         if (!dest_last) {
-            k.out = (output){sums_finish, (char *)sums, NULL, NULL, 0, 1, 0, 0};
-            k.element_size = sizeof(acc_t), k.plain = 1;
+            k.out = (output){sums_finish, (char *)sums, NULL, NULL, 0, 1, 0, 0, sizeof(acc_t)};
+            k.plain = 1;
         }
         failed = multiply_images(g, &k, rt);
         if (!failed && !dest_last)
@@ -201,11 +200,22 @@ static int bias_gradient_of(const image_format *f, const geometry *g, const word
     if (!sums) return 1;
     bias_gradient b = {dy, sums, g->n * volume(g->out), g->cout};
     int failed = launch(bias_gradient_unit, &b, CEIL(g->cout, NR), 0, b.pixels * b.channels > 50000, rt);
-    const output out = {f->finish, to, NULL, NULL, 0, 1, 0, 0};
+    const output out = {f->finish, to, NULL, NULL, 0, 1, 0, 0, f->size};
     const long row = 0;
     if (!failed) f->finish(&out, sums, 0, 1, 0, g->cout, &row);
     rt->release(sums);
     return failed;
+}
+
+/* A 1x1 kernel without padding may have x and dy change places: the side with more channels is
+ * read once, and dy as that side gives sums in the order of the weights, which counts where there
+ * are few pixels. */
+static int swaps_images(const geometry *g)
+{
+    if (volume(g->kernel) != 1) return 0;
+    for (int d = 0; d < 3; d++)
+        if (g->pad[d] || (g->out[d] - 1) * g->stride[d] >= g->in[d]) return 0;
+    return g->cout >= g->cin || g->n * volume(g->out) * g->groups < 2 * g->cout;
 }
 
 static int weight_of_images(const image_format *f, const geometry *g, char *dw, const char *dy,
@@ -213,25 +223,32 @@ static int weight_of_images(const image_format *f, const geometry *g, char *dw, 
 {
     if (g->cin == g->groups && g->cout == g->groups)
         return f->depthwise_weight(g, dw, dy, x, dbias, rt);
-    weight_gradient w = {g, .cin = g->cin / g->groups, .cout = g->cout / g->groups,
+    const long cin = g->cin / g->groups, cout = g->cout / g->groups;
+    const int swapped = swaps_images(g); /* then sums have the order of the weights */
+    weight_gradient w = {g, .cin = swapped ? cout : cin, .cout = swapped ? cin : cout,
+                         .swapped = swapped,
                          .taps = volume(g->kernel), .pack = words_pack, .columns = words_columns};
     void *x_image = NULL, *dy_image = NULL;
-    const double products = (double)g->n * volume(g->out) * w.taps * w.cin * g->cout;
+    const word *x_words = NULL, *dy_words = NULL;
+    const double products = (double)g->n * volume(g->out) * w.taps * cin * g->cout;
     plan_weight_gradient(&w, products > 200000 ? rt->threads() : 1);
     const long size = g->groups * w.taps * w.cin * w.cout;
-    w.sums = rt->scratch(MAX(1, w.parts * size) * sizeof(acc_t));
+    const int direct = swapped && f->same && w.parts == 1;
+    w.sums = direct ? (acc_t *)dw : rt->scratch(MAX(1, w.parts * size) * sizeof(acc_t));
     int failed = !w.sums;
     if (!failed)
-        failed = !(w.x = words_image(f, x, g->n, g->groups, w.cin, volume(g->in), g->x_last, &x_image, rt))
-                 || !(w.dy = words_image(f, dy, g->n, g->groups, w.cout, volume(g->out), g->y_last,
-                                         &dy_image, rt));
+        failed = !(x_words = words_image(f, x, g->n, g->groups, cin, volume(g->in), g->x_last, &x_image, rt))
+                 || !(dy_words = words_image(f, dy, g->n, g->groups, cout, volume(g->out), g->y_last,
+                                             &dy_image, rt));
+    w.x = swapped ? dy_words : x_words, w.dy = swapped ? x_words : dy_words;
     if (!failed && w.lines == 0)
         memset(w.sums, 0, w.parts * size * sizeof(acc_t));
     else if (!failed)
         failed = run_weight_gradient(&w, rt);
-    if (!failed) failed = f->gradient(w.sums, w.parts, dw, g->groups, w.cin, w.cout, w.taps, rt);
-    if (!failed && dbias) failed = bias_gradient_of(f, g, w.dy, dbias, rt);
-    if (w.sums) rt->release(w.sums);
+    if (!failed && !direct)
+        failed = f->gradient(w.sums, w.parts, dw, g->groups, w.cin, w.cout, w.taps, swapped, rt);
+    if (!failed && dbias) failed = bias_gradient_of(f, g, dy_words, dbias, rt);
+    if (w.sums && !direct) rt->release(w.sums);
     if (x_image) rt->release(x_image);
     if (dy_image) rt->release(dy_image);
     return failed;

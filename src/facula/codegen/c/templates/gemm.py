@@ -136,7 +136,7 @@ NOINLINE void packed_panels(const product *g, const output *out, const char *a, 
 /* rows of B that are read side by side: few when B streams from memory */
 INLINE long in_place_k(const product *g)
 {
-    if (g->m <= 2) return 8;
+    if (g->m <= 2) return g->b_row * sizeof(word) % 4096 ? 64 : 8; /* else rows fall into few sets */
     return g->k * g->n * (long)sizeof(word) > LARGE_BYTES ? 16 : 128;
 }
 
@@ -163,18 +163,23 @@ NOINLINE void panels_in_place(const product *g, const output *out, const char *a
     } while (k0 < g->k);
 }
 
+/* words between copied rows, which fall into different sets of a cache */
+INLINE long dots_stride(const product *g) { return CEIL(words_of(g->k), VECTOR) * VECTOR + VECTOR; }
+
 /* Columns [first, last) by dot products along k. */
 NOINLINE void dots_unit(const product *g, const output *out, const char *a, const char *b,
                         long first, long last, char *scratch)
 {
     const format *f = g->f;
-    const long stride = CEIL(words_of(g->k), VECTOR) * VECTOR, rows = g->m + f->signed_a;
+    const long stride = dots_stride(g), rows = g->m + f->signed_a;
     word *copy = carve(&scratch, rows * stride * sizeof(word));
     acc_t *sums = carve(&scratch, rows * DOTS_WIDTH * sizeof(acc_t));
     memset(copy, 0, rows * stride * sizeof(word));
-    for (long r = 0; r < g->m; r++)
-        f->copy_row(a + r * g->a_row * f->a_size, g->a_column, g->k, copy + r * stride);
-    if (f->signed_a) memset(copy + g->m * stride, 1, stride * sizeof(word));
+    if (f->signed_a) memset(copy + g->m * stride, 1, words_of(g->k) * sizeof(word));
+    for (long r = 0; r < rows; r++) {
+        if (r < g->m) f->copy_row(a + r * g->a_row * f->a_size, g->a_column, g->k, copy + r * stride);
+        align_tail(copy + r * stride, g->k);
+    }
     for (long j = first; j < last; j += DOTS_WIDTH) {
         const long columns = MIN(DOTS_WIDTH, last - j);
         f->dots(copy, stride, rows, b + j * g->b_column * f->b_size, g->b_column, columns, g->k, sums,
@@ -238,7 +243,7 @@ INLINE long even_units(long count, long least, long others, long threads)
 
 NOINLINE void plan_dots(product *g, long threads)
 {
-    g->column_units = MIN(CEIL(g->n, 8), threads == 1 ? 1 : CEIL(threads * 4, g->batch));
+    g->column_units = MIN(CEIL(g->n, 8), threads == 1 ? 1 : CEIL(threads * (g->m > DOTS_M ? 2 : 4), g->batch));
     g->row_units = 1;
 }
 
@@ -246,7 +251,7 @@ NOINLINE void plan_product(product *g, long threads)
 {
     const format *f = g->f;
     g->panels = CEIL(g->n, NR), g->row_units = g->column_units = 1;
-    const int dots = f->dots && g->b_row == 1 && g->b_column != 1 && g->m <= DOTS_M
+    const int dots = f->dots && g->b_row == 1 && g->b_column != 1 && g->m <= MAX(DOTS_M, MIN(DOTS_MOST, words_of(g->k) / 6))
                      && g->k >= 2 * VECTOR * GROUP && g->batch * g->n >= 4;
     const int in_place = GROUP == 1 && f->raw_b && f->raw_a && f->reals == 1 && g->b_column == 1
                          && g->m <= IN_PLACE_M;
@@ -272,7 +277,7 @@ NOINLINE long product_scratch(const product *g)
 {
     if (g->way == DOTS) {
         const long rows = g->m + g->f->signed_a;
-        return PIECE(rows * CEIL(words_of(g->k), VECTOR) * VECTOR * sizeof(word))
+        return PIECE(rows * dots_stride(g) * sizeof(word))
                + PIECE(rows * DOTS_WIDTH * sizeof(acc_t));
     }
     const long in_place = PIECE(g->m * g->panels_kept * NR * sizeof(acc_t));
@@ -298,7 +303,7 @@ static int run_product(const format *f, char *const *p, const int64_t *n, acc_t 
     product g = {f, p[1], p[2], n[0], n[1], n[2] * f->reals, n[3] * f->reals, n[4], n[5], n[6], n[7],
                  n[8], n[9], n[10], n[11]};
     if (g.batch <= 0 || g.m <= 0 || g.n <= 0) return 0;
-    g.out = (output){f->finish, p[0], p[3], NULL, 0, alpha, beta, n[12] & 255};
+    g.out = (output){f->finish, p[0], p[3], NULL, 0, alpha, beta, n[12] & 255, f->c_size};
     g.conjugate = n[12] >> 8 & 3;
     g.plain = f->same && alpha == 1 && (beta == 0 || beta == 1) && !p[3] && !g.out.activation
               && !f->signed_a;
@@ -356,6 +361,7 @@ def gemm_text(isa: Isa, kind: Kind) -> str:
     """Everything between the tile and the drivers, and the drivers."""
     l2_bytes = 1 << 20 if isa.vector_bytes == 64 else 3 << 17
     parts = [f"#define L2_BYTES {l2_bytes}L", f"#define DOTS_M {16 if isa.registers >= 32 else 8}"]
+    parts.append("#define DOTS_MOST 128 /* rows of A by dots where k is long; DOTS_M where it is not */")
     copy_words, _, plan = PLAN.partition("\n\n")
     parts += [TYPES, copy_words, UNITS, plan]
     member = "f" if kind.accumulator in ("float", "double") else "i"

@@ -15,6 +15,7 @@ typedef struct {
     const word *x, *dy;            /* channels last */
     acc_t *sums;                   /* [part][group][tap][cin][cout] */
     long cin, cout, taps;          /* channels of a group */
+    int swapped;                   /* x is dy and dy is x: one tap that every output sees */
     long lines, block_lines;       /* rows of y in all, and in a block of packed dy */
     long parts, panels, group_panels, panel_units, row_units, rows;
     int transposes;                /* x, where its pixels fall into few sets of a cache */
@@ -23,6 +24,12 @@ typedef struct {
 } weight_gradient;
 
 #define GRADIENT_B (L2_BYTES * 4 / 10) /* bytes of packed dy and of x */
+
+/* words between pixels of x that neighbouring outputs see */
+INLINE long pixel_step(const weight_gradient *w)
+{
+    return w->g->groups * w->cin * (w->swapped ? 1 : w->g->stride[2]);
+}
 
 /* output coordinates [*first, *last) whose tap t falls inside the image */
 INLINE void valid_outputs(const geometry *g, int d, long t, long *first, long *last)
@@ -41,6 +48,10 @@ static long tap_segments(const weight_gradient *w, long tap, long low, long high
     const long kz = tap / (g->kernel[1] * g->kernel[2]), ky = tap / g->kernel[2] % g->kernel[1];
     const long kx = tap % g->kernel[2], pixel = g->groups * w->cin;
     long z0, z1, y0, y1, x0, x1, count = 0;
+    if (w->swapped) {
+        *segments = (segment){low * g->out[2] * pixel, 0, (high - low) * g->out[2]};
+        return 1;
+    }
     valid_outputs(g, 0, kz, &z0, &z1), valid_outputs(g, 1, ky, &y0, &y1);
     valid_outputs(g, 2, kx, &x0, &x1);
     if (x0 == x1) return 0;
@@ -63,6 +74,25 @@ static long tap_segments(const weight_gradient *w, long tap, long low, long high
     return count;
 }
 
+/* Panel p of lines [low, high): the pixels of dy or, swapped, the pixels of x that they see. */
+static void pack_lines(const weight_gradient *w, long group, long p, long low, long high, word *packed)
+{
+    const geometry *g = w->g;
+    const long pixel = g->groups * w->cout, width = MIN(NR, w->cout - p * NR), out = g->out[2];
+    const word *from = w->dy + group * w->cout + p * NR;
+    const int whole = !w->swapped || volume(g->stride) == 1 && volume(g->in) == volume(g->out);
+    if (whole) {
+        w->pack((const char *)(from + low * out * pixel), pixel, 1, (high - low) * out, width, 0, packed);
+        return;
+    }
+    for (long line = low; line < high; line++, packed += out * NR) {
+        const long y = line % g->out[1] * g->stride[1], z = line / g->out[1] % g->out[0] * g->stride[0];
+        const long n = line / (g->out[1] * g->out[0]);
+        const long at = ((n * g->in[0] + z) * g->in[1] + y) * g->in[2] * pixel;
+        w->pack((const char *)(from + at), pixel * g->stride[2], 1, out, width, 0, packed);
+    }
+}
+
 static void weight_gradient_unit(void *context, long unit, char *scratch)
 {
     const weight_gradient *w = context;
@@ -74,7 +104,7 @@ static void weight_gradient_unit(void *context, long unit, char *scratch)
     const long r0 = tile_first(w->rows, w->row_units, row_unit);
     const long r1 = tile_first(w->rows, w->row_units, row_unit + 1);
     const long line0 = tile_first(w->lines, w->parts, part), line1 = tile_first(w->lines, w->parts, part + 1);
-    const long pixel = g->groups * w->cout, most = w->block_lines * g->out[2];
+    const long most = w->block_lines * g->out[2];
     segment *segments = carve(&scratch, 2 * (w->block_lines + 1) * sizeof *segments);
     acc_t *tail = carve(&scratch, MR * NR * sizeof *tail);
     word *copy = carve(&scratch, A_AHEAD * A_WIDTH * most * sizeof *copy), *packed = (word *)scratch;
@@ -82,15 +112,13 @@ static void weight_gradient_unit(void *context, long unit, char *scratch)
     for (long low = line0; low < line1; low += w->block_lines) {
         const long high = MIN(line1, low + w->block_lines);
         for (long p = first; p < last; p++)
-            w->pack((const char *)(w->dy + low * g->out[2] * pixel + group * w->cout + p * NR), pixel, 1,
-                    (high - low) * g->out[2], MIN(NR, w->cout - p * NR), 0,
-                    packed + (p - first) * most * NR);
+            pack_lines(w, group, p, low, high, packed + (p - first) * most * NR);
         for (long r = r0; r < r1;) {
             const long tap = r / w->cin, c = r % w->cin, end = MIN(r1, (tap + 1) * w->cin);
             segments[0] = (segment){0};
             const long n_segments = tap_segments(w, tap, low, high, segments);
             a_source a = {A_COLUMNS, (const char *)(w->x + group * w->cin + c),
-                          g->groups * w->cin * g->stride[2], sizeof(word), 0, NULL, w->columns, copy};
+                          pixel_step(w), sizeof(word), 0, NULL, w->columns, copy};
             for (long i = 0; i < n_segments; i++) a.elements += segments[i].length;
             if (!w->transposes) a.mode = A_IN_PLACE;
             job j = {a, segments, MAX(1, n_segments), segments + w->block_lines + 1, packed, NR, most * NR,
@@ -109,7 +137,7 @@ NOINLINE void plan_weight_gradient(weight_gradient *w, long threads)
     const geometry *g = w->g;
     w->rows = w->taps * w->cin, w->panels = CEIL(w->cout, NR);
     w->lines = g->n * g->out[0] * g->out[1];
-    w->transposes = w->g->groups * w->cin * g->stride[2] * sizeof(word) >= 2048;
+    w->transposes = pixel_step(w) * sizeof(word) >= 2048;
     w->group_panels = w->transposes ? MIN(w->panels, 4) : 1;
     if (CEIL(w->panels, w->group_panels) * g->groups * (w->rows / 96) < threads) w->group_panels = 1;
     w->panel_units = CEIL(w->panels, w->group_panels);

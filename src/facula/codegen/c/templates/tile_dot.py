@@ -20,6 +20,17 @@ COMMON = r"""
 typedef void dots_function(const word *a, long a_stride, long rows, const char *b, long j_stride,
                            long columns, long elements, acc_t *sums, long sums_stride);
 
+/* The elements of a row behind its last whole vector move to the end of the vector after it. */
+INLINE void align_tail(word *row, long elements)
+{
+    const long rest = elements % (VECTOR * GROUP), size = sizeof(word) / GROUP;
+    const long gap = (VECTOR * GROUP - rest) * size;
+    char *tail = (char *)(row + elements / (VECTOR * GROUP) * VECTOR);
+    if (!rest) return;
+    memmove(tail + gap, tail, rest * size);
+    memset(tail, 0, gap);
+}
+
 INLINE acc_t sum_of(acc_vec v)
 {
     acc_t sums[VECTOR];
@@ -31,7 +42,8 @@ INLINE acc_t sum_of(acc_vec v)
 """
 
 TEMPLATE = r"""
-/* rows x columns sums over k; rows of A are zero beyond `elements` */
+/* rows x columns sums over k, of at least a vector; the last vector of B is that which ends where k
+ * ends, and the last one of a row of A (see align_tail) is zero where both were seen before */
 INLINE void $S_dot_tile(const int rows, const int columns, const word *a, long a_stride,
                         const $E *b, long j_stride, long elements, acc_t *sums, long sums_stride)
 {
@@ -53,18 +65,20 @@ INLINE void $S_dot_tile(const int rows, const int columns, const word *a, long a
     }
     if (whole * GROUP < elements)
         UNROLL for (int j = 0; j < columns; j++) {
-            word rest[VECTOR] = {0};
-            $S_copy_row((const char *)(b + j * j_stride + whole * GROUP), 1,
-                        elements - whole * GROUP, rest);
-            const vec bv = *(vec *)rest;
+            const vec bv = $S_load(b + j * j_stride + elements - VECTOR * GROUP, VECTOR);
             UNROLL for (int r = 0; r < rows; r++) {
                 acc_vec acc = total[r][j];
                 MULTIPLY_ADD_VECTORS(acc, bv, *(const vec *)(a + r * a_stride + whole));
                 total[r][j] = acc;
             }
         }
-    UNROLL for (int r = 0; r < rows; r++)
-        UNROLL for (int j = 0; j < columns; j++) sums[r * sums_stride + j] = sum_of(total[r][j]);
+    UNROLL for (int r = 0; r < rows; r++) {
+        int j = 0;
+#if VECTOR >= 4
+        UNROLL for (; j + 4 <= columns; j += 4) add_quad(total[r] + j, sums + r * sums_stride + j);
+#endif
+        UNROLL for (; j < columns; j++) sums[r * sums_stride + j] = sum_of(total[r][j]);
+    }
 }
 
 #define $S_DOT(R, C)                                                                              \

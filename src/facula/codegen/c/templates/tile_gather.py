@@ -16,7 +16,7 @@ typedef struct {
     const word *weights;           /* [group][panel][tap][from][NR] */
     copy_row_function *copy_row;   /* of words */
     output out;                    /* [n][dest][groups * to] */
-    int plain, element_size, backward;
+    int plain, backward;
     /* the plan */
     long panels, group_panels, panel_units, chunks, pixels, pass_taps, longest;
 } gather;
@@ -71,8 +71,8 @@ static void gather_class(const gather *g, const axis_class *const *c, long group
     const long a = ((c[0]->anchor * s[1] + c[1]->anchor) * s[2] + c[2]->anchor) * pixel + group * g->from;
     const long to = ((c[0]->first * d[1] + c[1]->first) * d[2] + c[2]->first) * result + group * g->to;
     output out = g->out;
-    out.c += to * g->element_size;
-    if (out.bias) out.bias += group * g->to * g->element_size;
+    out.c += to * out.size;
+    if (out.bias) out.bias += group * g->to * out.size;
     const int copies = g->taps == 1 && n_segments == 1 && last_panel - first_panel >= 4;
     job j = {{A_IN_PLACE, (const char *)(g->x + a), 1}, segments, n_segments};
     if (copies)

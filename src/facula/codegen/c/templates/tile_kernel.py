@@ -108,6 +108,7 @@ typedef struct output {
     long correction_first;
     acc_t alpha, beta;
     int activation;
+    long size; /* bytes of an element of C */
 } output;
 
 enum a_mode { A_IN_PLACE, A_ROWS, A_COLUMNS };
@@ -177,6 +178,15 @@ NOINLINE void store_tail(const acc_t *sums, long stride, long rows, long width, 
             c[c_row[r] + j] = sums[r * stride + j] + (store == ACCUMULATE ? c[c_row[r] + j] : 0);
 }
 
+/* The lines of C that a tile will finish arrive while its products are computed. */
+INLINE void fetch_results(const output *o, const long *c_row, long rows, long first, long width)
+{
+    for (long r = 0; r < rows; r++) {
+        const char *line = o->c + (c_row[r] + first) * o->size, *end = line + width * o->size;
+        for (; line < end; line += 64) __builtin_prefetch(line, 1, 3);
+    }
+}
+
 /* `count` rows from where the cursor stands, times panels.  `row` is the number of the first row:
  * it addresses kept sums and, for A_COLUMNS, A itself. */
 NOINLINE void block(const job *j, cursor *w, long count, long row)
@@ -215,6 +225,7 @@ NOINLINE void block(const job *j, cursor *w, long count, long row)
             tile_function *f = tiles_of[CEIL(width, VECTOR)][rows];
             const word *b = j->b + (p - j->first_panel) * j->panel_size;
             acc_t *to = sums + (p - j->first_panel) * NR;
+            if (!j->direct && j->finishes) fetch_results(j->out, c_row, rows, p * NR, width);
             if (!j->direct)
                 f(a, rows_a, a_stride, segments, n_segments, b, j->b_stride, to, sums_row, j->store);
             else if (width % VECTOR == 0)

@@ -109,7 +109,7 @@ typedef acc_t acc_vec
 typedef {lane} lanes __attribute__((vector_size({isa.vector_bytes})));
 #define MULTIPLY_ADD(acc, b, x) {kind.multiply_add.replace("$X", broadcast)}
 #define MULTIPLY_ADD_VECTORS(acc, b, x) {kind.multiply_add.replace("$X", integers)}
-{transpose_text(vector)}"""
+{transpose_text(vector)}{quad_text(vector)}"""
 
 
 def transpose_text(vector: int) -> str:
@@ -128,6 +128,35 @@ def transpose_text(vector: int) -> str:
             "        }",
         ]
         half //= 2
+    return "\n".join([*lines, "}", ""])
+
+
+def quad_text(vector: int) -> str:
+    """`add_quad`: the sums of the lanes of four vectors, by adding halves of two at a time."""
+    half, quarter = vector // 2, vector // 4
+    if not quarter:
+        return ""
+    halves = [(i // half, i % half) for i in range(vector)]
+    pairs = [(i // (2 * quarter), i // quarter % 2, i % quarter) for i in range(vector)]
+    masks = {
+        "first": [v * vector + i for v, i in halves],
+        "second": [v * vector + half + i for v, i in halves],
+        "low": [v * vector + group * half + i for v, group, i in pairs],
+        "high": [v * vector + group * half + quarter + i for v, group, i in pairs],
+    }
+    lines = ["INLINE void add_quad(const acc_vec v[4], acc_t *sums)", "{"]
+    for name, mask in masks.items():
+        lines.append(f"    const lanes {name} = {{{', '.join(map(str, mask))}}};")
+    for name, one, two in (("a", "v[0]", "v[1]"), ("b", "v[2]", "v[3]")):
+        shuffles = [f"__builtin_shuffle({one}, {two}, {mask})" for mask in ("first", "second")]
+        lines.append(f"    const acc_vec {name} = {' + '.join(shuffles)};")
+    shuffles = [f"__builtin_shuffle(a, b, {mask})" for mask in ("low", "high")]
+    lines.append(f"    acc_vec c = {' + '.join(shuffles)};")
+    while quarter > 1:
+        quarter //= 2
+        mask = ", ".join(str(i ^ quarter) for i in range(vector))
+        lines.append(f"    c += __builtin_shuffle(c, (lanes){{{mask}}});")
+    lines.append(f"    UNROLL for (int i = 0; i < 4; i++) sums[i] = c[i * {vector // 4}];")
     return "\n".join([*lines, "}", ""])
 
 

@@ -135,10 +135,27 @@ static void $S_gradient_run(const weights_job *j, long group, long p, long first
             }
 }
 
-NOINLINE int $S_gradient(const acc_t *sums, long parts, char *weights, long groups, long from,
-                         long to, long taps, const fk_runtime *rt)
+/* sums [parts][group][cout][cin], one tap, in the order of the weights already */
+static void $S_gradient_plain(const weights_job *j, long group, long p, long first, long last)
 {
-    weights_job j = {weights, (word *)sums, groups, from, to, taps, 0, parts, $S_gradient_run};
+    const long size = j->groups * j->from * j->to, width = MIN(NR, j->to - p * NR);
+    for (long c = first; c < last; c++) {
+        const long at = (group * j->from + c) * j->to + p * NR;
+        const acc_t *row = (const acc_t *)j->panels + at;
+        $E *to = ($E *)j->weights + at;
+        for (long o = 0; o < width; o++) {
+            acc_t x = row[o];
+            for (long part = 1; part < j->parts; part++) x += row[part * size + o];
+            to[o] = $STORE;
+        }
+    }
+}
+
+NOINLINE int $S_gradient(const acc_t *sums, long parts, char *weights, long groups, long from,
+                         long to, long taps, int plain, const fk_runtime *rt)
+{
+    weights_job j = {weights, (word *)sums, groups, from, to, taps, 0, parts,
+                     plain ? $S_gradient_plain : $S_gradient_run};
     return run_weights(&j, rt);
 }
 """

@@ -15,7 +15,7 @@ typedef struct {
     long n, from, to, height, width, out_height, out_width, top, left; /* padding of the source */
     const word *x, *weights; /* [n][height][width][from], [panel][point][from][NR] */
     output out;              /* [n][out_height][out_width][to] */
-    int plain, element_size;
+    int plain;
     long down, across, tiles, total, panels; /* 2x2 tiles: of an image, of a unit, in all */
 } winograd;
 

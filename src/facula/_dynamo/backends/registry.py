@@ -1,0 +1,3 @@
+"""The table of backends."""
+
+from facula.compiler.backends import list_backends, lookup_backend, register_backend

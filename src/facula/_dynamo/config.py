@@ -1,0 +1,31 @@
+"""Settings of capture; assignments here change `facula.capture.config`."""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any
+
+from facula.capture import config as _config
+
+
+class _Config(types.ModuleType):
+    """A module whose attributes are the settings."""
+
+    def __getattr__(self, name: str) -> Any:
+        name = _config._ALIASES.get(name, name)
+        if name in _config._NAMES or name == "patch":
+            return getattr(_config, name)
+        raise AttributeError(f"[config] a setting of capture was required: got {name}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        name = _config._ALIASES.get(name, name)
+        if name.startswith("__"):
+            super().__setattr__(name, value)
+        elif name in _config._NAMES:
+            setattr(_config, name, value)
+        else:
+            raise AttributeError(f"[config] a setting of capture was required: got {name}")
+
+
+sys.modules[__name__].__class__ = _Config

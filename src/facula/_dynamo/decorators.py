@@ -1,0 +1,43 @@
+"""Marks on tensors: which sizes may change.
+
+Takes: a tensor and dimensions. Gives nothing. Keeps true: a mark is an attribute of the tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+def _mark(tensor: Any, attribute: str, index: int | Sequence[int]) -> None:
+    indices = [index] if isinstance(index, int) else list(index)
+    known = getattr(tensor, attribute, None) or set()
+    setattr(tensor, attribute, {*known, *(i % max(tensor.dim(), 1) for i in indices)})
+
+
+def mark_dynamic(
+    t: Any, index: int | Sequence[int], *, min: int | None = None, max: int | None = None, **more: Any
+) -> None:
+    """The size may change from the first call on."""
+    _mark(t, "_dynamo_dynamic_indices", index)
+
+
+def maybe_mark_dynamic(t: Any, index: int | Sequence[int]) -> None:
+    """The size may change, where nothing in the program asks for a certain one."""
+    _mark(t, "_dynamo_dynamic_indices", index)
+
+
+def mark_unbacked(t: Any, index: int | Sequence[int], **more: Any) -> None:
+    """The size may change."""
+    _mark(t, "_dynamo_dynamic_indices", index)
+
+
+def mark_static(t: Any, index: int | Sequence[int] | None = None) -> None:
+    """The size is compiled in; without an index, all of them are."""
+    if isinstance(t, type):
+        return
+    _mark(t, "_dynamo_static_indices", list(range(t.dim())) if index is None else index)
+
+
+def mark_static_address(t: Any, guard: bool = True) -> None:
+    """Says that the tensor stays where it is, which nothing here depends on."""

@@ -1,0 +1,5 @@
+"""Compiled functions and modules."""
+
+from facula.compiler.api import disable, reset
+from facula.compiler.explain import explain
+from facula.compiler.optimized_module import OptimizedModule

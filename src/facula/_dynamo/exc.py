@@ -1,0 +1,11 @@
+"""Exceptions of the compiler."""
+
+from facula.capture.errors import (
+    BackendCompilerFailed,
+    FailOnRecompileLimitHit,
+    InternalTorchDynamoError,
+    InvalidBackend,
+    RecompileError,
+    TorchDynamoException,
+    Unsupported,
+)

@@ -1,0 +1,21 @@
+"""Counters of the compiler, and small helpers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula.capture.events import COUNTERS as counters
+from facula.core.config import describe as settings
+
+
+def same(a: Any, b: Any, tol: float = 1e-4) -> bool:
+    """Whether two results are equal up to rounding."""
+    import facula
+
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(same(x, y, tol) for x, y in zip(a, b, strict=True))
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[k], b[k], tol) for k in a)
+    if isinstance(a, facula.Tensor):
+        return bool(facula.allclose(a, b, rtol=tol, atol=tol, equal_nan=True))
+    return a == b

@@ -1,0 +1,1 @@
+"""Names of PyTorch's `_functorch`: they re-export and hold nothing."""

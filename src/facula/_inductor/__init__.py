@@ -1,0 +1,39 @@
+"""`facula._inductor`: the compiler of flat graphs under PyTorch's name.
+
+Takes: nothing. Gives: `config`, `metrics`, `utils`, `codecache`, `compile_fx`, `list_mode_options`,
+`list_options`, `compile`.
+Keeps true: it holds nothing of its own: `facula.compiler.inductor` does.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+_SAME = {"config": "config", "metrics": "metrics"}
+_OWN = frozenset({"utils", "codecache", "compile_fx"})
+
+for _name, _module in _SAME.items():
+    sys.modules[f"{__name__}.{_name}"] = importlib.import_module(
+        f"facula.compiler.inductor.{_module}"
+    )
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SAME:
+        return sys.modules[f"{__name__}.{name}"]
+    if name in _OWN:
+        return importlib.import_module(f"{__name__}.{name}")
+    if name in ("list_mode_options", "list_options"):
+        from facula.compiler.inductor import backend
+
+        return getattr(backend, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def compile(gm: Any, example_inputs: Any, options: dict[str, Any] | None = None) -> Any:
+    """A captured graph compiled for inputs like the examples."""
+    from facula.compiler.inductor.backend import compile_fx
+
+    return compile_fx(gm, example_inputs, options=options)

@@ -1,0 +1,5 @@
+"""Reference implementations below `nn`: see `functional`."""
+
+from facula._refs.nn import functional
+
+__all__ = ["functional"]

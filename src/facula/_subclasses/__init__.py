@@ -1,0 +1,18 @@
+"""`facula._subclasses`: fake tensors under PyTorch's name.
+
+Re-exports from `facula.fx.fake_tensor`, and holds nothing of its own.
+"""
+
+from facula.fx.fake_tensor import (
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedFakeTensorException,
+)
+
+__all__ = [
+    "DynamicOutputShapeException",
+    "FakeTensor",
+    "FakeTensorMode",
+    "UnsupportedFakeTensorException",
+]

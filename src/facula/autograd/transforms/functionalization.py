@@ -1,0 +1,583 @@
+"""The level of `functionalize`: programs without writes.
+
+Takes calls of operators, in-place forms and methods.  Gives the same results from operators that
+write nothing: a write makes a new value, and what shares memory with the written tensor gets its
+elements from that value when it is next read.
+Keeps true: a tensor object of the program stays what it was made as; its elements are looked up
+here (`value_of`).  Memory that the level saw being made needs no writing back; what was written of
+other memory is in `written()`.  Gradients follow the values, as the tape would follow the writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from facula import core
+from facula.autograd.transforms.levels import Level, Suspended
+from facula.autograd.transforms.view_inverses import DETACH, ViewStep, put_back
+from facula.core.errors import fail
+from facula.ops.random import draw
+from facula.ops.registry import TABLE, F
+
+Tensor = core.Tensor
+
+core.set_type_attribute(Tensor, "_aliases", None)
+
+
+class Memory:
+    """The elements behind a tensor and everything that is a view of it."""
+
+    __slots__ = ("external", "generation", "geometry", "hidden", "tensor")
+
+    def __init__(self, tensor: Tensor, external: bool) -> None:
+        #: the tensor that all others are views of
+        self.tensor = tensor
+        self.geometry = core.TensorMeta(tensor)
+        #: whether the program found it, and so must leave it as eager execution would
+        self.external = external
+        #: how often it was written
+        self.generation = 0
+        #: whether all writes were none of autograd's business
+        self.hidden = True
+
+
+class Alias:
+    """What one tensor shows of a memory: everything, or a view of another alias."""
+
+    __slots__ = ("generation", "memory", "parent", "step", "value")
+
+    def __init__(self, memory: Memory, value: Any, parent: Any = None, step: Any = None) -> None:
+        self.memory = memory
+        self.value = value
+        self.parent: Alias | None = parent
+        self.step: ViewStep | None = step
+        self.generation = memory.generation
+
+    def current(self) -> Tensor:
+        """The elements, after all writes so far."""
+        if self.generation != self.memory.generation:
+            if self.parent is None or self.step is None:
+                raise AssertionError("the value of a whole memory is always current")
+            self.value = self.step.apply(self.parent.current())
+            self.generation = self.memory.generation
+        return self.value
+
+    def root(self) -> Alias:
+        """The alias of the whole memory."""
+        alias = self
+        while alias.parent is not None:
+            alias = alias.parent
+        return alias
+
+    def store(self, value: Tensor) -> None:
+        """Make `value` the elements; others on the same memory follow."""
+        alias, memory = self, self.memory
+        hidden = not core.is_grad_enabled()
+        own = value
+        steps, parents = [], []
+        while alias.parent is not None and alias.step is not None:
+            hidden = hidden or alias.step.detaches
+            steps.append(alias.step)
+            parents.append(alias.parent.current())
+            alias = alias.parent
+        value = restrided(put_back(steps, parents, value), memory.geometry)
+        if hidden and alias.value.requires_grad:
+            value = core.adopt_history(value.detach(), alias.value)
+        memory.hidden = memory.hidden and hidden
+        memory.generation += 1
+        alias.value, alias.generation = value, memory.generation
+        if alias is not self and not hidden:
+            self.value, self.generation = own, memory.generation
+
+
+class ViewCopies(Level):
+    """Runs the copies of views in place of views."""
+
+    def process(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A view by its copy; anything else as it is."""
+        if type(function) is core.Op and function.definition.kind == "view":
+            function = TABLE.get(f"{function.name}_copy", function)
+        return self.call_below(function, args, kwargs)
+
+
+class FunctionalLevel(Level):
+    """One `functionalize` at work.
+
+    `views`: whether views become copies too. `random`: a function that gives the elements of a draw
+    `(tensor, kind, a, b, generator)`, in place of filling memory.
+    """
+
+    decomposes = False
+    #: the core tells of fresh memory, and of what is else no transform's business
+    rewrites = True
+
+    def __enter__(self) -> FunctionalLevel:
+        super().__enter__()
+        if self.views:
+            copies = ViewCopies()
+            copies.below = self.below
+            self.working = [*self.below, copies]
+        else:
+            self.working = self.below
+        return self
+
+    def __init__(self, views: bool = False, random: Callable[..., Any] | None = None) -> None:
+        super().__init__()
+        self.views = views
+        self.random = random
+        self.made: set[int] = set()
+        self.memories: dict[int, Alias] = {}
+
+    # ---------------------------------------------------------------- what tensors stand for
+
+    def fresh(self, tensor: Tensor) -> None:
+        """Memory that was made under this level."""
+        self.made.add(core.storage_key(tensor))
+
+    def value_of(self, x: Any) -> Any:
+        """The elements of `x` as a tensor that nobody writes to."""
+        if not isinstance(x, Tensor):
+            return x
+        entries = x._aliases
+        if entries is not None:
+            found = entries.get(self.number)
+            if found is not None:
+                return self._current(found)
+        if self.memories and core.storage_key(x) in self.memories:
+            return self._current(self.alias_of(x))
+        return x
+
+    def _current(self, alias: Alias) -> Tensor:
+        if alias.generation == alias.memory.generation:
+            return alias.value
+        with Suspended(self.working):
+            return alias.current()
+
+    def values(self, args: Iterable[Any]) -> list[Any]:
+        """`value_of` of all arguments, one level of lists included."""
+        return [
+            type(a)([self.value_of(b) for b in a])
+            if type(a) in (list, tuple)
+            else self.value_of(a)
+            for a in args
+        ]
+
+    def alias_of(self, x: Tensor) -> Alias:
+        """What `x` shows of its memory."""
+        entries = x._aliases
+        found = None if entries is None else entries.get(self.number)
+        if found is None:
+            found = self._first_alias(x)
+            self.set_alias(x, found)
+        return found
+
+    def set_alias(self, x: Tensor, alias: Alias) -> None:
+        """Say what `x` shows of which memory."""
+        if x._aliases is None:
+            x._aliases = {self.number: alias}
+        else:
+            x._aliases[self.number] = alias
+
+    def _first_alias(self, x: Tensor) -> Alias:
+        key = core.storage_key(x)
+        if key in self.made:
+            return Alias(Memory(x, False), x)
+        whole = x if x._base is None else x._base
+        root = self.memories.get(key)
+        if root is None:
+            root = self.memories[key] = Alias(Memory(whole, True), whole)
+            if whole is not x:
+                self.set_alias(whole, root)
+        geometry = root.memory.geometry
+        if _same_geometry(geometry, x) and x.dtype == geometry.dtype:
+            return root
+        place = (tuple(x.shape), tuple(x.stride()), x.storage_offset())
+        alias = Alias(root.memory, x, root, ViewStep(F.as_strided, place, None, geometry))
+        alias.generation = 0
+        return alias
+
+    def written(self) -> Iterator[Memory]:
+        """The memories that were found and written to, in the order in which they were found."""
+        for alias in self.memories.values():
+            if alias.memory.generation:
+                yield alias.memory
+
+    # ---------------------------------------------------------------- calls
+
+    def process(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a call without writes."""
+        kind = type(function)
+        if kind is core.Op:
+            return self._operator(function, args, kwargs)
+        if kind is core.InplaceOp:
+            return self._in_place(function, args, kwargs)
+        if function is draw:
+            return self._draw(*args)
+        owner = getattr(function, "__self__", None)
+        if owner is not None and hasattr(owner, "_run"):
+            return self._custom(owner, args, kwargs)
+        handler = _METHODS.get(function.__name__)
+        if handler is not None:
+            return handler(self, function, args, kwargs)
+        return self._plain(function, args, kwargs)
+
+    def _below(self, function: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
+        stack = core.swap_interpreters(self.below)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            core.swap_interpreters(stack)
+
+    def _plain(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call that writes nothing; a result that is an argument stays that argument."""
+        values = self.values(args)
+        if kwargs:
+            kwargs = dict(zip(kwargs, self.values(kwargs.values()), strict=True))
+        result = self._below(function, values, kwargs)
+        if isinstance(result, Tensor):
+            if values and result is values[0]:
+                return args[0]
+            self.made.add(core.storage_key(result))
+        elif isinstance(result, (tuple, list)):
+            self.made.update(core.storage_key(r) for r in result if isinstance(r, Tensor))
+        return result
+
+    def _operator(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        definition = op.definition
+        bound, out = core.bind_arguments(op, args, kwargs)
+        if out is not None:
+            return self._store_out(op, bound, out)
+        if definition.kind == "composite":
+            if makes_tensors(definition):
+                return self._plain(op, args, kwargs)
+            return core.run_implementation(op, bound)
+        if definition.kind == "pointwise" or not bound or not isinstance(bound[0], Tensor):
+            return self._plain(op, args, kwargs)
+        if op is F.basic_index:
+            return self._subscript(*bound)
+        return self._maybe_view(op, bound, args, kwargs)
+
+    def _maybe_view(
+        self, op: Any, bound: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        x = bound[0]
+        value = self.value_of(x)
+        others = self.values(bound[1:])
+        positional, keywords = op.definition.trim((value, *others))
+        copied = TABLE.get(f"{op.name}_copy") if self.views else None
+        result = self._below(copied or op, positional, keywords)
+        key = core.storage_key(value)
+        if isinstance(result, Tensor):
+            if copied is not None or core.storage_key(result) == key:
+                return self._view(x, result, ViewStep(op, tuple(others), None, core.TensorMeta(x)))
+            self.made.add(core.storage_key(result))
+            return result
+        meta = None
+        for number, piece in enumerate(result):
+            if not isinstance(piece, Tensor):
+                continue
+            if copied is not None or core.storage_key(piece) == key:
+                meta = core.TensorMeta(x) if meta is None else meta
+                self._view(x, piece, ViewStep(op, tuple(others), number, meta))
+            else:
+                self.made.add(core.storage_key(piece))
+        return result
+
+    def _view(self, x: Tensor, view: Tensor, step: ViewStep) -> Tensor:
+        """Remember that `view` shows a part of `x`."""
+        parent = self.alias_of(x)
+        if view._aliases is not None and self.number in view._aliases:
+            # somebody else's object: the tensor itself, say
+            view = view.as_strided(view.shape, view.stride(), view.storage_offset())
+        self.set_alias(view, Alias(parent.memory, view, parent, step))
+        return view
+
+    def _subscript(self, x: Tensor, index: Any) -> Tensor:
+        """A view by ints, slices, None and Ellipsis, as a chain of simple views."""
+        core.basic_index(x, index)  # raises for what is no such index
+        items = index if isinstance(index, tuple) else (index,)
+        given = sum(1 for i in items if i is not None and i is not Ellipsis)
+        dim = 0
+        for item in items:
+            if item is Ellipsis:
+                dim += x.dim() - dim - _remaining(items, item, given)
+            elif item is None:
+                x = x.unsqueeze(dim)
+                dim += 1
+            elif isinstance(item, slice):
+                if item != slice(None):
+                    step = 1 if item.step is None else item.step.__index__()
+                    x = F.slice(x, dim, item.start, item.stop, step)
+                dim += 1
+            else:
+                x = F.select(x, dim, item.__index__())
+        return x
+
+    # ---------------------------------------------------------------- writes
+
+    def assign(self, name: str, target: Tensor, result: Any) -> Tensor:
+        """Make the elements of `result` those of `target`."""
+        value = self.value_of(result)
+        if value.shape != target.shape:
+            fail(
+                RuntimeError,
+                name,
+                "a result of the shape of self was required: output with shape "
+                f"{list(target.shape)} doesn't match the broadcast shape {list(value.shape)}",
+            )
+        if value.dtype != target.dtype:
+            if value.dtype.kind > target.dtype.kind:
+                fail(
+                    RuntimeError,
+                    name,
+                    f"a result that self can hold was required: result type "
+                    f"{value.dtype} can't be cast to the desired output type {target.dtype}",
+                    hint=f"convert self with .to({value.dtype}) first",
+                )
+            value = self._below(value.to, (target.dtype,), {})
+        _check_places(name, target)
+        _check_leaf(name, target)
+        with Suspended(self.working):
+            value = restrided(value, core.TensorMeta(target))
+            alias = self.alias_of(target)
+            alias.store(value)
+            self._show_history(target, alias)
+        return target
+
+    def _show_history(self, target: Tensor, alias: Alias) -> None:
+        """Let the program see that a tensor of its own got a history."""
+        if not alias.memory.external and not target.requires_grad and core.is_grad_enabled():
+            value = alias.current()
+            if value.requires_grad:
+                core.adopt_history(target, value)
+
+    def _in_place(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        op = function.op
+        bound, _ = core.bind_arguments(op, args, kwargs)
+        kind, target = op.definition.kind, bound[0]
+        if kind == "view":
+            return self._new_geometry(function, bound)
+        if kind == "composite":
+            result = core.run_implementation(op, bound)
+        else:
+            positional, keywords = op.definition.trim(tuple(self.values(bound)))
+            result = self._below(op, positional, keywords)
+        result = result[0] if isinstance(result, tuple) else result
+        return self.assign(f"{op.name}_", target, result)
+
+    def _new_geometry(self, function: Any, bound: tuple[Any, ...]) -> Tensor:
+        """`t_`, `squeeze_`, ...: the object shows a view of what it showed before."""
+        target, rest = bound[0], bound[1:]
+        old = self.alias_of(target)
+        step = ViewStep(function.op, rest, None, core.TensorMeta(target))
+        with Suspended(self.working):
+            if old.value is target:
+                # the object is about to change: another one shows what it showed
+                old.value = target.expand(target.shape)
+            value = step.apply(old.current())
+        recording = core.set_grad_enabled(False)
+        try:
+            with Suspended([]):
+                function(target, *rest)
+        finally:
+            core.set_grad_enabled(recording)
+        self.set_alias(target, Alias(old.memory, value, old, step))
+        return target
+
+    def _store_out(self, op: Any, bound: tuple[Any, ...], out: Any) -> Any:
+        result = self._operator(op, *op.definition.trim(bound))
+        outs = tuple(out) if isinstance(out, (tuple, list)) else (out,)
+        results = result if isinstance(result, tuple) else (result,)
+        for target, value in zip(outs, results, strict=True):
+            if target.shape != value.shape:
+                self._resize(target, value)
+            self.assign(op.name, target, value)
+        if isinstance(result, tuple):
+            return type(result)(*outs) if hasattr(result, "_fields") else outs
+        return out
+
+    def _resize(self, target: Tensor, value: Tensor) -> None:
+        """A tensor given as `out=` takes the shape of the result, as it does eagerly."""
+        recording = core.set_grad_enabled(False)
+        try:
+            with Suspended([]):
+                target.resize_(*value.shape)
+        finally:
+            core.set_grad_enabled(recording)
+        alias = self.alias_of(target)
+        if alias.parent is not None:
+            fail(RuntimeError, "out", "a view of the shape of the result was required as out=")
+        alias.memory.geometry = core.TensorMeta(target)
+
+    # ---------------------------------------------------------------- what is no operator
+
+    def _draw(self, tensor: Tensor, kind: str, a: Any, b: Any, generator: Any) -> Tensor:
+        a = self.value_of(a)
+        if self.random is not None:
+            result = self._below(self.random, (tensor, kind, a, b, generator), {})
+        else:
+            result = self._below(draw, (tensor, kind, a, b, generator), {})
+        self.made.add(core.storage_key(result))
+        return result
+
+    def _custom(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A custom function: its forward and backward run under this level as anything else."""
+        separate = cls.setup_context is not _single_level_setup()
+        results = cls._run(tuple(self.values(args)), kwargs, separate)[0]
+        for x in results if isinstance(results, tuple) else (results,):
+            self._join_history(x)
+        return results
+
+    def _join_history(self, x: Any) -> None:
+        """Let the elements of a result that was written to before it got a history have it too."""
+        if not isinstance(x, Tensor) or not x.requires_grad:
+            return
+        value = self.value_of(x)
+        if value is x or value.requires_grad:
+            return
+        with Suspended(self.working):
+            value = core.adopt_history(value.detach(), x)
+        self.set_alias(x, Alias(Memory(x, False), value))
+
+    def copy_(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+        """`target.copy_(source)`."""
+        target, source = args[0], args[1]
+        value = self.value_of(source)
+        with Suspended(self.working):
+            if not isinstance(value, Tensor):
+                value = F.full_like(target, value)
+            if value.dtype != target.dtype or value.device != target.device:
+                value = value.to(target.device, target.dtype)
+            if value.shape != target.shape:
+                value = value.expand(target.shape)
+        return self.assign("copy_", target, value)
+
+    def fill_(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+        """`target.fill_(value)`."""
+        target, value = args[0], self.value_of(args[1])
+        if isinstance(value, Tensor):
+            return self.copy_(function, (target, value), kwargs)
+        with Suspended(self.working):
+            shape = tuple(target.shape)
+            value = F.full(shape, value, dtype=target.dtype, device=target.device)
+        return self.assign("fill_", target, value)
+
+    def detach(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+        """`x.detach()`, a view."""
+        result = self._below(function, self.values(args), kwargs)
+        return self._view(args[0], result, ViewStep(DETACH, (), None, core.TensorMeta(args[0])))
+
+    def detach_(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+        """`x.detach_()`: the object has no history from here on."""
+        target = args[0]
+        old = self.alias_of(target)
+        step = ViewStep(DETACH, (), None, core.TensorMeta(target))
+        value = self._below(old.current().detach, (), {})
+        with Suspended([]):
+            target.detach_()
+        self.set_alias(target, Alias(old.memory, value, old, step))
+        return target
+
+    def assign_data(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """`target.data = source`: other elements, the same history."""
+        target, source = args
+        if target.shape != source.shape or target.dtype != source.dtype:
+            fail(
+                NotImplementedError,
+                "data",
+                "data of the same shape and dtype was required where a program is traced",
+                f"{list(source.shape)} of {source.dtype}",
+                hint="make another tensor instead",
+            )
+        recording = core.set_grad_enabled(False)
+        try:
+            self.assign("data", target, source)
+        finally:
+            core.set_grad_enabled(recording)
+
+
+_METHODS: dict[str, Callable[..., Any]] = {
+    "copy_": FunctionalLevel.copy_,
+    "fill_": FunctionalLevel.fill_,
+    "detach": FunctionalLevel.detach,
+    "detach_": FunctionalLevel.detach_,
+    "detach_in_place": FunctionalLevel.detach_,
+    "assign_data": FunctionalLevel.assign_data,
+}
+
+
+def makes_tensors(definition: Any) -> bool:
+    """Whether a composite is a factory, whose elements do not come from random numbers."""
+    known = definition.__dict__.get("_makes_tensors")
+    if known is None:
+        types = {p.type for p in definition.schema.parameters}
+        known = "device" in types and "generator" not in types
+        definition._makes_tensors = known
+    return known
+
+
+def _single_level_setup() -> Any:
+    from facula.autograd.function import _SingleLevelFunction
+
+    return _SingleLevelFunction.setup_context
+
+
+def _remaining(items: tuple[Any, ...], ellipsis: Any, given: int) -> int:
+    """How many dimensions the items behind an ellipsis take."""
+    position = next(n for n, item in enumerate(items) if item is ellipsis)
+    return sum(1 for item in items[position + 1 :] if item is not None)
+
+
+def _same_geometry(meta: Any, x: Tensor) -> bool:
+    return (
+        tuple(meta.shape) == tuple(x.shape)
+        and tuple(meta.strides) == tuple(x.stride())
+        and meta.storage_offset == x.storage_offset()
+    )
+
+
+def _check_places(name: str, target: Tensor) -> None:
+    shape, stride = target.shape, target.stride()
+    if any(s == 0 and n > 1 for n, s in zip(shape, stride, strict=True)):
+        fail(
+            RuntimeError,
+            name,
+            "memory with one element a place was required: unsupported operation: more than one "
+            "element of the written-to tensor refers to a single memory location",
+            hint="please clone() the (expanded) tensor before performing the operation",
+        )
+
+
+def _check_leaf(name: str, target: Tensor) -> None:
+    if not core.is_grad_enabled():
+        return
+    base = target._base
+    if target.requires_grad and target.is_leaf:
+        fail(
+            RuntimeError,
+            name,
+            "a tensor that is no leaf was required: a leaf Variable that requires grad is being "
+            "used in an in-place operation.",
+            hint="wrap the update in no_grad(), or work on x.clone()",
+        )
+    if base is not None and base.requires_grad and base.is_leaf and target.requires_grad:
+        fail(
+            RuntimeError,
+            name,
+            "a view of no leaf was required: a view of a leaf Variable that requires grad is being "
+            "used in an in-place operation.",
+            hint="wrap the update in no_grad(), or work on x.clone()",
+        )
+
+
+def restrided(value: Tensor, meta: Any) -> Tensor:
+    """`value` in the memory order of a tensor with `meta`, where that is one without gaps."""
+    wanted = meta.strides
+    if value.stride() == tuple(wanted):
+        return value
+    order = sorted(range(len(wanted)), key=lambda d: (-wanted[d], d))
+    ordered = value.permute(order).contiguous()
+    back = sorted(range(len(order)), key=order.__getitem__)
+    made = ordered.permute(back)
+    return made if made.stride() == tuple(wanted) else value.contiguous()

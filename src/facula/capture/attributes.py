@@ -1,0 +1,504 @@
+"""Attributes: Python's look-up rules on symbolic values.
+
+Takes: an owner and a name. Gives: what `getattr` would, through instance dictionaries, the classes of
+the MRO, properties, descriptors, `__getattr__` and `super`.
+Keeps true: attributes of tensors that are operators go through the graph; a write to an object from
+outside is noted and read back from the note.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import Any
+
+from facula import core
+from facula.capture.breaks import Break
+from facula.capture.machine import UNBOUND
+from facula.capture.reading import is_trusted_name
+from facula.capture.sources import held
+from facula.capture.values import (
+    LITERAL_TYPES,
+    CellValue,
+    DictValue,
+    FunctionValue,
+    GeneratorValue,
+    IteratorValue,
+    Known,
+    Lazy,
+    MethodValue,
+    NumberValue,
+    ObjectValue,
+    PartialValue,
+    Raised,
+    SequenceValue,
+    SetValue,
+    SliceValue,
+    SuperValue,
+    TensorValue,
+    Value,
+    ViewValue,
+)
+
+#: descriptors of C that hold a plain attribute of the object itself
+_SLOTS = (types.MemberDescriptorType,)
+
+
+class Attributes:
+    """The part of `Symbolic` that knows attributes."""
+
+    def getattr(self, owner: Any, name: str) -> Any:
+        owner = self.force(owner)
+        if isinstance(owner, TensorValue):
+            return self.tensor_attribute(owner, name)
+        if isinstance(owner, ObjectValue):
+            return self.object_attribute(owner, name)
+        if isinstance(owner, Known):
+            return self._known_attribute(owner, name)
+        if isinstance(owner, SuperValue):
+            return self._super_attribute(owner, name)
+        if isinstance(owner, FunctionValue):
+            return self._function_attribute(owner, name)
+        if isinstance(owner, (SequenceValue, DictValue, SetValue, ViewValue)):
+            return self._container_attribute(owner, name)
+        return self._other_attribute(owner, name)
+
+    def getattr_or(self, owner: Any, name: str) -> Any:
+        """The attribute, None where there is none."""
+        try:
+            return self.getattr(owner, name)
+        except Raised as error:
+            if issubclass(error.value.kind, AttributeError):
+                return None
+            raise
+
+    def no_attribute(self, kind: type, name: str) -> Any:
+        """Raises what Python raises."""
+        self.fail(AttributeError, f"'{kind.__name__}' object has no attribute '{name}'")
+
+    def _other_attribute(self, owner: Any, name: str) -> Any:
+        if name == "__class__":
+            return self.trusted(owner.cls)
+        if isinstance(owner, MethodValue):
+            if name == "__self__":
+                return owner.owner
+            if name == "__func__":
+                return owner.function
+            if not isinstance(owner.function, str):
+                return self.getattr(owner.function, name)
+            if name == "__name__":
+                return Known(owner.function)
+        if isinstance(owner, NumberValue):
+            if name in ("real", "numerator"):
+                return owner
+            return self.made(MethodValue(name, owner))
+        if isinstance(owner, PartialValue):
+            parts = {"func": owner.function, "args": owner.args, "keywords": owner.kwargs}
+            if name == "args":
+                return self.build_tuple(owner.args)
+            if name == "keywords":
+                names = [Known(n) for n in owner.kwargs]
+                return self.build_dict(names, list(owner.kwargs.values()))
+            if name in parts:
+                return parts[name]
+        if isinstance(owner, SliceValue) and name in ("start", "stop", "step"):
+            return owner.parts[("start", "stop", "step").index(name)]
+        if isinstance(owner, CellValue) and name == "cell_contents":
+            return self.read_cell(owner)
+        if isinstance(owner, (GeneratorValue, IteratorValue)) and name in (
+            "__next__", "__iter__", "send", "throw", "close",
+        ):  # fmt: skip
+            return self.made(MethodValue(name, owner))
+        self.no_attribute(owner.cls, name)
+
+    # objects --------------------------------------------------------------------------------------
+    def type_lookup(self, cls: type, name: str) -> Any:
+        """The attribute of a class, unbound; None where there is none."""
+        for base in cls.__mro__:
+            if name in base.__dict__:
+                return base.__dict__[name]
+        return None
+
+    def class_of_attribute(self, cls: type, name: str) -> type | None:
+        """The class of the MRO that has the attribute."""
+        return next((base for base in cls.__mro__ if name in base.__dict__), None)
+
+    def instance_dict(self, owner: Any) -> DictValue | None:
+        """The dictionary of an object's own attributes."""
+        if owner.attributes is None:
+            if owner.source is None:
+                owner.attributes = DictValue(dict)
+            else:
+                names = getattr(owner.real, "__dict__", None)
+                if not isinstance(names, dict):
+                    return None
+                owner.attributes = DictValue(dict, owner.source.attr("__dict__"), names)
+        return owner.attributes
+
+    def object_attribute(self, owner: ObjectValue, name: str) -> Any:
+        """An attribute of an instance."""
+        lookup = owner.kind.__getattribute__
+        if isinstance(lookup, types.FunctionType):
+            return self.call(self.trusted(lookup), [owner, Known(name)], {})
+        found = self.plain_attribute(owner, name)
+        if found is not UNBOUND:
+            return found
+        fallback = self.type_lookup(owner.kind, "__getattr__")
+        if isinstance(fallback, types.FunctionType):
+            if self.is_module_class(owner.kind) and is_trusted_name(fallback.__module__):
+                return self._module_part(owner, name)
+            return self.call(self.trusted(fallback), [owner, Known(name)], {})
+        self.no_attribute(owner.kind, name)
+
+    def plain_attribute(self, owner: ObjectValue, name: str) -> Any:
+        """`object.__getattribute__`; UNBOUND where there is nothing."""
+        if name == "__class__":
+            return self.trusted(owner.kind)
+        if name == "__dict__":
+            found = self.instance_dict(owner)
+            if found is None:
+                self.no_attribute(owner.kind, name)
+            return found
+        if name == "args" and issubclass(owner.kind, BaseException):
+            return self.exception_args(owner)
+        base = self.class_of_attribute(owner.kind, name)
+        found = base.__dict__[name] if base is not None else None
+        if base is not None and self._is_data_descriptor(found):
+            return self._bind(found, base, name, owner)
+        attributes = self.instance_dict(owner)
+        if attributes is not None:
+            own = self.dict_find(attributes, name)
+            if own is not UNBOUND:
+                return own
+        if base is not None:
+            return self._bind(found, base, name, owner)
+        if issubclass(owner.kind, BaseException) and name.startswith("__"):
+            return {"__traceback__": Known(None), "__cause__": Known(None), "__context__": Known(None)}[
+                name
+            ]
+        if owner.real is not None and attributes is None and hasattr(owner.real, name):
+            raise Break("unsupported-attribute", f"{owner.kind.__name__}.{name}")
+        return UNBOUND
+
+    @staticmethod
+    def _is_data_descriptor(found: Any) -> bool:
+        return hasattr(type(found), "__set__") or hasattr(type(found), "__delete__")
+
+    def _bind(self, found: Any, base: type, name: str, owner: Any) -> Any:
+        """A class attribute as an instance (or a class: `owner` a Known) gives it."""
+        if isinstance(found, types.FunctionType):
+            return self.made(MethodValue(self.trusted(found), owner))
+        if isinstance(found, staticmethod):
+            return self.trusted(found.__func__)
+        if isinstance(found, classmethod):
+            cls = owner if isinstance(owner, Known) else self.trusted(owner.kind)
+            return self.made(MethodValue(self.trusted(found.__func__), cls))
+        if isinstance(found, property):
+            if found.fget is None:
+                self.no_attribute(owner.kind, name)
+            return self.call(self.trusted(found.fget), [owner], {})
+        if isinstance(found, functools.cached_property):
+            return self._cached(found, name, owner)
+        if isinstance(found, _SLOTS):
+            return self._slot(found, name, owner)
+        if isinstance(found, (types.MethodDescriptorType, types.WrapperDescriptorType)) or isinstance(
+            found, type(core.Tensor.copy_)
+        ):
+            return self.made(MethodValue(name, owner))
+        if isinstance(found, types.GetSetDescriptorType):
+            raise Break("unsupported-attribute", f"{base.__name__}.{name}")
+        getter = self.type_lookup(type(found), "__get__")
+        if isinstance(getter, types.FunctionType):
+            descriptor = self.trusted(found)
+            cls = self.trusted(owner.kind)
+            return self.call(self.trusted(getter), [descriptor, owner, cls], {})
+        return self._class_value(base, name, found)
+
+    def _class_value(self, base: type, name: str, found: Any) -> Any:
+        if is_trusted_name(base.__module__):
+            return self.trusted(found)
+        return self.wrap(found, held(base).attr("__dict__").item(name))
+
+    def _cached(self, found: Any, name: str, owner: Any) -> Any:
+        attributes = self.instance_dict(owner)
+        known = self.dict_find(attributes, name)
+        if known is UNBOUND:
+            known = self.call(self.trusted(found.func), [owner], {})
+            self.dict_set(attributes, Known(name), known)
+        return known
+
+    def _slot(self, found: Any, name: str, owner: ObjectValue) -> Any:
+        if name in owner.slots:
+            return self.force(owner.slots[name][1])
+        if owner.real is not None:
+            try:
+                value = found.__get__(owner.real, owner.kind)
+            except AttributeError:
+                self.no_attribute(owner.kind, name)
+            return self.wrap(value, owner.source.attr(name))
+        if issubclass(owner.kind, BaseException):
+            return Known(None)
+        self.no_attribute(owner.kind, name)
+
+    def is_module_class(self, cls: type) -> bool:
+        """Whether it is a class of `nn.Module`."""
+        return issubclass(cls, self.module_class)
+
+    def _module_part(self, owner: ObjectValue, name: str) -> Any:
+        """A registered parameter, buffer or child."""
+        attributes = self.instance_dict(owner)
+        for table in ("_parameters", "_buffers", "_modules"):
+            parts = self.dict_find(attributes, table)
+            if parts is not UNBOUND:
+                found = self.dict_find(parts, name)
+                if found is not UNBOUND:
+                    return found
+        self.no_attribute(owner.kind, name)
+
+    def _super_attribute(self, owner: SuperValue, name: str) -> Any:
+        value = owner.owner
+        is_class = isinstance(value, Known) and isinstance(value.obj, type)
+        cls = value.obj if is_class else value.cls
+        order = cls.__mro__
+        for base in order[order.index(owner.after) + 1 :]:
+            if name in base.__dict__:
+                found = base.__dict__[name]
+                if is_class and isinstance(found, types.FunctionType):
+                    return self.trusted(found)
+                if isinstance(found, types.WrapperDescriptorType) or (
+                    base is object or isinstance(found, types.BuiltinFunctionType)
+                ):
+                    return self.made(MethodValue(f"{base.__name__}.{name}", value))
+                return self._bind(found, base, name, value)
+        self.fail(AttributeError, f"'super' object has no attribute '{name}'")
+
+    # things that are known ------------------------------------------------------------------------
+    def _known_attribute(self, owner: Known, name: str) -> Any:
+        obj = owner.obj
+        if isinstance(obj, types.ModuleType):
+            return self._module_attribute(owner, name)
+        if isinstance(obj, type):
+            return self._class_attribute(owner, name)
+        try:
+            found = getattr(obj, name)
+        except AttributeError as error:
+            self.fail(AttributeError, str(error))
+        if isinstance(found, (types.BuiltinMethodType, types.MethodWrapperType)):
+            return self.made(MethodValue(name, owner))
+        if isinstance(found, types.MethodType):
+            return self.made(MethodValue(self.trusted(found.__func__), owner))
+        return self.trusted(found)
+
+    def _module_attribute(self, owner: Known, name: str) -> Any:
+        names = self.tracked.get(id(vars(owner.obj)))
+        if names is not None and name in names.items:
+            return self.force(names.items[name][1])
+        try:
+            found = getattr(owner.obj, name)
+        except AttributeError as error:
+            self.fail(AttributeError, str(error))
+        if is_trusted_name(owner.obj.__name__) or owner.source is None:
+            return self.trusted(found)
+        return self.wrap(found, owner.source.attr(name))
+
+    def _class_attribute(self, owner: Known, name: str) -> Any:
+        cls = owner.obj
+        if name in ("__name__", "__qualname__", "__module__", "__doc__", "__mro__", "__bases__"):
+            return self.constant(getattr(cls, name))
+        meta = self.type_lookup(type(cls), name)
+        if isinstance(meta, property):
+            return self.call(self.trusted(meta.fget), [owner], {})
+        base = self.class_of_attribute(cls, name)
+        if base is None:
+            if isinstance(meta, types.FunctionType):
+                return self.made(MethodValue(self.trusted(meta), owner))
+            if hasattr(cls, name):
+                return self.trusted(getattr(cls, name))
+            self.fail(AttributeError, f"type object '{cls.__name__}' has no attribute '{name}'")
+        found = base.__dict__[name]
+        if isinstance(found, types.FunctionType):
+            return self.trusted(found)
+        if isinstance(found, (staticmethod, classmethod)):
+            return self._bind(found, base, name, owner)
+        if isinstance(found, (property, types.MethodDescriptorType, types.WrapperDescriptorType)):
+            return Known(found)
+        if hasattr(type(found), "__get__"):
+            return self.trusted(getattr(cls, name))
+        return self._class_value(base, name, found)
+
+    def _function_attribute(self, owner: FunctionValue, name: str) -> Any:
+        if owner.attributes is not None and name in owner.attributes.items:
+            return self.force(owner.attributes.items[name][1])
+        if name in ("__name__", "__qualname__"):
+            return Known(owner.name if owner.real is None else getattr(owner.real, name))
+        if name == "__class__":
+            return Known(types.FunctionType)
+        if name == "__code__":
+            return Known(owner.code)
+        if name == "__dict__":
+            return self._function_dict(owner)
+        if name == "__get__":
+            return self.made(MethodValue("__get__", owner))
+        if owner.real is not None:
+            try:
+                found = getattr(owner.real, name)
+            except AttributeError as error:
+                self.fail(AttributeError, str(error))
+            if isinstance(found, types.MethodWrapperType):
+                return self.made(MethodValue(name, owner))
+            return self.trusted(found)
+        if name in ("__doc__", "__wrapped__", "__module__"):
+            return Known(None) if name == "__doc__" else Known(owner.globals.get("__name__"))
+        self.fail(AttributeError, f"'function' object has no attribute '{name}'")
+
+    def _function_dict(self, owner: FunctionValue) -> DictValue:
+        if owner.attributes is None:
+            owner.attributes = DictValue(dict)
+        return owner.attributes
+
+    def _container_attribute(self, owner: Any, name: str) -> Any:
+        if name == "__class__":
+            return self.trusted(owner.cls)
+        if isinstance(owner, SequenceValue) and hasattr(owner.kind, "_fields"):
+            if name in owner.kind._fields:
+                return self.force(owner.items[owner.kind._fields.index(name)])
+            found = self.type_lookup(owner.kind, name)
+            if isinstance(found, (types.FunctionType, property, staticmethod, classmethod)):
+                if name not in ("_asdict", "_replace", "__getnewargs__", "__repr__"):
+                    return self._bind(found, owner.kind, name, owner)
+        if isinstance(owner, SequenceValue) and hasattr(owner.kind, "n_fields"):
+            return self._result_field(owner, name)
+        if isinstance(owner, DictValue) and name == "default_factory":
+            return owner.factory or Known(None)
+        if isinstance(owner, DictValue) and owner.kind.__module__ != "builtins":
+            found = self.type_lookup(owner.kind, name)
+            if isinstance(found, (types.FunctionType, property, staticmethod, classmethod)):
+                return self._bind(found, owner.kind, name, owner)
+        if hasattr(owner.cls, name):
+            return self.made(MethodValue(name, owner))
+        self.no_attribute(owner.cls, name)
+
+    def _result_field(self, owner: SequenceValue, name: str) -> Any:
+        fields = [n for n in dir(owner.kind) if not n.startswith("_")]
+        if name in fields:
+            return self.force(owner.items[fields.index(name)])
+        return self.made(MethodValue(name, owner))
+
+    # writes ---------------------------------------------------------------------------------------
+    def setattr(self, owner: Any, name: str, value: Any) -> None:
+        owner, value = self.force(owner), self.force(value)
+        if isinstance(owner, ObjectValue):
+            setter = self.type_lookup(owner.kind, "__setattr__")
+            if isinstance(setter, types.FunctionType):
+                self.call(self.trusted(setter), [owner, Known(name), value], {})
+            else:
+                self.plain_setattr(owner, name, value)
+        elif isinstance(owner, TensorValue):
+            self.set_tensor_attribute(owner, name, value)
+        elif isinstance(owner, FunctionValue) and owner.source is None:
+            if name in ("__name__", "__qualname__", "__doc__", "__module__"):
+                if name == "__name__":
+                    owner.name = self.constant_of(value)
+                return
+            self.dict_set(self._function_dict(owner), Known(name), value)
+        else:
+            raise Break("unsupported-mutation", f"attribute {name} of a {owner.cls.__name__}")
+
+    def plain_setattr(self, owner: ObjectValue, name: str, value: Any) -> None:
+        """`object.__setattr__`."""
+        found = self.type_lookup(owner.kind, name)
+        if isinstance(found, property):
+            if found.fset is None:
+                self.fail(AttributeError, f"property '{name}' has no setter")
+            self.call(self.trusted(found.fset), [owner, value], {})
+            return
+        if isinstance(found, _SLOTS):
+            owner.slots[name] = (found, value)
+            if owner.source is not None:
+                self.effects.setdefault(id(owner), owner)
+            return
+        setter = self.type_lookup(type(found), "__set__") if found is not None else None
+        if isinstance(setter, types.FunctionType):
+            self.call(self.trusted(setter), [self.trusted(found), owner, value], {})
+            return
+        if name == "args" and issubclass(owner.kind, BaseException):
+            owner.args = self.build_tuple(self.unpack_all(value))
+            return
+        attributes = self.instance_dict(owner)
+        if attributes is None or name in ("__dict__", "__class__"):
+            raise Break("unsupported-mutation", f"{owner.kind.__name__}.{name}")
+        self.dict_set(attributes, Known(name), value)
+
+    def delattr(self, owner: Any, name: str) -> None:
+        owner = self.force(owner)
+        if not isinstance(owner, ObjectValue):
+            raise Break("unsupported-mutation", f"del {owner.cls.__name__}.{name}")
+        deleter = self.type_lookup(owner.kind, "__delattr__")
+        if isinstance(deleter, types.FunctionType):
+            self.call(self.trusted(deleter), [owner, Known(name)], {})
+        else:
+            self.plain_delattr(owner, name)
+
+    def plain_delattr(self, owner: ObjectValue, name: str) -> None:
+        """`object.__delattr__`."""
+        attributes = self.instance_dict(owner)
+        if attributes is None or self.dict_find(attributes, name) is UNBOUND:
+            self.no_attribute(owner.kind, name)
+        self.dict_delete(attributes, Known(name))
+
+    # cells ----------------------------------------------------------------------------------------
+    def is_cell(self, value: Any) -> bool:
+        return isinstance(value, CellValue)
+
+    def make_cell(self, content: Any) -> CellValue:
+        return self.made(CellValue(content))
+
+    def read_cell(self, cell: CellValue) -> Any:
+        return self.force(cell.content)
+
+    def write_cell(self, cell: CellValue, value: Any) -> None:
+        cell.content = value
+        if cell.source is not None:
+            cell.changed = True
+            self.effects.setdefault(id(cell), cell)
+
+    # globals --------------------------------------------------------------------------------------
+    def load_global(self, frame: Any, name: str) -> Any:
+        import builtins
+
+        names = frame.globals
+        known = self.tracked.get(id(names))
+        if known is not None and name in known.items:
+            return self.force(known.items[name][1])
+        if name in names and not (known is not None and name in known.deleted):
+            if is_trusted_name(names.get("__name__")):
+                return self.trusted(names[name])
+            return self.wrap(names[name], held(names).item(name))
+        if hasattr(builtins, name):
+            return Known(getattr(builtins, name))
+        self.fail(NameError, f"name '{name}' is not defined")
+
+    def store_global(self, frame: Any, name: str, value: Any) -> None:
+        self.dict_set(self.globals_value(frame.globals), Known(name), value)
+
+    def delete_global(self, frame: Any, name: str) -> None:
+        self.dict_delete(self.globals_value(frame.globals), Known(name))
+
+    def super(self, frame: Any, function: Any, arguments: list[Any]) -> Any:
+        if arguments:
+            cls, owner = self.force(arguments[0]), self.force(arguments[1])
+        else:
+            cls = self.read_cell(frame.cells["__class__"])
+            first = frame.code.co_varnames[0]
+            owner = frame.locals.get(first, UNBOUND)
+            if owner is UNBOUND:
+                owner = self.read_cell(frame.cells[first])
+            owner = self.force(owner)
+        return self.made(SuperValue(self.constant_of(cls), owner))
+
+    def attribute_source(self, value: Value, name: str) -> Any:
+        """The source of an attribute of a value from outside."""
+        return None if value.source is None else value.source.attr(name)
+
+
+__all__ = ["LITERAL_TYPES", "Attributes", "Lazy"]

@@ -1,0 +1,60 @@
+"""Settings of capture, under PyTorch's names.
+
+Takes: attribute assignments (`facula._dynamo.config.name = value`), or `patch(name=value)`.
+Gives: the settings. Keeps true: an unknown name is an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+#: captured segments of one place of the program, before others run in eager
+recompile_limit = 8
+#: the same for all places of one code object
+accumulated_recompile_limit = 256
+#: make a recompile an error
+error_on_recompile = False
+#: make the recompile limit an error
+fail_on_recompile_limit_hit = False
+#: run in eager what capture fails at, instead of raising the compiler's own faults
+suppress_errors = True
+#: sizes are static until a second value is seen
+assume_static_by_default = True
+#: sizes become dynamic at their second value
+automatic_dynamic_shapes = True
+#: print the reason of every recompile as a warning
+verbose = False
+#: ask for no Python in the dispatch of a disabled compiler
+disable = False
+
+_NAMES = frozenset(name for name in dict(globals()) if not name.startswith("_")) - {
+    "annotations",
+    "contextlib",
+    "Iterator",
+    "Any",
+}
+_ALIASES = {"cache_size_limit": "recompile_limit", "accumulated_cache_size_limit": "accumulated_recompile_limit"}
+
+
+def names() -> frozenset[str]:
+    """The settings that there are."""
+    return _NAMES
+
+
+@contextlib.contextmanager
+def patch(changes: Any = None, value: Any = None, **more: Any) -> Iterator[None]:
+    """Settings with other values inside of a `with` block or a function."""
+    wanted = {changes: value} if isinstance(changes, str) else dict(changes or {})
+    wanted.update(more)
+    wanted = {_ALIASES.get(name, name): new for name, new in wanted.items()}
+    unknown = [name for name in wanted if name not in _NAMES]
+    if unknown:
+        raise AttributeError(f"[config] a setting of capture was required: got {unknown[0]}")
+    before = {name: globals()[name] for name in wanted}
+    globals().update(wanted)
+    try:
+        yield
+    finally:
+        globals().update(before)

@@ -1,0 +1,582 @@
+"""Containers of symbolic values: building, items, unpacking, iteration, and their methods.
+
+Takes: symbolic values. Gives: symbolic values; changes of containers from outside are noted, to be
+repeated behind the graph.
+Keeps true: methods that only move items around are Python's own, run on lists of symbolic values.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterator
+from typing import Any
+
+from facula import core
+from facula.capture.breaks import Break
+from facula.capture.machine import STOP, UNBOUND
+from facula.capture.values import (
+    DictValue,
+    GeneratorValue,
+    IteratorValue,
+    Known,
+    Lazy,
+    NumberValue,
+    ObjectValue,
+    SequenceValue,
+    SetValue,
+    SliceValue,
+    TensorValue,
+    Value,
+    ViewValue,
+)
+
+_MOVES = frozenset("append extend insert pop clear reverse appendleft popleft rotate copy".split())
+
+
+class Containers:
+    """The part of `Symbolic` that knows containers."""
+
+    # building -------------------------------------------------------------------------------------
+    def build_tuple(self, items: list[Any]) -> Any:
+        return self.made(SequenceValue(tuple, list(items)))
+
+    def build_list(self, items: list[Any]) -> Any:
+        return self.made(SequenceValue(list, list(items)))
+
+    def build_set(self, items: list[Any], kind: type = set) -> Any:
+        value = self.made(SetValue(kind))
+        value.items = {self.key_of(item): self.force(item) for item in items}
+        return value
+
+    def build_dict(self, keys: list[Any], values: list[Any], kind: type = dict) -> Any:
+        made = self.made(DictValue(kind))
+        for key, value in zip(keys, values, strict=True):
+            made.items[self.key_of(key)] = (self.force(key), value)
+        return made
+
+    def build_slice(self, parts: list[Any]) -> Any:
+        forced = [self.force(part) for part in parts]
+        if all(isinstance(part, Known) for part in forced):
+            return Known(slice(*(part.obj for part in forced)))
+        if len(forced) == 1:
+            forced = [Known(None), forced[0]]
+        return self.made(SliceValue(forced + [Known(None)] * (3 - len(forced))))
+
+    def list_append(self, owner: Any, value: Any) -> None:
+        owner.items.append(value)
+
+    def list_extend(self, owner: Any, values: Any) -> None:
+        owner.items.extend(self.unpack_all(values))
+
+    def set_add(self, owner: Any, value: Any) -> None:
+        owner.items.setdefault(self.key_of(value), self.force(value))
+
+    def set_update(self, owner: Any, values: Any) -> None:
+        for value in self.unpack_all(values):
+            self.set_add(owner, value)
+
+    def dict_update(self, owner: Any, values: Any) -> None:
+        for key, value in self.pairs(values):
+            self.dict_set(owner, key, value)
+
+    def dict_merge(self, owner: Any, values: Any) -> None:
+        for key, value in self.pairs(values):
+            if self.key_of(key) in owner.items:
+                self.fail(TypeError, f"got multiple values for keyword argument {key!r}")
+            self.dict_set(owner, key, value)
+
+    def keywords(self, value: Any) -> dict[str, Any]:
+        """The keyword arguments that `**value` gives."""
+        out = {}
+        for key, item in self.pairs(value):
+            name = self.constant_of(key)
+            if not isinstance(name, str):
+                self.fail(TypeError, "keywords must be strings")
+            out[name] = item
+        return out
+
+    def pairs(self, value: Any) -> list[tuple[Any, Any]]:
+        """The keys and values of a mapping, or of an iterable of pairs."""
+        value = self.force(value)
+        if isinstance(value, ViewValue) and value.part == "mapping":
+            value = value.owner
+        if isinstance(value, DictValue):
+            self.complete(value)
+            return [(key, item) for key, item in value.items.values()]
+        if isinstance(value, ObjectValue) and hasattr(value.kind, "keys"):
+            keys = self.unpack_all(self.call(self.getattr(value, "keys"), [], {}))
+            return [(key, self.getitem(value, key)) for key in keys]
+        return [tuple(self.unpack(item, 2)) for item in self.unpack_all(value)]  # type: ignore[misc]
+
+    # dictionaries ---------------------------------------------------------------------------------
+    def complete(self, value: DictValue) -> None:
+        """Look at all keys of a dictionary from outside."""
+        if value.complete:
+            return
+        value.complete = True
+        if isinstance(value.real, dict) or value.real is not None:
+            self.guards.add("keys", value.source, list(value.real))
+        known, value.items = value.items, {}
+        for real in value.real:
+            key_value = self.key_value(real, value.source)
+            key = self.key_of(key_value)
+            if key in value.deleted:
+                continue
+            value.items[key] = known.pop(key, None) or (
+                key_value,
+                Lazy(value.real[real], value.source.item(real)),
+            )
+        value.items.update(known)
+
+    def dict_find(self, owner: DictValue, key: Any) -> Any:
+        """The item of a key (see `key_of`), UNBOUND where there is none."""
+        found = owner.items.get(key)
+        if found is not None:
+            return self.force(found[1])
+        if owner.complete or key in owner.deleted:
+            return UNBOUND
+        real = self.real_key(key)
+        if real is UNBOUND:
+            return UNBOUND
+        source = owner.source
+        if real not in owner.real:
+            self.guards.add("lacks", source, real)
+            return UNBOUND
+        value = self.wrap(owner.real[real], source.item(real))
+        owner.items[key] = (self.key_value(real, source), value)
+        return value
+
+    def dict_set(self, owner: DictValue, key: Any, value: Any) -> None:
+        """Put an item into a dictionary."""
+        key = self.force(key)
+        name = self.key_of(key)
+        known = owner.items.get(name)
+        owner.items[name] = (known[0] if known else key, value)
+        owner.deleted.discard(name)
+        self.change(owner, name)
+
+    def dict_delete(self, owner: DictValue, key: Any) -> None:
+        """Take an item out of a dictionary."""
+        name = self.key_of(key)
+        if self.dict_find(owner, name) is UNBOUND:
+            self.raise_with(KeyError, [key])
+        owner.items.pop(name, None)
+        owner.deleted.add(name)
+        self.change(owner, name)
+
+    def change(self, value: Any, key: Any = None) -> None:
+        """Note that an object from outside has to be changed behind the graph."""
+        if value.source is None:
+            return
+        value.changed = True
+        if isinstance(value, DictValue):
+            value.overwritten.add(key)
+        self.effects.setdefault(id(value), value)
+
+    # items ----------------------------------------------------------------------------------------
+    def getitem(self, owner: Any, key: Any) -> Any:
+        owner, key = self.force(owner), self.force(key)
+        if isinstance(owner, TensorValue) or isinstance(key, TensorValue):
+            return self.graph_call("[]", [owner, key])
+        if isinstance(owner, SequenceValue):
+            return self._sequence_item(owner, key)
+        if isinstance(owner, DictValue):
+            return self._dict_item(owner, key)
+        if isinstance(owner, ViewValue) and owner.part == "mapping":
+            return self._dict_item(owner.owner, key)
+        if isinstance(owner, Known):
+            if isinstance(owner.obj, type):
+                return self._class_item(owner, key)
+            return self.fold(lambda o, k: o[k], [owner, key])
+        return self.call_special(owner, "__getitem__", [key])
+
+    def _class_item(self, owner: Known, key: Any) -> Any:
+        """`list[int]`, and members of an enumeration by name."""
+        return self.trusted(owner.obj[self.constant_of(key)])
+
+    def _index(self, key: Any) -> Any:
+        if isinstance(key, (NumberValue, SliceValue)):
+            return self.constant_of(key)
+        if isinstance(key, Known):
+            return key.obj
+        if isinstance(key, ObjectValue):
+            return self.constant_of(self.call_special(key, "__index__", []))
+        return self.constant_of(key)
+
+    def _sequence_item(self, owner: SequenceValue, key: Any) -> Any:
+        index = self._index(key)
+        try:
+            found = list(owner.items)[index]
+        except (IndexError, TypeError) as error:
+            text = str(error).replace("list", owner.kind.__name__)
+            self.fail(type(error), text)
+        if isinstance(index, slice):
+            kind = tuple if hasattr(owner.kind, "_fields") else owner.kind
+            return self.made(SequenceValue(kind, found))
+        return self.force(found)
+
+    def _dict_item(self, owner: DictValue, key: Any) -> Any:
+        found = self.dict_find(owner, self.key_of(key))
+        if found is not UNBOUND:
+            return found
+        if owner.factory is not None and not self.is_none(owner.factory):
+            made = self.call(owner.factory, [], {})
+            self.dict_set(owner, key, made)
+            return made
+        if hasattr(owner.kind, "__missing__") and owner.kind is not collections.defaultdict:
+            return self.call(self.trusted(owner.kind.__missing__), [owner, key], {})
+        self.raise_with(KeyError, [key])
+
+    def setitem(self, owner: Any, key: Any, value: Any) -> None:
+        owner, key = self.force(owner), self.force(key)
+        if isinstance(owner, TensorValue):
+            import operator
+
+            self.graph_call(operator.setitem, [owner, key, value])
+        elif isinstance(owner, SequenceValue) and owner.mutable:
+            index = self._index(key)
+            try:
+                if isinstance(index, slice):
+                    owner.items[index] = self.unpack_all(value)
+                else:
+                    owner.items[index] = value
+            except (IndexError, ValueError) as error:
+                self.fail(type(error), str(error))
+            self.change(owner)
+        elif isinstance(owner, DictValue):
+            self.dict_set(owner, key, value)
+        else:
+            self.call_special(owner, "__setitem__", [key, value])
+
+    def delitem(self, owner: Any, key: Any) -> None:
+        owner, key = self.force(owner), self.force(key)
+        if isinstance(owner, SequenceValue) and owner.mutable:
+            try:
+                del owner.items[self._index(key)]
+            except IndexError as error:
+                self.fail(IndexError, str(error))
+            self.change(owner)
+        elif isinstance(owner, DictValue):
+            self.dict_delete(owner, key)
+        else:
+            self.call_special(owner, "__delitem__", [key])
+
+    def contains(self, owner: Any, item: Any) -> Any:
+        owner, item = self.force(owner), self.force(item)
+        if isinstance(owner, DictValue):
+            return Known(self.dict_find(owner, self.key_of(item)) is not UNBOUND)
+        if isinstance(owner, SetValue):
+            return Known(self.key_of(item) in owner.items)
+        if isinstance(owner, ViewValue) and owner.part in ("keys", "mapping"):
+            return self.contains(owner.owner, item)
+        if isinstance(owner, TensorValue):
+            raise Break("data-dependent-value", "`in` a tensor")
+        if isinstance(owner, ObjectValue) and self.type_lookup(owner.kind, "__contains__"):
+            return self.to_bool(self.call_special(owner, "__contains__", [item]))
+        if isinstance(owner, Known):
+            return self.fold(lambda o, i: i in o, [owner, item])
+        for candidate in self.iterate(owner):
+            if self.is_same(candidate, item) or self.truth(self.compare("==", candidate, item)):
+                return Known(True)
+        return Known(False)
+
+    # iteration ------------------------------------------------------------------------------------
+    def iter(self, value: Any) -> Any:
+        value = self.force(value)
+        if isinstance(value, (IteratorValue, GeneratorValue)):
+            return value
+        pull = self._pull(value)
+        if pull is not None:
+            return self.made(IteratorValue(pull))
+        if isinstance(value, (ObjectValue,)):
+            if self.type_lookup(value.kind, "__iter__") is None:
+                if self.type_lookup(value.kind, "__getitem__") is None:
+                    self.fail(TypeError, f"'{value.kind.__name__}' object is not iterable")
+                return self.made(IteratorValue(self._by_index(value)))
+            return self.call_special(value, "__iter__", [])
+        self.fail(TypeError, f"'{value.cls.__name__}' object is not iterable")
+
+    def _pull(self, value: Any) -> Iterator[Any] | None:
+        if isinstance(value, SequenceValue):
+            return self._items(value)
+        if isinstance(value, DictValue):
+            self.complete(value)
+            return iter([key for key, _ in value.items.values()])
+        if isinstance(value, SetValue):
+            return iter(list(value.items.values()))
+        if isinstance(value, ViewValue):
+            self.complete(value.owner)
+            pairs = list(value.owner.items.values())
+            if value.part in ("keys", "mapping"):
+                return iter([key for key, _ in pairs])
+            if value.part == "values":
+                return iter([item for _, item in pairs])
+            return iter([self.build_tuple([key, item]) for key, item in pairs])
+        if isinstance(value, TensorValue):
+            return self._items(self.force(self.graph_method("unbind", value, [Known(0)], {})))
+        if isinstance(value, Known):
+            try:
+                return iter([self.constant(item) for item in value.obj])
+            except TypeError as error:
+                self.fail(TypeError, str(error))
+        return None
+
+    def _items(self, value: SequenceValue) -> Iterator[Any]:
+        n = 0
+        while n < len(value.items):
+            yield self.force(value.items[n])
+            n += 1
+
+    def _by_index(self, value: Any) -> Iterator[Any]:
+        from facula.capture.values import Raised
+
+        n = 0
+        while True:
+            try:
+                item = self.getitem(value, Known(n))
+            except Raised as error:
+                if issubclass(error.value.kind, IndexError):
+                    return
+                raise
+            yield item
+            n += 1
+
+    def next(self, iterator: Any) -> Any:
+        """The next value, or STOP."""
+        from facula.capture.values import Raised
+
+        iterator = self.force(iterator)
+        if isinstance(iterator, IteratorValue):
+            try:
+                value = next(iterator.pull, STOP)
+            except RuntimeError as error:
+                # Python turns a StopIteration that leaves a host generator into RuntimeError
+                raise Break("unsupported-call", str(error)) from error
+            if value is not STOP and iterator.source is not None:
+                self.effects.setdefault(id(iterator), iterator)
+            return self.force(value)
+        if isinstance(iterator, GeneratorValue):
+            return self.resume(iterator, Known(None))
+        if isinstance(iterator, ObjectValue) and self.type_lookup(iterator.kind, "__next__"):
+            try:
+                return self.call_special(iterator, "__next__", [])
+            except Raised as error:
+                if issubclass(error.value.kind, StopIteration):
+                    return STOP
+                raise
+        self.fail(TypeError, f"'{iterator.cls.__name__}' object is not an iterator")
+
+    def iterate(self, value: Any) -> Iterator[Any]:
+        """A host iterator over the values."""
+        iterator = self.iter(value)
+        while True:
+            item = self.next(iterator)
+            if item is STOP:
+                return
+            yield item
+
+    def unpack_all(self, value: Any) -> list[Any]:
+        """All values of an iterable; items are not looked at."""
+        value = self.force(value)
+        if isinstance(value, SequenceValue):
+            return list(value.items)
+        return list(self.iterate(value))
+
+    def unpack(self, value: Any, count: int) -> list[Any]:
+        values = self.unpack_all(value)
+        if len(values) > count:
+            self.fail(ValueError, f"too many values to unpack (expected {count})")
+        if len(values) < count:
+            self.fail(
+                ValueError, f"not enough values to unpack (expected {count}, got {len(values)})"
+            )
+        return [self.force(item) for item in values]
+
+    def length(self, value: Any) -> Any:
+        """`len(value)`."""
+        value = self.force(value)
+        if isinstance(value, (SequenceValue, SetValue)):
+            return Known(len(value.items))
+        if isinstance(value, (DictValue, ViewValue)):
+            owner = value.owner if isinstance(value, ViewValue) else value
+            if not owner.complete and not owner.items and not owner.deleted:
+                self.guards.add("length", owner.source, len(owner.real))
+                if not owner.real:
+                    owner.complete = True
+                return Known(len(owner.real))
+            self.complete(owner)
+            return Known(len(owner.items))
+        if isinstance(value, TensorValue):
+            return self.getitem(self.getattr(value, "shape"), Known(0))
+        if isinstance(value, Known):
+            return self.fold(len, [value])
+        if isinstance(value, ObjectValue) and self.type_lookup(value.kind, "__len__"):
+            return self.call_special(value, "__len__", [])
+        self.fail(TypeError, f"object of type '{value.cls.__name__}' has no len()")
+
+    # methods --------------------------------------------------------------------------------------
+    def sequence_method(
+        self, owner: SequenceValue, name: str, args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:
+        """A method of list, tuple, size or deque."""
+        if name in _MOVES and owner.mutable:
+            return self._move(owner, name, args)
+        if name in ("index", "count"):
+            found = [
+                n
+                for n, item in enumerate(owner.items)
+                if self.is_same(item, args[0]) or self.truth(self.compare("==", item, args[0]))
+            ]
+            if name == "count":
+                return Known(len(found))
+            return Known(found[0]) if found else self.fail(ValueError, "value is not in list")
+        if name == "remove":
+            at = self.sequence_method(owner, "index", args, {})
+            del owner.items[at.obj]
+            self.change(owner)
+            return Known(None)
+        if name == "sort":
+            owner.items[:] = self.sorted_items(owner, kwargs)
+            self.change(owner)
+            return Known(None)
+        if name == "extendleft":
+            owner.items[:0] = reversed(self.unpack_all(args[0]))
+            self.change(owner)
+            return Known(None)
+        if name == "numel" and owner.kind is core.Size:
+            total: Any = Known(1)
+            for item in owner.items:
+                total = self.binary("*", total, item)
+            return total
+        if name == "_asdict":
+            return self.build_dict([Known(n) for n in owner.kind._fields], owner.items)
+        if name == "_replace":
+            items = [kwargs.get(n, v) for n, v in zip(owner.kind._fields, owner.items, strict=True)]
+            return self.made(SequenceValue(owner.kind, items))
+        return self.call_special(owner, name, args)
+
+    def _move(self, owner: SequenceValue, name: str, args: list[Any]) -> Any:
+        if name == "copy":
+            return self.made(SequenceValue(owner.kind, list(owner.items)))
+        if name == "extend":
+            args = [self.unpack_all(args[0])]
+        elif name in ("pop", "insert", "rotate") and args:
+            args = [self.constant_of(args[0]), *args[1:]]
+        items: Any = collections.deque(owner.items, owner.maxlen)
+        if owner.kind is not collections.deque:
+            items = owner.items
+        try:
+            result = getattr(items, name)(*args)
+        except IndexError as error:
+            self.fail(IndexError, str(error))
+        owner.items[:] = list(items)
+        self.change(owner)
+        return Known(None) if result is None else self.force(result)
+
+    def sorted_items(self, values: Any, kwargs: dict[str, Any]) -> list[Any]:
+        """`sorted(values, key=, reverse=)`."""
+        import functools
+
+        items = [self.force(item) for item in self.unpack_all(values)]
+        key = kwargs.get("key")
+        keyed = [
+            (item if key is None or self.is_none(key) else self.call(key, [item], {}), item)
+            for item in items
+        ]
+
+        def order(a: tuple, b: tuple) -> int:
+            if self.truth(self.compare("<", a[0], b[0])):
+                return -1
+            return 1 if self.truth(self.compare("<", b[0], a[0])) else 0
+
+        reverse = "reverse" in kwargs and self.truth(kwargs["reverse"])
+        ordered = sorted(keyed, key=functools.cmp_to_key(order), reverse=reverse)
+        return [item for _, item in ordered]
+
+    def dict_method(
+        self, owner: DictValue, name: str, args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:
+        """A method of a dictionary."""
+        if name in ("keys", "values", "items"):
+            return self.made(ViewValue(owner, name))
+        if name == "get":
+            found = self.dict_find(owner, self.key_of(args[0]))
+            return (args[1] if len(args) > 1 else Known(None)) if found is UNBOUND else found
+        if name == "setdefault":
+            found = self.dict_find(owner, self.key_of(args[0]))
+            if found is not UNBOUND:
+                return found
+            value = args[1] if len(args) > 1 else Known(None)
+            self.dict_set(owner, args[0], value)
+            return value
+        if name == "pop":
+            found = self.dict_find(owner, self.key_of(args[0]))
+            if found is UNBOUND:
+                return args[1] if len(args) > 1 else self.raise_with(KeyError, [args[0]])
+            self.dict_delete(owner, args[0])
+            return found
+        if name == "update":
+            for source in args:
+                self.dict_update(owner, source)
+            for key, value in kwargs.items():
+                self.dict_set(owner, Known(key), value)
+            return Known(None)
+        return self._whole_dict_method(owner, name, args)
+
+    def _whole_dict_method(self, owner: DictValue, name: str, args: list[Any]) -> Any:
+        self.complete(owner)
+        if name == "copy":
+            made = self.made(DictValue(owner.kind))
+            made.items, made.factory = dict(owner.items), owner.factory
+            return made
+        if name == "clear":
+            for key, _ in list(owner.items.values()):
+                self.dict_delete(owner, key)
+            return Known(None)
+        if name == "popitem":
+            if not owner.items:
+                self.fail(KeyError, "popitem(): dictionary is empty")
+            key, value = list(owner.items.values())[-1]
+            self.dict_delete(owner, key)
+            return self.build_tuple([key, value])
+        if name == "move_to_end" and owner.source is None:
+            key = self.key_of(args[0])
+            owner.items[key] = owner.items.pop(key)
+            return Known(None)
+        raise Break("unsupported-mutation", f"dict.{name}")
+
+    def set_method(self, owner: SetValue, name: str, args: list[Any]) -> Any:
+        """A method of a set."""
+        if name in ("add", "discard", "remove"):
+            key = self.key_of(args[0])
+            if name == "add":
+                owner.items.setdefault(key, self.force(args[0]))
+            elif owner.items.pop(key, None) is None and name == "remove":
+                self.raise_with(KeyError, [args[0]])
+            self.change(owner)
+            return Known(None)
+        others = [self.build_set(self.unpack_all(a)).items for a in args]
+        keys = set(owner.items)
+        if name in ("issubset", "issuperset", "isdisjoint"):
+            return Known(getattr(keys, name)(set(others[0])))
+        target = name.removesuffix("_update") if name != "update" else "union"
+        if target not in ("union", "intersection", "difference", "symmetric_difference", "copy"):
+            if name == "pop" and owner.items:
+                key = next(iter(owner.items))
+                self.change(owner)
+                return owner.items.pop(key)
+            if name == "clear":
+                owner.items.clear()
+                self.change(owner)
+                return Known(None)
+            raise Break("unsupported-mutation", f"set.{name}")
+        everything = {k: v for part in (*others, owner.items) for k, v in part.items()}
+        result = getattr(keys, target)(*[set(o) for o in others])
+        items = {k: everything[k] for k in everything if k in result}
+        if name.endswith("update"):
+            owner.items = items
+            self.change(owner)
+            return Known(None)
+        made: Value = self.made(SetValue(owner.kind))
+        made.items = items  # type: ignore[attr-defined]
+        return made

@@ -1,0 +1,396 @@
+"""The driver: finds the segment for a frame's state, captures it where there is none, goes on after breaks.
+
+Takes: a Python function and a backend. Gives: a function of the same signature that runs captured
+segments, and between them single instructions in Python.
+Keeps true: a segment is found by its guards only; a break, a recompile or a limit is an event; what
+can not be captured runs as Python would run it.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import keyword
+import re
+import time
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from facula import core
+from facula.capture import config, segment
+from facula.capture.breaks import Break
+from facula.capture.concrete import Concrete
+from facula.capture.errors import FailOnRecompileLimitHit, RecompileError, Unsupported, user_frame
+from facula.capture.events import COUNTERS, Event, happened
+from facula.capture.instructions import program_of
+from facula.capture.machine import UNBOUND, Frame, Returned, step
+from facula.capture.marks import is_disabled
+from facula.capture.reading import is_trusted_name
+from facula.capture.residual import MISS, Entry, Point, Suspended
+from facula.capture.sizes import History
+from facula.capture.sources import Line
+
+_GENERATOR = 0x20 | 0x80 | 0x200
+_RESERVED = re.compile(r"(v|K|n|o|CHECK)\d*|F|MISS|LOOKUP|GRAPH|entry|super|slice|getattr|type|len|list|repr")
+#: the framework's code that is worth capturing when a native call reaches it
+_CAPTURED = ("facula.nn.modules", "facula.optim", "facula.nn.utils")
+
+
+def slot_name(name: str) -> str:
+    """The parameter of generated functions that holds a local."""
+    plain = name if name.isidentifier() else f"local_{''.join(c for c in name if c.isalnum())}"
+    clash = keyword.iskeyword(plain) or _RESERVED.fullmatch(plain) or hasattr(builtins, plain)
+    return plain + "_" if clash else plain
+
+
+class Place:
+    """A position in a code object at which segments start, and the segments that start there."""
+
+    def __init__(self, session: Session, code: types.CodeType, point: Point | None) -> None:
+        self.session = session
+        self.code = code
+        self.point = point
+        self.entries: list[Entry] = []
+        self.hidden: list[Entry] = []
+        self.history = History()
+        self.limited = False
+        if point is None:
+            self.names = list(code.co_varnames[: parameter_count(code)])
+            self.cells: list[str] = []
+            self.depth = 0
+        else:
+            self.names = list(point.locals)
+            self.cells = list(point.cells)
+            self.depth = -1
+        self.slots: list[str] = []
+
+    def name_slots(self, depth: int) -> None:
+        """Name the values of the state: locals, cells, the handled exception, the stack."""
+        self.depth = depth
+        self.slots = [slot_name(name) for name in self.names]
+        self.slots += [f"cell_{slot_name(name)}" for name in self.cells]
+        if self.point is not None:
+            self.slots += ["handling", *(f"stack{n}" for n in range(depth))]
+
+    def find(self, function: Any, values: list[Any]) -> Any:
+        """What the segment for this state gives; captures it where there is none."""
+        for entry in self.entries:
+            result = entry.function(function, *values)
+            if result is not MISS:
+                return result
+        return self.session.missed(self, function, values)
+
+
+def parameter_count(code: types.CodeType) -> int:
+    """How many locals are parameters."""
+    count = code.co_argcount + code.co_kwonlyargcount
+    return count + bool(code.co_flags & 4) + bool(code.co_flags & 8)
+
+
+SESSIONS: weakref.WeakSet[Session] = weakref.WeakSet()
+
+
+class Session:
+    """One use of the compiler: a backend and its options, and all that was captured for it."""
+
+    def __init__(
+        self,
+        backend: Callable[..., Any],
+        *,
+        fullgraph: bool = False,
+        dynamic: bool | None = None,
+        name: str = "",
+        on_frame: Callable[[Any], bool] | None = None,
+    ) -> None:
+        self.backend, self.fullgraph, self.dynamic, self.name = backend, fullgraph, dynamic, name
+        self.places: dict[tuple, Place] = {}
+        self.wrappers: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self.concrete = Concrete(self.compiled_callee)
+        self.break_reasons: list[Break] = []
+        SESSIONS.add(self)
+
+    def again(self) -> Session:
+        """A session of the same kind that has captured nothing."""
+        return Session(
+            self.backend, fullgraph=self.fullgraph, dynamic=self.dynamic, name=self.name
+        )
+
+    def reset(self) -> None:
+        """Forget everything that was captured."""
+        for place in self.places.values():
+            place.entries.clear()
+            place.history = History()
+            place.limited = False
+
+    # calling --------------------------------------------------------------------------------------
+    def wrap(self, function: types.FunctionType) -> Callable[..., Any]:
+        """The compiled version of a function."""
+        known = self.wrappers.get(function)
+        if known is None:
+            known = self.wrappers[function] = make_caller(self, function)
+        return known
+
+    def compiled_callee(self, callee: Any) -> Any:
+        """What a native call calls: the compiled version, where there is something to compile."""
+        if isinstance(callee, types.MethodType):
+            if self._is_captured(callee.__func__):
+                return types.MethodType(self.wrap(callee.__func__), callee.__self__)
+            return callee
+        if isinstance(callee, types.FunctionType):
+            return self.wrap(callee) if self._is_captured(callee) else callee
+        if isinstance(callee, segment.module_class()) and not is_disabled(callee.forward):
+            call = type(callee).__call__
+            if not is_trusted_name(getattr(call, "__module__", None)):
+                return callee
+            implementation = type(callee)._call_impl
+            if callee._compiled_call_impl is None and isinstance(implementation, types.FunctionType):
+                return types.MethodType(self.wrap(implementation), callee)
+        return callee
+
+    @staticmethod
+    def _is_captured(function: Any) -> bool:
+        if not isinstance(function, types.FunctionType) or is_disabled(function):
+            return False
+        if function.__code__.co_flags & _GENERATOR or hasattr(function, "_facula_original"):
+            return False
+        module = function.__module__ or ""
+        return not is_trusted_name(module) or module.startswith(_CAPTURED)
+
+    def place(self, function: Any, code: types.CodeType, point: Point | None) -> Place:
+        """The place of a function's start, or of a point."""
+        key = (code, id(function.__globals__), point and point[:3])
+        found = self.places.get(key)
+        if found is None:
+            found = self.places[key] = Place(self, code, point)
+        return found
+
+    def go_on(self, function: Any, point: Point, values: list[Any]) -> Any:
+        """Run a waiting frame to its end: an instruction in Python, then the segment behind it."""
+        while True:
+            frame = self._frame_of(function, point, values)
+            try:
+                signal = step(self.concrete, frame)
+            except BaseException as error:
+                user_frame(error, frame)
+                raise
+            if isinstance(signal, Returned):
+                return signal.value
+            result = self._segment_behind(function, frame)
+            if type(result) is not Suspended:
+                return result
+            point, values = result.point, result.values
+
+    def _frame_of(self, function: Any, point: Point, values: list[Any]) -> Frame:
+        frame = Frame(function.__code__, function, function.__globals__)
+        frame.index = point.index
+        at = len(point.locals)
+        for name, value in zip(point.locals, values, strict=False):
+            if value is not UNBOUND:
+                frame.locals[name] = value
+        for name, cell in zip(point.cells, values[at:], strict=False):
+            if cell is not UNBOUND:
+                frame.cells[name] = cell
+        at += len(point.cells)
+        code = function.__code__
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            frame.cells[name] = cell
+        frame.handling = values[at]
+        frame.stack = list(values[at + 1 :])
+        return frame
+
+    def _segment_behind(self, function: Any, frame: Frame) -> Any:
+        code = frame.code
+        locals_ = tuple(name for name in code.co_varnames if name in frame.locals)
+        cells = tuple(name for name in code.co_cellvars if name in frame.cells)
+        point = Point(frame.index, locals_, cells, None)
+        values = [frame.locals[name] for name in locals_]
+        values += [frame.cells[name] for name in cells]
+        values += [frame.handling, *frame.stack]
+        place = self.place(function, code, point)
+        if place.depth < 0:
+            place.name_slots(len(frame.stack))
+        return place.find(function, values)
+
+    # missing --------------------------------------------------------------------------------------
+    def missed(self, place: Place, function: Any, values: list[Any]) -> Any:
+        """No segment serves the state: capture one, or run in Python where the limit is reached."""
+        if place.entries:
+            self._recompile(place, function, values)
+        limit = config.recompile_limit
+        if _STANCE[0] == "force_eager" or config.disable or segment.under_modes():
+            return self.natively(place, function, values)
+        if place.entries and _STANCE[0] == "eager_on_recompile":
+            return self.natively(place, function, values)
+        if len(place.entries) >= limit:
+            self._limit(place, function, limit)
+            return self.natively(place, function, values)
+        entry = segment.capture(place, function, values)
+        place.entries.append(entry)
+        result = entry.function(function, *values)
+        if result is MISS:
+            reasons = self.reasons(entry, place, function, values)
+            happened(
+                Event("fault", "internal", place.code.co_qualname, None, f"guards fail: {reasons}")
+            )
+            return self.natively(place, function, values)
+        return result
+
+    def natively(self, place: Place, function: Any, values: list[Any]) -> Any:
+        """Run the rest of a frame in Python."""
+        if place.point is None:
+            return call_with(function, values)
+        frame = self._frame_of(function, place.point, values)
+        plain = Concrete()
+        while True:
+            try:
+                signal = step(plain, frame)
+            except BaseException as error:
+                user_frame(error, frame)
+                raise
+            if isinstance(signal, Returned):
+                return signal.value
+
+    def reasons(self, entry: Entry, place: Place, function: Any, values: list[Any]) -> list[str]:
+        """Why an entry does not serve a state."""
+        slots = dict(zip(place.slots, values, strict=True))
+        slots["F"] = function
+        return entry.reasons(slots, core.thread_keys(), entry.keys)  # type: ignore[attr-defined]
+
+    def _recompile(self, place: Place, function: Any, values: list[Any]) -> None:
+        reasons = [
+            reason
+            for entry in reversed(place.entries)
+            for reason in self.reasons(entry, place, function, values)
+        ]
+        line = place.code.co_firstlineno
+        where = Line.of(place.code, line)
+        event = Event("recompile", "guard-failed", place.code.co_qualname, where, "; ".join(reasons))
+        happened(event)
+        COUNTERS["recompiles"][reasons[0] if reasons else "unknown"] += 1
+        if config.error_on_recompile or _STANCE[0] == "fail_on_recompile":
+            raise RecompileError(
+                f"[compile] no recompile of {place.code.co_qualname} was required "
+                f"(error_on_recompile): {event.cause}"
+            )
+
+    def _limit(self, place: Place, function: Any, limit: int) -> None:
+        text = (
+            f"{limit} segments start here already; those stay in use, other states run in Python"
+        )
+        if config.fail_on_recompile_limit_hit or self.fullgraph:
+            raise FailOnRecompileLimitHit(
+                f"[compile] at most {limit} captured segments of {place.code.co_qualname} were "
+                f"required: {text}\nhint: see FACULA_LOGS=recompiles, mark sizes as dynamic, or raise "
+                "facula._dynamo.config.recompile_limit"
+            )
+        if not place.limited:
+            place.limited = True
+            COUNTERS["limits"][place.code.co_qualname] += 1
+            happened(
+                Event(
+                    "recompile limit",
+                    "recompile-limit",
+                    place.code.co_qualname,
+                    Line.of(place.code, place.code.co_firstlineno),
+                    text,
+                    "see FACULA_LOGS=recompiles for the guards that failed; mark sizes as dynamic, "
+                    "pass values as tensors, or raise _dynamo.config.recompile_limit",
+                )
+            )
+
+
+def call_with(function: types.FunctionType, values: list[Any]) -> Any:
+    """Call a function with the values of its parameters, in the order of its locals."""
+    code = function.__code__
+    count, words = code.co_argcount, code.co_kwonlyargcount
+    args, rest = list(values[:count]), values[count:]
+    kwargs = dict(zip(code.co_varnames[count : count + words], rest[:words], strict=True))
+    rest = rest[words:]
+    if code.co_flags & 4:
+        args.extend(rest[0])
+        rest = rest[1:]
+    if code.co_flags & 8:
+        kwargs.update(rest[0])
+    return function(*args, **kwargs)
+
+
+_STANCE = ["default"]
+
+
+def set_stance(stance: str) -> str:
+    """What compiled functions do; gives what they did before."""
+    before, _STANCE[0] = _STANCE[0], stance
+    if (before == "force_eager") != (stance == "force_eager"):
+        for session in list(SESSIONS):
+            for place in session.places.values():
+                place.entries[:], place.hidden = place.hidden, list(place.entries)
+    return before
+
+
+def make_caller(session: Session, function: types.FunctionType) -> Callable[..., Any]:
+    """A function of the same signature that looks segments up."""
+    code = function.__code__
+    place = session.place(function, code, None)
+    if place.depth < 0 or not place.slots:
+        place.name_slots(0)
+    names = place.slots
+    count, keyword_count = code.co_argcount, code.co_kwonlyargcount
+    parts = list(names[:count])
+    if code.co_posonlyargcount:
+        parts.insert(code.co_posonlyargcount, "/")
+    at = count + keyword_count
+    if code.co_flags & 4:
+        parts.append("*" + names[at])
+        at += 1
+    elif keyword_count:
+        parts.append("*")
+    parts += names[count : count + keyword_count]
+    if code.co_flags & 8:
+        parts.append("**" + names[at])
+    arguments = "".join(f", {name}" for name in names)
+    text = (
+        f"def caller({', '.join(parts)}):\n"
+        "    for segment__ in ENTRIES__:\n"
+        f"        result__ = segment__.function(F__{arguments})\n"
+        "        if result__ is not MISS__: return result__\n"
+        f"    return MISSED__(PLACE__, F__, [{arguments[2:]}])\n"
+    )
+    space = {
+        "ENTRIES__": place.entries, "F__": function, "MISS__": MISS, "MISSED__": session.missed,
+        "PLACE__": place,
+    }  # fmt: skip
+    exec(compile(text, f"<facula call of {code.co_qualname}>", "exec"), space)  # noqa: S102
+    caller = space["caller"]
+    renamed = dict(zip(names, place.names, strict=True))
+    caller.__defaults__ = function.__defaults__
+    if function.__kwdefaults__:
+        back = {old: new for new, old in renamed.items()}
+        caller.__kwdefaults__ = {back[k]: v for k, v in function.__kwdefaults__.items()}
+    functools.update_wrapper(caller, function)
+    caller._facula_original = function
+    if any(new != old for new, old in renamed.items()):
+        return _by_original_names(caller, {old: new for new, old in renamed.items()}, function)
+    return caller
+
+
+def _by_original_names(caller: Any, names: dict[str, str], function: Any) -> Callable[..., Any]:
+    """A caller whose parameters had to be renamed, callable by the names that they had."""
+
+    @functools.wraps(function)
+    def renamed(*args: Any, **kwargs: Any) -> Any:
+        return caller(*args, **{names.get(name, name): value for name, value in kwargs.items()})
+
+    renamed._facula_original = function  # type: ignore[attr-defined]
+    return renamed
+
+
+def reset() -> None:
+    """Forget everything that was captured, everywhere."""
+    for session in list(SESSIONS):
+        session.reset()
+    COUNTERS.clear()
+
+
+__all__ = ["Place", "Session", "Unsupported", "make_caller", "program_of", "reset", "time"]

@@ -1,0 +1,74 @@
+"""Exceptions of the compiler, and tracebacks that show the user's lines.
+
+Takes: an exception and the frame that it left. Gives: the exception with an entry for that frame.
+Keeps true: the names are PyTorch's; each message has the code, the user's line, the cause and a rewrite.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from facula.capture.breaks import CATALOGUE, Break
+from facula.capture.machine import Frame
+
+
+class TorchDynamoException(RuntimeError):
+    """Base class of what the compiler raises."""
+
+
+class Unsupported(TorchDynamoException):
+    """`fullgraph=True`, and something that can not be captured."""
+
+    def __init__(self, reason: Break) -> None:
+        self.code = reason.code
+        self.line = reason.line
+        self.reason = reason
+        entry = CATALOGUE[reason.code]
+        where = f"\n  {reason.line}" if reason.line is not None else ""
+        super().__init__(
+            f"[compile] one graph was required (fullgraph=True): got a graph break "
+            f"[{reason.code}] {reason}{where}\ncause: {entry.cause}\nhint: {reason.rewrite}"
+        )
+
+
+class BackendCompilerFailed(TorchDynamoException):
+    """A backend raised."""
+
+    def __init__(self, backend: Any, error: Exception) -> None:
+        self.inner_exception = error
+        name = getattr(backend, "__name__", type(backend).__name__)
+        super().__init__(f"backend={name!r} raised:\n{type(error).__name__}: {error}")
+
+
+class RecompileError(TorchDynamoException):
+    """`error_on_recompile`, and a guard that failed."""
+
+
+class FailOnRecompileLimitHit(TorchDynamoException):
+    """`fail_on_recompile_limit_hit`, or `fullgraph=True`, and the limit is reached."""
+
+
+class InternalTorchDynamoError(TorchDynamoException):
+    """A fault of the compiler."""
+
+
+class InvalidBackend(TorchDynamoException):
+    """No backend has that name."""
+
+
+def user_frame(error: BaseException, frame: Frame) -> None:
+    """Add the user's line to the traceback of an exception that leaves a frame."""
+    line = frame.instruction.line if frame.instruction is not None else frame.code.co_firstlineno
+    template = _TEMPLATE.__code__.replace(
+        co_filename=frame.code.co_filename,
+        co_name=frame.code.co_name,
+        co_qualname=frame.code.co_qualname,
+        co_firstlineno=line,
+    )
+    made = types.FunctionType(template, {"current": __import__("sys")._getframe})()
+    error.__traceback__ = types.TracebackType(error.__traceback__, made, made.f_lasti, line)
+
+
+def _TEMPLATE() -> Any:  # noqa: N802 - a template, not a function to call
+    return current()  # type: ignore[name-defined] # noqa: F821

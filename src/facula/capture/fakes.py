@@ -1,0 +1,43 @@
+"""Stand-ins for tensors while a program is captured: sizes, strides, dtype and device, no elements.
+
+Takes: real tensors. Gives: fake tensors, and results of operators on them.
+Keeps true: no kernel runs and no random number is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from facula._subclasses import FakeTensorMode
+
+
+class Fakes:
+    """The fake tensors of one capture."""
+
+    def __init__(self) -> None:
+        self.mode = FakeTensorMode(allow_non_fake_inputs=True)
+
+    def from_tensor(self, tensor: Any) -> Any:
+        """A stand-in for a real tensor."""
+        return self.mode.from_tensor(tensor)
+
+    def resized(self, tensor: Any, shape: tuple[int, ...]) -> Any:
+        """A stand-in of other sizes, dense in the order of the strides of `tensor`."""
+        from facula import core
+
+        order = sorted(range(len(shape)), key=lambda d: (tensor.stride(d), -d))
+        strides, step = [0] * len(shape), 1
+        for d in order:
+            strides[d] = 0 if tensor.stride(d) == 0 and tensor.size(d) > 1 else step
+            step *= max(shape[d], 1)
+        with self.mode:
+            made = core.empty_strided(shape, strides, dtype=tensor.dtype, device=tensor.device)
+        if tensor.requires_grad:
+            made.requires_grad_(True)
+        return made
+
+    def run(self, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """What an operator gives for stand-ins."""
+        with self.mode:
+            return function(*args, **kwargs)

@@ -1,0 +1,336 @@
+"""Tensors in the interpreter: operators become nodes of the graph.
+
+Takes: operators, methods and attributes with symbolic arguments. Gives: symbolic values with nodes.
+Keeps true: a node stands in the graph for every operator that made or changed a tensor; placeholders
+stand first, in the order of their first use; questions about dtype, device or static sizes leave no
+node.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from facula import core
+from facula.capture.breaks import Break
+from facula.capture.concrete import BINARY
+from facula.capture.values import (
+    LITERAL_TYPES,
+    DictValue,
+    FunctionValue,
+    Known,
+    MethodValue,
+    NumberValue,
+    ObjectValue,
+    SequenceValue,
+    SliceValue,
+    TensorValue,
+)
+
+#: attributes that are tensors: they are operators
+_TENSOR_ATTRIBUTES = frozenset("T mT H mH real imag data".split())
+#: methods that ask for elements
+_ELEMENTS = frozenset(
+    "item tolist __bool__ __int__ __float__ __complex__ __index__ __contains__ numpy __array__ "
+    "__repr__ __str__ __format__ data_ptr storage untyped_storage".split()
+)
+_ENGINE = frozenset("backward register_hook register_post_accumulate_grad_hook retain_grad".split())
+#: functions that change a mode of the thread; they run while the program is captured, too
+MODE_FUNCTIONS: set[Any] = {
+    core.set_grad_enabled,
+    core.set_inference_mode,
+    core.set_autocast,
+}
+
+
+class NotGraphable(Exception):
+    """A value that can not be an argument of a node."""
+
+
+class GraphOps:
+    """The part of `Symbolic` that writes the graph."""
+
+    # arguments ------------------------------------------------------------------------------------
+    def argument(self, value: Any) -> tuple[Any, Any]:
+        """A value as a node's argument, and as the fake run gets it."""
+        value = self.force(value)
+        if isinstance(value, TensorValue):
+            return self.node_of(value), value.fake
+        if isinstance(value, NumberValue):
+            return self.number_node(value), value.hint
+        if isinstance(value, Known):
+            return self._known_argument(value.obj)
+        if isinstance(value, SequenceValue):
+            pairs = [self.argument(item) for item in value.items]
+            if hasattr(value.kind, "_fields"):
+                raise NotGraphable(value.kind.__name__)
+            kind = list if issubclass(value.kind, list) else tuple
+            return kind(p[0] for p in pairs), kind(p[1] for p in pairs)
+        if isinstance(value, SliceValue):
+            pairs = [self.argument(part) for part in value.parts]
+            return slice(*(p[0] for p in pairs)), slice(*(p[1] for p in pairs))
+        if isinstance(value, DictValue) and value.source is None:
+            items = {key: self.argument(item) for key, (_, item) in value.items.items()}
+            return {k: v[0] for k, v in items.items()}, {k: v[1] for k, v in items.items()}
+        raise NotGraphable(value.cls.__name__)
+
+    @staticmethod
+    def _known_argument(obj: Any) -> tuple[Any, Any]:
+        plain = (*LITERAL_TYPES, core.dtype, core.device, slice, range, type(core.strided))
+        if isinstance(obj, plain) or isinstance(obj, type(core.contiguous_format)):
+            return (list(obj), list(obj)) if isinstance(obj, range) else (obj, obj)
+        raise NotGraphable(type(obj).__name__)
+
+    def node_of(self, value: TensorValue) -> Any:
+        """The node of a tensor; one from outside becomes a placeholder."""
+        if value.node is None:
+            value.node = self._placeholder(value.source, value.fake, value.real)
+            value.node.meta["dynamic_dims"] = value.dynamic
+            self.inputs.append(value)
+            self.by_fake[id(value.fake)] = value
+        return value.node
+
+    def _placeholder(self, source: Any, fake: Any, real: Any) -> Any:
+        name = "".join(c if c.isalnum() else "_" for c in source.label()).strip("_") or "input"
+        last = self.last_placeholder
+        if last is None:
+            first = next(iter(self.graph.nodes), None)
+            point = self.graph.inserting_before(first) if first is not None else None
+        else:
+            point = self.graph.inserting_after(last)
+        if point is None:
+            node = self.graph.placeholder(name)
+        else:
+            with point:
+                node = self.graph.placeholder(name)
+        self.last_placeholder = node
+        node.meta["val"] = fake
+        node.meta["source"] = source.label()
+        return node
+
+    def number_node(self, value: NumberValue) -> Any:
+        """The node of a number that may change."""
+        if value.node is None:
+            if value.function is not None:
+                args = tuple(self.argument(arg)[0] for arg in value.args)
+                value.node = self._new_node("call_function", value.function, args, {}, value.hint)
+            elif value.source is not None:
+                value.node = self._placeholder(value.source, value.hint, value.hint)
+                self.inputs.append(value)
+            else:
+                tensor, dim = value.args
+                node = self.node_of(tensor)
+                value.node = self._new_node("call_method", "size", (node, dim), {}, value.hint)
+        return value.node
+
+    def _new_node(self, op: str, target: Any, args: tuple, kwargs: dict, val: Any) -> Any:
+        node = self.graph.create_node(op, target, args, kwargs)
+        node.meta["val"] = val
+        node.meta["stack_trace"] = self.stack_trace()
+        return node
+
+    # calls ----------------------------------------------------------------------------------------
+    def graph_call(
+        self, target: Any, args: list[Any], kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """A function on tensors as a node, and its result."""
+        function = BINARY[target] if isinstance(target, str) else target
+        return self._record("call_function", function, function, args, kwargs or {})
+
+    def graph_method(
+        self, name: str, owner: TensorValue, args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:
+        """A method of a tensor."""
+        if name in ("size", "numel", "nelement", "stride", "__len__", "dim", "ndimension"):
+            return self._geometry(name, owner, args, kwargs)
+        if name in _ELEMENTS:
+            raise Break("data-dependent-value", f"Tensor.{name}()")
+        if name in _ENGINE:
+            raise Break("backward", f"Tensor.{name}()")
+        if name == "__iter__":
+            return self.iter(owner)
+        if name == "__setitem__":
+            return self.graph_call(operator.setitem, [owner, *args], kwargs)
+
+        def run(fake: Any, *more: Any, **words: Any) -> Any:
+            return getattr(fake, name)(*more, **words)
+
+        return self._record("call_method", name, run, [owner, *args], kwargs)
+
+    def _record(
+        self, op: str, target: Any, run: Callable, args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:
+        try:
+            pairs = [self.argument(arg) for arg in args]
+            words = {name: self.argument(arg) for name, arg in kwargs.items()}
+        except NotGraphable as error:
+            raise Break("no-graph-argument", f"{_shown(target)} got a {error}") from error
+        result = self._fake_run(
+            run, [p[1] for p in pairs], {k: v[1] for k, v in words.items()}, target
+        )
+        if not _has_tensor(result) and target is not operator.setitem and result is not None:
+            return self._plain_result(result, target)
+        known = self.by_fake.get(id(result))
+        node = self._new_node(
+            op, target, tuple(p[0] for p in pairs), {k: v[0] for k, v in words.items()}, result
+        )
+        self.operator_count += 1
+        if known is not None:
+            return known
+        return self.from_result(result, node)
+
+    def _plain_result(self, result: Any, target: Any) -> Any:
+        if isinstance(result, (tuple, list)):
+            return self.made(
+                SequenceValue(type(result), [self._plain_result(r, target) for r in result])
+            )
+        return self.trusted(result)
+
+    def _fake_run(self, run: Callable, args: list[Any], kwargs: dict[str, Any], target: Any) -> Any:
+        try:
+            return self.fakes.run(run, args, kwargs)
+        except Exception as error:
+            kind = type(error).__name__
+            text = f"{_shown(target)}: {str(error).splitlines()[0] if str(error) else kind}"
+            if kind == "DynamicOutputShapeException":
+                raise Break("data-dependent-shape", text) from error
+            if kind == "DataDependentOutputException":
+                raise Break("data-dependent-value", text) from error
+            raise Break("fake-error", f"{kind} in {text}") from error
+
+    def from_result(self, result: Any, node: Any) -> Any:
+        """The symbolic value of what a node gives."""
+        if isinstance(result, core.Tensor):
+            known = self.by_fake.get(id(result))
+            if known is not None:
+                return known
+            value = self.made(TensorValue(result, node))
+            self.by_fake[id(result)] = value
+            return value
+        if isinstance(result, (tuple, list)):
+            items = []
+            for n, item in enumerate(result):
+                part = self._new_node("call_function", operator.getitem, (node, n), {}, item)
+                items.append(self.from_result(item, part))
+            return self.made(SequenceValue(type(result), items))
+        return self.trusted(result)
+
+    # numbers --------------------------------------------------------------------------------------
+    def size_of(self, tensor: TensorValue, dim: int) -> Any:
+        """One size: a known int, or a number that may change."""
+        size = int(tensor.fake.shape[dim])
+        if tensor.source is not None and tensor.node is None or tensor.source is not None:
+            if dim in tensor.dynamic:
+                return self._dimension(tensor, dim, size)
+            return Known(size)
+        if self.any_dynamic and self.varies(tensor, dim):
+            return self._dimension(tensor, dim, size)
+        if self.any_dynamic:
+            self.assume_size(tensor, dim, size)
+        return Known(size)
+
+    def _dimension(self, tensor: TensorValue, dim: int, size: int) -> NumberValue:
+        key = (id(tensor), dim)
+        found = self.dimensions.get(key)
+        if found is None:
+            found = self.dimensions[key] = NumberValue(size, args=(tensor, dim))
+        return found
+
+    def shape_of(self, tensor: TensorValue) -> SequenceValue:
+        """`tensor.shape`."""
+        sizes = [self.size_of(tensor, d) for d in range(tensor.fake.dim())]
+        return self.made(SequenceValue(core.Size, sizes))
+
+    def _geometry(
+        self, name: str, owner: TensorValue, args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:
+        given = [*args, *kwargs.values()]
+        if name in ("dim", "ndimension"):
+            return Known(owner.fake.dim())
+        if name == "__len__":
+            return self.length(owner)
+        if name == "stride":
+            steps = self.constant(tuple(owner.fake.stride()))
+            return self.getitem(steps, given[0]) if given else steps
+        shape = self.shape_of(owner)
+        if name == "size":
+            return self.getitem(shape, given[0]) if given else shape
+        return self.sequence_method(shape, "numel", [], {})
+
+    # attributes -----------------------------------------------------------------------------------
+    def tensor_attribute(self, owner: TensorValue, name: str) -> Any:
+        """An attribute of a tensor."""
+        written = self.attribute_writes.get((id(owner), name))
+        if written is not None:
+            return written[2]
+        if name == "shape":
+            return self.shape_of(owner)
+        if name in ("grad", "_grad"):
+            if owner.source is not None:
+                return self.wrap(owner.real.grad, owner.source.attr("grad"))
+            return Known(None)
+        if name == "grad_fn":
+            raise Break("unsupported-attribute", "Tensor.grad_fn")
+        if name in _TENSOR_ATTRIBUTES:
+            return self.graph_call(getattr, [owner, Known(name)])
+        if name == "__class__":
+            return self.trusted(owner.cls)
+        if owner.real is not None and name in getattr(owner.real, "__dict__", ()):
+            return self.wrap(owner.real.__dict__[name], owner.source.attr(name))
+        cls = owner.cls
+        found = getattr(cls, name, None)
+        if found is None and not hasattr(cls, name):
+            self.fail(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
+        if callable(found):
+            return self.made(MethodValue(name, owner))
+        value = getattr(owner.fake, name)
+        if isinstance(value, (*LITERAL_TYPES, core.dtype, core.device, type(core.strided))):
+            return Known(value)
+        if isinstance(value, tuple) and not _has_tensor(value):
+            return self.constant(value)
+        raise Break("unsupported-attribute", f"Tensor.{name}")
+
+    def set_tensor_attribute(self, owner: TensorValue, name: str, value: Any) -> None:
+        """`tensor.name = value`, repeated behind the graph."""
+        if name == "requires_grad":
+            self.graph_method("requires_grad_", owner, [value], {})
+            return
+        if name == "data" or (name != "grad" and hasattr(core.Tensor, name)):
+            raise Break("unsupported-mutation", f"Tensor.{name} = ...")
+        self.attribute_writes[(id(owner), name)] = (owner, name, value)
+
+    # modes ----------------------------------------------------------------------------------------
+    def mode_call(self, function: Any, args: list[Any]) -> Any:
+        """A function that changes a mode of the thread: a node, and the change itself."""
+        values = [self.constant_of(arg) for arg in args]
+        self._new_node("call_function", function, tuple(values), {}, None)
+        self.mode_changes.append((function, tuple(values)))
+        return self.trusted(function(*values))
+
+
+def _shown(target: Any) -> str:
+    return target if isinstance(target, str) else getattr(target, "__name__", repr(target))
+
+
+def _has_tensor(value: Any) -> bool:
+    if isinstance(value, core.Tensor):
+        return True
+    if isinstance(value, (tuple, list)):
+        return any(_has_tensor(item) for item in value)
+    if isinstance(value, dict):
+        return any(_has_tensor(item) for item in value.values())
+    return False
+
+
+def is_graph_value(world: Any, value: Any) -> bool:
+    """Whether a value is, or holds, a tensor or a number that may change."""
+    value = world.force(value)
+    if isinstance(value, (TensorValue, NumberValue)):
+        return True
+    if isinstance(value, SequenceValue):
+        return any(is_graph_value(world, item) for item in value.items)
+    return False
+
+
+__all__ = ["MODE_FUNCTIONS", "FunctionValue", "GraphOps", "NotGraphable", "ObjectValue"]

@@ -1,0 +1,194 @@
+"""Guards: what has to hold for a captured segment to be right.
+
+Takes: sources and what was found there during capture. Gives: lines of the generated function that
+leave it at the first difference, and for a failed one the reason.
+Keeps true: guards are checked in the order in which they were found, so that reading a source never
+needs more than what was checked before it; all tensors are checked by one call of the core.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from facula import core
+from facula.capture.sources import Line, Source, Text
+
+
+class Guard(NamedTuple):
+    """One fact about one source."""
+
+    kind: str
+    source: Source
+    value: Any
+    line: Line | None = None
+
+    def text(self, out: Text) -> str | None:
+        """The condition under which the guard fails; None for tensors, which are checked together."""
+        return _TEXTS[self.kind](out, out.source(self.source), self.value)
+
+    def label(self) -> str:
+        """The guard as a user reads it."""
+        return _LABELS[self.kind](self.source.label(), self.value)
+
+    def reason(self, slots: dict[str, Any]) -> str | None:
+        """Why the guard fails for a frame's state, None if it holds."""
+        try:
+            found = self.source.read(slots)
+        except (KeyError, AttributeError, IndexError, TypeError) as error:
+            return f"{self.source.label()} is not there any more ({type(error).__name__})"
+        out = Text()
+        name = out.hold(found)
+        condition = _TEXTS[self.kind](out, name, self.value)
+        if condition is None:
+            return _tensor_reason(self.source.label(), self.value, found)
+        if eval(condition, out.held):  # noqa: S307 - text that this module wrote
+            return f"{self.label()} does not hold: it is {_short(found)}"
+        return None
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) < 60 else text[:57] + "..."
+
+
+def _equal(out: Text, name: str, value: Any) -> str:
+    if value is None or value is True or value is False or value is ...:
+        return f"{name} is not {value!r}"
+    kind = type(value)
+    typed = f"type({name}) is not {out.hold(kind)}"
+    if kind is float:
+        if value != value:
+            return f"{typed} or {name} == {name}"
+        if value == 0.0:
+            return f"repr({name}) != {repr(value)!r}"
+    if kind in (int, float, str, bytes):
+        return f"{typed} or {name} != {out.literal(value)}"
+    return f"{typed} or {name} != {out.hold(value)}"
+
+
+_TEXTS = {
+    "type": lambda out, name, value: f"type({name}) is not {out.hold(value)}",
+    "is": lambda out, name, value: f"{name} is not {out.hold(value)}",
+    "not": lambda out, name, value: f"{name} is {out.hold(value)}",
+    "equal": _equal,
+    "length": lambda out, name, value: f"len({name}) != {value}",
+    "longer": lambda out, name, value: f"len({name}) <= {value}",
+    "keys": lambda out, name, value: f"list({name}) != {out.hold(value)}",
+    "has": lambda out, name, value: f"{out.literal(value)} not in {name}",
+    "lacks": lambda out, name, value: f"{out.literal(value)} in {name}",
+    "same": lambda out, name, value: f"{name} is not {out.source(value)}",
+    "different": lambda out, name, value: f"{name} is {out.source(value)}",
+    "integer": lambda out, name, value: f"type({name}) is not int or {name} < 2",
+    "condition": lambda out, name, value: f"{name} is not {value!r}",
+    "tensor": lambda out, name, value: None,
+    "plain-module": lambda out, name, value: f"not {out.hold(value)}({name})",
+}
+_LABELS = {
+    "type": lambda label, value: f"type({label}) is {value.__name__}",
+    "is": lambda label, value: f"{label} is {_short(value)}",
+    "not": lambda label, value: f"{label} is not {_short(value)}",
+    "equal": lambda label, value: f"{label} == {value!r}",
+    "length": lambda label, value: f"len({label}) == {value}",
+    "longer": lambda label, value: f"len({label}) > {value}",
+    "keys": lambda label, value: f"list({label}) == {_short(value)}",
+    "has": lambda label, value: f"{value!r} in {label}",
+    "lacks": lambda label, value: f"{value!r} not in {label}",
+    "same": lambda label, value: f"{label} is {value.label()}",
+    "different": lambda label, value: f"{label} is not {value.label()}",
+    "integer": lambda label, value: f"{label} is an int >= 2 (dynamic)",
+    "condition": lambda label, value: f"{label} is {value!r}",
+    "tensor": lambda label, value: f"{label} is {value}",
+    "plain-module": lambda label, value: f"{label} has no hooks",
+}
+
+
+class TensorFacts(NamedTuple):
+    """What is asked of a tensor; a size or stride of -1 may be anything (a size at least 2)."""
+
+    cls: type
+    dtype: Any
+    device: Any
+    requires_grad: bool
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+
+    def __str__(self) -> str:
+        sizes = ["*" if n < 0 else str(n) for n in self.shape]
+        grad = ", requires_grad" if self.requires_grad else ""
+        kind = "" if self.cls is core.Tensor else f"{self.cls.__name__}, "
+        return f"a tensor ({kind}{self.dtype}, [{', '.join(sizes)}], stride {list(self.stride)}{grad})"
+
+
+def facts_of(tensor: Any, dynamic: frozenset[int]) -> TensorFacts:
+    """What a tensor has now, but for its dynamic dimensions (and the strides that follow them)."""
+    shape = tuple(-1 if i in dynamic else n for i, n in enumerate(tensor.shape))
+    stride = tuple(tensor.stride())
+    if dynamic:
+        free = [
+            any(j in dynamic and tensor.stride(j) <= stride[i] for j in range(tensor.dim()) if j != i)
+            for i in range(tensor.dim())
+        ]
+        stride = tuple(-1 if f else s for f, s in zip(free, stride, strict=True))
+    return TensorFacts(
+        type(tensor), tensor.dtype, tensor.device, tensor.requires_grad, shape, stride
+    )
+
+
+def _tensor_reason(label: str, facts: TensorFacts, found: Any) -> str | None:
+    if type(found) is not facts.cls:
+        return f"type({label}) is {facts.cls.__name__} does not hold: it is {type(found).__name__}"
+    for name in ("dtype", "device", "requires_grad"):
+        if getattr(found, name) != getattr(facts, name):
+            return (
+                f"{label}.{name} == {getattr(facts, name)} does not hold: it is "
+                f"{getattr(found, name)}"
+            )
+    if found.dim() != len(facts.shape):
+        return f"{label}.dim() == {len(facts.shape)} does not hold: it is {found.dim()}"
+    for i, (expected, size) in enumerate(zip(facts.shape, found.shape, strict=True)):
+        if expected >= 0 and expected != size:
+            return f"{label}.shape[{i}] == {expected} does not hold: it is {size}"
+        if expected < 0 and size < 2:
+            return f"{label}.shape[{i}] >= 2 does not hold: it is {size}"
+    for i, (expected, step) in enumerate(zip(facts.stride, found.stride(), strict=True)):
+        if expected >= 0 and expected != step and facts.shape[i] != 1:
+            return f"{label}.stride({i}) == {expected} does not hold: it is {step}"
+    return None
+
+
+class GuardSet:
+    """The guards of one segment."""
+
+    def __init__(self) -> None:
+        self.guards: dict[tuple[str, Source, Any], Guard] = {}
+        self.line: Line | None = None
+
+    def add(self, kind: str, source: Source | None, value: Any = None) -> None:
+        """Ask for something, once."""
+        if source is None or source.kind == "held":
+            return
+        key = (kind, source, value if kind in ("has", "lacks", "longer") else None)
+        if key not in self.guards:
+            self.guards[key] = Guard(kind, source, value, self.line)
+
+    def tensors(self) -> list[Guard]:
+        """The guards that the core checks."""
+        return [g for g in self.guards.values() if g.kind == "tensor"]
+
+    def write(self, out: Text) -> None:
+        """Lines that return MISS at the first guard that fails."""
+        for guard in self.guards.values():
+            condition = guard.text(out)
+            if condition is not None:
+                out.lines.append(f"if {condition}: return MISS")
+        tensors = self.tensors()
+        check = out.hold(
+            core.TensorGuard(state_of_thread(), [g.value for g in tensors]).check, "CHECK"
+        )
+        names = [out.source(g.source) for g in tensors]
+        out.lines.append(f"if not {check}(({''.join(n + ', ' for n in names)})): return MISS")
+
+
+def state_of_thread() -> tuple[int, Any]:
+    """What every segment depends on: the thread's routing bits and the default dtype."""
+    return core.thread_keys(), core.get_default_dtype()

@@ -1,0 +1,379 @@
+"""Operators of Python on symbolic values: arithmetic, comparison, truth, formatting, identity.
+
+Takes: operands. Gives: results; tensors become nodes, known operands are computed, everything else
+follows Python's protocol of special methods.
+Keeps true: the truth of a tensor is a break; the truth of a size is a guard.
+"""
+
+from __future__ import annotations
+
+import operator
+import types
+from collections.abc import Callable
+from typing import Any
+
+from facula import core
+from facula.capture.breaks import Break
+from facula.capture.concrete import BINARY, COMPARE, UNARY
+from facula.capture.values import (
+    DictValue,
+    FunctionValue,
+    Known,
+    MethodValue,
+    NumberValue,
+    ObjectValue,
+    PartialValue,
+    SequenceValue,
+    SetValue,
+    SliceValue,
+    TensorValue,
+    ViewValue,
+)
+
+_NAMES = {
+    "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow",
+    "@": "matmul", "&": "and", "|": "or", "^": "xor", "<<": "lshift", ">>": "rshift",
+}  # fmt: skip
+_COMPARED = {
+    "<": ("__lt__", "__gt__"), "<=": ("__le__", "__ge__"), "==": ("__eq__", "__eq__"),
+    "!=": ("__ne__", "__ne__"), ">": ("__gt__", "__lt__"), ">=": ("__ge__", "__le__"),
+}  # fmt: skip
+_UNARY_NAMES = {"+": "__pos__", "-": "__neg__", "~": "__invert__"}
+_NUMBERS = (int, float, complex, bool)
+
+
+class Operators:
+    """The part of `Symbolic` that knows operators."""
+
+    def constant_or_none(self, value: Any) -> tuple[Any] | None:
+        """The real object that a value is, in a tuple; None where it is not known."""
+        value = self.force(value)
+        if isinstance(value, Known):
+            return (value.obj,)
+        if isinstance(value, SequenceValue):
+            items = [self.constant_or_none(item) for item in value.items]
+            if any(item is None for item in items):
+                return None
+            plain = [item[0] for item in items]  # type: ignore[index]
+            kind = value.kind
+            return (kind(*plain) if hasattr(kind, "_fields") else kind(plain),)
+        if isinstance(value, SetValue):
+            items = [self.constant_or_none(item) for item in value.items.values()]
+            return None if any(i is None for i in items) else (value.kind(i[0] for i in items),)
+        if isinstance(value, DictValue) and value.kind in (dict,):
+            self.complete(value)
+            pairs = [
+                (self.constant_or_none(k), self.constant_or_none(v)) for k, v in value.items.values()
+            ]
+            if any(k is None or v is None for k, v in pairs):
+                return None
+            return ({k[0]: v[0] for k, v in pairs},)  # type: ignore[index]
+        if isinstance(value, NumberValue):
+            return (self.specialise(value).obj,)
+        if isinstance(value, SliceValue):
+            parts = [self.constant_or_none(part) for part in value.parts]
+            return None if any(p is None for p in parts) else (slice(*(p[0] for p in parts)),)
+        if isinstance(value, FunctionValue) and value.real is not None:
+            return (value.real,)
+        if isinstance(value, ObjectValue) and value.real is not None and _is_frozen(value.kind):
+            return (value.real,)
+        return None
+
+    def constant_of(self, value: Any) -> Any:
+        """The real object that a value is."""
+        found = self.constant_or_none(value)
+        if found is None:
+            value = self.force(value)
+            if isinstance(value, TensorValue):
+                raise Break("data-dependent-value", "a number was required here")
+            raise Break("unsupported-value", f"a known {value.cls.__name__} was required here")
+        return found[0]
+
+    def fold(self, function: Callable, args: list[Any], kwargs: dict[str, Any] | None = None) -> Any:
+        """A function of known arguments, computed; its exceptions are the program's."""
+        plain = [self.constant_of(arg) for arg in args]
+        words = {name: self.constant_of(arg) for name, arg in (kwargs or {}).items()}
+        try:
+            result = function(*plain, **words)
+        except Exception as error:  # noqa: BLE001 - it is the program's exception
+            self.raise_host(error)
+        return self.lift(result)
+
+    def lift(self, result: Any) -> Any:
+        """The symbolic value of a result that was computed."""
+        if type(result) in (list, tuple) or hasattr(type(result), "_fields"):
+            return self.made(SequenceValue(type(result), [self.lift(item) for item in result]))
+        if type(result) is dict:
+            return self.build_dict(
+                [self.lift(k) for k in result], [self.lift(v) for v in result.values()]
+            )
+        if type(result) in (set, frozenset):
+            return self.build_set([self.lift(item) for item in result], type(result))
+        return self.trusted(result)
+
+    # arithmetic -----------------------------------------------------------------------------------
+    def binary(self, symbol: str, left: Any, right: Any) -> Any:
+        left, right = self.force(left), self.force(right)
+        if isinstance(left, TensorValue) or isinstance(right, TensorValue):
+            return self._tensor_binary(symbol, left, right)
+        plain = symbol.rstrip("=") if symbol not in ("==", "<=", ">=", "!=") else symbol
+        if isinstance(left, NumberValue) or isinstance(right, NumberValue):
+            if _is_number(left) and _is_number(right):
+                return self._number_binary(BINARY[plain], left, right)
+        if isinstance(left, Known) and isinstance(right, Known):
+            return self.fold(BINARY[plain], [left, right])
+        if isinstance(left, SequenceValue):
+            made = self._sequence_binary(symbol, plain, left, right)
+            if made is not None:
+                return made
+        if isinstance(right, SequenceValue) and plain == "*":
+            return self.binary("*", right, left)
+        if isinstance(left, (SetValue, DictValue, ViewValue)):
+            return self._set_binary(symbol, plain, left, right)
+        if isinstance(left, Known) and isinstance(left.obj, str) and plain == "%":
+            return self.fold(operator.mod, [left, right])
+        return self._protocol_binary(symbol, plain, left, right)
+
+    def _tensor_binary(self, symbol: str, left: Any, right: Any) -> Any:
+        for one, other, prefix in ((left, right, "__"), (right, left, "__r")):
+            if isinstance(one, ObjectValue) and not isinstance(other, ObjectValue):
+                name = f"{prefix}{_NAMES[symbol.rstrip('=')]}__"
+                if self.type_lookup(one.kind, name) is not None:
+                    return self.call_special(one, name, [other])
+        if symbol.endswith("=") and not isinstance(left, TensorValue):
+            symbol = symbol[:-1]
+        return self.graph_call(symbol, [left, right])
+
+    def _number_binary(self, function: Callable, left: Any, right: Any) -> Any:
+        a = left.hint if isinstance(left, NumberValue) else left.obj
+        b = right.hint if isinstance(right, NumberValue) else right.obj
+        try:
+            hint = function(a, b)
+        except (ZeroDivisionError, TypeError, ValueError) as error:
+            self.raise_host(error)
+        return self.made(NumberValue(hint, function, (left, right)))
+
+    def _sequence_binary(self, symbol: str, plain: str, left: SequenceValue, right: Any) -> Any:
+        if plain == "+":
+            if symbol == "+=" and left.mutable:
+                left.items.extend(self.unpack_all(right))
+                self.change(left)
+                return left
+            if isinstance(right, SequenceValue) and issubclass(
+                right.kind, list if issubclass(left.kind, list) else tuple
+            ):
+                kind = left.kind if left.kind in (list, tuple, core.Size) else tuple
+                return self.made(SequenceValue(kind, left.items + right.items))
+        if plain == "*" and (isinstance(right, NumberValue) or isinstance(right, Known)):
+            items = left.items * self.constant_of(right)
+            if symbol == "*=" and left.mutable:
+                left.items[:] = items
+                self.change(left)
+                return left
+            return self.made(SequenceValue(left.kind, items))
+        return None
+
+    def _set_binary(self, symbol: str, plain: str, left: Any, right: Any) -> Any:
+        if isinstance(left, DictValue):
+            if plain != "|":
+                self.fail(TypeError, f"unsupported operand type(s) for {symbol}")
+            target = left if symbol == "|=" else self.dict_method(left, "copy", [], {})
+            self.dict_update(target, right)
+            return target
+        names = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}
+        if isinstance(left, ViewValue):
+            left = self.build_set(self.unpack_all(left))
+        if symbol.endswith("="):
+            name = names[plain] + "_update" if plain != "|" else "update"
+            self.set_method(left, name, [right])
+            return left
+        return self.set_method(left, names[plain], [right])
+
+    def _protocol_binary(self, symbol: str, plain: str, left: Any, right: Any) -> Any:
+        name = _NAMES[plain]
+        attempts = [(left, f"__{name}__", right), (right, f"__r{name}__", left)]
+        if symbol.endswith("="):
+            attempts.insert(0, (left, f"__i{name}__", right))
+        elif right.cls is not left.cls and issubclass(right.cls, left.cls):
+            attempts.reverse()
+        for owner, method, other in attempts:
+            if isinstance(owner, ObjectValue) and self.type_lookup(owner.kind, method) is not None:
+                result = self.call_special(owner, method, [other])
+                if not (isinstance(result, Known) and result.obj is NotImplemented):
+                    return result
+        if all(isinstance(v, (Known, SequenceValue, NumberValue)) for v in (left, right)):
+            return self.fold(BINARY[plain], [left, right])
+        self.fail(
+            TypeError,
+            f"unsupported operand type(s) for {symbol}: '{left.cls.__name__}' and "
+            f"'{right.cls.__name__}'",
+        )
+
+    def unary(self, symbol: str, value: Any) -> Any:
+        value = self.force(value)
+        if isinstance(value, TensorValue):
+            return self.graph_call(UNARY[symbol], [value])
+        if isinstance(value, NumberValue):
+            return self.made(NumberValue(UNARY[symbol](value.hint), UNARY[symbol], (value,)))
+        if isinstance(value, ObjectValue):
+            return self.call_special(value, _UNARY_NAMES[symbol], [])
+        return self.fold(UNARY[symbol], [value])
+
+    # comparison -----------------------------------------------------------------------------------
+    def compare(self, symbol: str, left: Any, right: Any) -> Any:
+        left, right = self.force(left), self.force(right)
+        if isinstance(left, TensorValue) or isinstance(right, TensorValue):
+            other = right if isinstance(left, TensorValue) else left
+            if symbol in ("==", "!=") and not _is_operand(other):
+                return Known(symbol == "!=")
+            return self.graph_call(COMPARE[symbol], [left, right])
+        if isinstance(left, NumberValue) or isinstance(right, NumberValue):
+            if _is_number(left) and _is_number(right):
+                return self._number_binary(COMPARE[symbol], left, right)
+        if isinstance(left, Known) and isinstance(right, Known):
+            return self.fold(COMPARE[symbol], [left, right])
+        if isinstance(left, SequenceValue) and isinstance(right, SequenceValue):
+            return self._compare_sequences(symbol, left, right)
+        if isinstance(left, ObjectValue) or isinstance(right, ObjectValue):
+            found = self._compare_objects(symbol, left, right)
+            if found is not None:
+                return found
+        a, b = self.constant_or_none(left), self.constant_or_none(right)
+        if a is not None and b is not None:
+            return self.fold(COMPARE[symbol], [left, right])
+        if isinstance(left, DictValue) and isinstance(right, DictValue) and symbol in ("==", "!="):
+            return Known(self._equal_dicts(left, right) == (symbol == "=="))
+        if isinstance(left, (SetValue, ViewValue)) and isinstance(right, (SetValue, ViewValue)):
+            keys = [set(self.build_set(self.unpack_all(v)).items) for v in (left, right)]
+            return Known(COMPARE[symbol](*keys))
+        if symbol in ("==", "!="):
+            return Known(self.is_same(left, right) == (symbol == "=="))
+        self.fail(
+            TypeError,
+            f"'{symbol}' not supported between instances of '{left.cls.__name__}' and "
+            f"'{right.cls.__name__}'",
+        )
+
+    def _compare_sequences(self, symbol: str, left: SequenceValue, right: SequenceValue) -> Any:
+        if issubclass(left.kind, tuple) != issubclass(right.kind, tuple):
+            return Known(symbol == "!=")
+        for a, b in zip(left.items, right.items, strict=False):
+            if self.is_same(a, b) or self.truth(self.compare("==", a, b)):
+                continue
+            return Known(symbol == "!=") if symbol in ("==", "!=") else self.compare(symbol, a, b)
+        return Known(COMPARE[symbol](len(left.items), len(right.items)))
+
+    def _equal_dicts(self, left: DictValue, right: DictValue) -> bool:
+        self.complete(left)
+        self.complete(right)
+        if set(left.items) != set(right.items):
+            return False
+        return all(
+            self.is_same(item, right.items[key][1])
+            or self.truth(self.compare("==", item, right.items[key][1]))
+            for key, (_, item) in left.items.items()
+        )
+
+    def _compare_objects(self, symbol: str, left: Any, right: Any) -> Any:
+        names = _COMPARED[symbol]
+        for owner, name, other in ((left, names[0], right), (right, names[1], left)):
+            if not isinstance(owner, ObjectValue):
+                continue
+            found = self.type_lookup(owner.kind, name)
+            if isinstance(found, types.FunctionType):
+                result = self.call(self.trusted(found), [owner, other], {})
+                if not (isinstance(result, Known) and result.obj is NotImplemented):
+                    return result
+            elif symbol == "!=" and isinstance(
+                self.type_lookup(owner.kind, "__eq__"), types.FunctionType
+            ):
+                return self.logical_not(self.compare("==", left, right))
+        return None
+
+    def is_same(self, left: Any, right: Any) -> bool:
+        left, right = self.force(left), self.force(right)
+        if left is right:
+            return True
+        if isinstance(left, Known) and isinstance(right, Known):
+            if left.obj is right.obj:
+                return True
+            return type(left.obj) is type(right.obj) and isinstance(left.obj, (int, str, float)) and (
+                left.obj == right.obj
+            )
+        if isinstance(left, MethodValue) and isinstance(right, MethodValue):
+            return False
+        return False
+
+    def is_none(self, value: Any) -> bool:
+        value = self.force(value)
+        return isinstance(value, Known) and value.obj is None
+
+    # truth ----------------------------------------------------------------------------------------
+    def truth(self, value: Any) -> bool:
+        value = self.force(value)
+        if isinstance(value, Known):
+            return bool(value.obj)
+        if isinstance(value, TensorValue):
+            raise Break("data-dependent-branch", "the truth of a tensor")
+        if isinstance(value, NumberValue):
+            return self.assume(value)
+        if isinstance(value, (SequenceValue, DictValue, SetValue, ViewValue)):
+            return bool(self.length(value).obj)
+        if isinstance(value, ObjectValue):
+            if self.type_lookup(value.kind, "__bool__") is not None:
+                return self.truth(self.call_special(value, "__bool__", []))
+            if self.type_lookup(value.kind, "__len__") is not None:
+                return self.truth(self.call_special(value, "__len__", []))
+        return True
+
+    def to_bool(self, value: Any) -> Any:
+        return Known(self.truth(value))
+
+    def logical_not(self, value: Any) -> Any:
+        return Known(not self.truth(value))
+
+    # text -----------------------------------------------------------------------------------------
+    def format(self, value: Any, conversion: Any, spec: Any) -> Any:
+        text = self.force(value)
+        if conversion is not None:
+            text = self.call(Known(conversion), [text], {})
+        if isinstance(text, ObjectValue):
+            return self.call_special(text, "__format__", [spec])
+        if isinstance(text, TensorValue):
+            raise Break("data-dependent-value", "the text of a tensor")
+        return self.fold(format, [text, spec])
+
+    def build_string(self, parts: list[Any]) -> Any:
+        return Known("".join(self.constant_of(part) for part in parts))
+
+    def is_mapping(self, value: Any) -> bool:
+        from collections.abc import Mapping
+
+        return issubclass(self.force(value).cls, Mapping)
+
+    def is_sequence(self, value: Any) -> bool:
+        from collections.abc import Sequence
+
+        cls = self.force(value).cls
+        return issubclass(cls, Sequence) and not issubclass(cls, (str, bytes, bytearray))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, NumberValue) or (
+        isinstance(value, Known) and isinstance(value.obj, _NUMBERS)
+    )
+
+
+def _is_operand(value: Any) -> bool:
+    if isinstance(value, Known):
+        return isinstance(value.obj, _NUMBERS)
+    return isinstance(value, (TensorValue, NumberValue))
+
+
+def _is_frozen(kind: type) -> bool:
+    import enum
+
+    return issubclass(kind, enum.Enum)
+
+
+__all__ = ["Operators", "PartialValue"]

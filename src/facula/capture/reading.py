@@ -1,0 +1,339 @@
+"""Reading the world: real objects become symbolic values, with guards on what was looked at.
+
+Takes: an object and its source. Gives: its symbolic value, the same one for the same object.
+Keeps true: nothing is looked at without a guard, except where the framework or the standard library
+keeps it; containers are looked into only as far as the program does.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import sys
+import types
+from typing import Any
+
+from facula import core
+from facula.capture.breaks import Break
+from facula.capture.guards import facts_of
+from facula.capture.machine import NULL, UNBOUND
+from facula.capture.sources import Source, held
+from facula.capture.values import (
+    LITERAL_TYPES,
+    CellValue,
+    DictValue,
+    FunctionValue,
+    Identity,
+    IteratorValue,
+    Known,
+    Lazy,
+    MethodValue,
+    NumberValue,
+    ObjectValue,
+    PartialValue,
+    ReplayIterator,
+    SequenceValue,
+    SetValue,
+    TensorValue,
+    Value,
+)
+
+#: objects that are compared by value; they do not change
+_BY_VALUE = (range, slice, core.device, core.dtype)
+_BY_IDENTITY = (
+    type, types.ModuleType, types.BuiltinFunctionType, types.MethodDescriptorType,
+    types.WrapperDescriptorType, types.MethodWrapperType, types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType, types.MemberDescriptorType, type(core.Tensor.copy_),
+    type(core.strided), type(core.contiguous_format), property, staticmethod, classmethod,
+)  # fmt: skip
+_DICTS = (dict, collections.OrderedDict, collections.defaultdict)
+
+
+def is_trusted_name(module: str | None) -> bool:
+    """Whether a module belongs to the framework or the standard library, whose names do not change."""
+    if not module:
+        return False
+    top = module.partition(".")[0]
+    return top in ("facula", "numpy") or (top in sys.stdlib_module_names and top != "__main__")
+
+
+def is_plain_dict(kind: type) -> bool:
+    """Whether a dictionary class looks items up as `dict` does."""
+    return kind in _DICTS or (
+        issubclass(kind, dict)
+        and kind.__getitem__ is dict.__getitem__
+        and not hasattr(kind, "__missing__")
+        and kind.__setitem__ in (dict.__setitem__, collections.OrderedDict.__setitem__)
+    )
+
+
+class Reading:
+    """The part of `Symbolic` that reads real objects."""
+
+    def constant(self, value: Any) -> Any:
+        """A value that the program's text names."""
+        if type(value) is tuple:
+            return self.made(SequenceValue(tuple, [self.constant(item) for item in value]))
+        if type(value) is frozenset:
+            return self.build_set([self.constant(item) for item in value], frozenset)
+        return Known(value)
+
+    def made(self, value: Any) -> Any:
+        """A value that was made in the segment, with the instruction of the root frame."""
+        value.birth = self.tick
+        return value
+
+    def loaded(self, value: Any) -> Any:
+        """What an instruction gets that loads a value."""
+        return self.force(value)
+
+    def force(self, value: Any) -> Any:
+        """The value of something that may not have been looked at."""
+        if type(value) is not Lazy:
+            return value
+        if value.value is None:
+            value.value = self.wrap(value.obj, value.source)
+        return value.value
+
+    def trusted(self, obj: Any) -> Any:
+        """The value of an object that stays where it is."""
+        if type(obj) in LITERAL_TYPES:
+            return Known(obj)
+        return self.wrap(obj, held(obj))
+
+    def wrap(self, obj: Any, source: Source) -> Any:
+        """The symbolic value of a real object."""
+        kind = type(obj)
+        if kind in LITERAL_TYPES:
+            return self._literal(obj, kind, source)
+        if obj is NULL or obj is UNBOUND:
+            self.guards.add("is", source, obj)
+            return obj
+        known = self.tracked.get(id(obj))
+        if known is not None:
+            if known.source != source and known.source is not None and source.kind != "held":
+                if known.source.kind == "held":
+                    self.guards.add("is", source, obj)
+                else:
+                    self.guards.add("same", source, known.source)
+            return known
+        value = self._new(obj, kind, source)
+        self.tracked[id(obj)] = value
+        self.kept.append(obj)
+        return value
+
+    def _literal(self, obj: Any, kind: type, source: Source) -> Value:
+        if kind is int and self.is_dynamic_int(source, obj):
+            number = self.dynamic_ints.get(source)
+            if number is None:
+                self.guards.add("integer", source)
+                number = self.dynamic_ints[source] = NumberValue(obj, source=source)
+            return number
+        self.guards.add("equal", source, obj)
+        return Known(obj, source)
+
+    def _new(self, obj: Any, kind: type, source: Source) -> Any:
+        if isinstance(obj, core.Tensor):
+            return self._tensor(obj, source)
+        if kind in _BY_VALUE or isinstance(obj, _BY_VALUE):
+            self.guards.add("equal", source, obj)
+            return Known(obj, source)
+        if isinstance(obj, _BY_IDENTITY) or kind in (core.Op, core.InplaceOp):
+            self.guards.add("is", source, obj)
+            return Known(obj, source)
+        if kind is types.FunctionType:
+            return self._function(obj, source)
+        if kind is types.MethodType:
+            self.guards.add("type", source, kind)
+            function = self.wrap(obj.__func__, source.attr("__func__"))
+            value = MethodValue(function, self.wrap(obj.__self__, source.attr("__self__")))
+            value.source = source
+            return value
+        self.guards.add("type", source, kind)
+        if kind is types.CellType:
+            return self.wrap_cell(obj, source)
+        if isinstance(obj, (list, tuple, collections.deque)):
+            return self._sequence(obj, kind, source)
+        if isinstance(obj, dict) and is_plain_dict(kind):
+            return self._dict(obj, kind, source)
+        if kind is types.MappingProxyType:
+            return DictValue(dict, source, obj)
+        if kind in (set, frozenset):
+            return self._set(obj, kind, source)
+        if kind is functools.partial:
+            return self._partial(obj, source)
+        if kind is ReplayIterator:
+            return self._replay(obj, source)
+        return ObjectValue(kind, source, obj)
+
+    def _tensor(self, tensor: Any, source: Source) -> Value:
+        kind = type(tensor)
+        override = getattr(kind, "__torch_function__", None)
+        plain = override is None or getattr(override, "__func__", override) in (
+            core._disabled_torch_function_impl,
+            getattr(core.Tensor.__dict__.get("__torch_function__"), "__func__", None),
+        )
+        if not plain or getattr(kind, "__torch_dispatch__", None) is not None:
+            raise Break("tensor-subclass", f"{source.label()} is a {kind.__name__}")
+        value = TensorValue(self.fakes.from_tensor(tensor), None, tensor, source)
+        value.dynamic = self.dynamic_dimensions(source, tensor)
+        if source.kind == "held":
+            self.guards.add("tensor", source, facts_of(tensor, value.dynamic))
+        self.guards.add("tensor", source, facts_of(tensor, value.dynamic))
+        return value
+
+    def _function(self, function: types.FunctionType, source: Source) -> Value:
+        value = FunctionValue(function.__code__, function.__globals__, function.__name__)
+        value.real = function
+        value.source = source
+        if source.kind == "held":
+            inner = source
+        elif source.kind == "item" and source.base.kind == "held":
+            # a global: the function itself is what the program names
+            self.guards.add("is", source, function)
+            inner = held(function)
+        else:
+            self.guards.add("type", source, types.FunctionType)
+            self.guards.add("is", source.attr("__code__"), function.__code__)
+            inner = source
+        cells = inner.attr("__closure__")
+        value.cells = [
+            self.wrap_cell(cell, cells.item(n)) for n, cell in enumerate(function.__closure__ or ())
+        ]
+        if function.__defaults__:
+            base = inner.attr("__defaults__")
+            value.defaults = [Lazy(v, base.item(n)) for n, v in enumerate(function.__defaults__)]
+        if function.__kwdefaults__:
+            base = inner.attr("__kwdefaults__")
+            value.kwdefaults = {k: Lazy(v, base.item(k)) for k, v in function.__kwdefaults__.items()}
+        return value
+
+    def wrap_cell(self, cell: types.CellType, source: Source) -> CellValue:
+        """A closure cell; what it holds is looked at when it is read."""
+        known = self.tracked.get(id(cell))
+        if known is not None:
+            return known
+        try:
+            content: Any = Lazy(cell.cell_contents, source.attr("cell_contents"))
+        except ValueError:
+            content = UNBOUND
+        value = self.tracked[id(cell)] = CellValue(content, source, cell)
+        self.kept.append(cell)
+        return value
+
+    def _sequence(self, obj: Any, kind: type, source: Source) -> Value:
+        if kind not in (list, tuple, collections.deque, core.Size) and not hasattr(kind, "_fields"):
+            return ObjectValue(kind, source, obj)
+        self.guards.add("length", source, len(obj))
+        items = [Lazy(item, source.item(n)) for n, item in enumerate(obj)]
+        value = SequenceValue(kind, items, source)
+        value.real = obj
+        if kind is collections.deque:
+            value.maxlen = obj.maxlen
+        return value
+
+    def _dict(self, obj: Any, kind: type, source: Source) -> Value:
+        value = DictValue(kind, source, obj)
+        if kind is collections.defaultdict:
+            value.factory = self.wrap(obj.default_factory, source.attr("default_factory"))
+        return value
+
+    def _set(self, obj: Any, kind: type, source: Source) -> Value:
+        if not all(type(item) in LITERAL_TYPES or isinstance(item, type) for item in obj):
+            return ObjectValue(kind, source, obj)
+        self.guards.add("equal", source, kind(obj))
+        value = SetValue(kind, source)
+        value.items = {item: Known(item) for item in obj}
+        return value
+
+    def _partial(self, obj: Any, source: Source) -> Value:
+        args = source.attr("args")
+        self.guards.add("length", args, len(obj.args))
+        self.guards.add("keys", source.attr("keywords"), list(obj.keywords))
+        words = source.attr("keywords")
+        value = PartialValue(
+            self.wrap(obj.func, source.attr("func")),
+            [Lazy(v, args.item(n)) for n, v in enumerate(obj.args)],
+            {k: Lazy(v, words.item(k)) for k, v in obj.keywords.items()},
+        )
+        value.source = source
+        return value
+
+    def _replay(self, obj: ReplayIterator, source: Source) -> Value:
+        value: IteratorValue
+
+        def pull() -> Any:
+            while value.consumed < len(obj.rest):
+                n = value.consumed
+                self.guards.add("longer", source.attr("rest"), n)
+                value.consumed += 1
+                yield self.wrap(obj.rest[n], source.attr("rest").item(n))
+            self.guards.add("length", source.attr("rest"), len(obj.rest))
+
+        value = IteratorValue(pull(), source)
+        value.real = obj
+        return value
+
+    # globals --------------------------------------------------------------------------------------
+    def globals_value(self, names: dict[str, Any]) -> DictValue:
+        """The dictionary of a module's globals."""
+        value = self.tracked.get(id(names))
+        if value is None:
+            value = self.tracked[id(names)] = DictValue(dict, held(names), names)
+        return value
+
+    # keys -----------------------------------------------------------------------------------------
+    def key_of(self, value: Any) -> Any:
+        """What stands for a value as a key: itself where it is known, its identity elsewhere."""
+        value = self.force(value)
+        if isinstance(value, NumberValue):
+            value = self.specialise(value)
+        if isinstance(value, Known):
+            try:
+                hash(value.obj)
+            except TypeError:
+                self.fail(TypeError, f"unhashable type: '{value.cls.__name__}'")
+            return value.obj
+        if isinstance(value, SequenceValue):
+            if not issubclass(value.kind, tuple):
+                self.fail(TypeError, f"unhashable type: '{value.cls.__name__}'")
+            return tuple(self.key_of(item) for item in value.items)
+        if isinstance(value, SetValue) and value.kind is frozenset:
+            return frozenset(value.items)
+        real = getattr(value, "real", None)
+        if isinstance(value, TensorValue):
+            return Identity(value)
+        if isinstance(value, (FunctionValue, MethodValue)):
+            return real if real is not None else Identity(value)
+        if isinstance(value, ObjectValue):
+            if value.kind.__hash__ is not object.__hash__:
+                if real is not None and value.attributes is None and is_trusted_hash(value.kind):
+                    return real
+                raise Break("unsupported-value", f"a {value.kind.__name__} as a dictionary key")
+            return Identity(value)
+        self.fail(TypeError, f"unhashable type: '{value.cls.__name__}'")
+
+    def real_key(self, key: Any) -> Any:
+        """The key as a real dictionary has it; UNBOUND where it can have none."""
+        if isinstance(key, Identity):
+            real = getattr(key.obj, "real", None)
+            return UNBOUND if real is None else real
+        if type(key) is tuple:
+            parts = tuple(self.real_key(part) for part in key)
+            return UNBOUND if any(part is UNBOUND for part in parts) else parts
+        return key
+
+    def key_value(self, key: Any, source: Source | None) -> Any:
+        """The value of a real dictionary's key."""
+        if type(key) in LITERAL_TYPES:
+            return Known(key)
+        if type(key) is tuple:
+            return SequenceValue(tuple, [self.key_value(part, None) for part in key])
+        return self.wrap(key, held(key))
+
+
+def is_trusted_hash(kind: type) -> bool:
+    """Whether a class is hashed by what does not change."""
+    import enum
+
+    return issubclass(kind, enum.Enum) or getattr(kind.__hash__, "__objclass__", None) is not None

@@ -1,0 +1,443 @@
+"""What a segment leaves behind, as Python text: guards, the call of the graph, effects, and the result.
+
+Takes: a finished capture. Gives: an `Entry`, whose function returns MISS or does the segment's work.
+Keeps true: everything is read before anything is changed; objects that were one object are one object
+again; a value that can not be made again moves the end of the segment before its making.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import types
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from facula import core
+from facula.capture.breaks import Break, Earlier
+from facula.capture.guards import Guard
+from facula.capture.machine import NULL, UNBOUND
+from facula.capture.sizes import Facts, number_label, number_text
+from facula.capture.sources import Text
+from facula.capture.values import (
+    CellValue,
+    DictValue,
+    FunctionValue,
+    IteratorValue,
+    Known,
+    Lazy,
+    MethodValue,
+    NumberValue,
+    ObjectValue,
+    PartialValue,
+    ReplayIterator,
+    SequenceValue,
+    SetValue,
+    SliceValue,
+    SuperValue,
+    TensorValue,
+    ViewValue,
+)
+
+
+class _Miss:
+    def __repr__(self) -> str:
+        return "MISS"
+
+
+MISS = _Miss()
+
+
+class Point(NamedTuple):
+    """Where a frame waits: the instruction, and what the values of its state are."""
+
+    index: int
+    locals: tuple[str, ...]
+    cells: tuple[str, ...]
+    reason: Any
+
+
+class Suspended:
+    """A frame that waits before an instruction that is not captured."""
+
+    __slots__ = ("point", "values")
+
+    def __init__(self, point: Point, values: list[Any]) -> None:
+        self.point = point
+        self.values = values
+
+
+class Entry:
+    """One captured segment."""
+
+    def __init__(self, function: Callable, guards: list[Guard], text: str) -> None:
+        self.function = function
+        self.guards = guards
+        self.conditions: list[str] = []
+        self.text = text
+        self.graph: Any = None
+        self.break_reason: Any = None
+        self.hits = 0
+
+    def reasons(self, slots: dict[str, Any], keys: int, expected_keys: int) -> list[str]:
+        """Why the entry does not serve a frame's state."""
+        if keys != expected_keys:
+            return [f"the thread's modes (grad mode, autocast, ...) are others: {keys:#x}"]
+        for guard in self.guards:
+            reason = guard.reason(slots)
+            if reason is not None:
+                where = f" [{guard.line.file}:{guard.line.line}]" if guard.line else ""
+                return [reason + where]
+        return [f"size condition {text} does not hold" for text in self.conditions] or [
+            "two captured tensors are one tensor now, or the default dtype is another"
+        ]
+
+
+def make_cell() -> types.CellType:
+    """An empty closure cell."""
+    return types.CellType()
+
+
+def make_function(
+    code: types.CodeType, names: dict, name: str, defaults: Any, cells: tuple, more: dict
+) -> types.FunctionType:
+    """A function that was made in the segment."""
+    made = types.FunctionType(code, names, name, defaults or None, cells)
+    made.__kwdefaults__ = more.get("kwdefaults") or None
+    made.__dict__.update(more.get("attributes") or {})
+    made.__module__ = names.get("__name__")  # type: ignore[assignment]
+    return made
+
+
+class Builder:
+    """Writes expressions that make values again."""
+
+    def __init__(self, world: Any, out: Text) -> None:
+        self.world = world
+        self.out = out
+        self.names: dict[int, str] = {}
+        self.outputs: dict[Any, str] = {}
+        self.after: list[str] = []
+
+    def impossible(self, value: Any, what: str) -> Earlier:
+        """The segment must end before the value is made."""
+        return Earlier(value.birth, Break("unsupported-value", what))
+
+    def output(self, node: Any) -> str:
+        """The name of an output of the graph."""
+        name = self.outputs.get(node)
+        if name is None:
+            name = self.outputs[node] = f"o{len(self.outputs)}"
+        return name
+
+    def emit(self, value: Any) -> str:
+        """An expression for a value; new objects get names, so that they stay one object."""
+        if value is NULL or value is UNBOUND:
+            return self.out.hold(value)
+        if isinstance(value, Lazy):
+            if value.value is None:
+                return self.out.source(value.source)
+            value = value.value
+        if isinstance(value, Known):
+            return self.out.literal(value.obj)
+        if isinstance(value, FunctionValue) and value.real is not None:
+            if value.source.kind == "held" or value.source.base.kind == "held":
+                return self.out.hold(value.real)
+        if value.source is not None:
+            return self.out.source(value.source)
+        known = self.names.get(id(value))
+        if known is None:
+            known = _MAKERS[type(value)](self, value)
+            self.names[id(value)] = known
+        return known
+
+    def name(self, value: Any, text: str) -> str:
+        """Bind an expression to a new name, before the parts of the value are written."""
+        name = self.out.fresh("n")
+        self.out.lines.append(f"{name} = {text}")
+        self.names[id(value)] = name
+        return name
+
+    # makers ---------------------------------------------------------------------------------------
+    def tensor(self, value: TensorValue) -> str:
+        return self.output(value.node)
+
+    def number(self, value: NumberValue) -> str:
+        text = number_text(value, self.out)
+        return text if text is not None else self.output(self.world.number_node(value))
+
+    def sequence(self, value: SequenceValue) -> str:
+        if value.mutable:
+            kind = "[]"
+            if value.kind is not list:
+                kind = f"{self.out.hold(value.kind)}((), {value.maxlen!r})"
+            name = self.name(value, kind)
+            if value.items:
+                items = ", ".join([self.emit(item) for item in value.items])
+                self.out.lines.append(f"{name}.extend(({items},))")
+            return name
+        items = "".join([f"{self.emit(item)}, " for item in value.items])
+        if value.kind is tuple:
+            return self.name(value, f"({items})")
+        spread = hasattr(value.kind, "_fields")
+        star = "*" if spread else ""
+        return self.name(value, f"{self.out.hold(value.kind)}({star}({items}))")
+
+    def dictionary(self, value: DictValue) -> str:
+        kind = "{}"
+        if value.kind is collections.defaultdict:
+            factory = self.emit(value.factory or Known(None))
+            kind = f"{self.out.hold(value.kind)}({factory})"
+        elif value.kind is not dict:
+            kind = f"{self.out.hold(value.kind)}()"
+        name = self.name(value, kind)
+        for key, item in value.items.values():
+            self.out.lines.append(f"{name}[{self.emit(key)}] = {self.emit(item)}")
+        return name
+
+    def set_(self, value: SetValue) -> str:
+        items = ", ".join([self.emit(item) for item in value.items.values()])
+        return self.name(value, f"{self.out.hold(value.kind)}(({items}{',' if items else ''}))")
+
+    def slice_(self, value: SliceValue) -> str:
+        return f"slice({', '.join([self.emit(part) for part in value.parts])})"
+
+    def cell(self, value: CellValue) -> str:
+        name = self.name(value, f"{self.out.hold(make_cell)}()")
+        if value.content is not UNBOUND:
+            self.out.lines.append(f"{name}.cell_contents = {self.emit(value.content)}")
+        return name
+
+    def function(self, value: FunctionValue) -> str:
+        defaults = "".join([f"{self.emit(v)}, " for v in value.defaults])
+        cells = "".join([f"{self.emit(c)}, " for c in value.cells])
+        words = ", ".join([f"{n!r}: {self.emit(v)}" for n, v in value.kwdefaults.items()])
+        own = self.emit(value.attributes) if value.attributes is not None else "None"
+        hold = self.out.hold
+        return self.name(
+            value,
+            f"{hold(make_function)}({hold(value.code)}, {hold(value.globals)}, {value.name!r}, "
+            f"({defaults}), ({cells}), {{'kwdefaults': {{{words}}}, 'attributes': {own}}})",
+        )
+
+    def method(self, value: MethodValue) -> str:
+        owner = self.emit(value.owner)
+        if isinstance(value.function, str):
+            if "." in value.function:
+                raise self.impossible(value, f"the method {value.function}")
+            return f"getattr({owner}, {value.function!r})"
+        return f"{self.out.hold(types.MethodType)}({self.emit(value.function)}, {owner})"
+
+    def object_(self, value: ObjectValue) -> str:
+        kind = self.out.hold(value.kind)
+        if issubclass(value.kind, BaseException):
+            args = "".join([f", {self.emit(a)}" for a in value.args.items]) if value.args else ""
+            name = self.name(value, f"{kind}.__new__({kind}{args})")
+            self.out.lines.append(f"{name}.args = ({args[2:]}{',' if args else ''})")
+        else:
+            name = self.name(value, f"{self.out.hold(object.__new__)}({kind})")
+        if value.attributes is not None:
+            for key, (_, item) in value.attributes.items.items():
+                if key in ("__cause__", "__context__"):
+                    self.out.lines.append(f"{name}.{key} = {self.emit(item)}")
+                else:
+                    self.out.lines.append(f"{name}.__dict__[{key!r}] = {self.emit(item)}")
+        for descriptor, item in value.slots.values():
+            hold = self.out.hold(descriptor.__set__)
+            self.out.lines.append(f"{hold}({name}, {self.emit(item)})")
+        return name
+
+    def iterator(self, value: IteratorValue) -> str:
+        if id(value) in self.world.lazy_iterators:
+            raise self.impossible(value, "an iterator whose values are computed")
+        rest = list(value.pull)
+        value.pull = iter(rest)
+        items = ", ".join([self.emit(item) for item in rest])
+        return self.name(value, f"{self.out.hold(ReplayIterator)}([{items}])")
+
+    def generator(self, value: Any) -> str:
+        raise self.impossible(value, "a generator")
+
+    def partial(self, value: PartialValue) -> str:
+        args = "".join([f", {self.emit(a)}" for a in value.args])
+        words = "".join([f", {n}={self.emit(v)}" for n, v in value.kwargs.items()])
+        partial = self.out.hold(functools.partial)
+        return self.name(value, f"{partial}({self.emit(value.function)}{args}{words})")
+
+    def super_(self, value: SuperValue) -> str:
+        return f"super({self.out.hold(value.after)}, {self.emit(value.owner)})"
+
+    def view(self, value: ViewValue) -> str:
+        return f"{self.emit(value.owner)}.{value.part}()"
+
+    # effects --------------------------------------------------------------------------------------
+    def effects(self) -> None:
+        """Write the changes of objects from outside, to stand behind everything that is read."""
+        done: set[int] = set()
+        while len(done) < len(self.world.effects):
+            for key, value in list(self.world.effects.items()):
+                if key not in done:
+                    done.add(key)
+                    self.after.extend(self._effect(value))
+        for owner, name, value in self.world.attribute_writes.values():
+            self.after.append(f"{self.emit(owner)}.{name} = {self.emit(value)}")
+
+    def _effect(self, value: Any) -> list[str]:
+        name = self.out.source(value.source)
+        if isinstance(value, SequenceValue):
+            items = "".join([f"{self.emit(item)}, " for item in value.items])
+            if value.kind is collections.deque:
+                return [f"{name}.clear()", f"{name}.extend(({items}))"]
+            return [f"{name}[:] = ({items})"]
+        if isinstance(value, DictValue):
+            return self._dict_effect(value, name)
+        if isinstance(value, SetValue):
+            items = "".join([f"{self.emit(item)}, " for item in value.items.values()])
+            return [f"{name}.clear()", f"{name}.update(({items}))"]
+        if isinstance(value, CellValue):
+            return [f"{name}.cell_contents = {self.emit(value.content)}"]
+        if isinstance(value, IteratorValue):
+            return [f"{name}.rest = {name}.rest[{value.consumed}:]"]
+        if isinstance(value, ObjectValue):
+            return [
+                f"{self.out.hold(descriptor.__set__)}({name}, {self.emit(item)})"
+                for descriptor, item in value.slots.values()
+            ]
+        raise self.impossible(value, f"a change of a {value.cls.__name__}")
+
+    def _dict_effect(self, value: DictValue, name: str) -> list[str]:
+        lines = []
+        for key in value.overwritten:
+            if key in value.deleted:
+                real = self.world.real_key(key)
+                if real is not UNBOUND and real in value.real:
+                    lines.append(f"del {name}[{self.out.literal(real)}]")
+        for key, (key_value, item) in value.items.items():
+            if key in value.overwritten:
+                lines.append(f"{name}[{self.emit(key_value)}] = {self.emit(item)}")
+        return lines
+
+    def modes(self) -> None:
+        """The thread's modes as the segment leaves them."""
+        if core.thread_keys() != self.world.start_keys:
+            for function, args in self.world.mode_changes:
+                shown = ", ".join([self.out.literal(arg) for arg in args])
+                self.after.append(f"{self.out.hold(function)}({shown})")
+
+
+_MAKERS: dict[type, Callable[[Builder, Any], str]] = {
+    TensorValue: Builder.tensor,
+    NumberValue: Builder.number,
+    SequenceValue: Builder.sequence,
+    DictValue: Builder.dictionary,
+    SetValue: Builder.set_,
+    SliceValue: Builder.slice_,
+    CellValue: Builder.cell,
+    FunctionValue: Builder.function,
+    MethodValue: Builder.method,
+    ObjectValue: Builder.object_,
+    IteratorValue: Builder.iterator,
+    PartialValue: Builder.partial,
+    SuperValue: Builder.super_,
+    ViewValue: Builder.view,
+}
+
+
+def _maker_of_generators() -> None:
+    from facula.capture.values import GeneratorValue
+
+    _MAKERS[GeneratorValue] = Builder.generator
+
+
+_maker_of_generators()
+
+
+class Ending(NamedTuple):
+    """How a segment ends: `kind` is return, raise or suspend."""
+
+    kind: str
+    values: list[Any]
+    point: Point | None
+
+
+class Residual:
+    """The text of one segment."""
+
+    def __init__(self, world: Any, slots: list[str], ending: Ending, suspend: Any) -> None:
+        self.world = world
+        self.slots = slots
+        self.out = Text()
+        world.guards.write(self.out)
+        self.facts: list[tuple[Any, bool]] = []
+        self.conditions: list[str] = []
+        self._conditions()
+        self.guard_count = len(self.out.lines)
+        self.builder = Builder(world, self.out)
+        self._body(ending, suspend)
+
+    def _conditions(self) -> None:
+        for number, outcome in self.world.conditions:
+            self.conditions.append(f"{number_label(number)} is {outcome}")
+            text = number_text(number, self.out)
+            if text is None:
+                self.facts.append((number, outcome))
+            else:
+                sign = "not " if outcome else ""
+                self.out.lines.append(f"if {sign}({text}): return MISS")
+
+    def _body(self, ending: Ending, suspend: Any) -> None:
+        builder = self.builder
+        results = [builder.emit(value) for value in ending.values]
+        builder.effects()
+        builder.modes()
+        if ending.kind == "return":
+            builder.after.append(f"return {results[0]}")
+        elif ending.kind == "raise":
+            builder.after.append(f"raise {results[0]}")
+        else:
+            point, hold = self.out.hold(ending.point), self.out.hold(suspend)
+            builder.after.append(f"return {hold}(F, {point}, [{', '.join(results)}])")
+
+    def text(self) -> str:
+        """The whole function."""
+        out, world = self.out, self.world
+        head = out.lines[: self.guard_count]
+        body = out.lines[self.guard_count :]
+        inputs = [out.step(v.source) if v.source.kind == "slot" else None for v in world.inputs]
+        names = [n or self._input(v, body) for n, v in zip(inputs, world.inputs, strict=True)]
+        call: list[str] = []
+        needs_graph = bool(self.builder.outputs) or world.operator_count
+        if needs_graph:
+            if self.facts:
+                head.append(f"if not {out.hold(self.check_facts)}({', '.join(names)}): return MISS")
+            call.append(f"o = GRAPH({', '.join(names)})")
+            call += [f"{name} = o[{n}]" for n, name in enumerate(self.builder.outputs.values())]
+        lines = ["    try:"]
+        lines += [f"        {line}" for line in (head or ["pass"])]
+        lines += ["    except LOOKUP: return MISS"]
+        lines += [f"    {line}" for line in (*self.reads, *call, *body, *self.builder.after)]
+        return f"def entry(F{''.join(', ' + s for s in self.slots)}):\n" + "\n".join(lines) + "\n"
+
+    reads: tuple[str, ...] = ()
+
+    def _input(self, value: Any, body: list[str]) -> str:
+        name = self.out.names.get(value.source)
+        return name if name is not None else self.out.source(value.source)
+
+    def check_facts(self, *values: Any) -> bool:
+        """Whether what was assumed about inner sizes holds for these inputs."""
+        if self._facts is None:
+            world = self.world
+            self._facts = Facts(world.graph, world.fakes, world.inputs, self.facts)
+        return self._facts.hold(*values)
+
+    _facts: Facts | None = None
+
+    def output_nodes(self) -> list[Any]:
+        """The nodes that the graph has to give."""
+        return list(self.builder.outputs)
+
+    def namespace(self) -> dict[str, Any]:
+        """What the text refers to."""
+        lookup = (KeyError, AttributeError, IndexError, TypeError)
+        return {**self.out.held, "MISS": MISS, "LOOKUP": lookup}

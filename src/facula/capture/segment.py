@@ -1,0 +1,246 @@
+"""Capturing one segment: attempts until its end is where capture can end, then compiling it.
+
+Takes: a place, a function and a frame's state. Gives: an `Entry`.
+Keeps true: an attempt that meets something impossible is thrown away, and the next one ends before it;
+attempts see the same state, so they do the same.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from facula import core
+from facula.capture import config
+from facula.capture.breaks import Break, Earlier
+from facula.capture.errors import BackendCompilerFailed, InternalTorchDynamoError, Unsupported
+from facula.capture.events import COUNTERS, Event, happened
+from facula.capture.machine import UNBOUND, Frame, Returned
+from facula.capture.residual import Ending, Entry, Point, Residual, Suspended
+from facula.capture.sources import Line, slot
+from facula.capture.symbolic import Symbolic
+from facula.capture.values import Raised
+from facula.core import logs
+from facula.fx import GraphModule
+
+
+@functools.cache
+def module_class() -> type:
+    """The base class of modules."""
+    from facula.capture import builtin_calls
+    from facula.nn.modules.module import Module
+
+    builtin_calls.add_framework_rules()
+    return Module
+
+
+def plain_module(module: Any) -> bool:
+    """Whether a call of a module is a call of its `forward`."""
+    names = module.__dict__
+    return not (
+        names["_forward_hooks"]
+        or names["_forward_pre_hooks"]
+        or names["_backward_hooks"]
+        or names["_backward_pre_hooks"]
+        or "forward" in names
+        or module._compiled_call_impl is not None
+    ) and not any(_global_hooks())
+
+
+@functools.cache
+def _global_hooks() -> tuple[Any, ...]:
+    from facula.nn.modules import module_hooks
+
+    return (
+        module_hooks._global_forward_hooks,
+        module_hooks._global_forward_pre_hooks,
+        module_hooks._global_backward_hooks,
+        module_hooks._global_backward_pre_hooks,
+    )
+
+
+def under_modes() -> bool:
+    """Whether something watches operators, so that programs run as they stand."""
+    return bool(core.FUNCTION_MODES or core.DISPATCH_MODES or core.interpreters())
+
+
+def capture(place: Any, function: Any, values: list[Any]) -> Entry:
+    """Capture and compile the segment that starts at a place for a state."""
+    log = logs.get_logger("dynamo")
+    log.debug("capture of %s at instruction %s", place.code.co_qualname, _index(place))
+    stop: int | None = None
+    reason: Break | None = None
+    static = False
+    COUNTERS["frames"]["total"] += 1
+    for _ in range(100):
+        world = Symbolic(
+            place.history,
+            place.session.dynamic,
+            module_class(),
+            plain_module,
+            static_only=static,
+            assume_static=config.automatic_dynamic_shapes,
+        )
+        keys = core.thread_keys()
+        try:
+            frame = _symbolic_frame(world, place, function, values)
+            ending = _run(world, frame, stop, place)
+            residual = Residual(world, place.slots, ending, _suspend(place))
+            expected = core.thread_keys()
+        except Earlier as error:
+            stop, reason = _earlier(error, stop, reason)
+            if place.session.fullgraph:
+                raise Unsupported(reason) from error.__cause__
+            log.debug("break at %s: %s", stop, reason)
+            continue
+        finally:
+            core.set_thread_keys(keys)
+        del expected
+        if reason is not None and ending.kind == "suspend":
+            _report(place, reason)
+        entry = _compile(place, world, residual)
+        entry.break_reason = reason if ending.kind == "suspend" else None
+        COUNTERS["frames"]["ok"] += 1
+        return entry
+    raise InternalTorchDynamoError(
+        f"[compile] a segment of {place.code.co_qualname} was required: got none in 100 attempts"
+    )
+
+
+def _index(place: Any) -> int:
+    return 0 if place.point is None else place.point.index
+
+
+def _earlier(error: Earlier, stop: int | None, reason: Break | None) -> tuple[int, Break]:
+    if error.tick < 0 or (stop is not None and error.tick >= stop):
+        raise InternalTorchDynamoError(
+            f"[compile] an end of the segment before {error.tick} was required: {error.reason}"
+        ) from error
+    return error.tick, error.reason
+
+
+def _run(world: Symbolic, frame: Frame, stop: int | None, place: Any) -> Ending:
+    try:
+        outcome = world.run_segment(frame, stop)
+    except (Earlier, Unsupported):
+        raise
+    except Exception as error:
+        if not config.suppress_errors:
+            raise InternalTorchDynamoError(f"[compile] {type(error).__name__}: {error}") from error
+        logs.get_logger("dynamo").debug("a fault of the compiler", exc_info=True)
+        reason = Break("internal", f"{type(error).__name__}: {error}")
+        world.locate(reason)
+        raise Earlier(world.tick, reason) from error
+    if isinstance(outcome, Returned):
+        return Ending("return", [outcome.value], None)
+    if isinstance(outcome, Raised):
+        return Ending("raise", [outcome.value], None)
+    return _suspended(world, frame, place)
+
+
+def _suspended(world: Symbolic, frame: Frame, place: Any) -> Ending:
+    code = frame.code
+    locals_ = tuple(n for n in code.co_varnames if frame.locals.get(n, UNBOUND) is not UNBOUND)
+    cells = tuple(n for n in code.co_cellvars if n in frame.cells)
+    values = [frame.locals[n] for n in locals_] + [frame.cells[n] for n in cells]
+    handling = world.constant(None) if frame.handling is None else frame.handling
+    point = Point(frame.index, locals_, cells, None)
+    return Ending("suspend", [*values, handling, *frame.stack], point)
+
+
+def _suspend(place: Any) -> Any:
+    """What the end of a segment calls: at the start of a function it goes on, elsewhere the loop does."""
+    if place.point is None:
+        return place.session.go_on
+    return lambda function, point, values: Suspended(point, values)
+
+
+def _symbolic_frame(world: Symbolic, place: Any, function: Any, values: list[Any]) -> Frame:
+    code = place.code
+    frame = Frame(code, function, function.__globals__)
+    from facula.capture.values import Lazy
+
+    state = [Lazy(v, slot(s)) for v, s in zip(values, place.slots, strict=True)]
+    count = len(place.names)
+    for name, value in zip(place.names, state, strict=False):
+        frame.locals[name] = value
+    closure = slot("F").attr("__closure__")
+    for n, name in enumerate(code.co_freevars):
+        frame.cells[name] = world.wrap_cell(function.__closure__[n], closure.item(n))
+    if place.point is not None:
+        frame.index = place.point.index
+        for n, name in enumerate(place.cells, count):
+            frame.cells[name] = world.force(state[n])
+        count += len(place.cells)
+        if values[count] is not None:
+            frame.handling = state[count]
+        frame.stack = [world.force(value) for value in state[count + 1 :]]
+    return frame
+
+
+def _report(place: Any, reason: Break) -> None:
+    COUNTERS["graph_break"][str(reason)] += 1
+    place.session.break_reasons.append(reason)
+    happened(
+        Event("graph break", reason.code, place.code.co_qualname, reason.line, str(reason), reason.rewrite)
+    )
+
+
+def _compile(place: Any, world: Symbolic, residual: Residual) -> Entry:
+    text = residual.text()
+    space = residual.namespace()
+    graph_module = None
+    nodes = residual.output_nodes()
+    if nodes or world.operator_count:
+        world.graph.output(tuple(nodes))
+        _drop_unused_numbers(world)
+        graph_module = GraphModule({}, world.graph)
+        space["GRAPH"] = _call_backend(place, world, graph_module)
+    name = f"<facula segment {place.code.co_qualname}:{_index(place)}>"
+    exec(compile(text, name, "exec"), space)  # noqa: S102 - text that this package wrote
+    entry = Entry(space["entry"], list(world.guards.guards.values()), text)
+    entry.conditions = residual.conditions
+    entry.graph = graph_module
+    entry.keys = world.start_keys  # type: ignore[attr-defined]
+    if logs.is_on("guards"):
+        labels = "\n".join(f"  {g.label()}" for g in entry.guards)
+        logs.artifact("guards").debug("GUARDS of %s:\n%s", place.code.co_qualname, labels)
+    logs.get_logger("dynamo").debug("segment of %s:\n%s", place.code.co_qualname, text)
+    return entry
+
+
+def _drop_unused_numbers(world: Symbolic) -> None:
+    """Take arithmetic on sizes out of the graph that nothing uses; assumptions keep their own."""
+    if residual_needs_sizes(world):
+        return
+    for node in reversed(list(world.graph.nodes)):
+        if node.op in ("call_function", "call_method") and not node.users:
+            if isinstance(node.meta.get("val"), (int, float, bool)):
+                world.graph.erase_node(node)
+
+
+def residual_needs_sizes(world: Symbolic) -> bool:
+    """Whether assumptions refer to nodes of the graph."""
+    return any(number.node is not None for number, _ in world.conditions)
+
+
+def _call_backend(place: Any, world: Symbolic, graph_module: Any) -> Any:
+    if not world.operator_count:
+        return graph_module.forward
+    COUNTERS["stats"]["unique_graphs"] += 1
+    COUNTERS["stats"]["calls_captured"] += world.operator_count
+    name = place.code.co_qualname
+    if logs.is_on("graph_code"):
+        shown = graph_module.print_readable(print_output=False)
+        logs.artifact("graph_code").debug("TRACED GRAPH of %s:\n%s", name, shown)
+    if logs.is_on("graph"):
+        logs.artifact("graph").debug("TRACED GRAPH of %s:\n%s", name, world.graph)
+    inputs = [value.hint if hasattr(value, "hint") else value.real for value in world.inputs]
+    backend = place.session.backend
+    try:
+        return backend(graph_module, inputs)
+    except Exception as error:
+        raise BackendCompilerFailed(backend, error) from error
+
+
+__all__ = ["Line", "capture", "module_class", "plain_module", "under_modes"]

@@ -1,0 +1,244 @@
+"""Sizes that may change: which dimensions are dynamic, and what was assumed about them.
+
+Takes: what earlier captures of the same place saw. Gives: dynamic dimensions, and a check that the
+assumptions about sizes inside of the graph hold for other sizes.
+Keeps true: an assumption is either a guard on the inputs or a fact that `Facts.hold` replays for each
+new combination of sizes; so a graph never runs for sizes for which it is wrong.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from facula import core
+from facula.capture.sources import Source, Text
+from facula.capture.values import Known, NumberValue, TensorValue
+
+
+class History:
+    """What was seen at one place of the program, by source."""
+
+    def __init__(self) -> None:
+        self.shapes: dict[Source, tuple[int, ...]] = {}
+        self.dynamic: dict[Source, set[int]] = {}
+        self.integers: dict[Source, int] = {}
+        self.dynamic_integers: set[Source] = set()
+
+
+class Sizes:
+    """The part of `Symbolic` that decides what is dynamic."""
+
+    def dynamic_dimensions(self, source: Source, tensor: Any) -> frozenset[int]:
+        """The dynamic dimensions of a tensor from outside."""
+        if self.dynamic_mode is False or self.static_only or source.kind == "held":
+            return frozenset()
+        if type(tensor) is not core.Tensor:
+            return frozenset()
+        shape = tuple(tensor.shape)
+        own = getattr(tensor, "__dict__", None) or {}
+        marked = set(own.get("_dynamo_dynamic_indices", ()))
+        static = own.get("_dynamo_static_indices", ())
+        history = self.history
+        before = history.shapes.get(source)
+        if self.dynamic_mode:
+            history.dynamic[source] = set(range(len(shape)))
+        elif before is not None and len(before) == len(shape) and self.assume_static:
+            seen = history.dynamic.setdefault(source, set())
+            seen.update(d for d, n in enumerate(shape) if before[d] != n)
+        elif before is not None and len(before) != len(shape):
+            history.dynamic.pop(source, None)
+        history.shapes[source] = shape
+        chosen = {
+            d
+            for d in marked | history.dynamic.get(source, set())
+            if d < len(shape) and shape[d] >= 2 and d not in static and tensor.stride(d) != 0
+        }
+        if chosen:
+            self.any_dynamic = True
+        return frozenset(chosen)
+
+    def is_dynamic_int(self, source: Source | None, value: int) -> bool:
+        """Whether an int from outside may change."""
+        if source is None or self.dynamic_mode is False or self.static_only:
+            return False
+        if not _is_argument(source):
+            return False
+        before = self.history.integers.get(source)
+        if before is not None and before != value and self.assume_static:
+            self.history.dynamic_integers.add(source)
+        self.history.integers[source] = value
+        chosen = source in self.history.dynamic_integers and value >= 2
+        if chosen:
+            self.any_dynamic = True
+        return chosen
+
+    # assumptions ----------------------------------------------------------------------------------
+    def assume(self, number: NumberValue) -> bool:
+        """The truth of a number that may change, as a guard."""
+        outcome = bool(number.hint)
+        self.conditions.append((number, outcome))
+        return outcome
+
+    def specialise(self, number: NumberValue) -> Known:
+        """The number as it is now, as a guard."""
+        self.conditions.append((NumberValue(True, operator.eq, (number, Known(number.hint))), True))
+        return Known(number.hint)
+
+    def assume_size(self, tensor: TensorValue, dim: int, size: int) -> None:
+        """That an inner size does not depend on the sizes of the inputs."""
+        number = NumberValue(size, args=(tensor, dim))
+        self.conditions.append((NumberValue(True, operator.eq, (number, Known(size))), True))
+
+    def varies(self, tensor: TensorValue, dim: int) -> bool:
+        """Whether an inner size is another one when the dynamic sizes are doubled."""
+        try:
+            other = self.doubled().value(tensor.node)
+        except Exception:  # noqa: BLE001 - the doubled sizes may not fit; then it is an assumption
+            return False
+        return isinstance(other, core.Tensor) and int(other.shape[dim]) != int(tensor.fake.shape[dim])
+
+    def doubled(self) -> Replay:
+        """The graph so far, on sizes twice as large."""
+        if self.shadow is None:
+            self.shadow = Replay(self.fakes)
+        for value in self.inputs:
+            if value.node in self.shadow.values:
+                continue
+            if isinstance(value, NumberValue):
+                self.shadow.values[value.node] = value.hint * 2
+            else:
+                shape = tuple(
+                    n * 2 if d in value.dynamic else n for d, n in enumerate(value.real.shape)
+                )
+                self.shadow.values[value.node] = self.fakes.resized(value.real, shape)
+        return self.shadow
+
+
+def _is_argument(source: Source) -> bool:
+    """Whether a source starts at the frame's own values and is no attribute of an object."""
+    while source.base is not None:
+        if source.kind == "attr" and source.key in ("__closure__", "__dict__"):
+            return False
+        source = source.base
+    return source.kind == "slot"
+
+
+class Replay:
+    """Runs a graph's nodes on stand-ins, each when it is asked for."""
+
+    def __init__(self, fakes: Any) -> None:
+        self.fakes = fakes
+        self.values: dict[Any, Any] = {}
+
+    def value(self, node: Any) -> Any:
+        """What the node gives."""
+        if node not in self.values:
+            for other in node.graph.nodes:
+                if other not in self.values and other.op != "placeholder":
+                    self._run(other)
+                if other is node:
+                    break
+        return self.values[node]
+
+    def _run(self, node: Any) -> None:
+        from facula.fx.node import map_arg
+
+        args = map_arg(node.args, lambda n: self.values[n])
+        kwargs = map_arg(node.kwargs, lambda n: self.values[n])
+        if node.op == "call_method":
+            function: Callable = lambda owner, *more, **words: getattr(owner, node.target)(  # noqa: E731
+                *more, **words
+            )
+        else:
+            function = node.target
+        self.values[node] = self.fakes.run(function, list(args), dict(kwargs))
+
+
+class Facts:
+    """What was assumed about sizes inside of a graph, replayed for each new combination of sizes."""
+
+    def __init__(self, graph: Any, fakes: Any, inputs: list[Any], facts: list[tuple]) -> None:
+        self.fakes = fakes
+        self.graph = graph
+        self.placeholders = [value.node for value in inputs]
+        self.facts = facts
+        self.seen: dict[tuple, bool] = {}
+
+    def hold(self, *values: Any) -> bool:
+        """Whether the graph is right for these inputs."""
+        key = tuple(tuple(v.shape) if isinstance(v, core.Tensor) else v for v in values)
+        known = self.seen.get(key)
+        if known is None:
+            known = self.seen[key] = self._replay(values)
+        return known
+
+    def _replay(self, values: tuple) -> bool:
+        replay = Replay(self.fakes)
+        for node, value in zip(self.placeholders, values, strict=True):
+            if isinstance(value, core.Tensor):
+                value = self.fakes.resized(value, tuple(value.shape))
+            replay.values[node] = value
+        keys = core.thread_keys()
+        try:
+            return all(bool(_evaluate(number, replay)) == outcome for number, outcome in self.facts)
+        except Exception:  # noqa: BLE001 - what can not be replayed does not hold
+            return False
+        finally:
+            core.set_thread_keys(keys)
+
+
+def _evaluate(value: Any, replay: Replay) -> Any:
+    if isinstance(value, Known):
+        return value.obj
+    if value.node is not None and value.node in replay.values:
+        return replay.values[value.node]
+    if value.function is not None:
+        return value.function(*(_evaluate(arg, replay) for arg in value.args))
+    tensor, dim = value.args
+    return int(replay.value(tensor.node).shape[dim])
+
+
+_SYMBOLS = {
+    operator.add: "+", operator.sub: "-", operator.mul: "*", operator.floordiv: "//",
+    operator.truediv: "/", operator.mod: "%", operator.pow: "**", operator.lt: "<", operator.le: "<=",
+    operator.eq: "==", operator.ne: "!=", operator.gt: ">", operator.ge: ">=",
+}  # fmt: skip
+
+
+def number_text(value: Any, out: Text) -> str | None:
+    """A number as Python over the inputs' sources; None where it depends on an inner tensor."""
+    if isinstance(value, Known):
+        return out.literal(value.obj)
+    if value.source is not None:
+        return out.source(value.source)
+    if value.function is None:
+        tensor, dim = value.args
+        if tensor.source is None:
+            return None
+        return f"{out.source(tensor.source.attr('shape'))}[{dim}]"
+    parts = [number_text(arg, out) for arg in value.args]
+    if any(part is None for part in parts):
+        return None
+    symbol = _SYMBOLS.get(value.function)
+    if symbol is not None and len(parts) == 2:
+        return f"({parts[0]} {symbol} {parts[1]})"
+    return f"{out.hold(value.function)}({', '.join(parts)})"  # type: ignore[arg-type]
+
+
+def number_label(value: Any) -> str:
+    """A number as a user reads it."""
+    if isinstance(value, Known):
+        return repr(value.obj)
+    if value.source is not None:
+        return value.source.label()
+    if value.function is None:
+        tensor, dim = value.args
+        name = tensor.source.label() if tensor.source is not None else str(tensor.node)
+        return f"{name}.shape[{dim}]"
+    symbol = _SYMBOLS.get(value.function)
+    if symbol is not None and len(value.args) == 2:
+        return f"({number_label(value.args[0])} {symbol} {number_label(value.args[1])})"
+    inner = ", ".join(number_label(arg) for arg in value.args)
+    return f"{value.function.__name__}({inner})"

@@ -1,0 +1,124 @@
+"""The domain of symbolic values: one capture of one segment.
+
+Takes: the state of a frame, and the place's history. Gives: the graph, guards, effects and the frame's
+state behind the segment.
+Keeps true: nothing of the outside is changed while a program is captured, but for the thread's modes,
+which are put back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import core
+from facula.capture.attributes import Attributes
+from facula.capture.breaks import Break, Earlier
+from facula.capture.calls import Calls
+from facula.capture.containers import Containers
+from facula.capture.exceptions import Exceptions
+from facula.capture.fakes import Fakes
+from facula.capture.graph_ops import GraphOps
+from facula.capture.guards import GuardSet
+from facula.capture.machine import ACTIONS, Frame, Returned, throw
+from facula.capture.operators import Operators
+from facula.capture.reading import Reading
+from facula.capture.sizes import History, Replay, Sizes
+from facula.capture.sources import Line
+from facula.capture.values import NumberValue, Raised, TensorValue
+from facula.fx import Graph
+
+
+class Symbolic(
+    Reading, Containers, Attributes, Operators, Exceptions, Calls, GraphOps, Sizes
+):
+    """The operations of the interpreter on symbolic values, and what they leave behind."""
+
+    def __init__(
+        self,
+        history: History,
+        dynamic: bool | None,
+        module_class: type,
+        plain_module: Any,
+        static_only: bool = False,
+        assume_static: bool = True,
+    ) -> None:
+        self.history, self.dynamic_mode, self.static_only = history, dynamic, static_only
+        self.assume_static = assume_static
+        self.module_class, self.plain_module = module_class, plain_module
+        self.fakes = Fakes()
+        self.graph = Graph()
+        self.guards = GuardSet()
+        self.tracked: dict[int, Any] = {}
+        self.kept: list[Any] = []
+        self.by_fake: dict[int, TensorValue] = {}
+        self.inputs: list[Any] = []
+        self.last_placeholder: Any = None
+        self.effects: dict[int, Any] = {}
+        self.attribute_writes: dict[tuple[int, str], tuple[Any, str, Any]] = {}
+        self.mode_changes: list[tuple[Any, tuple]] = []
+        self.operator_count = 0
+        self.conditions: list[tuple[NumberValue, bool]] = []
+        self.dimensions: dict[tuple[int, int], NumberValue] = {}
+        self.dynamic_ints: dict[Any, NumberValue] = {}
+        self.any_dynamic = False
+        self.shadow: Replay | None = None
+        self.lazy_iterators: set[int] = set()
+        self.stopped: Any = None
+        self.frames: list[Frame] = []
+        self.tick = 0
+        self.start_keys = core.thread_keys()
+
+    def stack_trace(self) -> str:
+        """The user's lines that are interpreted now, outermost first."""
+        lines = []
+        for frame in self.frames:
+            if frame.instruction is not None:
+                lines.append(str(Line.of(frame.code, frame.instruction.line)))
+        return "\n".join(lines)
+
+    def user_line(self) -> Line:
+        """The innermost line that is not the framework's."""
+        chosen = self.frames[0]
+        for frame in self.frames:
+            if not (frame.globals.get("__name__") or "").startswith("facula."):
+                chosen = frame
+        line = chosen.instruction.line if chosen.instruction is not None else 0
+        return Line.of(chosen.code, line)
+
+    def locate(self, reason: Break) -> None:
+        """Note where a break is, at the innermost place that it passes."""
+        if reason.line is None:
+            reason.line = self.user_line()
+            reason.trace = self.stack_trace()
+
+    # the root frame -------------------------------------------------------------------------------
+    def run_segment(self, frame: Frame, stop: int | None) -> Any:
+        """Interpret the root frame up to its end, or up to the instruction number `stop`.
+
+        Gives `Returned`, the `Raised` that left the frame, or None where it stopped.
+        """
+        self.frames.append(frame)
+        while True:
+            if self.tick == stop:
+                return None
+            instruction = frame.program.instructions[frame.index]
+            frame.instruction = instruction
+            frame.index += 1
+            self.guards.line = None
+            action = ACTIONS.get(instruction.name)
+            try:
+                if action is None:
+                    self.unknown_instruction(frame, instruction)
+                signal = action(self, frame, instruction)  # type: ignore[misc]
+            except Raised as error:
+                if not throw(self, frame, error.value):
+                    return error
+                signal = None
+            except Break as reason:
+                self.locate(reason)
+                raise Earlier(self.tick, reason) from reason
+            if isinstance(signal, Returned):
+                return signal
+            if signal is not None:
+                raise Earlier(self.tick, Break("unsupported-instruction", "a generator"))
+            self.tick += 1

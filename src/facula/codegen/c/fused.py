@@ -1,0 +1,163 @@
+"""C text of a fused graph: kernels, and one driver for each run of consecutive kernels.
+
+Takes: loop nests (`lower.loops.nest`) in order, grouped in runs, and where each buffer lies.
+Gives: `kernel_text` for one nest; `unit`, a translation unit with its table.
+Keeps true: equal kernels stand in the unit once; the text depends on its input alone (in a dynamic
+unit not on the sizes), so that the disk cache serves every process.
+
+A driver gets `p` = the tensors of the run, `n` = the numbers of its kernels, and launches the
+kernels one after the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from facula.codegen.c import loops_text, math
+from facula.codegen.c.fused_flat import Text, flat
+from facula.codegen.c.fused_rows import rows
+from facula.lower.loops import ir, nest
+
+VECTOR_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a buffer lies: a tensor of the run, from a byte on."""
+
+    slot: int
+    offset: int = 0
+
+
+@dataclass(slots=True)
+class Run:
+    """Consecutive kernels, and the places of their buffers."""
+
+    kernels: list[Text]
+    places: Mapping[ir.Buffer, Place]
+
+
+@dataclass(slots=True)
+class Unit:
+    """A translation unit: its text, the names of its drivers, the numbers that each gets."""
+
+    text: str
+    drivers: list[str]
+    numbers: list[list[int]]
+
+
+def kernel_text(kernel: nest.Flat | nest.Rows, dynamic: bool = False) -> Text:
+    """The C text of one nest."""
+    if isinstance(kernel, nest.Flat):
+        return flat(kernel, dynamic)
+    return rows(kernel, dynamic, VECTOR_BYTES)
+
+
+class _Functions:
+    """The functions of a unit, each text once."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, str] = {}
+
+    def name(self, lines: Sequence[str]) -> str:
+        """The name of the function with this text."""
+        return self.names.setdefault("\n".join(lines), f"kernel{len(self.names)}")
+
+    @property
+    def text(self) -> str:
+        """All of them."""
+        return "\n\n".join(body.replace("@", name, 1) for body, name in self.names.items())
+
+
+class _Driver:
+    """The text of one driver."""
+
+    def __init__(self, run: Run, functions: _Functions, dynamic: bool) -> None:
+        self.run, self.functions, self.dynamic = run, functions, dynamic
+        self.numbers: list[int] = []
+
+    def number(self, value: int) -> str:
+        """A number of a launch."""
+        if not self.dynamic or value in (0, 1):
+            return str(value)
+        self.numbers.append(value)
+        return f"n[{len(self.numbers) - 1}]"
+
+    def pointer(self, buffer: ir.Buffer) -> str:
+        """Where a buffer lies."""
+        place = self.run.places[buffer]
+        if not place.offset:
+            return f"p[{place.slot}]"
+        return f"p[{place.slot}] + {self.number(place.offset)}"
+
+    def lines(self, name: str) -> list[str]:
+        """The driver."""
+        body = []
+        for kernel in self.run.kernels:
+            body += self.launch(kernel)
+        return [
+            f"static int {name}(char *const *p, const int64_t *n, const fk_scalar *s, "
+            "const fk_runtime *rt)",
+            "{",
+            "    (void)p, (void)n, (void)s;",
+            *loops_text.indent(body),
+            "    return 0;",
+            "}",
+        ]
+
+    def launch(self, kernel: Text) -> list[str]:
+        """The statements that run one kernel."""
+        pointers = [self.pointer(buffer) for buffer in kernel.buffers]
+        at = len(self.numbers)
+        self.numbers += kernel.numbers
+        sizes = f"n + {at}" if kernel.numbers else "n"
+        name = self.functions.name(kernel.lines)
+        items, grain = self.number(kernel.items), self.number(kernel.grain)
+        if kernel.join is None:
+            return [
+                "{",
+                f"    char *const q[] = {{{', '.join(pointers)}}};",
+                f"    rt->parallel({name}, q, {sizes}, s, {items}, {grain});",
+                "}",
+            ]
+        lines, rows_, rows_grain, scratch = kernel.join
+        join = self.functions.name(lines)
+        return [
+            "{",
+            f"    char *const scratch = (char *)rt->scratch({self.number(scratch)});",
+            "    if (!scratch) return 1;",
+            f"    char *const q[] = {{{', '.join([*pointers, 'scratch'])}}};",
+            f"    rt->parallel({name}, q, {sizes}, s, {items}, {grain});",
+            f"    rt->parallel({join}, q, {sizes}, s, {self.number(rows_)}, {rows_grain});",
+            "    rt->release(scratch);",
+            "}",
+        ]
+
+
+def unit(runs: Sequence[Run], dynamic: bool = False) -> Unit:
+    """A translation unit with a driver for each run."""
+    functions = _Functions()
+    drivers = [_Driver(run, functions, dynamic) for run in runs]
+    texts = ["\n".join(driver.lines(f"run{k}")) for k, driver in enumerate(drivers)]
+    body = "\n\n".join([functions.text, *texts])
+    helpers = loops_text.HALF_HELPERS if re.search(r"fk_(load|store)_", body) else ""
+    parts = [
+        '#include "facula_abi.h"',
+        "#include <string.h>",
+        math.PREAMBLE,
+        math.functions_for(body),
+        helpers,
+        body,
+    ]
+    text = "\n".join(parts)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:20]
+    names = [f"fused/{digest}/{k}" for k in range(len(runs))]
+    table = "\n".join(f"    {{\"{name}\", 'd', (void *)run{k}}}," for k, name in enumerate(names))
+    text += (
+        "\nconst int facula_abi = FACULA_ABI;\nconst fk_entry facula_kernels[] = {\n"
+        f"{table}\n    {{0, 0, 0}},\n}};\n"
+    )
+    return Unit(text, names, [driver.numbers for driver in drivers])

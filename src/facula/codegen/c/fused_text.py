@@ -1,0 +1,198 @@
+"""C text of the parts of a fused kernel: indices, loads, stores, expressions.
+
+Takes: expressions of `lower.loops`. Gives: `Names` (what buffers, variables and numbers are called
+in one kernel), `Expressions` (a printer that knows loads and named values), `load`, `store`.
+Keeps true: names depend on the order of their first use only, so that equal kernels have equal
+text; in a dynamic kernel every size is an entry of `n`, in the order of use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from facula.codegen.c import loops_text
+from facula.codegen.c.math import GUARDED, SLOW
+from facula.codegen.c.printer import C_TYPES, Printer, function_names
+from facula.lower.loops import ir
+from facula.lower.loops.index import Index, Indirect, Quotient, Var
+from facula.ops.scalar_node import Scalar, topological_order
+
+#: C type of a buffer's numbers
+STORED = {
+    "f32": "float", "f64": "double", "bf16": "uint16_t", "f16": "uint16_t", "i64": "int64_t",
+    "i32": "int32_t", "i16": "int16_t", "i8": "int8_t", "u8": "uint8_t", "b8": "uint8_t",
+    "u16": "uint16_t", "u32": "uint32_t", "u64": "uint64_t", "c64": "float", "c128": "double",
+}  # fmt: skip
+
+
+def load(code: str, dtype: str, text: str) -> str:
+    """An element as it is computed with."""
+    if code in ("bf16", "f16"):
+        return f"fk_load_{code}({text})"
+    if code == "b8":
+        return f"{text} != 0"
+    return text if STORED[code] == C_TYPES[dtype] else f"({C_TYPES[dtype]}){text}"
+
+
+def store(code: str, dtype: str, text: str) -> str:
+    """A value as it is stored."""
+    if code in ("bf16", "f16"):
+        return f"fk_store_{code}({text})"
+    return text if STORED[code] == C_TYPES[dtype] else f"({STORED[code]})({text})"
+
+
+class Names:
+    """The names of one kernel.
+
+    `numbers` are the sizes that a dynamic kernel reads from `n`.
+    """
+
+    def __init__(self, dynamic: bool) -> None:
+        self.dynamic = dynamic
+        self.numbers: list[int] = []
+        self.buffers: dict[ir.Buffer, str] = {}
+        self.variables: dict[Var, str] = {}
+        self.owners: dict[int, int] = {}
+
+    def buffer(self, buffer: ir.Buffer) -> str:
+        """The pointer of a buffer."""
+        return self.buffers.setdefault(buffer, f"b{len(self.buffers)}")
+
+    def variable(self, variable: Var) -> str:
+        """A loop variable."""
+        return self.variables.setdefault(variable, f"i{len(self.variables)}")
+
+    def owner(self, number: int) -> int:
+        """The number of a reduction within the kernel."""
+        return self.owners.setdefault(number, len(self.owners))
+
+    def number(self, value: int) -> str:
+        """A size."""
+        if not self.dynamic or value in (0, 1):
+            return f"{value}" if -(2**31) < value < 2**31 else f"{value}LL"
+        self.numbers.append(value)
+        return f"n[{len(self.numbers) - 1}]"
+
+    def pointers(self) -> list[str]:
+        """Declarations of the pointers, in the order of `buffers`."""
+        return [
+            f"{STORED[b.code]} *const {name} = ({STORED[b.code]} *)p[{k}];"
+            for k, (b, name) in enumerate(self.buffers.items())
+        ]
+
+    def product(self, variables: Sequence[Var]) -> str:
+        """The product of some extents."""
+        return " * ".join(self.number(v.extent) for v in variables) or "1"
+
+
+class Expressions(Printer):
+    """Prints expressions over loads, positions and named values.
+
+    Args:
+        names: the kernel's names.
+        named: the C text of a named value.
+        fast: use the fast forms of guarded functions.
+    """
+
+    def __init__(self, names: Names, named: Callable[[ir.Named, str], str], fast: bool) -> None:
+        super().__init__(self._leaf_text, self._no_parameter, fast)
+        self.names, self.named = names, named
+
+    @staticmethod
+    def _no_parameter(parameter: Scalar) -> str:
+        raise KeyError(f"[codegen] a known number was required: got the parameter {parameter!r}")
+
+    def _leaf_text(self, leaf: Scalar) -> str:
+        value = leaf.value
+        if isinstance(value, ir.Load):
+            place = self.index(value.index)
+            return load(value.buffer.code, leaf.dtype, f"{self.names.buffer(value.buffer)}[{place}]")
+        if isinstance(value, ir.Position):
+            return self.index(value.index)
+        return self.named(value, leaf.dtype)
+
+    def index(self, index: Index) -> str:
+        """The C text of an index; what it reads is printed before."""
+        parts = []
+        for atom, multiple in index.terms:
+            text = self._atom(atom)
+            if multiple == 1:
+                parts.append(text)
+            elif multiple == -1:
+                parts.append(f"-{text}")
+            else:
+                parts.append(f"{text} * {self.names.number(multiple)}")
+        if index.number or not parts:
+            parts.append(self.names.number(index.number))
+        return " + ".join(parts)
+
+    def _atom(self, atom: Any) -> str:
+        if isinstance(atom, Var):
+            return self.names.variable(atom)
+        if isinstance(atom, Indirect):
+            self.add([atom.value])
+            return self.text(atom.value)
+        sign = "/" if isinstance(atom, Quotient) else "%"
+        return f"(({self.index(atom.inner)}) {sign} {self.names.number(atom.number)})"
+
+    def expression(self, current: Scalar, fast: bool = False) -> str:
+        """The C expression of a node over the names of its arguments."""
+        if current.op == "wrap":
+            (name,) = (self._names[id(arg)] for arg in current.args)
+            return f"({C_TYPES[current.dtype]})({STORED[current.value]}){name}"
+        if current.op == "rounded":
+            (name,) = (self._names[id(arg)] for arg in current.args)
+            return f"fk_load_{current.value}(fk_store_{current.value}({name}))"
+        return super().expression(current, fast)
+
+    def guards(self, expressions: Sequence[Scalar]) -> list[str]:
+        """The conditions under which the fast forms that were printed hold."""
+        found = []
+        for current in self.guarded(expressions):
+            args = ", ".join(self.text(arg) for arg in current.args)
+            found.append(f"fm_{current.op}_guard_{current.args[0].dtype}({args})")
+        return list(dict.fromkeys(found))
+
+    def guarded(self, expressions: Sequence[Scalar]) -> list[Scalar]:
+        """The printed nodes whose fast form has to be checked."""
+        return [
+            current
+            for current in all_nodes(expressions)
+            if current.op in GUARDED
+            and current.args[0].dtype in ("f32", "f64")
+            and id(current) not in self._constant
+        ]
+
+
+def all_nodes(expressions: Sequence[Scalar]) -> list[Scalar]:
+    """Every node, those inside of indirect indices included."""
+    found = {id(n): n for n in topological_order(expressions)}
+    for leaf in ir.leaves(expressions):
+        index = getattr(leaf.value, "index", None)
+        if index is not None:
+            for atom in index.atoms():
+                if isinstance(atom, Indirect):
+                    found |= {id(n): n for n in topological_order([atom.value])}
+    return list(found.values())
+
+
+def is_slow(lines: Sequence[str]) -> bool:
+    """Whether a loop calls functions that run one element at a time."""
+    called = {name.rsplit("_", 1)[0] for name in function_names("\n".join(lines))}
+    return bool(called & SLOW)
+
+
+def has_guard(expressions: Sequence[Scalar]) -> bool:
+    """Whether a function with a fast form is called on something that is not constant."""
+    return any(
+        n.op in GUARDED and n.args[0].dtype in ("f32", "f64") for n in all_nodes(expressions)
+    )
+
+
+indent = loops_text.indent
+
+
+def simd(lines: Sequence[str], extra: str = "") -> list[str]:
+    """The pragma of a loop over these lines, if it may have one."""
+    return [] if is_slow(lines) else [f"#pragma omp simd{extra}"]

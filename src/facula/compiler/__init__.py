@@ -1,0 +1,42 @@
+"""The front door of the compiler: `facula.compile` and the functions around it.
+
+Takes nothing. Gives: the names below, each imported when it is first asked for.
+Keeps true: importing this package imports no other part of the compiler.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_NAMES = {
+    **dict.fromkeys(
+        "allow_in_graph assume_constant_result compile cudagraph_mark_step_begin disable "
+        "disallow_in_graph is_compiling list_backends reset set_stance substitute_in_graph "
+        "wrap_numpy".split(),
+        "facula.compiler.api",
+    ),
+    "explain": "facula.compiler.explain",
+    "register_backend": "facula.compiler.backends",
+    "lookup_backend": "facula.compiler.backends",
+    "OptimizedModule": "facula.compiler.optimized_module",
+    "is_dynamo_compiling": "facula.compiler.api",
+    "is_exporting": "facula.compiler.api",
+}
+_OTHER = {"is_dynamo_compiling": "is_compiling"}
+
+
+def __getattr__(name: str) -> Any:
+    place = _NAMES.get(name)
+    if place is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(place), _OTHER.get(name, name))
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_NAMES})
+
+
+__all__ = sorted(_NAMES)

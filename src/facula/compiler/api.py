@@ -1,0 +1,281 @@
+"""`compile` and what belongs to it.
+
+Takes: functions and modules. Gives: versions of them that capture, compile and run graphs.
+Keeps true: a compiled function has the signature, name and results of the function; `disable` and
+`set_stance` are obeyed at every call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import facula
+from facula.capture import builtin_calls, driver, marks
+from facula.capture.driver import Session
+from facula.capture.events import Event, happened
+from facula.capture.framework_rules import assume_constant_result, is_compiling
+from facula.compiler.backends import list_backends, lookup_backend
+from facula.core.errors import fail
+from facula.nn import Module
+
+__all__ = [
+    "allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable",
+    "is_compiling", "list_backends", "reset", "set_stance", "substitute_in_graph", "wrap_numpy",
+]  # fmt: skip
+
+#: what a mode says to the backend
+MODES: dict[str, dict[str, Any]] = {
+    "default": {},
+    "reduce-overhead": {"triton.cudagraphs": True},
+    "max-autotune": {"max_autotune": True, "triton.cudagraphs": True},
+    "max-autotune-no-cudagraphs": {"max_autotune": True},
+}
+
+
+def _backend(backend: Any, mode: str | None, options: dict[str, Any] | None) -> Callable[..., Any]:
+    """The backend with its options."""
+    if mode is not None and options is not None:
+        fail(
+            RuntimeError,
+            "compile",
+            "either mode or options was required (Either mode or options can be specified, but both "
+            "can't be specified at the same time.)",
+            f"mode={mode!r} and options={options!r}",
+        )
+    if mode is not None and mode not in MODES:
+        fail(
+            RuntimeError,
+            "compile",
+            f"a mode out of {', '.join(MODES)} was required (Unrecognized mode)",
+            repr(mode),
+        )
+    function = lookup_backend(backend)
+    if backend == "inductor":
+        chosen = {**MODES[mode or "default"], **(options or {})}
+        return functools.partial(function, options=chosen) if chosen else function
+    words: dict[str, Any] = {}
+    if mode is not None and mode != "default":
+        words["mode"] = mode
+    if options is not None:
+        words["options"] = options
+    return functools.partial(function, **words) if words else function
+
+
+def compile(  # noqa: A001 - PyTorch's name
+    model: Callable[..., Any] | None = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | Callable[..., Any] = "inductor",
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    disable: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Compile a function or a module; what it computes stays the same.
+
+    ``fullgraph`` makes a graph break an error; ``dynamic`` asks for sizes that may change from the
+    start (True), never (False), or when a second value is seen (None); ``backend`` is a name or any
+    ``(GraphModule, example_inputs) -> callable``; ``mode`` is one of ``default``,
+    ``reduce-overhead``, ``max-autotune``.
+
+    >>> @facula.compile
+    ... def f(x):
+    ...     return x.sin() + 1
+    """
+    if model is None:
+        return functools.partial(
+            compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode,
+            options=options, disable=disable, name=name,
+        )  # fmt: skip
+    if disable:
+        return model
+    session = Session(
+        _backend(backend, mode, options),
+        fullgraph=fullgraph,
+        dynamic=dynamic,
+        name=backend if isinstance(backend, str) else getattr(backend, "__name__", "custom"),
+    )
+    return compile_with(session, model)
+
+
+def compile_with(session: Session, model: Any) -> Any:
+    """The compiled version of a function, method, module or callable object."""
+    if isinstance(model, Module):
+        from facula.compiler.optimized_module import OptimizedModule
+
+        return OptimizedModule(model, session)
+    model = getattr(model, "_facula_original", model)
+    if isinstance(model, types.MethodType) and isinstance(model.__func__, types.FunctionType):
+        return _bound(session, model)
+    if isinstance(model, types.FunctionType):
+        if model.__code__.co_flags & driver._GENERATOR:
+            happened(
+                Event(
+                    "not captured", "unsupported-instruction", model.__qualname__, None,
+                    "generators and async functions run as they are", "compile what they call",
+                )
+            )  # fmt: skip
+            return model
+        return session.wrap(model)
+    if not callable(model):
+        fail(TypeError, "compile", "a callable was required", type(model).__name__)
+    if isinstance(model, type):
+        return _compiled_class(session, model)
+    call = getattr(type(model), "__call__", None)
+    if isinstance(call, types.FunctionType):
+        return _bound(session, types.MethodType(call, model))
+
+    def caller(*args: Any, **kwargs: Any) -> Any:
+        return model(*args, **kwargs)
+
+    functools.update_wrapper(caller, model, updated=())
+    del caller.__wrapped__  # type: ignore[attr-defined]
+    return session.wrap(caller)
+
+
+def _bound(session: Session, method: types.MethodType) -> Any:
+    compiled = types.MethodType(session.wrap(method.__func__), method.__self__)
+    return compiled
+
+
+def _compiled_class(session: Session, cls: type) -> type:
+    """A class whose instances call compiled code: its own `__call__` or `forward` is compiled."""
+    for name in ("forward", "__call__"):
+        if isinstance(vars(cls).get(name), types.FunctionType):
+            setattr(cls, name, session.wrap(vars(cls)[name]))
+            return cls
+    fail(TypeError, "compile", "a class with __call__ or forward was required", cls.__name__)
+
+
+def reset() -> None:
+    """Forget all captured and compiled code; what is on disk stays."""
+    driver.reset()
+
+
+def disable(
+    fn: Any = None, recursive: bool = True, *, reason: str | None = None, wrapping: bool = True
+) -> Any:
+    """Never capture a function; a decorator. What it calls runs in eager, too."""
+    if fn is None:
+        return functools.partial(disable, recursive=recursive, reason=reason, wrapping=wrapping)
+    if isinstance(fn, Module):
+        fn.forward = disable(fn.forward)  # type: ignore[method-assign]
+        return fn
+    if isinstance(fn, type):
+        fn.__call__ = disable(fn.__call__)  # type: ignore[method-assign]
+        return fn
+    fn = getattr(fn, "_facula_original", fn)
+    if not wrapping and isinstance(fn, types.FunctionType):
+        marks.disable(fn, reason)
+        return fn
+
+    @functools.wraps(fn)
+    def disabled(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    marks.disable(disabled, reason)
+    return disabled
+
+
+def allow_in_graph(fn: Any) -> Any:
+    """Take calls of a function as one node of the graph, without looking into it."""
+    if isinstance(fn, (list, tuple)):
+        return [allow_in_graph(one) for one in fn]
+    if not callable(fn):
+        fail(TypeError, "allow_in_graph", "a callable was required", type(fn).__name__)
+    marks.allow_in_graph(fn)
+    return fn
+
+
+def disallow_in_graph(fn: Any) -> Any:
+    """Break the graph at calls of a function."""
+    if isinstance(fn, (list, tuple)):
+        return [disallow_in_graph(one) for one in fn]
+    marks.disallow_in_graph(fn)
+    return fn
+
+
+def substitute_in_graph(original_fn: Any, **options: Any) -> Callable[[Any], Any]:
+    """Follow another function, written in Python, wherever `original_fn` is called."""
+
+    def put(traceable: Any) -> Any:
+        def follow(d: Any, args: list, kwargs: dict) -> Any:
+            return d.call(d.trusted(traceable), args, kwargs)
+
+        builtin_calls.RULES[original_fn] = follow
+        return traceable
+
+    return put
+
+
+def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A function on NumPy arrays as one on tensors."""
+
+    @functools.wraps(fn)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        to_array = lambda v: v.numpy() if isinstance(v, facula.Tensor) else v  # noqa: E731
+        result = fn(*map(to_array, args), **{k: to_array(v) for k, v in kwargs.items()})
+        if isinstance(result, (tuple, list)):
+            return type(result)(facula.as_tensor(item) for item in result)
+        return facula.as_tensor(result)
+
+    return wrapped
+
+
+def cudagraph_mark_step_begin() -> None:
+    """Says that a new step begins; plans here keep no buffers between calls, so nothing follows."""
+
+
+class set_stance:  # noqa: N801 - PyTorch's name
+    """What compiled functions do from now on, or inside of a `with` block.
+
+    ``default``; ``force_eager`` runs the functions as they stand; ``eager_on_recompile`` never
+    captures again; ``fail_on_recompile`` makes that an error.
+    """
+
+    STANCES = ("default", "force_eager", "eager_on_recompile", "fail_on_recompile")
+
+    def __init__(self, stance: str = "default", **options: Any) -> None:
+        if stance not in self.STANCES:
+            fail(
+                RuntimeError,
+                "set_stance",
+                f"a stance out of {', '.join(self.STANCES)} was required (invalid torch.compile stance)",
+                repr(stance),
+            )
+        self.stance = stance
+        self.before = driver.set_stance(stance)
+
+    def __enter__(self) -> set_stance:
+        driver.set_stance(self.stance)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        driver.set_stance(self.before)
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        driver.set_stance(self.before)
+
+        @functools.wraps(function)
+        def within(*args: Any, **kwargs: Any) -> Any:
+            with set_stance(self.stance):
+                return function(*args, **kwargs)
+
+        return within
+
+
+@contextlib.contextmanager
+def listening(listener: Callable[[Event], None]) -> Iterator[None]:
+    """Send events to a function inside of a `with` block."""
+    from facula.capture.events import LISTENERS
+
+    LISTENERS.append(listener)
+    try:
+        yield
+    finally:
+        LISTENERS.remove(listener)

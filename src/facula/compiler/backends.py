@@ -1,0 +1,74 @@
+"""Backends by name: what turns a captured graph into something callable.
+
+Takes: `register_backend(function)`, or a name. Gives: `(GraphModule, example_inputs) -> callable`.
+Keeps true: a backend of facula's own is imported when it is first asked for.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+from facula.capture.errors import InvalidBackend
+
+Backend = Callable[..., Any]
+
+_BACKENDS: dict[str, Backend] = {}
+_TAGS: dict[str, tuple[str, ...]] = {}
+#: name -> (module, function, tags) of facula's own
+_OWN: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "inductor": ("facula.compiler.inductor.backend", "inductor", ()),
+    "eager": ("facula.compiler.backends", "eager", ("debug",)),
+    "aot_eager": ("facula.compiler.backends", "aot_eager", ("debug",)),
+}
+
+
+def eager(graph_module: Any, example_inputs: Sequence[Any], **options: Any) -> Any:
+    """Runs the captured graph as it is."""
+    return graph_module.forward
+
+
+def aot_eager(graph_module: Any, example_inputs: Sequence[Any], **options: Any) -> Any:
+    """Runs the flat forward and backward graphs, operator by operator."""
+    from facula.lower.aot import aot_module_simplified, nop
+
+    return aot_module_simplified(graph_module, example_inputs, fw_compiler=nop, bw_compiler=nop)
+
+
+def register_backend(
+    compiler_fn: Backend | None = None, name: str | None = None, tags: Sequence[str] = ()
+) -> Any:
+    """Make a backend known by a name; usable as a decorator, with or without arguments."""
+    if compiler_fn is None:
+        return functools.partial(register_backend, name=name, tags=tags)
+    key = name or compiler_fn.__name__
+    _BACKENDS[key] = compiler_fn
+    _TAGS[key] = tuple(tags)
+    return compiler_fn
+
+
+def list_backends(exclude_tags: Sequence[str] | None = ("debug", "experimental")) -> list[str]:
+    """The names of the backends, without those that carry one of the tags."""
+    tags = {**{name: own[2] for name, own in _OWN.items()}, **_TAGS}
+    excluded = set(exclude_tags or ())
+    return sorted(name for name, own in tags.items() if not excluded & set(own))
+
+
+def lookup_backend(backend: str | Backend) -> Backend:
+    """A backend by its name, or itself."""
+    if not isinstance(backend, str):
+        return backend
+    if backend not in _BACKENDS:
+        if backend not in _OWN:
+            near = difflib.get_close_matches(backend, [*_OWN, *_BACKENDS])
+            hint = f"did you mean {near[0]!r}?" if near else "see facula.compiler.list_backends(None)"
+            raise InvalidBackend(
+                f"[compile] a backend out of {', '.join(list_backends(None))} was required: got "
+                f"{backend!r}\nhint: {hint}"
+            )
+        module, function, tags = _OWN[backend]
+        register_backend(getattr(import_module(module), function), backend, tags)
+    return _BACKENDS[backend]

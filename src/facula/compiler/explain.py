@@ -1,0 +1,102 @@
+"""`explain`: what capture makes of a function for given arguments.
+
+Takes: a callable, then its arguments. Gives: an `ExplainOutput`: graphs, breaks with their causes and
+rewrites, operators, guards, recompiles.
+Keeps true: the function runs once, through captured graphs that nothing lowers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any
+
+from facula.capture.driver import Session
+from facula.capture.events import Event
+from facula.compiler.api import compile_with, listening
+
+
+@dataclasses.dataclass
+class BreakReason:
+    """One break."""
+
+    code: str
+    reason: str
+    user_stack: list[Any]
+    rewrite: str = ""
+
+    def __str__(self) -> str:
+        where = f"\n  {self.user_stack[0]}" if self.user_stack else ""
+        return f"[{self.code}] {self.reason}{where}\n  hint: {self.rewrite}"
+
+
+@dataclasses.dataclass
+class ExplainOutput:
+    """What was found."""
+
+    graphs: list[Any]
+    graph_count: int
+    graph_break_count: int
+    break_reasons: list[BreakReason]
+    op_count: int
+    ops_per_graph: list[list[Any]]
+    out_guards: list[str]
+    recompiles: list[str]
+    compile_times: str
+
+    def __str__(self) -> str:
+        text = (
+            f"Graph Count: {self.graph_count}\nGraph Break Count: {self.graph_break_count}\n"
+            f"Op Count: {self.op_count}\n"
+        )
+        for n, reason in enumerate(self.break_reasons, 1):
+            text += f"Break Reason {n}:\n  {reason}\n"
+        for n, ops in enumerate(self.ops_per_graph, 1):
+            text += f"Ops of graph {n}: {', '.join(map(str, ops))}\n"
+        text += "Guards:\n" + "".join(f"  {guard}\n" for guard in self.out_guards)
+        text += "".join(f"Recompile: {reason}\n" for reason in self.recompiles)
+        return text + self.compile_times
+
+
+def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """`explain(f)(*args)`: how `f` is captured for these arguments."""
+    if args or kwargs:
+        return explain(function)(*args, **kwargs)
+
+    def run(*args: Any, **kwargs: Any) -> ExplainOutput:
+        graphs: list[Any] = []
+        events: list[Event] = []
+        session = Session(lambda graph_module, inputs: graphs.append(graph_module) or graph_module.forward)
+        start = time.perf_counter()
+        with listening(events.append):
+            compile_with(session, function)(*args, **kwargs)
+        return _output(graphs, events, session, time.perf_counter() - start)
+
+    return run
+
+
+def _output(graphs: list, events: list[Event], session: Session, seconds: float) -> ExplainOutput:
+    breaks = [e for e in events if e.kind == "graph break"]
+    reasons = [BreakReason(e.code, e.cause, [e.line] if e.line else [], e.rewrite) for e in breaks]
+    ops = [
+        [node.target for node in graph.graph.nodes if node.op.startswith("call_")]
+        for graph in graphs
+    ]
+    guards = [
+        guard.label()
+        for place in session.places.values()
+        for entry in place.entries
+        for guard in entry.guards
+    ]
+    return ExplainOutput(
+        graphs=graphs,
+        graph_count=len(graphs),
+        graph_break_count=len(breaks),
+        break_reasons=reasons,
+        op_count=sum(map(len, ops)),
+        ops_per_graph=ops,
+        out_guards=guards,
+        recompiles=[e.cause for e in events if e.kind == "recompile"],
+        compile_times=f"Compile Times: {seconds:.3f} s\n",
+    )

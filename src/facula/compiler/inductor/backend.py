@@ -1,0 +1,107 @@
+"""The backend "inductor": captured graphs to compiled callables.
+
+Takes: a captured graph and example inputs. Gives: `compile_fx`.
+Keeps true: a graph runs, compiled or not: without a C compiler its operators are called one by one,
+which is an event that `FACULA_JIT=error` forbids; a compiler that fails is an error with its
+command, its first complaint and the file to look at.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from facula.capture import events
+from facula.compiler.inductor import config, trace
+from facula.compiler.inductor.graph import compile_graph
+from facula.core import config as settings
+from facula.core.errors import fail, message
+from facula.lower.aot.api import aot_module_simplified
+from facula.lower.aot.min_cut import min_cut_rematerialization_partition
+from facula.lower.passes.driver import optimise
+from facula.runtime.compile import find_compiler
+
+
+class MissingCompilerWarning(UserWarning):
+    """Compiled graphs run operator by operator, since there is no C compiler."""
+
+
+def compile_fx(
+    module: Any,
+    example_inputs: Sequence[Any],
+    inner_compile: Callable[..., Any] | None = None,
+    config_patches: dict[str, Any] | None = None,
+    *,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """A captured graph compiled, forward and backward.
+
+    Args:
+        module: the captured graph.
+        example_inputs: its inputs; fake ones will do.
+        inner_compile: compiles flat graphs instead of `compile_graph`.
+        config_patches, options: option values by name; see `list_options`.
+        mode: a set of options by name; see `list_mode_options`.
+    """
+    chosen = config.chosen(mode, {**(config_patches or {}), **(options or {})})
+    inner = inner_compile or _inner(chosen)
+    return aot_module_simplified(
+        module,
+        example_inputs,
+        fw_compiler=inner,
+        partition_fn=min_cut_rematerialization_partition,
+        passes=_passes(chosen),
+    )
+
+
+def _passes(chosen: dict[str, Any]) -> Callable[[Any], Any]:
+    def run(module: Any) -> Any:
+        with config.patch(chosen):
+            trace.graph("flat graph", module)
+            return optimise(module, verify=config.get("debug"), watch=trace.watched)
+
+    return run
+
+
+def _inner(chosen: dict[str, Any]) -> Callable[[Any, Sequence[Any]], Any]:
+    """The compiler of flat graphs; what it gives takes a list of inputs."""
+
+    def compiled(module: Any, example_inputs: Sequence[Any]) -> Any:
+        if find_compiler() is None:
+            return _by_operators(module)
+        graph = compile_graph(module, chosen)
+        graph._boxed_call = True
+        return graph
+
+    return compiled
+
+
+def _by_operators(module: Any) -> Any:
+    """Run the graph as it is, and say so."""
+    required, got = "a C compiler is needed to compile graphs", "none on PATH, and CC is not set"
+    hint = "pip install ziglang, or install gcc or clang; eager goes on"
+    if settings.get("jit") == "error":
+        fail(RuntimeError, "compile", required, got=got, hint=hint)
+    text = message("compile", required, got, hint)
+    events.happened(events.Event("no compiler", "no-compiler", "inductor", None, got, hint))
+    warnings.warn(text, MissingCompilerWarning, stacklevel=2)
+
+    def run(args: list[Any]) -> Any:
+        return module(*args)
+
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run
+
+
+def list_mode_options(mode: str | None = None, dynamic: bool | None = None) -> dict[str, Any]:
+    """The options that each mode sets, or one mode's."""
+    if mode is None:
+        return {name: dict(values) for name, values in config.MODES.items()}
+    return dict(config.MODES[mode])
+
+
+def list_options() -> list[str]:
+    """The names of all options."""
+    return sorted(config.OPTIONS)

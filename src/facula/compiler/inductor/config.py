@@ -1,0 +1,118 @@
+"""The compiler's options, by the names that PyTorch programs set.
+
+Takes: assignments, `patch`, the `options=` and `mode=` of `facula.compile`. Gives: attributes.
+Keeps true: an unknown name is an error that lists the known ones; `patch` restores what was there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from facula.core.errors import fail
+
+#: name -> (default, meaning)
+OPTIONS: dict[str, tuple[Any, str]] = {
+    "equal_rounding": (False, "round 16-bit floats after each operator, as eager does"),
+    "freezing": (False, "treat parameters as constants in inference"),
+    "max_autotune": (False, "choose kernels by measurement"),
+    "max_autotune_gemm": (False, "choose matrix product kernels by measurement"),
+    "max_autotune_pointwise": (False, "choose elementwise kernels by measurement"),
+    "triton.cudagraphs": (False, "no Python between kernels (one call runs the whole graph)"),
+    "dynamic": (False, "sizes are arguments of the kernels"),
+    "fx_graph_cache": (True, "keep wrappers on disk, beside the compiled kernels"),
+    "force_disable_caches": (False, "compile anew whatever the disk cache holds"),
+    "trace.enabled": (False, "write every stage to a folder"),
+    "trace.graph_diagram": (False, "draw the fused graph too"),
+    "epilogue_fusion": (True, "fuse into the loops of matrix products and convolutions"),
+    "shape_padding": (False, "accepted for compatibility"),
+    "compile_threads": (0, "processes that compile; 0: as many as processors"),
+    "cpp_wrapper": (False, "accepted for compatibility: the wrapper is small in any case"),
+    "fallback_random": (False, "accepted for compatibility: compiled numbers equal eager's"),
+    "size_asserts": (True, "check sizes and strides of inputs"),
+    "debug": (False, "verify the program after each pass"),
+    "coordinate_descent_tuning": (False, "accepted for compatibility"),
+    "pattern_matcher": (True, "recognise attention written by hand"),
+}
+
+#: mode -> options
+MODES: dict[str, dict[str, Any]] = {
+    "default": {},
+    "reduce-overhead": {"triton.cudagraphs": True},
+    "max-autotune": {"max_autotune": True, "triton.cudagraphs": True},
+    "max-autotune-no-cudagraphs": {"max_autotune": True},
+}
+
+_values: dict[str, Any] = {}
+
+
+def _known(name: str) -> str:
+    if name not in OPTIONS:
+        fail(
+            RuntimeError,
+            "inductor.config",
+            f"an option was required, one of {', '.join(sorted(OPTIONS))}",
+            got=f"Unexpected optimization option {name}",
+        )
+    return name
+
+
+def get(name: str) -> Any:
+    """The present value of an option."""
+    return _values.get(_known(name), OPTIONS[name][0])
+
+
+def set(name: str, value: Any) -> None:
+    """Give an option a value."""
+    _values[_known(name)] = value
+
+
+def snapshot() -> dict[str, Any]:
+    """All options."""
+    return {name: get(name) for name in OPTIONS}
+
+
+@contextlib.contextmanager
+def patch(changes: Any = None, **more: Any) -> Iterator[None]:
+    """A block with other values: `patch({"name": value})`, `patch(name=value)` or `patch("name", value)`."""
+    if isinstance(changes, str):
+        changes = {changes: more.pop("value")}
+    before = dict(_values)
+    for name, value in {**(changes or {}), **more}.items():
+        set(name, value)
+    try:
+        yield
+    finally:
+        _values.clear()
+        _values.update(before)
+
+
+def chosen(mode: str | None, options: dict[str, Any] | None) -> dict[str, Any]:
+    """The options that `facula.compile` was given, checked.
+
+    Raises:
+        RuntimeError: an unknown mode or option, or a value of the wrong type.
+    """
+    found: dict[str, Any] = {}
+    if mode is not None:
+        if mode not in MODES:
+            fail(
+                RuntimeError,
+                "compile",
+                f"a mode was required, one of {', '.join(MODES)}",
+                got=f"Unrecognized mode={mode}",
+            )
+        found |= MODES[mode]
+    for name, value in (options or {}).items():
+        name = name.replace("-", "_")
+        default = OPTIONS[_known(name)][0]
+        if type(value) is not type(default):
+            fail(
+                RuntimeError,
+                "compile",
+                f"a value of type {type(default).__name__} was required for {name}",
+                got=f"Unexpected type of attr {name}, got {type(value).__name__}",
+            )
+        found[name] = value
+    return found

@@ -1,0 +1,198 @@
+"""The driver: a flat graph becomes kernels, a memory plan and a wrapper, step by step.
+
+Takes: a flat graph and options. Gives: `compile_graph`: a `CompiledGraph`, callable on the graph's
+inputs.
+Keeps true: each pass is a line of `compile_graph`; what is printed or traced is what runs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from facula import core
+from facula.codegen.c import fused
+from facula.compiler.inductor import config, metrics, trace
+from facula.compiler.inductor.wrapper import Wrapper, direct_launch, layout_of
+from facula.core import logs
+from facula.lower.loops import fuse, ir, memory, nest, printing, verify
+from facula.lower.loops.graph import lower_graph
+from facula.runtime.compile import compile_library
+
+log = logs.get_logger("inductor")
+
+
+class CompiledGraph:
+    """A compiled flat graph: call it with the list of its inputs.
+
+    `source` is the wrapper's text, `c_source` the kernels'.
+    """
+
+    def __init__(self, call: Callable[[Any], Any], source: str, c_source: str) -> None:
+        self.call, self.source, self.c_source = call, source, c_source
+        self._boxed_call = False
+
+    def __call__(self, *args: Any) -> Any:
+        return self.call(args)
+
+
+#: who wants to see what was generated: functions of (wrapper text, C text)
+OBSERVERS: list[Callable[[str, str], None]] = []
+
+
+def compile_graph(module: Any, options: dict[str, Any] | None = None) -> CompiledGraph:
+    """Compile a flat graph (`docs/compiler.md`)."""
+    with config.patch(options or {}):
+        started = time.perf_counter()
+        trace.graph("graph to compile", module)
+        program = lower_graph(module, config.get("equal_rounding"))
+        trace.text("loops", "steps", printing.steps_text(program.steps))
+        metrics.ir_nodes_pre_fusion += len(program.steps)
+        order = fuse.fuse(program.steps)
+        trace.text("loops", "kernels", printing.kernels_text(order))
+        if config.get("debug"):
+            verify.verify(program, order)
+        layouts = _laid_out(order, program)
+        dynamic = config.get("dynamic")
+        texts = [fused.kernel_text(x, dynamic) if x is not None else None for x in layouts]
+        plan = memory.plan(_uses(order, texts), _outputs(program))
+        runs, slots = _runs(order, texts, plan)
+        unit = fused.unit([run for run in runs if run is not None], dynamic)
+        drivers = _drivers(unit) if unit.drivers else []
+        wrapper = _wrapper(program, plan, order, runs, slots, drivers, unit)
+        compiled = _finish(wrapper, unit)
+        if len(drivers) == len(runs) == 1:
+            launch = direct_launch(program, plan, slots[0], drivers[0], unit.numbers[0])
+            compiled.call = launch or compiled.call
+        log.info("%d kernels, %.1f ms", len(texts), 1e3 * (time.perf_counter() - started))
+        return compiled
+
+
+def _outputs(program: ir.Program) -> set[ir.Buffer]:
+    return {view.buffer for view in ir.views_in(program.outputs)}
+
+
+def _laid_out(order: Sequence[Any], program: ir.Program) -> list[Any]:
+    """The loop nests of kernels, None for calls."""
+    outputs = _outputs(program)
+    readers: dict[ir.Buffer, set[int]] = {}
+    for number, node in enumerate(order):
+        for buffer in node.reads:
+            readers.setdefault(buffer, set()).add(number)
+    found = []
+    for number, node in enumerate(order):
+        if isinstance(node, ir.Extern):
+            found.append(None)
+            continue
+
+        def wanted(buffer: ir.Buffer, number: int = number) -> bool:
+            return (
+                buffer in outputs
+                or buffer.role == "input"
+                or bool(readers.get(buffer, set()) - {number})
+            )
+
+        found.append(nest.lay_out(node, wanted))
+    return found
+
+
+def _uses(order: Sequence[Any], texts: Sequence[Any]) -> list[memory.Use]:
+    uses = []
+    for node, text in zip(order, texts, strict=True):
+        if text is None:
+            uses.append(memory.Use(node.reads, node.writes, True))
+            continue
+        held = set(text.buffers)
+        writes = [b for b in node.writes if b in held]
+        uses.append(memory.Use(held - set(writes), writes, False))
+    return uses
+
+
+def _runs(
+    order: Sequence[Any], texts: Sequence[Any], plan: memory.Plan
+) -> tuple[list[fused.Run | None], list[list[ir.Buffer | None]]]:
+    """Consecutive kernels together, and what stands at each place of a run; None for calls."""
+    runs: list[fused.Run | None] = []
+    slots: list[list[ir.Buffer | None]] = []
+    current: fused.Run | None = None
+    for text in texts:
+        if text is None:
+            runs.append(None)
+            slots.append([])
+            current = None
+            continue
+        if current is None:
+            current = fused.Run([], {})
+            runs.append(current)
+            slots.append([])
+        current.kernels.append(text)
+        for buffer in text.buffers:
+            if buffer in current.places:
+                continue
+            offset = plan.offsets.get(buffer)
+            own = buffer if offset is None else None
+            if own is not None or None not in slots[-1]:
+                slots[-1].append(own)
+            number = slots[-1].index(own) if own is None else len(slots[-1]) - 1
+            current.places[buffer] = fused.Place(number, offset or 0)  # type: ignore[index]
+    return runs, slots
+
+
+def _drivers(unit: fused.Unit) -> list[Any]:
+    """Compile and load a unit."""
+    if unit.drivers[0] not in core.KERNELS:
+        core.load_library(compile_library(unit.text))
+        metrics.compiled_units += 1
+    return [core.kernel(name) for name in unit.drivers]
+
+
+def _wrapper(
+    program: ir.Program,
+    plan: memory.Plan,
+    order: Sequence[Any],
+    runs: Sequence[fused.Run | None],
+    slots: Sequence[list[ir.Buffer | None]],
+    drivers: Sequence[Any],
+    unit: fused.Unit,
+) -> Wrapper:
+    wrapper = Wrapper(program, plan)
+    number, launched = 0, 0
+    for run, buffers in zip(runs, slots, strict=True):
+        count = 1 if run is None else len(run.kernels)
+        steps = range(number, number + count)
+        number += count
+        for step in steps:
+            wrapper.allocate(plan.allocate[step])
+        if run is None:
+            wrapper.call(order[steps[0]])
+            metrics.extern_call_count += 1
+        else:
+            wrapper.run(drivers[launched], buffers, unit.numbers[launched])
+            launched += 1
+            metrics.generated_kernel_count += count
+        for step in steps:
+            wrapper.release(plan.release[step])
+    return wrapper
+
+
+def _empty_bytes(size: int) -> Any:
+    return core.empty((size,), dtype=core.uint8)
+
+
+def _finish(wrapper: Wrapper, unit: fused.Unit) -> CompiledGraph:
+    namespace = {
+        "expected": core.InputLayouts([layout_of(b) for b in wrapper.program.inputs]),
+        "empty_strided": core.empty_strided,
+        "empty_bytes": _empty_bytes,
+        "as_strided": core.Tensor.as_strided,
+    }
+    call = wrapper.function(namespace)
+    source = wrapper.source()
+    c_source = unit.text if unit.drivers else ""
+    logs.artifact("output_code").debug("%s\n%s", c_source, source)
+    trace.text("code", "kernels", c_source, "c")
+    trace.text("code", "wrapper", source, "py")
+    for observer in list(OBSERVERS):
+        observer(source, c_source)
+    return CompiledGraph(call, source, c_source)

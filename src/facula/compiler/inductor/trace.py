@@ -1,0 +1,74 @@
+"""Every stage on paper: `FACULA_TRACE=folder` writes what the compiler does, with timings.
+
+Takes: the stages of a compilation as they happen. Gives: files in one folder for each graph, and
+`index.html`, a page to browse them.
+Keeps true: nothing is written, and nothing costs time, unless the setting is there; a file is
+written whole or not at all.
+"""
+
+from __future__ import annotations
+
+import html
+import itertools
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from facula.core import config as settings
+from facula.runtime.cache import write_atomically
+
+_numbers = itertools.count()
+_stages: list[tuple[str, str, str, float]] = []  # group, title, file, milliseconds
+_last = [0.0]
+
+_STYLE = (
+    "body{font:14px sans-serif;margin:2em}pre{background:#f6f6f6;padding:1em;overflow:auto}"
+    "summary{cursor:pointer}td{padding:0 1em}"
+)
+
+
+def folder() -> Path | None:
+    """Where to write, or None."""
+    named = settings.get("trace")
+    return Path(named).expanduser() if named else None
+
+
+def text(group: str, title: str, content: str, suffix: str = "txt") -> None:
+    """Write one stage."""
+    root = folder()
+    if root is None:
+        return
+    now = time.perf_counter()
+    spent, _last[0] = (now - _last[0]) * 1e3 if _last[0] else 0.0, now
+    name = f"{os.getpid()}_{next(_numbers):04d}_{title.replace(' ', '_')}.{suffix}"
+    with write_atomically(root / name) as path:
+        path.write_text(content)
+    _stages.append((group, title, name, spent))
+    _write_page(root)
+
+
+def graph(title: str, module: Any) -> None:
+    """Write a graph as Python."""
+    if folder() is not None:
+        text("graph", title, module.code, "py")
+
+
+def watched(name: str, module: Any, changes: int) -> None:
+    """A pass over the flat graph is done."""
+    if changes:
+        graph(f"after {name}", module)
+
+
+def _write_page(root: Path) -> None:
+    """The page of all stages so far."""
+    rows = []
+    for group, title, name, spent in _stages:
+        content = html.escape((root / name).read_text())
+        rows.append(
+            f"<details><summary>{html.escape(group)}: <b>{html.escape(title)}</b> "
+            f"<a href='{name}'>{name}</a> +{spent:.1f} ms</summary><pre>{content}</pre></details>"
+        )
+    page = f"<!doctype html><title>facula compiler</title><style>{_STYLE}</style>"
+    with write_atomically(root / "index.html") as path:
+        path.write_text(page + "<h1>What the compiler did</h1>" + "\n".join(rows))

@@ -1,0 +1,153 @@
+"""The wrapper: a Python function that allocates, launches kernels and calls operators.
+
+Takes: steps in order with their memory plan. Gives: `source`, its text, and the objects that the
+text names.
+Keeps true: the text is what runs; every tensor is released after its last use; consecutive kernels
+are one call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from facula import core
+from facula.lower.loops import ir, memory
+from facula.lower.loops.recording import DTYPES
+from facula.lower.loops.targets import operator_of
+
+
+class Wrapper:
+    """Collects lines and the objects that they refer to."""
+
+    def __init__(self, program: ir.Program, plan: memory.Plan) -> None:
+        self.program, self.plan = program, plan
+        self.objects: dict[str, Any] = {}
+        self.lines: list[str] = []
+        self.names: dict[ir.Buffer, str] = {}
+        self._numbered: dict[int, str] = {}
+
+    def name(self, buffer: ir.Buffer) -> str:
+        """The variable of a buffer."""
+        return self.names.setdefault(buffer, buffer.name)
+
+    def object(self, prefix: str, value: Any) -> str:
+        """A name for an object that can not be written as text."""
+        known = self._numbered.get(id(value))
+        if known is None:
+            known = self._numbered[id(value)] = f"{prefix}{len(self.objects)}"
+            self.objects[known] = value
+        return known
+
+    # --- text of arguments
+    def text(self, value: Any) -> str:
+        """An argument, or a result."""
+        if isinstance(value, ir.View):
+            return self.view(value)
+        if isinstance(value, tuple):
+            return f"({''.join(self.text(item) + ', ' for item in value)})"
+        if isinstance(value, list):
+            return f"[{', '.join(self.text(item) for item in value)}]"
+        if isinstance(value, dict):
+            items = ", ".join(f"{key!r}: {self.text(item)}" for key, item in value.items())
+            return f"{{{items}}}"
+        plain = value is None or type(value) in (int, bool, str)
+        finite = type(value) is float and value - value == 0
+        return repr(value) if plain or finite else self.object("value", value)
+
+    def view(self, view: ir.View) -> str:
+        """A tensor, or a view of one."""
+        name = self.name(view.buffer)
+        if view.whole:
+            return name
+        place = f"{name}.storage_offset() + {view.offset}" if view.offset else f"{name}.storage_offset()"
+        return f"as_strided({name}, {view.shape}, {view.strides}, {place})"
+
+    # --- lines
+    def allocate(self, buffers: Sequence[ir.Buffer]) -> None:
+        """Make tensors."""
+        for buffer in buffers:
+            dtype = self.object("dtype", DTYPES[buffer.code])
+            self.lines.append(
+                f"{self.name(buffer)} = empty_strided({buffer.shape}, {buffer.strides}, dtype={dtype})"
+            )
+
+    def release(self, buffers: Sequence[ir.Buffer]) -> None:
+        """Drop tensors."""
+        if buffers:
+            self.lines.append("del " + ", ".join(self.name(b) for b in buffers))
+
+    def run(self, driver: Any, slots: Sequence[ir.Buffer | None], numbers: Sequence[int]) -> None:
+        """Launch a run of kernels; None stands for the arena."""
+        given = "".join(f"{'arena' if b is None else self.name(b)}, " for b in slots)
+        sizes = f", {self.object('numbers', tuple(numbers))}" if numbers else ""
+        self.lines.append(f"{self.object('run', driver)}(({given}){sizes})")
+
+    def call(self, step: ir.Extern) -> None:
+        """Call an operator."""
+        function = self.object(_identifier(step.origin), operator_of(step.target))
+        args = ", ".join(self.text(a) for a in step.args)
+        keywords = "".join(f", {key}={self.text(v)}" for key, v in step.kwargs.items())
+        targets = ", ".join(self.name(b) for b in step.results)
+        if step.several:
+            targets = f"({targets},)"
+        self.lines.append(f"{targets} = {function}({(args + keywords).removeprefix(', ')})")
+
+    def source(self) -> str:
+        """The text of the function `call(args)`."""
+        inputs = [self.name(b) if b is not None else "_" for b in self.program.inputs]
+        head = [f"{', '.join(inputs)}, = expected(args)"] if inputs else []
+        if self.plan.size:
+            head.append(f"arena = empty_bytes({self.plan.size})")
+        for buffer, tensor in self.program.constants:
+            self.objects[self.name(buffer)] = tensor
+        body = [*head, *self.lines, f"return {self.text(self.program.outputs)}"]
+        return "def call(args):\n" + "\n".join("    " + line for line in body) + "\n"
+
+    def function(self, namespace: dict[str, Any]) -> Callable[[Any], Any]:
+        """The function itself."""
+        scope = {**namespace, **self.objects}
+        exec(compile(self.source(), "<facula wrapper>", "exec"), scope)
+        return scope["call"]
+
+
+def layout_of(buffer: ir.Buffer | None) -> Any:
+    """What the core checks of an input, or allocates."""
+    if buffer is None:
+        return None
+    return buffer.shape, buffer.strides, DTYPES[buffer.code]
+
+
+def direct_launch(
+    program: ir.Program,
+    plan: memory.Plan,
+    slots: Sequence[ir.Buffer | None],
+    driver: Any,
+    numbers: Sequence[int],
+) -> Any:
+    """The same as the wrapper in one call of the core, where results are whole tensors; else None."""
+    if not isinstance(program.outputs, tuple):
+        return None
+    made = [b for step in plan.allocate for b in step]
+    constants = [b for b, _ in program.constants]
+    kinds: dict[ir.Buffer | None, tuple[int, int]] = {None: (3, 0)}
+    for kind, group in enumerate((program.inputs, made, constants)):
+        kinds |= {b: (kind, k) for k, b in enumerate(group) if b is not None}
+    results: list[tuple[int, Any]] = []
+    for item in program.outputs:
+        if isinstance(item, ir.View):
+            if not item.whole or kinds[item.buffer][0] > 1:
+                return None
+            results.append(kinds[item.buffer])
+        elif any(True for _ in ir.views_in(item)):
+            return None
+        else:
+            results.append((2, item))
+    return core.GraphLaunch(
+        driver, [layout_of(b) for b in program.inputs], [layout_of(b) for b in made],
+        [kinds[b] for b in slots], numbers, [t for _, t in program.constants], plan.size, results,
+    )  # fmt: skip
+
+
+def _identifier(name: str) -> str:
+    return "".join(c if c.isalnum() else "_" for c in name) + "_"

@@ -1,0 +1,117 @@
+"""Decorators that check what pipes are given and give, and which of them may be random.
+
+Takes functions and classes. Gives wrappers.
+Keeps true: a check can be switched off; without annotations nothing is checked.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any, get_origin, get_type_hints
+
+from facula.core.errors import fail
+
+_CHECKING = [True]
+_DETERMINISM = [False]
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value is an instance of a plain class or of the class of a generic one; others are not checked."""
+    kind = get_origin(hint) or hint
+    return not isinstance(kind, type) or isinstance(value, kind)
+
+
+def argument_validation(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Check that pipes among the arguments are of the annotated classes."""
+    signature = inspect.signature(f)
+
+    @functools.wraps(f)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        hints = get_type_hints(f)
+        for name, value in signature.bind(*args, **kwargs).arguments.items():
+            if name in hints and not _fits(value, hints[name]):
+                fail(
+                    TypeError,
+                    f.__qualname__,
+                    f"Expected argument '{name}' as a instance of {hints[name]}",
+                    type(value).__name__,
+                )
+        return f(*args, **kwargs)
+
+    return checked
+
+
+def runtime_validation(f: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+    """Check the values of `__iter__` against the item type in its annotation."""
+
+    @functools.wraps(f)
+    def checked(self: Any) -> Iterator[Any]:
+        hint = get_type_hints(f).get("return")
+        item = getattr(hint, "__args__", (None,))[0]
+        for value in f(self):
+            if _CHECKING[0] and item is not None and not _fits(value, item):
+                fail(
+                    RuntimeError,
+                    type(self).__name__,
+                    f"Expected an instance as subtype of {item}",
+                    type(value).__name__,
+                )
+            yield value
+
+    return checked
+
+
+class runtime_validation_disabled:  # noqa: N801 - PyTorch's name
+    """A block in which values of pipes are not checked."""
+
+    def __enter__(self) -> None:
+        self._before = _CHECKING[0]
+        _CHECKING[0] = False
+
+    def __exit__(self, *exception: object) -> None:
+        _CHECKING[0] = self._before
+
+
+class guaranteed_datapipes_determinism:  # noqa: N801 - PyTorch's name
+    """A block in which pipes that are not deterministic cannot be made."""
+
+    def __enter__(self) -> None:
+        self._before = _DETERMINISM[0]
+        _DETERMINISM[0] = True
+
+    def __exit__(self, *exception: object) -> None:
+        _DETERMINISM[0] = self._before
+
+
+class non_deterministic:  # noqa: N801 - PyTorch's name
+    """Class decorator: the pipe is not deterministic; or it is not when a function of its arguments says so."""
+
+    def __init__(self, arg: Any) -> None:
+        self._class = arg if isinstance(arg, type) else None
+        self._decides = None if isinstance(arg, type) else arg
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._class is not None:
+            if _DETERMINISM[0]:
+                self._refuse(self._class)
+            return self._class(*args, **kwargs)
+        cls, decides = args[0], self._decides
+
+        @functools.wraps(cls, updated=())
+        def made(*arguments: Any, **keywords: Any) -> Any:
+            if _DETERMINISM[0] and decides(*arguments, **keywords):
+                self._refuse(cls)
+            return cls(*arguments, **keywords)
+
+        return made
+
+    @staticmethod
+    def _refuse(cls: type) -> None:
+        fail(
+            TypeError,
+            cls.__name__,
+            f"{cls.__name__} is non-deterministic",
+            hint="turn off 'guaranteed_datapipes_determinism'",
+        )

@@ -1,0 +1,39 @@
+"""Blocks in which an object hears of every operator.
+
+Takes nothing.  Gives `TorchDispatchMode`, whose subclasses define `__torch_dispatch__`.
+Keeps true: a mode is not asked about what it calls itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import core
+
+
+class TorchDispatchMode:
+    """A block in which `__torch_dispatch__` of this object is asked about every operator.
+
+    Subclasses define `__torch_dispatch__(self, func, types, args=(), kwargs=None)`.
+    """
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        raise NotImplementedError
+
+    def __enter__(self) -> Any:
+        core.push_dispatch_mode(self)
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        core.pop_dispatch_mode()
+
+    @classmethod
+    def push(cls, *args: Any, **kwargs: Any) -> TorchDispatchMode:
+        """An object of the class, for `with`."""
+        return cls(*args, **kwargs)

@@ -1,0 +1,447 @@
+"""Tensors without elements that stand for tensors on any device.
+
+Takes real tensors (`FakeTensorMode.from_tensor`) and operators on fake ones.  Gives fake tensors with
+the shape, strides, dtype, device and history that the real ones would have.
+Keeps true: no memory is taken and no kernel runs; views share storage as theirs do; what would need
+elements raises `DataDependentOutputException` or `DynamicOutputShapeException`.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.fx.dispatch_mode import TorchDispatchMode
+from facula.ops.overloads import overload_of
+
+Tensor = core.Tensor
+
+
+class UnsupportedFakeTensorException(RuntimeError):
+    """Something that a fake tensor can not stand for."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class _OperatorException(RuntimeError):
+    """An operator that needs elements."""
+
+    required = ""
+
+    def __init__(self, func: Any) -> None:
+        super().__init__(f"[{func}] {self.required}")
+        self.func = func
+
+
+class DynamicOutputShapeException(_OperatorException):
+    """An operator whose result's shape depends on elements."""
+
+    required = (
+        "a shape that follows from shapes was required: the result's shape depends on the elements, "
+        "which a fake tensor does not have\nhint: keep this operator out of the traced function"
+    )
+
+
+class DataDependentOutputException(_OperatorException):
+    """An operator whose result is a number read from elements."""
+
+    required = (
+        "elements were required: a fake tensor has none, so a number cannot be read from it\n"
+        "hint: keep `.item()`, `bool(tensor)` and the like out of the traced function, or compute with "
+        "the tensor itself, for example where()"
+    )
+
+
+class UnsupportedOperatorException(_OperatorException):
+    """An operator that cannot say what its result looks like."""
+
+    required = "an operator that knows the shape of its result was required"
+
+
+def _fixed(value: bool) -> property:
+    return property(lambda self: value)
+
+
+class FakeTensor(Tensor):
+    """A tensor without elements: `fake_device` says where the tensor is that it stands for."""
+
+    _is_fake = True
+    __torch_function__ = core._core._disabled_torch_function_impl
+
+    fake_device: Any
+    fake_mode: Any
+
+    @staticmethod
+    def __new__(cls, fake_mode: Any, elem: Tensor, device: Any, *args: Any, **kwargs: Any) -> FakeTensor:
+        """Make one out of a tensor on the meta device.
+
+        Args:
+            fake_mode: the mode that it belongs to.
+            elem: has the shape, strides and dtype.
+            device: where the tensor is that it stands for.
+        """
+        if not elem.is_meta:
+            fail(AssertionError, "FakeTensor", "a tensor on the meta device was required", elem.device)
+        made = core.fake_tensor(cls, elem, fake_mode, core.device(device))
+        made.requires_grad_(elem.requires_grad)
+        return made
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    @property
+    def device(self) -> Any:
+        """Where the tensor is that this one stands for."""
+        return self.fake_device
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether that is the CPU."""
+        return self.fake_device.type == "cpu"
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether that is a CUDA device."""
+        return self.fake_device.type == "cuda"
+
+    @property
+    def is_meta(self) -> bool:
+        """Whether that is a meta tensor."""
+        return self.fake_device.type == "meta"
+
+    is_fake = _fixed(True)
+
+    @classmethod
+    def from_tensor(cls, t: Tensor, fake_mode: FakeTensorMode) -> FakeTensor:
+        """A fake tensor that stands for `t`."""
+        return fake_mode.from_tensor(t)
+
+    @classmethod
+    def __torch_dispatch__(
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        mode = _mode_of(args) or _mode_of((kwargs or {}).values())
+        return mode.dispatch(func, args, kwargs or {})
+
+    def tolist(self) -> Any:
+        """Raises: there are no elements."""
+        raise DataDependentOutputException("tolist")
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """Raises: there are no elements."""
+        raise DataDependentOutputException("numpy")
+
+    def __repr__(self) -> str:
+        shown = f"size={tuple(self.shape)}, dtype={self.dtype}"
+        if self.fake_device.type != "cpu":
+            shown += f", device='{self.fake_device}'"
+        if self.grad_fn is not None:
+            shown += f", grad_fn=<{self.grad_fn.name()}>"
+        elif self.requires_grad:
+            shown += ", requires_grad=True"
+        return f"FakeTensor(..., {shown})"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> FakeTensor:
+        made = core.fake_like(type(self), self, self.fake_mode)
+        made.requires_grad_(self.requires_grad)
+        memo[id(self)] = made
+        return made
+
+
+def _mode_of(values: Any) -> Any:
+    for value in values:
+        if isinstance(value, FakeTensor):
+            return value.fake_mode
+        if isinstance(value, (tuple, list)):
+            found = _mode_of(value)
+            if found is not None:
+                return found
+    return None
+
+
+class FakeTensorMode(TorchDispatchMode):
+    """A block in which new tensors are fake; and what fake tensors belong to."""
+
+    #: what the results of operators are
+    tensor_class = FakeTensor
+
+    def __init__(
+        self,
+        *,
+        allow_fallback_kernels: bool = True,
+        allow_non_fake_inputs: bool = False,
+        shape_env: Any = None,
+        static_shapes: bool | None = None,
+        export: bool = False,
+    ) -> None:
+        """Make a mode.
+
+        Args:
+            allow_non_fake_inputs: operators take real tensors too, which are treated as fake ones.
+            shape_env: where symbols for sizes are made; None keeps sizes as numbers.
+            static_shapes: keep sizes as numbers in spite of `shape_env`.
+            allow_fallback_kernels, export: kept for PyTorch's API, they change nothing.
+        """
+        self.allow_fallback_kernels = allow_fallback_kernels
+        self.allow_non_fake_inputs = allow_non_fake_inputs
+        self.shape_env = shape_env
+        self.static_shapes = shape_env is None if static_shapes is None else static_shapes
+        self.export = export
+        self._entered: list[bool] = []
+        #: id of a real tensor -> (weak reference to it, its fake tensor)
+        self._known: dict[int, tuple[Any, FakeTensor]] = {}
+        #: storage of a real tensor -> (weak reference to a tensor on it, bytes on the meta device)
+        self._storages: dict[int, tuple[Any, Tensor]] = {}
+
+    def __enter__(self) -> FakeTensorMode:
+        inside = bool(core.DISPATCH_MODES) and core.DISPATCH_MODES[-1] is self
+        self._entered.append(not inside)
+        if not inside:
+            core.push_dispatch_mode(self)
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        if self._entered.pop():
+            core.pop_dispatch_mode()
+
+    # ---------------------------------------------------------------- operators
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        return self.dispatch(func, args, kwargs or {})
+
+    def dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of an operator: fake tensors."""
+        plan = _PLANS.get(func)
+        if plan is None:
+            plan = _PLANS[func] = _plan_of(func)
+        return plan(self, func, args, kwargs)
+
+    def admit(self, t: Tensor) -> Any:
+        """What an operator does with a tensor that is not fake (the core asks)."""
+        if self.allow_non_fake_inputs:
+            return self.from_tensor(t)
+        return fail(
+            AssertionError,
+            "FakeTensorMode",
+            "fake tensors were required: Please convert all Tensors to FakeTensors first or "
+            "instantiate FakeTensorMode with 'allow_non_fake_inputs'",
+            got=f"a real tensor of shape {tuple(t.shape)} and dtype {t.dtype}",
+            hint="mode.from_tensor(tensor) gives one",
+        )
+
+    def mixed_devices(self, one: Any, other: Any) -> None:
+        """Raise for tensors on two devices (the core asks)."""
+        fail(
+            RuntimeError,
+            "FakeTensorMode",
+            "tensors on one device were required: Unhandled FakeTensor Device Propagation, found two "
+            f"different devices {one}, {other}",
+            hint="move one with .to(device)",
+        )
+
+    # ---------------------------------------------------------------- making fake tensors
+
+    def from_tensor(
+        self,
+        tensor: Tensor,
+        *,
+        static_shapes: bool | None = None,
+        source: Any = None,
+        symbolic_context: Any = None,
+        trace: bool = True,
+    ) -> FakeTensor:
+        """A fake tensor that stands for a real one; the same one for the same tensor.
+
+        Args:
+            tensor: gives strides, dtype, device, `requires_grad`, and what it is a view of.
+            static_shapes: keep sizes as numbers; default as the mode says.
+            source: what the tensor is called, in names of symbols.
+            symbolic_context: says which sizes become symbols: has `dynamic_sizes`, booleans.
+            trace: kept for PyTorch's API.
+        """
+        if isinstance(tensor, FakeTensor):
+            if tensor.fake_mode is not self:
+                fail(AssertionError, "from_tensor", "a fake tensor of this mode was required: Mixing fake "
+                     "modes NYI", got="one of another mode")  # fmt: skip
+            return tensor
+        known = self._known.get(id(tensor))
+        if known is not None and known[0]() is tensor:
+            return known[1]
+        with _Undisturbed():
+            made = self._made(tensor)
+        if not (self.static_shapes if static_shapes is None else static_shapes):
+            from facula.fx.experimental.symbolic_shapes import give_symbols
+
+            give_symbols(made, self.shape_env, source, symbolic_context)
+        self._known[id(tensor)] = (weakref.ref(tensor), made)
+        return made
+
+    def _made(self, tensor: Tensor) -> FakeTensor:
+        base = tensor._base if tensor._is_view() else None
+        if base is not None and base.dtype is tensor.dtype:
+            whole = self.from_tensor(base, static_shapes=True)
+            recorded = tensor.requires_grad and base.requires_grad
+            with _Recording(recorded):
+                made = whole.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+            if tensor.requires_grad and not made.requires_grad:
+                made.requires_grad_()
+            return made
+        made = core.fake_tensor(FakeTensor, self._on_storage(tensor), self, tensor.device)
+        if tensor.requires_grad:
+            made.requires_grad_()
+            if not tensor.is_leaf:
+                with _Recording(True):
+                    made = made.clone()
+        if getattr(tensor, "_is_param", False) or type(tensor).__name__ == "Parameter":
+            made._is_param = True
+        return made
+
+    def _on_storage(self, tensor: Tensor) -> Tensor:
+        """A meta tensor of the same geometry, on one storage with those of the same real storage."""
+        place = core.storage_place(tensor)
+        known = self._storages.get(place)
+        if known is None or known[0]() is None:
+            nbytes = tensor.untyped_storage().nbytes()
+            whole = core.empty((nbytes,), dtype=core.uint8, device="meta")
+            known = self._storages[place] = (weakref.ref(tensor), whole)
+        offset = tensor.storage_offset() * tensor.element_size()
+        return core.view_dtype(known[1], tensor.dtype, tensor.shape, tensor.stride(), offset)
+
+
+class _Undisturbed:
+    """A block without dispatch modes and transforms."""
+
+    def __enter__(self) -> None:
+        self.stack = core.swap_interpreters([])
+        self.keys = core.suspend_dispatch()
+
+    def __exit__(self, *exception: Any) -> None:
+        core.set_thread_keys(self.keys)
+        core.swap_interpreters(self.stack)
+
+
+class _Recording:
+    """A block with the tape on, or off."""
+
+    def __init__(self, mode: bool) -> None:
+        self.mode = mode
+
+    def __enter__(self) -> None:
+        self.before = core.set_grad_enabled(self.mode)
+
+    def __exit__(self, *exception: Any) -> None:
+        core.set_grad_enabled(self.before)
+
+
+# ------------------------------------------------------------------ how operators run
+
+
+def _run(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
+    return core.run_fake(getattr(func, "_op", func), args, kwargs, mode)
+
+
+def _run_inplace(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
+    core.run_fake(getattr(func, "_op", func), args, kwargs, mode)
+    return args[0]
+
+
+def _raise_dynamic(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
+    raise DynamicOutputShapeException(func)
+
+
+def _raise_dependent(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
+    raise DataDependentOutputException(func)
+
+
+def _convert(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
+    if "device" in kwargs:  # another device is other memory
+        kwargs = {**kwargs, "copy": True}
+    return core.run_fake(Tensor.to, args, kwargs, mode)
+
+
+def _lift(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """A constant of the program: the one place where a real tensor becomes fake unasked."""
+    t = args[0]
+    return t if isinstance(t, FakeTensor) else core.fake_like(FakeTensor, t, mode)
+
+
+def _plan_of(func: Any) -> Any:
+    overload = overload_of(func)
+    function = getattr(overload, "_op", overload)
+    special = _SPECIAL.get(getattr(overload, "_opname", ""))
+    if special is not None:
+        return special
+    definition = getattr(function, "definition", None)
+    if isinstance(function, core.InplaceOp):
+        return _run_inplace
+    if definition is None and getattr(function, "__name__", "").endswith("_"):
+        return _run_inplace
+    if getattr(definition, "dynamic", False):
+        return _raise_dynamic
+    return _run
+
+
+_SPECIAL = {
+    "_to_copy": _convert,
+    "_local_scalar_dense": _raise_dependent,
+    "lift_fresh_copy": _lift,
+}
+_PLANS: dict[Any, Any] = {}
+
+
+class FakeCopyMode:
+    """A block in which `copy.deepcopy` of tensors gives fake ones."""
+
+    def __init__(self, fake_mode: FakeTensorMode) -> None:
+        self.fake_mode = fake_mode
+
+    def __enter__(self) -> FakeCopyMode:
+        mode = self.fake_mode
+        self.before = Tensor.__deepcopy__
+
+        def fake_copy(t: Tensor, memo: dict[int, Any]) -> Any:
+            memo[id(t)] = made = mode.from_tensor(t, static_shapes=True)
+            return made
+
+        core.set_type_attribute(Tensor, "__deepcopy__", fake_copy)
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        core.set_type_attribute(Tensor, "__deepcopy__", self.before)
+
+
+def is_fake(x: Any) -> bool:
+    """Whether something is a fake tensor."""
+    return isinstance(x, FakeTensor)
+
+
+def maybe_get_fake_mode(t: Any) -> Any:
+    """The mode of a fake tensor; None for anything else."""
+    return t.fake_mode if isinstance(t, FakeTensor) else None
+
+
+def unset_fake_temporarily() -> Any:
+    """A block without the active fake mode."""
+    return _Undisturbed()
+
+
+def detect_fake_mode(inputs: Any = None) -> FakeTensorMode | None:
+    """The mode of fake tensors among nested inputs, else the active one; None where there is neither.
+
+    Raises:
+        AssertionError: fake tensors of several modes.
+    """
+    from facula.fx import _pytree as pytree
+
+    found = [leaf.fake_mode for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, FakeTensor)]
+    found += [mode for mode in core.DISPATCH_MODES if isinstance(mode, FakeTensorMode)]
+    for mode in found[1:]:
+        if mode is not found[0]:
+            fail(AssertionError, "detect_fake_mode", "fake tensors of one mode were required", got="several")
+    return found[0] if found else None

@@ -1,0 +1,61 @@
+"""Lists and dictionaries that can not be changed: what the arguments of nodes are made of.
+
+Takes any iterable or mapping.  Gives `immutable_list` and `immutable_dict`, which compare, print and
+pickle like the ordinary ones.
+Keeps true: whoever changes an argument of a node assigns `node.args`, so the graph hears of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+__all__ = ["immutable_dict", "immutable_list"]
+
+
+def _refused(name: str) -> Any:
+    def refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
+        raise NotImplementedError(
+            f"[{name}] an ordinary {type(self).__base__.__name__} was required: "
+            f"'{type(self).__name__}' object does not support mutation\n"
+            "hint: arguments of nodes are set as a whole: node.args = (...), node.kwargs = {...}, or "
+            "node.update_arg(...)"
+        )
+
+    refuse.__name__ = name
+    return refuse
+
+
+class immutable_list(list):
+    """A list that can be read only."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> Any:
+        return immutable_list, (tuple(self),)
+
+    def __deepcopy__(self, memo: Any) -> immutable_list:
+        import copy
+
+        return immutable_list(copy.deepcopy(x, memo) for x in self)
+
+
+class immutable_dict(dict):
+    """A dictionary that can be read only."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> Any:
+        return immutable_dict, (tuple(self.items()),)
+
+    def __deepcopy__(self, memo: Any) -> immutable_dict:
+        import copy
+
+        return immutable_dict((k, copy.deepcopy(v, memo)) for k, v in self.items())
+
+
+for _name in (
+    "__delitem__ __iadd__ __imul__ __setitem__ append clear extend insert pop remove reverse sort"
+).split():
+    setattr(immutable_list, _name, _refused(_name))
+for _name in "__delitem__ __ior__ __setitem__ clear pop popitem setdefault update".split():
+    setattr(immutable_dict, _name, _refused(_name))

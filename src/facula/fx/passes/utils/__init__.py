@@ -1,0 +1,1 @@
+"""Tools of passes: finding subgraphs and taking them out."""

@@ -1,0 +1,490 @@
+"""Tracing at the level of operators: what a function does to tensors, as a graph of overloads.
+
+Takes a function and example inputs.  Gives `make_fx`, whose graphs hold calls of operators only:
+below differentiation, `vmap` and composites, so that gradients are part of the trace.
+Keeps true: the function runs as it would without a trace (on real or on fake tensors); a tensor is
+known by its identity, or by the place of its elements, so that what the tape kept is found again;
+tensors that the function holds become attributes.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from facula import core, nn
+from facula.core.errors import fail
+from facula.fx import _pytree as pytree
+from facula.fx import traceback as fx_traceback
+from facula.fx._symbolic_trace import Tracer
+from facula.fx.codegen import PyTreeCodeGen, _PyTreeInfo
+from facula.fx.dispatch_mode import TorchDispatchMode
+from facula.fx.fake_tensor import DataDependentOutputException, FakeTensor, FakeTensorMode
+from facula.fx.graph import Graph
+from facula.fx.graph_module import GraphModule
+from facula.fx.immutable_collections import immutable_dict, immutable_list
+from facula.fx.node import Node
+from facula.fx.proxy import Proxy
+
+__all__ = [
+    "DecompositionInterpreter", "PythonKeyTracer", "dispatch_trace", "get_innermost_proxy_mode",
+    "get_proxy_mode", "handle_sym_dispatch", "make_fx", "maybe_disable_thunkify",
+    "maybe_enable_thunkify", "py_sym_types", "selective_decompose",
+]  # fmt: skip
+
+Tensor = core.Tensor
+
+
+class PythonKeyTracer(Tracer):
+    """The tracer of an operator-level trace: knows which node made a tensor."""
+
+    def __init__(self) -> None:
+        super().__init__(autowrap_modules=())
+        self.root = nn.Module()
+        self.graph = Graph(tracer_cls=PythonKeyTracer)
+        self.tensor_attrs: dict[Any, str] = {}
+        #: id -> (the tensor, kept so that the id stays its own; its node)
+        self._by_id: dict[int, tuple[Tensor, Node]] = {}
+        #: place of the elements -> node
+        self._by_place: dict[Any, Node] = {}
+        self._constants: dict[str, int] = {}
+
+    def call_module(
+        self, m: nn.Module, forward: Callable[..., Any], args: Any, kwargs: Any
+    ) -> Any:
+        """Modules are run through."""
+        return forward(*args, **kwargs)
+
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
+        """Parameters are tensors like others."""
+        return attr_val
+
+    def remember(self, t: Tensor, node: Node) -> None:
+        """From now on `node` stands for `t`."""
+        self._by_id[id(t)] = (t, node)
+        self._by_place.setdefault(core.tensor_place(t), node)
+
+    def written(self, t: Tensor, node: Node) -> None:
+        """`node` wrote to `t`: whoever reads these elements from now on reads its result."""
+        self._by_id[id(t)] = (t, node)
+        self._by_place[core.tensor_place(t)] = node
+
+    def node_of(self, t: Tensor) -> Node | None:
+        """The node that stands for a tensor; None for one that the trace did not make."""
+        known = self._by_id.get(id(t))
+        if known is not None:
+            return known[1]
+        return self._by_place.get(core.tensor_place(t))
+
+    def constant(self, t: Tensor) -> Node:
+        """A node that reads a tensor which the traced function holds."""
+        is_parameter = isinstance(t, nn.Parameter)
+        prefix = "_param_constant" if is_parameter else "_tensor_constant"
+        number = self._constants.get(prefix, 0)
+        self._constants[prefix] = number + 1
+        name = f"{prefix}{number}"
+        if is_parameter:
+            setattr(self.root, name, t)
+        else:
+            self.root.register_buffer(name, t)
+        made = self.graph.create_node("get_attr", name)
+        self.remember(t, made)
+        return made
+
+    def create_arg(self, a: Any) -> Any:
+        """What stands in the graph for a value."""
+        if isinstance(a, Tensor):
+            node = self.node_of(a)
+            return self.constant(a) if node is None else node
+        if isinstance(a, tuple):
+            made = [self.create_arg(x) for x in a]
+            return type(a)(*made) if hasattr(a, "_fields") else tuple(made)
+        if isinstance(a, list):
+            return immutable_list([self.create_arg(x) for x in a])
+        if isinstance(a, dict):
+            return immutable_dict({k: self.create_arg(v) for k, v in a.items()})
+        if getattr(a, "_is_symbolic", False):
+            return self.symbol_node(a)
+        return a if isinstance(a, (core.Generator, Node)) else super().create_arg(a)
+
+    def symbol_node(self, number: Any) -> Any:
+        """What stands in the graph for a number that depends on sizes."""
+        from facula.fx.experimental.symbolic_shapes import node_of_number
+
+        return node_of_number(self, number)
+
+
+class ProxyTorchDispatchMode(TorchDispatchMode):
+    """A block in which every operator becomes a node of a tracer's graph."""
+
+    def __init__(
+        self,
+        tracer: PythonKeyTracer,
+        tracing_mode: str = "real",
+        pre_dispatch: bool = False,
+        decomposition_table: Mapping[Any, Callable[..., Any]] | None = None,
+        fake_mode: FakeTensorMode | None = None,
+    ) -> None:
+        self.tracer = tracer
+        self.tracing_mode = tracing_mode
+        self.pre_dispatch = pre_dispatch
+        self.decomposition_table = decomposition_table or {}
+        self.fake_mode = fake_mode
+        #: what shapes of real values are noted with
+        self.shadow_mode = fake_mode if fake_mode is not None else FakeTensorMode()
+        self.enable_tracing = True
+        self.outer_frame: Any = None
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if not self.enable_tracing:
+            return func(*args, **kwargs)
+        decomposition = self.decomposition_table.get(func) if self.decomposition_table else None
+        if decomposition is not None:
+            with self:
+                result = decomposition(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        opname = getattr(func, "_opname", None) or getattr(func, "__name__", "call")
+        if opname == "_local_scalar_dense":
+            return self._number(func, args[0])
+        tracer = self.tracer
+        proxy_args = tuple([tracer.create_arg(a) for a in args])
+        proxy_kwargs = {k: tracer.create_arg(v) for k, v in kwargs.items()} if kwargs else {}
+        result = self._computed(func, args, kwargs)
+        node = tracer.graph.create_node(
+            "call_function", func, proxy_args, proxy_kwargs, name=opname.lstrip("_") or opname
+        )
+        node.meta["stack_trace"] = fx_traceback.user_stack(self.outer_frame, 2)
+        if fx_traceback.has_preserved_node_meta():
+            node.meta.update(fx_traceback.get_current_meta())
+        if args and result is args[0]:
+            node.meta["val"] = self.value_of(result)
+            tracer.written(result, node)
+        else:
+            self.track(result, node)
+        return result
+
+    def _computed(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of the call, as whatever lies below the trace gives it."""
+        fake = self.fake_mode
+        modes = core.DISPATCH_MODES
+        if fake is not None and (not modes or (len(modes) == 1 and modes[0] is fake)):
+            return fake.dispatch(func, args, kwargs)
+        return func(*args, **kwargs)
+
+    def _number(self, func: Any, t: Tensor) -> Any:
+        """A number read from a tensor: possible for what the function holds, not for what it computes."""
+        if self.tracer.node_of(t) is None and not isinstance(t, FakeTensor):
+            return func(t)
+        raise DataDependentOutputException(func) from RuntimeError(
+            "It appears that you're trying to get value out of a tracing tensor"
+        )
+
+    def track(self, result: Any, node: Node) -> None:
+        """Note that a node gives `result`; several results become nodes of their own."""
+        if isinstance(result, Tensor):
+            node.meta["val"] = self.value_of(result)
+            self.tracer.remember(result, node)
+        elif isinstance(result, (tuple, list)):
+            for i, part in enumerate(result):
+                if part is not None:
+                    inner = self.tracer.graph.create_node(
+                        "call_function", operator.getitem, (node, i), {}, name="getitem"
+                    )
+                    inner.meta["stack_trace"] = node.meta.get("stack_trace")
+                    self.track(part, inner)
+            node.meta["val"] = type(result)(
+                *[self.value_of(r) for r in result]
+            ) if hasattr(result, "_fields") else type(result)([self.value_of(r) for r in result])
+        else:
+            node.meta["val"] = result
+
+    def value_of(self, x: Any) -> Any:
+        """A fake tensor that shows what a value looks like now."""
+        if isinstance(x, FakeTensor):
+            return core.fake_snapshot(x)
+        if isinstance(x, Tensor):
+            return core.fake_like(FakeTensor, x, self.shadow_mode)
+        return x
+
+    def __enter__(self) -> ProxyTorchDispatchMode:
+        core.push_dispatch_mode(self)
+        return self
+
+
+def get_proxy_mode() -> ProxyTorchDispatchMode | None:
+    """The innermost trace that runs; None where there is none."""
+    for mode in reversed(core.DISPATCH_MODES):
+        if isinstance(mode, ProxyTorchDispatchMode):
+            return mode
+    return None
+
+
+get_innermost_proxy_mode = get_proxy_mode
+
+
+@contextmanager
+def disable_proxy_modes_tracing() -> Iterator[Any]:
+    """A block in which the running trace records nothing."""
+    mode = get_proxy_mode()
+    if mode is None:
+        yield None
+        return
+    before, mode.enable_tracing = mode.enable_tracing, False
+    try:
+        yield mode
+    finally:
+        mode.enable_tracing = before
+
+
+# ------------------------------------------------------------------ make_fx
+
+
+def _input_names(f: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
+    """The names of the parameters of `f` that the arguments are for."""
+    import inspect
+
+    target = f.forward if isinstance(f, nn.Module) else f
+    names: list[str] = []
+    try:
+        for p in inspect.signature(target).parameters.values():
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
+                names.append(p.name)
+            else:
+                break
+    except (TypeError, ValueError):
+        pass
+    return names[: len(args)] + [f"arg{i}" for i in range(len(names), len(args))]
+
+
+class _MakefxTracer:
+    """One `make_fx`: its settings, and the traces that it makes."""
+
+    def __init__(
+        self,
+        decomposition_table: Mapping[Any, Callable[..., Any]] | None,
+        tracing_mode: str,
+        allow_non_fake_inputs: bool,
+        pre_dispatch: bool,
+    ) -> None:
+        if tracing_mode not in ("real", "fake", "symbolic"):
+            fail(AssertionError, "make_fx", 'a tracing_mode "real", "fake" or "symbolic" was required',
+                 tracing_mode)  # fmt: skip
+        self.decomposition_table = decomposition_table
+        self.tracing_mode = tracing_mode
+        self.allow_non_fake_inputs = allow_non_fake_inputs
+        self.pre_dispatch = pre_dispatch
+
+    def _fake_mode(self, leaves: list[Any]) -> FakeTensorMode | None:
+        from facula.fx.fake_tensor import detect_fake_mode
+
+        found = detect_fake_mode(leaves)
+        if found is not None or self.tracing_mode == "real":
+            return found
+        shape_env = None
+        if self.tracing_mode == "symbolic":
+            from facula.fx.experimental.symbolic_shapes import ShapeEnv
+
+            shape_env = ShapeEnv()
+        return FakeTensorMode(
+            allow_non_fake_inputs=self.allow_non_fake_inputs, shape_env=shape_env
+        )
+
+    def trace(self, f: Callable[..., Any], *args: Any) -> GraphModule:
+        """The graph module of `f` for these inputs."""
+        leaves, in_spec = pytree.tree_flatten(args)
+        fake_mode = self._fake_mode(leaves)
+        if fake_mode is not None:
+            leaves = [
+                fake_mode.from_tensor(x, source=f"s{i}") if isinstance(x, Tensor) else x
+                for i, x in enumerate(leaves)
+            ]
+        names = _input_names(f, args)
+        leaf_names = [
+            f"{name}_{i + 1}"
+            for name, arg in zip(names, args, strict=True)
+            for i in range(len(pytree.tree_leaves(arg)))
+        ]
+        tracer = PythonKeyTracer()
+        mode = ProxyTorchDispatchMode(
+            tracer,
+            self.tracing_mode,
+            self.pre_dispatch,
+            self.decomposition_table,
+            fake_mode,
+        )
+        mode.outer_frame = sys._getframe(1)
+        for name, leaf in zip(leaf_names, leaves, strict=True):
+            node = tracer.graph.placeholder(name)
+            mode.track(leaf, node)
+        result = self._run(f, mode, fake_mode, pytree.tree_unflatten(leaves, in_spec))
+        is_nested = any(not isinstance(s, pytree.LeafSpec) for s in in_spec.children_specs)
+        out_spec = None
+        if is_nested:
+            result, out_spec = pytree.tree_flatten(result)
+            tracer.graph.set_codegen(PyTreeCodeGen(_PyTreeInfo(names, in_spec, out_spec)))
+        output = tracer.graph.output(tracer.create_arg(result))
+        output.meta["val"] = pytree.tree_map(mode.value_of, result)
+        tracer.graph.eliminate_dead_code()
+        made = GraphModule(tracer.root, tracer.graph, getattr(f, "__name__", "f").strip("<>"))
+        made.shape_env = None if fake_mode is None else fake_mode.shape_env
+        return made
+
+    def _run(
+        self, f: Callable[..., Any], mode: Any, fake_mode: FakeTensorMode | None, args: Any
+    ) -> Any:
+        if fake_mode is None:
+            with mode:
+                return f(*args)
+        with fake_mode, mode:
+            return f(*args)
+
+
+def make_fx(
+    f: Callable[..., Any],
+    decomposition_table: Mapping[Any, Callable[..., Any]] | None = None,
+    tracing_mode: str = "real",
+    _allow_non_fake_inputs: bool = False,
+    *,
+    pre_dispatch: bool = False,
+    record_module_stack: bool = False,
+    _allow_fake_constant: bool = False,
+    _error_on_data_dependent_ops: bool = True,
+    record_stack_traces: bool = False,
+    proxy_module_inputs: bool = False,
+    _disable_torch_fn_metadata_mode: bool = False,
+) -> Callable[..., GraphModule]:
+    """A function that traces `f` with the inputs it is given.
+
+    Args:
+        f: takes and gives nested tensors.
+        decomposition_table: overloads -> functions that are traced in their place; one that returns
+            NotImplemented leaves the operator.
+        tracing_mode: "real" runs the function; "fake" computes shapes only; "symbolic" keeps sizes as
+            symbols, so that the graph serves other sizes.
+        _allow_non_fake_inputs: in "fake" and "symbolic", tensors that `f` holds are taken as constants.
+
+    The other arguments are PyTorch's; stack traces are always recorded.
+
+    Raises:
+        DataDependentOutputException: `f` reads a number from a tensor that it computed.
+    """
+    tracer = _MakefxTracer(
+        decomposition_table, tracing_mode, _allow_non_fake_inputs, pre_dispatch
+    )
+
+    def wrapped(*args: Any) -> GraphModule:
+        return tracer.trace(f, *args)
+
+    wrapped.__name__ = f"make_fx({getattr(f, '__name__', 'f')})"
+    return wrapped
+
+
+def dispatch_trace(
+    root: nn.Module | Callable[..., Any],
+    tracer: Tracer,
+    concrete_args: tuple[Any, ...] | None = None,
+) -> GraphModule:
+    """The graph of a function, recorded by a given tracer from the active trace's point of view."""
+    graph = tracer.trace(root, concrete_args)  # type: ignore[arg-type]
+    name = type(root).__name__ if isinstance(root, nn.Module) else getattr(root, "__name__", "f")
+    return GraphModule(tracer.root, graph, name.strip("<>"))
+
+
+class DecompositionInterpreter:
+    """Runs a graph under the active trace, with other decompositions."""
+
+    def __init__(
+        self,
+        module: GraphModule,
+        new_graph: Graph | None = None,
+        decomposition_table: Mapping[Any, Callable[..., Any]] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.module = module
+        self.new_graph = Graph() if new_graph is None else new_graph
+        self.decomposition_table = decomposition_table or {}
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """The result; the decomposed graph is entered into `new_graph`."""
+        traced = make_fx(self.module, self.decomposition_table)(*args)
+        val_map: dict[Node, Node] = {}
+        result = self.new_graph.graph_copy(traced.graph, val_map)
+        self.new_graph.output(result)
+        return self.module(*args)
+
+
+def selective_decompose(
+    joint_gm: GraphModule,
+    *args: Any,
+    decomposition: Mapping[Any, Callable[..., Any]],
+    should_decompose: Callable[[Node], bool],
+    trace_joint_graph: bool = False,
+) -> GraphModule:
+    """A graph module in which the nodes that a predicate picks are decomposed."""
+    from facula.fx.interpreter import Interpreter
+
+    class Selective(Interpreter):
+        def run_node(self, n: Node) -> Any:
+            mode = get_proxy_mode()
+            assert mode is not None
+            chosen = n.op == "call_function" and should_decompose(n)
+            mode.decomposition_table = decomposition if chosen else {}
+            return super().run_node(n)
+
+    return make_fx(Selective(joint_gm).run)(*args)
+
+
+#: the types of numbers that depend on sizes
+def _symbolic_types() -> tuple[type, ...]:
+    from facula.fx.experimental import symbolic_shapes
+
+    return (symbolic_shapes.SymInt, symbolic_shapes.SymFloat, symbolic_shapes.SymBool)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "py_sym_types":
+        return _symbolic_types()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def handle_sym_dispatch(func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """A call on numbers that depend on sizes: they keep their own expressions."""
+    return func(*args, **kwargs)
+
+
+@contextmanager
+def maybe_enable_thunkify() -> Iterator[None]:
+    """Kept for PyTorch's API: nodes for sizes are made when they are used, always."""
+    yield
+
+
+@contextmanager
+def maybe_disable_thunkify() -> Iterator[None]:
+    """Kept for PyTorch's API: nodes for sizes are made when they are used, always."""
+    yield
+
+
+def get_isolated_graphmodule(
+    func: Callable[..., Any], args: Any, kwargs: Any, tracing_mode: str = "real"
+) -> GraphModule:
+    """The graph of a call, recorded apart from a trace that runs."""
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+
+    def flat(leaves: list[Any]) -> Any:
+        inner, keywords = pytree.tree_unflatten(list(leaves), spec)
+        return func(*inner, **keywords)
+
+    with disable_proxy_modes_tracing():
+        return make_fx(flat, tracing_mode=tracing_mode)(leaves)
+
+
+def is_proxy(x: Any) -> bool:
+    """Whether something stands for what a graph will compute."""
+    return isinstance(x, Proxy)

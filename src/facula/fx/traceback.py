@@ -1,0 +1,148 @@
+"""Where nodes come from: the user's lines, and meta data that a transformation hands on.
+
+Takes the frames of the running thread.  Gives stack traces without facula's own frames, and blocks in
+which nodes inherit the `meta` of the node that is being interpreted.
+Keeps true: a trace costs microseconds, since each line's text is made once.
+"""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+__all__ = [
+    "annotate", "format_stack", "get_current_meta", "has_preserved_node_meta", "preserve_node_meta",
+    "reset_grad_fn_seq_nr", "set_current_meta", "set_grad_fn_seq_nr", "set_stack_trace",
+]  # fmt: skip
+
+_OWN = str(Path(__file__).parents[1]) + "/"
+_current_meta: dict[str, Any] = {}
+_preserving = False
+
+#: (code, line) -> the text of a frame, "" for those that are not shown
+_frames: dict[tuple[Any, int], str] = {}
+_FRAMES_KEPT = 20_000
+
+
+def _frame_text(code: Any, line: int) -> str:
+    file = code.co_filename
+    if file.startswith(_OWN) or file.startswith("<frozen"):
+        text = ""
+    else:
+        source = linecache.getline(file, line).strip()
+        text = f'  File "{file}", line {line}, in {code.co_name}\n'
+        if source:
+            text += f"    {source}\n"
+    if len(_frames) > _FRAMES_KEPT:
+        _frames.clear()
+    _frames[code, line] = text
+    return text
+
+
+def user_stack(stop: Any = None, skip: int = 1) -> str:
+    """The user's frames, the innermost last, as a traceback shows them.
+
+    Args:
+        stop: a frame; it and those outside of it are left out.
+        skip: how many of the innermost frames are left out.
+    """
+    frame = sys._getframe(skip)
+    texts = []
+    while frame is not None and frame is not stop:
+        line = frame.f_lineno or 0
+        text = _frames.get((frame.f_code, line))
+        if text is None:
+            text = _frame_text(frame.f_code, line)
+        if text:
+            texts.append(text)
+        frame = frame.f_back  # type: ignore[assignment]
+    return "".join(reversed(texts))
+
+
+def user_frame() -> Any:
+    """The innermost frame that is not facula's."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_OWN):
+        frame = frame.f_back
+    return frame
+
+
+@contextmanager
+def preserve_node_meta(enable: bool = True) -> Iterator[None]:
+    """A block in which new nodes get the meta of the node that is interpreted."""
+    global _preserving, _current_meta
+    before, meta_before = _preserving, _current_meta
+    _preserving = enable
+    try:
+        yield
+    finally:
+        _preserving, _current_meta = before, meta_before
+
+
+def has_preserved_node_meta() -> bool:
+    """Whether new nodes inherit meta data."""
+    return _preserving
+
+
+@contextmanager
+def set_current_meta(node: Any, pass_name: str = "") -> Iterator[None]:
+    """A block in which new nodes inherit the meta of `node`."""
+    global _current_meta
+    if not _preserving or not node.meta:
+        yield
+        return
+    before = _current_meta
+    _current_meta = {k: v for k, v in node.meta.items() if k not in ("val", "tensor_meta")}
+    try:
+        yield
+    finally:
+        _current_meta = before
+
+
+def get_current_meta() -> dict[str, Any]:
+    """What new nodes inherit."""
+    return _current_meta
+
+
+def set_stack_trace(stack: list[str]) -> None:
+    """Say where new nodes come from."""
+    if _preserving and stack:
+        _current_meta["stack_trace"] = "".join(stack)
+
+
+def format_stack() -> list[str]:
+    """The stack trace that new nodes inherit, else the present one."""
+    if _preserving:
+        return [_current_meta.get("stack_trace", "")]
+    return [user_stack(skip=2)]
+
+
+@contextmanager
+def annotate(annotation_dict: dict[str, Any]) -> Iterator[None]:
+    """A block whose nodes have these entries in `meta["custom"]`."""
+    global _current_meta
+    before = _current_meta
+    custom = {**before.get("custom", {}), **annotation_dict}
+    _current_meta = {**before, "custom": custom}
+    try:
+        yield
+    finally:
+        _current_meta = before
+
+
+def set_grad_fn_seq_nr(seq_nr: int) -> None:
+    """Note the number of the gradient node that new nodes belong to."""
+    if _preserving:
+        _current_meta["grad_fn_seq_nr"] = [*_current_meta.get("grad_fn_seq_nr", []), seq_nr]
+        _current_meta["in_grad_fn"] = _current_meta.get("in_grad_fn", 0) + 1
+
+
+def reset_grad_fn_seq_nr() -> None:
+    """Forget the last such number."""
+    if _preserving and _current_meta.get("in_grad_fn"):
+        _current_meta["in_grad_fn"] -= 1
+        _current_meta["grad_fn_seq_nr"] = _current_meta["grad_fn_seq_nr"][:-1]

@@ -1,0 +1,131 @@
+"""Weights from the network, kept in a folder: the part of `torch.hub` that model libraries use.
+
+Takes addresses and file names. Gives files and state dicts. Keeps true: a file stands under its name
+only when it is whole and, where a hash is known, has that hash; loading a file runs no code, and no
+repository is fetched or run.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+import sys
+import tempfile
+import zipfile
+from typing import Any
+from urllib.parse import urlparse
+from urllib.request import Request, urlopen
+
+from facula.core.errors import fail
+from facula.serialization import load
+from facula.serialization.checkpoint import MapLocation
+
+__all__ = ["download_url_to_file", "get_dir", "load_state_dict_from_url", "set_dir"]
+
+#: `resnet18-bf5a0eef.pth` names the start of the file's SHA-256
+HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
+READ_DATA_CHUNK = 128 * 1024
+_chosen: str | None = None
+
+
+def _get_torch_home() -> str:
+    """The folder of everything that is kept: `$TORCH_HOME`, or `torch` in the user's cache."""
+    cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+    return os.path.expanduser(os.environ.get("TORCH_HOME", os.path.join(cache, "torch")))
+
+
+def get_dir() -> str:
+    """The folder for downloads."""
+    return _chosen if _chosen is not None else os.path.join(_get_torch_home(), "hub")
+
+
+def set_dir(d: str | os.PathLike[str]) -> None:
+    """Keep downloads in another folder."""
+    global _chosen
+    _chosen = os.path.expanduser(os.fspath(d))
+
+
+def download_url_to_file(
+    url: str, dst: str, hash_prefix: str | None = None, progress: bool = True
+) -> None:
+    """Fetches `url` into the file `dst`, which stands there only when it is whole.
+
+    Raises RuntimeError where the SHA-256 does not start with `hash_prefix`, and OSError as the
+    network and the file system give it.
+    """
+    target = os.path.expanduser(dst)
+    folder = os.path.dirname(target) or "."
+    handle, temporary = tempfile.mkstemp(suffix=".partial", dir=folder)
+    found = hashlib.sha256()
+    try:
+        with (
+            urlopen(Request(url, headers={"User-Agent": "facula.hub"})) as source,
+            os.fdopen(handle, "wb") as file,
+        ):
+            _copy(source, file, found, progress)
+        if hash_prefix is not None and not found.hexdigest().startswith(hash_prefix):
+            fail(
+                RuntimeError,
+                "download_url_to_file",
+                f'a file whose SHA-256 starts with "{hash_prefix}"',
+                got=f'invalid hash value "{found.hexdigest()}"',
+                hint="the download was cut off, or the address has another file by now",
+            )
+        os.replace(temporary, target)
+    except BaseException:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise
+
+
+def _copy(source: Any, file: Any, found: Any, progress: bool) -> None:
+    """Copies a stream, and says on a terminal how far it is."""
+    size = int(source.headers.get("Content-Length") or 0)
+    done, shown = 0, progress and sys.stderr.isatty()
+    while chunk := source.read(READ_DATA_CHUNK):
+        file.write(chunk)
+        found.update(chunk)
+        done += len(chunk)
+        if shown:
+            of = f" of {size / 1e6:.1f}" if size else ""
+            print(f"\r{done / 1e6:.1f}{of} MB", end="", file=sys.stderr)
+    if shown:
+        print(file=sys.stderr)
+
+
+def load_state_dict_from_url(
+    url: str,
+    model_dir: str | None = None,
+    map_location: MapLocation = None,
+    progress: bool = True,
+    check_hash: bool = False,
+    file_name: str | None = None,
+    weights_only: bool = False,
+) -> Any:
+    """The object in the file at `url`, which is fetched once and kept in `model_dir`."""
+    folder = os.path.join(get_dir(), "checkpoints") if model_dir is None else model_dir
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        if error.errno != errno.EEXIST:
+            raise
+    name = file_name or os.path.basename(urlparse(url).path)
+    kept = os.path.join(folder, name)
+    if not os.path.exists(kept):
+        match = HASH_REGEX.search(name) if check_hash else None
+        download_url_to_file(url, kept, match[1] if match else None, progress)
+    if not _is_packed(kept):
+        return load(kept, map_location=map_location)
+    with zipfile.ZipFile(kept) as archive:
+        (only,) = archive.infolist()
+        return load(archive.extract(only, folder), map_location=map_location)
+
+
+def _is_packed(path: str) -> bool:
+    """Whether the file is a ZIP of one file, as checkpoints were packed before PyTorch 1.6."""
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return len(archive.infolist()) == 1

@@ -1,0 +1,163 @@
+"""What a traced program does besides computing: writes to inputs, and results that share memory.
+
+Takes: the level that made a program functional, its inputs and its results.
+Gives: `Signature`, from which `runtime` does the same to real tensors.
+Keeps true: the values that the graph gives are first the new elements of written inputs, then fresh
+results, each once; what is a view of an input, or of another result, is made at run time as a view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from facula import core
+from facula.autograd.transforms.functionalization import Alias, FunctionalLevel
+from facula.autograd.transforms.view_inverses import ViewStep
+
+Tensor = core.Tensor
+
+
+@dataclass(slots=True)
+class Write:
+    """An input that the program changed."""
+
+    input: int
+    #: where the graph gives its new elements; None where only its geometry changed
+    value: int | None = None
+    #: whether autograd sees the write
+    hidden: bool = True
+    #: in-place views (`t_`, ..) to do after that
+    geometry: tuple[ViewStep, ...] = ()
+
+
+@dataclass(slots=True)
+class Result:
+    """One result: `kind` is "value", "input", "input view", "value view" or "constant"."""
+
+    kind: str
+    #: the number of the value or input, or the constant itself
+    source: Any
+    steps: tuple[ViewStep, ...] = ()
+
+
+@dataclass(slots=True)
+class Signature:
+    """How the values of a graph become the effects and results of a program."""
+
+    writes: list[Write] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)
+    #: for each value of the graph, whether gradients flow through it
+    differentiable: list[bool] = field(default_factory=list)
+
+    @property
+    def plain(self) -> bool:
+        """Whether the results are exactly the values, and nothing else happens."""
+        return not self.writes and [(r.kind, r.source) for r in self.results] == [
+            ("value", i) for i in range(len(self.differentiable))
+        ]
+
+
+class _Reader:
+    """Collects values and results while a level is at work."""
+
+    def __init__(self, level: FunctionalLevel, inputs: Sequence[Any]) -> None:
+        self.level = level
+        self.inputs = inputs
+        self.number_of = {id(x): i for i, x in reversed(list(enumerate(inputs)))}
+        self.values: list[Tensor] = []
+        self.positions: dict[int, int] = {}
+        self.signature = Signature()
+
+    def position(self, value: Tensor, differentiable: bool) -> int:
+        """Where the graph gives a value; it gives each once."""
+        known = self.positions.get(id(value))
+        if known is None:
+            known = self.positions[id(value)] = len(self.values)
+            self.values.append(value)
+            self.signature.differentiable.append(differentiable)
+        elif differentiable:
+            self.signature.differentiable[known] = True
+        return known
+
+    def read_writes(self) -> None:
+        """Find out which inputs were changed, and how."""
+        for number, x in enumerate(self.inputs):
+            if not isinstance(x, Tensor) or self.number_of[id(x)] != number:
+                continue
+            alias = self.level.alias_of(x)
+            root = alias.root()
+            write = Write(number)
+            if root.memory.generation and root.memory.tensor is x:
+                write.hidden = root.memory.hidden
+                tracked = root.value.requires_grad and not write.hidden
+                value = root.value if tracked else _unrecorded(root.value)
+                write.value = self.position(value, tracked)
+            if alias is not root and root.memory.tensor is x:
+                write.geometry = tuple(_steps(alias))
+            if write.value is not None or write.geometry:
+                self.signature.writes.append(write)
+
+    def alias_of(self, x: Tensor) -> Alias | None:
+        """What a result shows of a memory, None where it shares none."""
+        entries = x._aliases
+        found = None if entries is None else entries.get(self.level.number)
+        if found is None and core.storage_key(x) in self.level.memories:
+            found = self.level.alias_of(x)
+        return found
+
+    def read_results(self, outputs: Sequence[Any]) -> None:
+        """Find out what each result is."""
+        shown: dict[int, set[int]] = {}
+        for x in outputs:
+            alias = self.alias_of(x) if isinstance(x, Tensor) else None
+            if alias is not None:
+                shown.setdefault(id(alias.memory), set()).add(id(alias))
+        self.signature.results = [self._result(x, shown) for x in outputs]
+
+    def _result(self, x: Any, shown: dict[int, set[int]]) -> Result:
+        if not isinstance(x, Tensor):
+            return Result("constant", x)
+        number = self.number_of.get(id(x))
+        if number is not None:
+            return Result("input", number)
+        alias = self.alias_of(x)
+        if alias is None:
+            return self._fresh(x)
+        root = alias.root()
+        owner = self.number_of.get(id(root.memory.tensor))
+        if owner is not None:
+            return Result("input view", owner, tuple(_steps(alias)))
+        if alias is root or root.memory.external or len(shown[id(alias.memory)]) == 1:
+            return self._fresh(self.level.value_of(x))
+        base = self._fresh(root.value)
+        return Result("value view", base.source, tuple(_steps(alias)))
+
+    def _fresh(self, value: Tensor) -> Result:
+        return Result("value", self.position(value, value.requires_grad))
+
+
+def _unrecorded(value: Tensor) -> Tensor:
+    return value.detach() if value.requires_grad else value
+
+
+def _steps(alias: Alias) -> list[ViewStep]:
+    """The views that lead from the whole memory to an alias."""
+    found: list[ViewStep] = []
+    while alias.parent is not None and alias.step is not None:
+        found.append(alias.step)
+        alias = alias.parent
+    return found[::-1]
+
+
+def read_signature(
+    level: FunctionalLevel, inputs: Sequence[Any], outputs: Sequence[Any]
+) -> tuple[Signature, list[Tensor]]:
+    """The signature of a program that just ran, and the values that its graph is to give."""
+    reader = _Reader(level, inputs)
+    reader.read_writes()
+    reader.read_results(outputs)
+    if not core.is_grad_enabled():
+        reader.signature.differentiable = [False] * len(reader.values)
+    return reader.signature, reader.values

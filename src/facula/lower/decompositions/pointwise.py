@@ -1,0 +1,150 @@
+"""Elementwise operators as their scalar expression, computed by primitive operators.
+
+Takes: an elementwise operator and a call's arguments.  Gives: its result by operators that are scalar
+primitives, `where`, `clamp` and casts.
+Keeps true: the expression is the one that kernels are written from; 16-bit floats are computed in f32
+and rounded once; numbers stay numbers, so that a traced program holds no constant tensors.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from facula import core
+from facula.ops import pointwise_rules as evaluation
+from facula.ops import scalar
+from facula.ops.registry import F
+from facula.ops.scalar_primitives import PRIMITIVES
+
+Tensor = core.Tensor
+
+#: what expressions are made of besides the primitives
+CONSTRUCTORS = frozenset(("where", "clamp"))
+#: the operator that a scalar function is, where it has another name
+_SPELLED = {"cond_and": "logical_and", "cond_or": "logical_or"}
+
+
+def is_primitive(operator: Any) -> bool:
+    """Whether an elementwise operator is a scalar primitive, and so made of nothing else."""
+    return operator.name in PRIMITIVES or operator.name in CONSTRUCTORS
+
+
+class Namespace:
+    """The scalar operations on tensors and numbers, in a compute dtype."""
+
+    def __init__(self, dtype: Any, device: Any) -> None:
+        self.dtype = dtype
+        self.device = device
+
+    def _tensor(self, x: Any) -> Tensor:
+        if isinstance(x, Tensor):
+            return x
+        kind = core.bool_ if isinstance(x, bool) else self.dtype
+        return F.full((), x, dtype=kind, device=self.device)
+
+    def __getattr__(self, name: str) -> Any:
+        function = getattr(F, _SPELLED.get(name, name))
+        strict = bool(function.definition.kind == "pointwise" and function.definition.strict)
+
+        def call(*args: Any) -> Any:
+            if strict:
+                args = tuple(self._tensor(a) for a in args)
+            elif not any(isinstance(a, Tensor) for a in args):
+                args = (self._tensor(args[0]), *args[1:])
+            return function(*args)
+
+        return call
+
+    def maximum(self, a: Any, b: Any) -> Any:
+        """The larger value; of a number, by `clamp`."""
+        if isinstance(a, Tensor) and isinstance(b, Tensor):
+            return F.maximum(a, b)
+        return F.clamp(a, min=b) if isinstance(a, Tensor) else F.clamp(b, min=a)
+
+    def minimum(self, a: Any, b: Any) -> Any:
+        """The smaller value; of a number, by `clamp`."""
+        if isinstance(a, Tensor) and isinstance(b, Tensor):
+            return F.minimum(a, b)
+        return F.clamp(a, max=b) if isinstance(a, Tensor) else F.clamp(b, max=a)
+
+    def cast(self, x: Any, code: str) -> Any:
+        """`x` in a dtype by its short name."""
+        return x.to(evaluation._DTYPE_OF[code]) if isinstance(x, Tensor) else x
+
+    def where(self, condition: Any, a: Any, b: Any) -> Any:
+        """`a` where the condition holds, else `b`."""
+        if not isinstance(a, Tensor) and not isinstance(b, Tensor):
+            a = self._tensor(a)
+        return F.where(condition, a, b)
+
+
+def decompose_pointwise(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of a call, by primitive operators."""
+    definition = operator.definition
+    bound, out = core.bind_arguments(operator, args, kwargs)
+    if out is not None:
+        return operator(*args, **kwargs)
+    variant, values = core.pointwise_variant(operator, bound)
+    parameters = definition.schema.parameters
+    operands = [x for p, x in zip(parameters, bound, strict=True) if p.is_tensor]
+    tensors = [x for x in operands if isinstance(x, Tensor)]
+    code = evaluation._compute_code(definition, variant, values, operands)
+    expression = evaluation.traced(variant, code)
+    inputs = _operands(expression, operands)
+    namespace = Namespace(evaluation._DTYPE_OF[code], tensors[0].device)
+    results = scalar.evaluate(expression, inputs, values, namespace)
+    wanted = _result_meta(operator, bound)
+    made = [_settled(r, w, namespace) for r, w in zip(results, wanted, strict=True)]
+    return made[0] if len(made) == 1 else tuple(made)
+
+
+def _operands(expression: scalar.Traced, operands: list[Any]) -> list[Any]:
+    """The tensors in their compute dtype; numbers as numbers."""
+    made = []
+    for use, leaf in zip(expression.uses, expression.inputs, strict=True):
+        x = operands[use]
+        if isinstance(x, Tensor):
+            wanted = evaluation._DTYPE_OF[leaf.dtype]
+            x = x if x.dtype is wanted else x.to(wanted)
+        made.append(x)
+    return made
+
+
+def _result_meta(operator: Any, bound: tuple[Any, ...]) -> list[Any]:
+    """Shapes and dtypes of the results, from the operator itself on tensors without elements."""
+    key = tuple(_described(a) for a in bound)
+    return _metas(operator, key)
+
+
+def _described(a: Any) -> Any:
+    return ("tensor", tuple(a.shape), a.dtype) if isinstance(a, Tensor) else ("value", type(a), a)
+
+
+@cache
+def _metas(operator: Any, key: tuple[Any, ...]) -> list[Any]:
+    from facula.autograd.transforms.levels import Suspended
+
+    with Suspended([]):
+        keys = core.thread_keys()
+        core.set_thread_keys(0)
+        try:
+            args = [
+                core.empty(k[1], dtype=k[2], device="meta") if k[0] == "tensor" else k[2]
+                for k in key
+            ]
+            positional, keywords = operator.definition.trim(tuple(args))
+            result = operator(*positional, **keywords)
+        finally:
+            core.set_thread_keys(keys)
+    results = result if isinstance(result, tuple) else (result,)
+    return [core.TensorMeta(r) for r in results]
+
+
+def _settled(result: Any, meta: Any, namespace: Namespace) -> Tensor:
+    """A result in the dtype and shape that the operator gives."""
+    if not isinstance(result, Tensor):
+        return F.full(tuple(meta.shape), result, dtype=meta.dtype, device=namespace.device)
+    if result.dtype is not meta.dtype:
+        result = result.to(meta.dtype)
+    return result if result.shape == meta.shape else result.expand(meta.shape)

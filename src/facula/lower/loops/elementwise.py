@@ -1,0 +1,146 @@
+"""Elementwise operators and conversions as expressions.
+
+Takes: a pointwise operator, its arguments as values and numbers, and the result's dtype.
+Gives: `pointwise`, a rule from positions to the result's expression; `converted`, an expression in
+another dtype.
+Keeps true: the expression is the one of the operator's own body, in the dtype in which eager
+computes it; 16-bit floats are kept in f32 between operators, or rounded after each of them where
+`equal_rounding` is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from facula import core
+from facula.lower.loops import ir
+from facula.lower.loops.index import ZERO, Index
+from facula.lower.loops.values import NotLoops, Value
+from facula.ops import pointwise_rules
+from facula.ops.scalar_node import Complex, Scalar, cast, constant, lift, node
+
+HALVES = ("f16", "bf16")
+
+
+def converted(expression: Any, code: str) -> Any:
+    """A value in the dtype in which values stored as `code` are computed with."""
+    if code not in ir.REGISTER:
+        raise NotLoops(f"the dtype {code}")
+    found = cast(expression, ir.REGISTER[code])
+    if code in ir.NARROW:
+        return node("wrap", (found,), found.dtype, code)
+    return found
+
+
+def rounded(expression: Any, code: str) -> Any:
+    """A value that went through memory of a dtype: 16-bit floats lose places."""
+    found = converted(expression, code)
+    return node("rounded", (found,), "f32", code) if code in HALVES else found
+
+
+def read_broadcast(value: Value, positions: Sequence[Index]) -> Any:
+    """The element of an operand that broadcasts to the positions' shape."""
+    shift = len(positions) - len(value.shape)
+    own = [
+        ZERO if size == 1 else positions[shift + d] for d, size in enumerate(value.shape)
+    ]
+    return value.read(own)
+
+
+def pointwise(
+    op: Any,
+    args: Sequence[Any],
+    metas: Sequence[Any],
+    code: str,
+    equal_rounding: bool = False,
+) -> Callable[[list[Index]], Any]:
+    """The rule of a call.
+
+    Args:
+        op: the operator.
+        args: arguments in schema order, values where tensors stand.
+        metas: the same with meta tensors.
+        code: the result's storage dtype.
+
+    Raises:
+        NotLoops: the operator does not compute in this dtype.
+    """
+    definition = op.definition
+    variant, runtime = core.pointwise_variant(op, tuple(metas))
+    parameters = definition.schema.parameters
+    operands = [x for p, x in zip(parameters, metas, strict=True) if p.is_tensor]
+    compute = pointwise_rules._compute_code(definition, variant, runtime, operands)
+    if compute not in ir.REGISTER:
+        raise NotLoops(f"{op.name} in {compute}")
+    compute = ir.REGISTER[compute]
+    attributes = dict(variant.attributes)
+    by_name = {p.name: p for p in definition.schema.attributes}
+    for name, given in zip(variant.runtime, runtime, strict=True):
+        whole = pointwise_rules.runtime_dtype(by_name[name], compute) == "i64"
+        attributes[name] = given if isinstance(given, complex) else (int if whole else float)(given)
+    values = [x for p, x in zip(parameters, args, strict=True) if p.is_tensor]
+    dtypes = pointwise_rules.argument_dtypes(definition, variant.present, compute)
+
+    def rule(positions: list[Index]) -> Any:
+        inputs = [
+            None if dtype is None else cast(_operand(value, positions), dtype)
+            for value, dtype in zip(values, dtypes, strict=True)
+        ]
+        returned = definition.body(*inputs, **attributes)
+        if isinstance(returned, tuple):
+            raise NotLoops(f"{op.name} with several results")
+        strong = next(d for d in dtypes if d is not None)
+        output = _settled(lift(returned), strong)
+        return (rounded if equal_rounding else converted)(output, code)
+
+    return rule
+
+
+def _operand(value: Any, positions: Sequence[Index]) -> Any:
+    return read_broadcast(value, positions) if isinstance(value, Value) else lift(value)
+
+
+def _settled(output: Any, dtype: str) -> Any:
+    """A result that is made of numbers only, in the dtype of the computation."""
+    if not output.weak or (isinstance(output, Complex) and dtype not in ("f32", "f64")):
+        return output
+    if isinstance(output, Complex):
+        return Complex(cast(output.re, dtype), cast(output.im, dtype))
+    return cast(output, dtype)
+
+
+def number(value: Any, code: str) -> Any:
+    """A Python number as an element of a dtype."""
+    register = ir.REGISTER[code]
+    if register in ir.PART:
+        whole = complex(value)
+        part = ir.PART[register]
+        return Complex(constant(whole.real, part), constant(whole.imag, part))
+    if register == "b8":
+        return constant(bool(value), "b8")
+    if register in ("i32", "i64") and isinstance(value, float):
+        value = int(value)
+    return converted(constant(value, register), code)
+
+
+def is_dear(expression: Any) -> bool:
+    """Whether computing a value twice costs more than storing it: a function call is in it, or
+    many operations or loads."""
+    from facula.ops.scalar_primitives import PRIMITIVES
+
+    order = ir.topological_order([expression])
+    if len(order) > 24:
+        return True
+    loads = 0
+    for current in order:
+        if isinstance(current.value, ir.Load):
+            loads += 1
+        elif current.op in PRIMITIVES and _is_call(PRIMITIVES[current.op], current):
+            return True
+    return loads > 4
+
+
+def _is_call(primitive: Any, current: Scalar) -> bool:
+    operand = current.args[0].dtype
+    return "{" not in primitive.c_form(operand) or primitive.name == "div"

@@ -1,0 +1,263 @@
+"""Fusion: steps become kernels, each one loop nest that computes several of them.
+
+Takes: the steps of a program in order, and the buffers that are wanted outside. Gives: `fuse`:
+kernels and extern steps in an order that computes every buffer before it is read.
+Keeps true: a step joins a kernel only where every element that it reads of the kernel's own
+buffers is the one that the same iteration writes, or a result of a whole row that is finished by
+then; no cycle between kernels arises; a buffer that only its own kernel reads is never stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from facula.lower.loops import index as ix
+from facula.lower.loops import ir
+from facula.lower.loops.index import Index, Var
+from facula.lower.loops.ir import Buffer, Elementwise, Geometry, Reduction
+from facula.ops.scalar_node import Scalar, topological_order
+
+#: what one kernel holds at most: buffers, and nodes of expressions
+MOST_BUFFERS, MOST_NODES = 40, 900
+#: rows from which a row that is swept several times keeps all threads busy; elements below which
+#: it does not matter
+ENOUGH_ROWS, FEW_ELEMENTS = 16, 65536
+
+
+class Kernel:
+    """Steps over one iteration space: `[0, numel)`, or a reduction's geometry."""
+
+    def __init__(self, number: int, step: Elementwise | Reduction) -> None:
+        self.number = number
+        self.steps: list[Any] = [step]
+        self.geometry: Geometry | None = None
+        self.variables: tuple[Var, ...]
+        if isinstance(step, Reduction):
+            self.geometry, self.variables = step.geometry, step.variables
+        else:
+            self.variables = (step.variable,)
+
+    @property
+    def numel(self) -> int:
+        """How many iterations there are."""
+        return self.geometry.numel if self.geometry else self.variables[0].extent
+
+    @property
+    def reads(self) -> set[Buffer]:
+        """Buffers that steps read, those of the kernel included."""
+        return set().union(*(step.reads for step in self.steps))
+
+    @property
+    def writes(self) -> list[Buffer]:
+        """Buffers that steps write."""
+        return [buffer for step in self.steps for buffer in step.writes]
+
+    @property
+    def flat(self) -> Index:
+        """The number of an iteration, in memory order."""
+        if self.geometry is None:
+            return ix.of(self.variables[0])
+        segment, outer, reduce, inner = map(ix.of, self.variables)
+        g = self.geometry
+        return ((segment * g.outer + outer) * g.reduce + reduce) * g.inner + inner
+
+    @property
+    def place(self) -> Index:
+        """The number of a row."""
+        assert self.geometry is not None
+        return ix.of(self.variables[1]) * self.geometry.inner + ix.of(self.variables[3])
+
+    def stores(self) -> dict[tuple[Buffer, Index], Scalar]:
+        """What the kernel writes, by place; results of reductions as names."""
+        found: dict[tuple[Buffer, Index], Scalar] = {}
+        for step in self.steps:
+            if isinstance(step, Elementwise):
+                for store in step.stores:
+                    for at, expression in store.parts():
+                        found[store.buffer, at] = expression
+            else:
+                for k, (buffer, value) in enumerate(zip(step.results, step.finalize, strict=True)):
+                    named = ir.leaf(ir.Named("result", step.owner, k), value.dtype)
+                    found[buffer, self.place] = named
+        return found
+
+
+def moved(step: Any, replacement: dict[Var, Index]) -> Any:
+    """A step over other variables."""
+    rewrite = ir.Rewriter(replacement)
+    if isinstance(step, Elementwise):
+        stores = [
+            ir.Store(s.buffer, rewrite.index(s.index), rewrite.any(s.expression))
+            for s in step.stores
+        ]
+        return Elementwise(step.variable, stores, step.origin)
+    folds = [ir.Fold(f.operation, rewrite.scalar(f.expression), f.leaf) for f in step.folds]
+    return Reduction(
+        step.owner, step.geometry, step.variables, folds,
+        [rewrite.scalar(e) for e in step.block], step.identity, step.merge,
+        [rewrite.scalar(e) for e in step.finalize], step.results, step.origin,
+    )  # fmt: skip
+
+
+def _into_geometry(kernel: Kernel, numel: int) -> Index | None:
+    """Where an elementwise step of `numel` places runs in a kernel with rows."""
+    assert kernel.geometry is not None
+    if numel == kernel.geometry.numel:
+        return kernel.flat
+    return kernel.place if numel == kernel.geometry.rows else None
+
+
+def joined(kernel: Kernel, step: Any) -> Kernel | None:
+    """The kernel with a step more, where iteration spaces and reads allow it."""
+    new = Kernel.__new__(Kernel)
+    new.number = kernel.number
+    new.geometry, new.variables = kernel.geometry, kernel.variables
+    new.steps = list(kernel.steps)
+    if isinstance(step, Reduction):
+        if kernel.geometry is None:
+            new.geometry, new.variables = step.geometry, step.variables
+            new.steps = []
+            for old in kernel.steps:
+                at = _into_geometry(new, old.variable.extent)
+                if at is None:
+                    return None
+                new.steps.append(moved(old, {old.variable: at}))
+        elif kernel.geometry != step.geometry:
+            return None
+        else:
+            pairs = zip(step.variables, kernel.variables, strict=True)
+            step = moved(step, {old: ix.of(now) for old, now in pairs})
+            step.variables = kernel.variables
+    elif kernel.geometry is None:
+        if step.variable.extent != kernel.numel:
+            return None
+        step = moved(step, {step.variable: kernel.flat})
+    else:
+        at = _into_geometry(kernel, step.variable.extent)
+        if at is None:
+            return None
+        step = moved(step, {step.variable: at})
+    return new if _admit(new, step) else None
+
+
+def _admit(kernel: Kernel, step: Any) -> bool:
+    """Append a step, if all that it reads of the kernel's buffers is at hand."""
+    written = set(kernel.writes)
+    available = kernel.stores()
+    for found in ir.loads_of(step.expressions):
+        if found.buffer in written and (found.buffer, found.index) not in available:
+            return False
+    kernel.steps.append(step)
+    if len(kernel.reads | set(kernel.writes)) > MOST_BUFFERS:
+        return False
+    nodes = sum(len(topological_order(s.expressions)) for s in kernel.steps)
+    return nodes <= MOST_NODES and _stages_pay(kernel)
+
+
+def _stages_pay(kernel: Kernel) -> bool:
+    """Whether sweeping rows several times is no loss: there are rows for all threads."""
+    geometry = kernel.geometry
+    if geometry is None or geometry.rows >= ENOUGH_ROWS or geometry.numel <= FEW_ELEMENTS:
+        return True
+    results = {b for s in kernel.steps if isinstance(s, Reduction) for b in s.results}
+    for step in kernel.steps:
+        if isinstance(step, Reduction):
+            swept: Iterable[Any] = [fold.expression for fold in step.folds]
+        elif step.variable.extent == geometry.numel:
+            swept = step.expressions
+        else:
+            continue
+        if any(found.buffer in results for found in ir.loads_of(swept)):
+            return False
+    return True
+
+
+class _Graph:
+    """Kernels and extern steps with their dependences; sets of them are bit masks."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.above: list[int] = []  # everything that has to run before
+        self.writers: dict[Buffer, list[int]] = {}
+
+    def needs(self, step: Any) -> int:
+        """The nodes that a step reads from."""
+        mask = 0
+        for buffer in step.reads:
+            for number in self.writers.get(buffer, ()):
+                mask |= 1 << number
+        return mask
+
+    def closure(self, mask: int) -> int:
+        """A set and all that has to run before it."""
+        found = mask
+        for number, above in enumerate(self.above):
+            if mask >> number & 1:
+                found |= above
+        return found
+
+    def append(self, node: Any, step: Any) -> None:
+        """A node of its own for a step."""
+        number = len(self.nodes)
+        self.nodes.append(node)
+        self.above.append(self.closure(self.needs(step)))
+        for buffer in step.writes:
+            self.writers.setdefault(buffer, []).append(number)
+
+    def extend(self, number: int, kernel: Kernel, step: Any) -> None:
+        """Let a node hold a step more."""
+        self.nodes[number] = kernel
+        added = self.closure(self.needs(step)) & ~(1 << number)
+        self.above[number] |= added
+        for other in range(len(self.above)):
+            if self.above[other] >> number & 1:
+                self.above[other] |= added
+        for buffer in step.writes:
+            self.writers.setdefault(buffer, []).append(number)
+
+    def candidates(self, step: Any) -> Iterable[int]:
+        """Kernels that a step may join without a cycle, the latest first."""
+        needed = self.needs(step)
+        for number in range(len(self.nodes) - 1, -1, -1):
+            if not isinstance(self.nodes[number], Kernel):
+                continue
+            others = needed & ~(1 << number)
+            if not self.closure(others) >> number & 1:
+                yield number
+
+    def ordered(self) -> list[Any]:
+        """Nodes in an order of dependence, otherwise as they came."""
+        done, order, left = 0, [], list(range(len(self.nodes)))
+        while left:
+            number = next(n for n in left if not self.above[n] & ~done)
+            left.remove(number)
+            done |= 1 << number
+            order.append(self.nodes[number])
+        return order
+
+
+def _related(kernel: Kernel, step: Any) -> bool:
+    """Whether a step shares memory with a kernel, so that one pass over it saves traffic."""
+    own = kernel.reads | set(kernel.writes)
+    mine = step.reads | set(step.writes)
+    least = kernel.numel // 64
+    return any(buffer.numel > least for buffer in own & mine)
+
+
+def fuse(steps: Sequence[Any]) -> list[Any]:
+    """Kernels and extern steps for the steps of a program."""
+    graph = _Graph()
+    for step in steps:
+        if isinstance(step, ir.Extern):
+            graph.append(step, step)
+            continue
+        for number in graph.candidates(step):
+            kernel = graph.nodes[number]
+            new = joined(kernel, step) if _related(kernel, step) else None
+            if new is not None:
+                graph.extend(number, new, step)
+                break
+        else:
+            graph.append(Kernel(len(graph.nodes), step), step)
+    return graph.ordered()

@@ -1,0 +1,210 @@
+"""From flat graphs to loop programs.
+
+Takes: a flat graph (`docs/compiler.md`): placeholders, calls of operators, constants, output.
+Gives: `lower_graph`: an `ir.Program`.
+Keeps true: a value is stored where an operator that stays a call reads it, where it is a result of
+the graph, and where several readers would compute something dear again; everything else stays an
+expression inside of its reader.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from facula import core
+from facula.lower.loops import ir
+from facula.lower.loops.lowering import Lowering
+from facula.lower.loops.recording import tensors_in
+from facula.lower.loops.targets import is_view, operator_of
+from facula.lower.loops.values import NotLoops, Value
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether the value of a node is a tensor, fake or not."""
+    return isinstance(value, core.Tensor)
+
+
+class GraphLowering(Lowering):
+    """Lowers one graph, node by node."""
+
+    def __init__(self, module: Any, equal_rounding: bool = False) -> None:
+        super().__init__(equal_rounding)
+        self.module = module
+        self.values: dict[Any, Any] = {}
+        self.inputs: list[ir.Buffer | None] = []
+        self.constants: list[tuple[ir.Buffer, Any]] = []
+        self.outputs: Any = None
+        self._constant_of: dict[int, Value] = {}
+
+    def run(self) -> ir.Program:
+        """The program of the graph."""
+        nodes = list(self.module.graph.nodes)
+        self.results = {n for node in nodes if node.op == "output" for n in node.all_input_nodes}
+        for node in nodes:
+            getattr(self, "_" + node.op)(node)
+        return ir.Program(self.inputs, self.constants, self.steps, self.outputs)
+
+    # --- kinds of nodes
+    def _placeholder(self, node: Any) -> None:
+        val = node.meta["val"] if "val" in node.meta else None
+        if not is_tensor(val):
+            self.inputs.append(None)
+            self.values[node] = val
+            return
+        buffer = self.buffer(val.dtype.code, val.shape, val.stride(), "input")
+        self.inputs.append(buffer)
+        self.values[node] = stored(val, buffer)
+
+    def _get_attr(self, node: Any) -> None:
+        found = self.module
+        for part in node.target.split("."):
+            found = getattr(found, part)
+        self.values[node] = self.constant(found) if is_tensor(found) else found
+
+    def constant(self, tensor: Any) -> Value:
+        """A tensor that is part of the program."""
+        known = self._constant_of.get(id(tensor))
+        if known is None:
+            buffer = self.buffer(tensor.dtype.code, tensor.shape, tensor.stride(), "constant")
+            self.constants.append((buffer, tensor.detach()))
+            known = self._constant_of[id(tensor)] = stored(tensor, buffer)
+        return known
+
+    def _call_function(self, node: Any) -> None:
+        args, kwargs = self._given(node.args), self._given(node.kwargs)
+        if node.target is operator.getitem and not isinstance(args[0], Value):
+            self.values[node] = args[0][args[1]]
+            return
+        target = operator_of(node.target)
+        val = node.meta.get("val")
+        if not tensors_in(val):
+            if any(isinstance(v, Value) for v in _values_in((args, kwargs))):
+                self.values[node] = self._extern(node, args, kwargs, val)
+            else:
+                self.values[node] = node.target(*args, **kwargs)
+            return
+        steps = len(self.steps)
+        try:
+            found = self.call(target, args, kwargs, val)
+            _check(found, val)
+        except NotLoops:
+            del self.steps[steps:]
+            found = self._extern(node, args, kwargs, val)
+        self.values[node] = found
+        self._settle(node, found)
+
+    def _output(self, node: Any) -> None:
+        self.outputs = self._result(self._given(node.args[0]))
+
+    def _given(self, structure: Any) -> Any:
+        """Arguments with values where nodes stand."""
+        if isinstance(structure, (tuple, list)):
+            return tuple(self._given(item) for item in structure)
+        if isinstance(structure, dict):
+            return {key: self._given(item) for key, item in structure.items()}
+        if isinstance(structure, slice):
+            parts = (structure.start, structure.stop, structure.step)
+            return slice(*(self._given(part) for part in parts))
+        if hasattr(structure, "all_input_nodes"):
+            return self.values[structure]
+        return structure
+
+    def _settle(self, node: Any, found: Any) -> None:
+        """Store what is a result, or dear and read several times."""
+        for value in found if isinstance(found, tuple) else (found,):
+            if not isinstance(value, Value) or value.stored() is not None:
+                continue
+            if node in self.results or (readers(node) > 1 and self.worth_storing(value)):
+                self._store_here(value)
+
+    def _store_here(self, value: Value) -> None:
+        try:
+            self.realize(value)
+        except NotLoops:
+            self._copy(value)
+
+    def _copy(self, value: Value) -> None:
+        """Store a value whose strides leave gaps or overlap: densely."""
+        raise NotLoops("a result with gaps in memory")
+
+    def _result(self, structure: Any) -> Any:
+        """Outputs as views."""
+        if isinstance(structure, (tuple, list)):
+            return tuple(self._result(item) for item in structure)
+        if isinstance(structure, dict):
+            return {key: self._result(item) for key, item in structure.items()}
+        return self.realize(structure) if isinstance(structure, Value) else structure
+
+    # --- calls that stay
+    def _extern(self, node: Any, args: Any, kwargs: Any, val: Any) -> Any:
+        args, kwargs = self._placed(args), self._placed(kwargs)
+        several = isinstance(val, (tuple, list))
+        results, found = [], []
+        for each in val if several else [val]:
+            if not is_tensor(each):
+                raise NotLoops(f"{node.target}: a result that is no tensor")
+            buffer = self.buffer(each.dtype.code, each.shape, each.stride(), "extern")
+            results.append(buffer)
+            found.append(stored(each, buffer))
+        self.add(ir.Extern(node.target, args, kwargs, results, several, str(node.target)))
+        return tuple(found) if several else found[0]
+
+    def _placed(self, structure: Any) -> Any:
+        """Arguments with views where values stand."""
+        if isinstance(structure, Value):
+            return self.realize(structure)
+        if isinstance(structure, (tuple, list)):
+            return tuple(self._placed(item) for item in structure)
+        if isinstance(structure, dict):
+            return {key: self._placed(item) for key, item in structure.items()}
+        return structure
+
+
+def stored(tensor: Any, buffer: ir.Buffer) -> Value:
+    """The value of a whole buffer, with the place in its storage that views count from."""
+    view = ir.View(buffer, buffer.shape, buffer.strides, 0, buffer.code)
+    value = Value(buffer.shape, buffer.strides, buffer.code, view=view)
+    value.start = tensor.storage_offset()
+    return value
+
+
+def _values_in(structure: Any) -> list[Any]:
+    if isinstance(structure, dict):
+        structure = list(structure.values())
+    if isinstance(structure, (tuple, list)):
+        return [v for item in structure for v in _values_in(item)]
+    return [structure]
+
+
+def readers(node: Any) -> int:
+    """How many calls read a value, through views too."""
+    count = 0
+    for user in node.users:
+        through = is_view(user.target) or user.target is operator.getitem
+        count += readers(user) if through else 1
+    return count
+
+
+def _check(found: Any, val: Any) -> None:
+    """Raise where a lowering did not give what the graph says."""
+    pairs: Sequence[tuple[Any, Any]] = (
+        list(zip(found, val, strict=True)) if isinstance(val, (tuple, list)) else [(found, val)]
+    )
+    for value, tensor in pairs:
+        shape, strides = tuple(tensor.shape), tuple(tensor.stride())
+        if value.shape != shape or value.code != tensor.dtype.code:
+            raise NotLoops(f"{value.code}{list(value.shape)} for {tensor.dtype.code}{list(shape)}")
+        if value.numel and not same_memory(shape, value.strides, strides):
+            raise NotLoops(f"strides {value.strides} for {strides}")
+
+
+def same_memory(shape: Sequence[int], a: Sequence[int], b: Sequence[int]) -> bool:
+    """Whether strides mean the same: those of dimensions of size 1 do not count."""
+    return all(n == 1 or x == y for n, x, y in zip(shape, a, b, strict=True))
+
+
+def lower_graph(module: Any, equal_rounding: bool = False) -> ir.Program:
+    """The loop program of a flat graph."""
+    return GraphLowering(module, equal_rounding).run()

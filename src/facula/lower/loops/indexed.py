@@ -1,0 +1,158 @@
+"""Operators that move elements, as index arithmetic: joins, flips, padding, gathers.
+
+Takes: a call's arguments as values. Gives: `RULES`, by operator: values whose elements are read
+from the arguments at computed places.
+Keeps true: an element outside of what an argument holds is never read; an index that was not
+checked is checked in the operator itself, so that bad indices raise as in eager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from facula.lower.loops import elementwise, ir
+from facula.lower.loops import index as ix
+from facula.lower.loops.index import Index
+from facula.lower.loops.values import NotLoops, Value
+from facula.ops.scalar_node import Complex, node
+from facula.ops.scalar_primitives import where
+
+#: operator name -> function(lowering, arguments in schema order, result) -> value
+RULES: dict[str, Callable[[Any, Sequence[Any], Any], Any]] = {}
+
+
+def rule(name: str) -> Callable[[Any], Any]:
+    """Enter the rule of an operator."""
+
+    def enter(function: Any) -> Any:
+        RULES[name] = function
+        return function
+
+    return enter
+
+
+def _chosen(condition: Any, a: Any, b: Any) -> Any:
+    if isinstance(a, Complex) or isinstance(b, Complex):
+        return Complex(where(condition, a.re, b.re), where(condition, a.im, b.im))
+    return where(condition, a, b)
+
+
+def _less(index: Index, bound: int) -> Any:
+    """Whether an index lies below a bound: known, or an expression."""
+    low, high = index.bounds()
+    if high < bound:
+        return True
+    if low >= bound:
+        return False
+    return ir.position(index) < ir.position(ix.constant(bound))
+
+
+def clamped(index: Index, size: int) -> Index:
+    """The nearest index within `[0, size)`."""
+    low, high = index.bounds()
+    if 0 <= low and high < size:
+        return index
+    value = ir.position(index)
+    if low < 0:
+        value = node("maximum", (value, ir.position(ix.ZERO)), "i64")
+    if high >= size:
+        value = node("minimum", (value, ir.position(ix.constant(size - 1))), "i64")
+    return ix.of(ix.Indirect(value, size))
+
+
+@rule("flip")
+def flip(lowering: Any, args: Sequence[Any], result: Any) -> Value:
+    source, dims = args[0], args[1]
+    rank = len(source.shape)
+    dims = {d % rank for d in ((dims,) if isinstance(dims, int) else dims)} if rank else set()
+
+    def element(positions: list[Index]) -> Any:
+        return source.read(
+            [
+                p * -1 + (source.shape[d] - 1) if d in dims else p
+                for d, p in enumerate(positions)
+            ]
+        )
+
+    return Value(result.shape, result.stride(), source.code, rule=element)
+
+
+@rule("constant_pad_nd")
+def constant_pad_nd(lowering: Any, args: Sequence[Any], result: Any) -> Value:
+    source, pads, filler = args[0], tuple(args[1]), args[2]
+    rank = len(source.shape)
+    before = [0] * rank
+    for k in range(len(pads) // 2):
+        before[rank - 1 - k] = pads[2 * k]
+    outside = elementwise.number(0 if filler is None else filler, source.code)
+    if source.numel == 0:
+        return lowering.full_like(result, 0 if filler is None else filler)
+
+    def element(positions: list[Index]) -> Any:
+        own = [p - before[d] for d, p in enumerate(positions)]
+        value = source.read([clamped(p, source.shape[d]) for d, p in enumerate(own)])
+        for d, p in enumerate(own):
+            for known, inside_first in ((_less(p, source.shape[d]), True), (_less(p, 0), False)):
+                if isinstance(known, bool):
+                    value = value if known is inside_first else outside
+                elif inside_first:
+                    value = _chosen(known, value, outside)
+                else:
+                    value = _chosen(known, outside, value)
+        return value
+
+    return Value(result.shape, result.stride(), source.code, rule=element)
+
+
+@rule("cat")
+def cat(lowering: Any, args: Sequence[Any], result: Any) -> Value:
+    parts, dim = list(args[0]), args[1]
+    rank = len(result.shape)
+    dim = dim % rank if rank else 0
+    parts = [p for p in parts if not (len(p.shape) == 1 and p.shape[0] == 0 and rank != 1)]
+    return _joined(lowering, parts, dim, result)
+
+
+@rule("stack")
+def stack(lowering: Any, args: Sequence[Any], result: Any) -> Value:
+    dim = args[1] % len(result.shape)
+    parts = [_unsqueezed(part, dim) for part in args[0]]
+    return _joined(lowering, parts, dim, result)
+
+
+def _unsqueezed(part: Value, dim: int) -> Value:
+    shape = (*part.shape[:dim], 1, *part.shape[dim:])
+    strides = (*part.strides[:dim], 1, *part.strides[dim:])
+
+    def element(positions: list[Index]) -> Any:
+        return part.read([*positions[:dim], *positions[dim + 1 :]])
+
+    return Value(shape, strides, part.code, rule=element)
+
+
+def _joined(lowering: Any, parts: list[Value], dim: int, result: Any) -> Value:
+    """Every part is computed straight into its place of the result."""
+    code = result.dtype.code
+    if code not in ir.REGISTER or any(part.code not in ir.REGISTER for part in parts):
+        raise NotLoops(f"the dtype {code}")
+    strides = tuple(result.stride())
+    buffer = lowering.buffer(code, result.shape, strides)
+    start = 0
+    for part in parts:
+        if part.numel:
+            converted = _in_dtype(part, code)
+            lowering.store_into(converted, buffer, strides, start * strides[dim])
+        start += part.shape[dim]
+    view = ir.View(buffer, buffer.shape, buffer.strides, 0, code)
+    return Value(result.shape, strides, code, view=view)
+
+
+def _in_dtype(part: Value, code: str) -> Value:
+    if part.code == code:
+        return part
+
+    def element(positions: list[Index]) -> Any:
+        return elementwise.rounded(part.read(positions), code)
+
+    return Value(part.shape, part.strides, code, rule=element)

@@ -1,0 +1,196 @@
+"""What an operator's CPU function does, as loops: watched while it runs on meta tensors.
+
+Takes: an operator with a CPU function, its arguments as values. Gives: `record`, the results as
+values.
+Keeps true: operators that the function calls, kernels that it launches and writes into its results
+are all seen; whatever is not understood, and a result that nothing was seen to write, raise
+`NotLoops`, so that the operator stays a call.
+
+So no list says which operator is a sum or a normalisation: their CPU functions launch programs of
+the table (`ops.rows`), and the launch says how.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from facula import core
+from facula.lower.loops import folds
+from facula.lower.loops.targets import is_view, name_of, operator_of
+from facula.lower.loops.values import NotLoops, Value
+
+_active = threading.local()
+
+
+def _watch(
+    name: str, tensors: Sequence[Any], ints: Sequence[int], numbers: Sequence[Any], *rest: Any
+) -> None:
+    """The core's slot for launches on meta tensors."""
+    recorder = getattr(_active, "recorder", None)
+    if recorder is None:
+        raise RuntimeError(f"[{name}] tensors with elements were required: got a meta tensor")
+    recorder.launch(name, tensors, ints, numbers)
+
+
+core.META_LAUNCH[0] = _watch
+
+
+def meta_like(value: Value) -> Any:
+    """A meta tensor with a value's geometry."""
+    dtype = DTYPES[value.code]
+    return core.empty_strided(value.shape, value.strides, dtype=dtype, device="meta")
+
+
+DTYPES: dict[str, Any] = {d.code: d for d in vars(core).values() if isinstance(d, core.dtype)}
+
+
+def record(lowering: Any, op: Any, args: Sequence[Any]) -> Any:
+    """The results of an operator as values: one, or a tuple.
+
+    Raises:
+        NotLoops: the operator's function does what loops can not say.
+    """
+    definition = op.definition
+    if definition.kind != "operator" or definition.cpu is None or definition.dynamic:
+        raise NotLoops(f"the operator {op.name}")
+    recorder = _Recorder(lowering)
+    metas = recorder.stand_in(tuple(args))
+    before = getattr(_active, "recorder", None)
+    _active.recorder = recorder
+    try:
+        results = definition.meta(*metas)
+        several = isinstance(results, tuple)
+        results = results if several else (results,)
+        core.push_dispatch_mode(recorder)
+        try:
+            definition.cpu(results if several else results[0], *metas)
+        finally:
+            core.pop_dispatch_mode()
+    except NotLoops:
+        raise
+    except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError) as error:
+        raise NotLoops(f"{op.name}: {error}") from error
+    finally:
+        _active.recorder = before
+    values = tuple(recorder.value(result) for result in results)
+    return values if several else values[0]
+
+
+class _Recorder:
+    """A dispatch mode that takes what runs into the program."""
+
+    def __init__(self, lowering: Any) -> None:
+        self.lowering = lowering
+        self.known: dict[int, tuple[Any, Value]] = {}  # meta tensor by id -> (tensor, value)
+        self.views: dict[int, Any] = {}  # tensors that are views: writing into them is not followed
+
+    def stand_in(self, structure: Any) -> Any:
+        """Arguments with meta tensors where values stand."""
+        if isinstance(structure, Value):
+            for tensor, value in self.known.values():
+                if value is structure:
+                    return tensor
+            tensor = meta_like(structure)
+            self.known[id(tensor)] = (tensor, structure)
+            return tensor
+        if isinstance(structure, (tuple, list)):
+            return type(structure)(self.stand_in(item) for item in structure)
+        return structure
+
+    def value(self, tensor: Any) -> Value:
+        """What a meta tensor stands for."""
+        found = self.known.get(id(tensor))
+        if found is None:
+            raise NotLoops("a tensor whose elements nothing was seen to write")
+        return found[1]
+
+    def values(self, structure: Any) -> Any:
+        """Arguments with values where meta tensors stand."""
+        if isinstance(structure, core.Tensor):
+            return self.value(structure)
+        if isinstance(structure, (tuple, list)):
+            return tuple(self.values(item) for item in structure)
+        return structure
+
+    def bind(self, tensor: Any, value: Value) -> None:
+        """Let a meta tensor stand for a value."""
+        if tensor.numel() and (
+            tuple(tensor.shape) != value.shape or tuple(tensor.stride()) != value.strides
+        ):
+            value = self.lowering.restrided(value, tuple(tensor.shape), tuple(tensor.stride()))
+        self.known[id(tensor)] = (tensor, value)
+
+    def writable(self, tensor: Any) -> None:
+        """Raise where writing into a tensor changes another one."""
+        if id(tensor) in self.views:
+            raise NotLoops("a write into a view")
+
+    def launch(
+        self, name: str, tensors: Sequence[Any], ints: Sequence[int], numbers: Sequence[Any]
+    ) -> None:
+        """A kernel launch."""
+        program = folds.rows.REDUCTION_PROGRAMS.get(name.rpartition(":")[0])
+        program = program or folds.rows.ROW_PROGRAMS.get(name.rpartition(":")[0])
+        if program is None:
+            raise NotLoops(f"the kernel {name}")
+        count = len(program.outputs)
+        outs = [
+            Value(t.shape, t.stride(), t.dtype.code)
+            for t in tensors[:count]
+        ]
+        inputs = [self.value(t) for t in tensors[count:]]
+        folds.launch(self.lowering, name, [*outs, *inputs], ints, numbers)
+        for tensor, value in zip(tensors[:count], outs, strict=True):
+            self.writable(tensor)
+            self.known[id(tensor)] = (tensor, value)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        name, op = name_of(func), operator_of(func)
+        if name in ("copy_", "zero_", "fill_"):
+            self.writable(args[0])
+        if name == "copy_":
+            target, source = args[0], args[1]
+            value = self._source(source)
+            self.bind(target, self.lowering.cast_like(value, target))
+            return target
+        if name in ("zero_", "fill_"):
+            number = args[1] if name == "fill_" else 0
+            if isinstance(number, core.Tensor):
+                raise NotLoops("a fill with a tensor")
+            self.bind(args[0], self.lowering.full_like(args[0], number))
+            return args[0]
+        result = func(*args, **kwargs)
+        if not tensors_in((args, kwargs)) and name.startswith("empty"):
+            return result  # its elements are not set: nothing to follow
+        call = self.lowering.call(op, self.values(args), self.values_of(kwargs), result)
+        for tensor, value in zip(_list(result), _list(call), strict=True):
+            self.bind(tensor, value)
+            if is_view(op):
+                self.views[id(tensor)] = tensor
+        return result
+
+    def values_of(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        return {key: self.values(item) for key, item in kwargs.items()}
+
+    def _source(self, source: Any) -> Any:
+        return self.value(source) if isinstance(source, core.Tensor) else source
+
+
+def tensors_in(structure: Any) -> list[Any]:
+    """Every tensor in tuples, lists and dicts."""
+    if isinstance(structure, core.Tensor):
+        return [structure]
+    if isinstance(structure, dict):
+        structure = list(structure.values())
+    if isinstance(structure, (tuple, list)):
+        return [t for item in structure for t in tensors_in(item)]
+    return []
+
+
+def _list(results: Any) -> list[Any]:
+    return list(results) if isinstance(results, (tuple, list)) else [results]

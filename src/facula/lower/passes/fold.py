@@ -1,0 +1,72 @@
+"""Calls on constants, done once.
+
+Takes: a flat graph and what its constants are.  Gives the graph with results as constants.
+Keeps true: inputs, draws and factories are left alone (code makes those cheaper than memory keeps
+them); only small results are kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import core
+from facula.autograd.transforms.levels import Suspended
+from facula.fx import GraphModule, Node
+from facula.lower import table
+
+#: results up to this many bytes are kept
+LIMIT = 1 << 16
+
+
+def fold_constants(module: GraphModule) -> int:
+    """Compute what depends on constants alone; gives how many nodes went."""
+    graph, count = module.graph, 0
+    values: dict[Node, Any] = {}
+    for node in list(graph.nodes):
+        if node.op == "get_attr":
+            values[node] = _attribute(module, node.target)
+            continue
+        inputs = node.all_input_nodes
+        if node.op != "call_function" or not inputs or table.is_random(node):
+            continue
+        if any(n not in values for n in inputs) or table.bytes_of(node) > LIMIT:
+            continue
+        value = _run(node, values)
+        values[node] = value
+        if isinstance(value, core.Tensor) and any(u not in values for u in node.users):
+            _replace(module, node, value, count)
+            count += 1
+    return count
+
+
+def _attribute(module: Any, path: str) -> Any:
+    for part in path.split("."):
+        module = getattr(module, part)
+    return module
+
+
+def _run(node: Node, values: dict[Node, Any]) -> Any:
+    from facula.fx.node import map_arg
+
+    args = map_arg(node.args, values.__getitem__)
+    kwargs = map_arg(node.kwargs, values.__getitem__)
+    recording = core.set_grad_enabled(False)
+    try:
+        with Suspended([]):
+            return node.target(*args, **kwargs)
+    finally:
+        core.set_grad_enabled(recording)
+
+
+def _replace(module: GraphModule, node: Node, value: core.Tensor, number: int) -> None:
+    name = f"_folded_constant{number}"
+    while hasattr(module, name):
+        number += 1
+        name = f"_folded_constant{number}"
+    module.register_buffer(name, value.contiguous())
+    graph = module.graph
+    with graph.inserting_before(node):
+        constant = graph.get_attr(name)
+    constant.meta = dict(node.meta)
+    node.replace_all_uses_with(constant)
+    graph.erase_node(node)

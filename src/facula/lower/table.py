@@ -1,0 +1,82 @@
+"""What the operator table says about the nodes of a graph.
+
+Takes nodes whose targets are operators of the table (by whichever overload), core methods or plain
+functions.  Gives their definitions, and the few questions that passes ask.
+Keeps true: nothing is answered by a list of names: kinds and fields of definitions decide.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+from facula import core
+from facula.ops.registry import Definition
+
+
+def operator_of(target: Any) -> Any:
+    """The operator that a target names (by an overload, a packet, or itself), or None."""
+    for name in ("_op", "_function"):
+        found = getattr(target, name, None)
+        if found is not None:
+            target = found
+    return target if isinstance(target, core.Op) else None
+
+
+def is_copy(target: Any) -> bool:
+    """Whether a target is a method of the core that copies, casts or shows a tensor."""
+    return getattr(target, "kind", "") == "method"
+
+
+def definition_of(node: Any) -> Definition | None:
+    """The definition behind a node, None where its target is no operator."""
+    if node.op != "call_function":
+        return None
+    found = operator_of(node.target)
+    return None if found is None else found.definition
+
+
+def is_random(node: Any) -> bool:
+    """Whether two runs of the node may give different results."""
+    definition = definition_of(node)
+    return definition is not None and definition.random
+
+
+def is_view(node: Any) -> bool:
+    """Whether the node shows memory of its argument, or picks one of several results."""
+    if node.op != "call_function":
+        return False
+    if node.target is operator.getitem:
+        return True
+    definition = definition_of(node)
+    return definition is not None and definition.kind == "view"
+
+
+def is_cheap(node: Any) -> bool:
+    """Whether doing the node again costs about as much as reading its result from memory."""
+    if node.op != "call_function" or is_random(node):
+        return False
+    definition = definition_of(node)
+    if definition is None:
+        return node.target is operator.getitem or is_copy(node.target)
+    if definition.kind in ("pointwise", "view") or getattr(definition, "cheap", False):
+        return True
+    # copies, casts and factories
+    return definition.kind == "composite"
+
+
+def values_of(node: Any) -> list[Any]:
+    """The tensors that a node gives, as its `meta` describes them."""
+    value = node.meta.get("val")
+    if isinstance(value, core.Tensor):
+        return [value]
+    if isinstance(value, (tuple, list)):
+        return [v for v in value if isinstance(v, core.Tensor)]
+    return []
+
+
+def bytes_of(node: Any) -> int:
+    """How much memory the results of a node take; a number counts as one."""
+    found = values_of(node)
+    return sum(math.prod(v.shape) * v.dtype.itemsize for v in found) if found else 8

@@ -1,0 +1,191 @@
+"""Products and powers of matrices, and equations between tensors, as `linalg` names them.
+
+Takes tensors; gives compositions of products, inverses and solutions, so gradients and transforms follow.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.ops import reduce_launch as launch
+from facula.ops.linalg_launch import check_square
+from facula.ops.matmul_composites import cheapest_order
+from facula.ops.registry import F, composite
+
+
+@composite(
+    "linalg_matrix_power(Tensor A, int n) -> Tensor",
+    names=("linalg.matrix_power",),
+    keyword_aliases={"input": "A"},
+)
+def linalg_matrix_power(A: Any, n: int) -> Any:  # noqa: N803
+    """The n-th power of square matrices, by repeated squaring; of the inverse where n is negative."""
+    check_square("linalg.matrix_power", A)
+    if n == 0:
+        one = F.eye(A.shape[-1], dtype=A.dtype, device=A.device)
+        return A.clone(memory_format=core.contiguous_format).copy_(one.expand(A.shape))
+    base = F.linalg_inv(A) if n < 0 else A
+    exponent, result = abs(n), None
+    while True:
+        if exponent & 1:
+            result = base if result is None else result @ base
+        exponent >>= 1
+        if not exponent:
+            return result.clone() if result is A else result
+        base = base @ base
+
+
+@composite("matrix_power(Tensor self, int n) -> Tensor")
+def matrix_power(self: Any, n: int) -> Any:
+    """As `linalg.matrix_power`."""
+    return F.linalg_matrix_power(self, n)
+
+
+@composite("linalg_multi_dot(Tensor[] tensors) -> Tensor", names=("linalg.multi_dot",))
+def linalg_multi_dot(tensors: tuple[Any, ...]) -> Any:
+    """The product of two or more matrices in the cheapest order; the first and the last may be vectors."""
+    op = "multi_dot"
+    if len(tensors) < 2:
+        fail(RuntimeError, op, f"{op}(): expected at least 2 tensors", len(tensors))
+    for position, x in enumerate(tensors):
+        edge = position in (0, len(tensors) - 1)
+        if x.dim() != 2 and not (edge and x.dim() == 1):
+            allowed = "1D or 2D" if edge else "2D"
+            fail(
+                RuntimeError,
+                op,
+                f"{op}(): tensor {position} must be {allowed}",
+                f"{x.dim()}D",
+            )
+        if x.dtype is not tensors[0].dtype:
+            fail(
+                RuntimeError,
+                op,
+                f"{op}(): expected all tensors to have the same dtype",
+                f"{tensors[0].dtype} and {x.dtype}",
+            )
+    matrices = list(tensors)
+    row, column = matrices[0].dim() == 1, matrices[-1].dim() == 1
+    if row:
+        matrices[0] = matrices[0].unsqueeze(0)
+    if column:
+        matrices[-1] = matrices[-1].unsqueeze(1)
+    for position, (a, b) in enumerate(zip(matrices, matrices[1:], strict=False)):
+        if a.shape[1] != b.shape[0]:
+            fail(
+                RuntimeError,
+                op,
+                f"{op}(): tensors {position} and {position + 1} with shapes {list(a.shape)} and "
+                f"{list(b.shape)} cannot be multiplied",
+            )
+    split = cheapest_order([m.shape[0] for m in matrices] + [matrices[-1].shape[1]])
+
+    def multiply(first: int, last: int) -> Any:
+        if first == last:
+            return matrices[first]
+        middle = split[first][last]
+        return F.mm(multiply(first, middle), multiply(middle + 1, last))
+
+    result = multiply(0, len(matrices) - 1)
+    if row:
+        result = result.squeeze(0)
+    return result.squeeze(-1) if column else result
+
+
+@composite(
+    "linalg_tensorinv(Tensor A, int ind=2) -> Tensor",
+    names=("linalg.tensorinv",),
+    keyword_aliases={"input": "A"},
+)
+def linalg_tensorinv(A: Any, ind: int) -> Any:  # noqa: N803
+    """The inverse of A as a map from its last dimensions to its first `ind` ones."""
+    op = "linalg.tensorinv"
+    if ind <= 0:
+        fail(RuntimeError, op, "Expected a strictly positive integer for 'ind'", ind)
+    first, last = tuple(A.shape[:ind]), tuple(A.shape[ind:])
+    if prod(first) != prod(last):
+        fail(
+            RuntimeError,
+            op,
+            "Expected self to satisfy the requirement prod(self.shape[ind:]) == "
+            "prod(self.shape[:ind])",
+            f"{prod(last)} != {prod(first)}",
+        )
+    flat = A.reshape((prod(first), prod(last)))
+    return F._linalg_inverse(_inexact(op, flat), op)[0].reshape((*last, *first))
+
+
+def _inexact(op: str, x: Any) -> Any:
+    from facula.ops.linalg_launch import check_kind
+
+    check_kind(op, x)
+    return x
+
+
+@composite(
+    "linalg_tensorsolve(Tensor A, Tensor B, int[]? dims=None) -> Tensor",
+    names=("linalg.tensorsolve",),
+    keyword_aliases={"input": "A", "other": "B"},
+)
+def linalg_tensorsolve(A: Any, B: Any, dims: Any) -> Any:  # noqa: N803
+    """X with tensordot(A, X, X.dim()) = B, after the dimensions `dims` of A went to its end."""
+    op = "linalg.tensorsolve"
+    a = A
+    if dims is not None:
+        moved = [launch.wrap_dim(op, d, A.dim()) for d in dims]
+        a = A.movedim(tuple(moved), tuple(range(A.dim() - len(moved), A.dim())))
+    shape = tuple(a.shape[B.dim() :])
+    if prod(shape) != prod(a.shape[: B.dim()]):
+        fail(
+            RuntimeError,
+            op,
+            "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == "
+            "prod(self.shape[:other.ndim])",
+            f"{prod(shape)} != {prod(a.shape[: B.dim()])}",
+        )
+    flat = _inexact(op, a.reshape((prod(shape), prod(shape))))
+    return F.linalg_solve(flat, B.reshape(-1)).reshape(shape)
+
+
+@composite(
+    "linalg_vander(Tensor x, *, int? N=None) -> Tensor", names=("linalg.vander",), out=False
+)
+def linalg_vander(x: Any, N: int | None) -> Any:  # noqa: N803
+    """The powers 0 to N - 1 of elements, as a new last dimension."""
+    op = "linalg.vander"
+    if x.dtype is core.bool_:
+        fail(RuntimeError, op, f"{op}: bool is not supported", x.dtype)
+    if x.dim() == 0:
+        x = x.reshape(1)
+    count = x.shape[-1] if N is None else N
+    if count <= 1:
+        fail(RuntimeError, op, f"{op}: N must be greater than 1.", count)
+    dtype = x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else core.int64
+    first = F.ones((*x.shape, 1), dtype=dtype, device=x.device)
+    powers = x.to(dtype).unsqueeze(-1).expand((*x.shape, count - 1)).cumprod(-1)
+    return F.cat([first, powers], -1)
+
+
+@composite("linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor", names=("linalg.vecdot",))
+def linalg_vecdot(x: Any, y: Any, dim: int) -> Any:
+    """The sums of conj(x) * y along a dimension."""
+    for name, value in (("x", x), ("y", y)):
+        if not (value.dtype.is_floating_point or value.dtype.is_complex):
+            fail(
+                RuntimeError,
+                "linalg.vecdot",
+                "linalg.vecdot: Expected a floating point or complex tensor as input",
+                f"{name} of {value.dtype.type_word}",
+            )
+    if x.dtype is not y.dtype:
+        fail(
+            RuntimeError,
+            "linalg.vecdot",
+            "linalg.vecdot: Expected vectors of same dtype",
+            f"{x.dtype} and {y.dtype}",
+        )
+    left = x.conj() if x.is_complex() else x
+    return (left * y).sum(dim)

@@ -1,0 +1,423 @@
+"""`linalg` and its older names: factorisations by elimination, linear systems, inverses, determinants.
+
+Takes matrices or batches of them; gives what LAPACK gives, with PyTorch's names and errors. Keeps true: all checks stand
+here, before a primitive of `linalg_triangular`, `linalg_solve` or `linalg_ldl` is called; leading dimensions broadcast.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.ops.linalg_launch import (
+    broadcast,
+    check_kind,
+    check_matrix,
+    check_numbers,
+    check_same_dtype,
+    check_square,
+    like,
+)
+from facula.ops.linalg_solve import check_pivot, solve_factored
+from facula.ops.registry import F, composite
+
+#: PyTorch's functions take their first matrix as `input` too
+_FIRST = {"input": "A"}
+
+
+# ------------------------------------------------------------------ Cholesky
+
+
+@composite(
+    "linalg_cholesky_ex(Tensor A, *, bool upper=False, bool check_errors=False) -> (Tensor L, "
+    "Tensor info)",
+    names=("linalg.cholesky_ex",),
+    keyword_aliases=_FIRST,
+)
+def linalg_cholesky_ex(A: Any, upper: bool, check_errors: bool) -> Any:  # noqa: N803
+    """The Cholesky factor, and the order of the first leading minor that is not positive (0: none)."""
+    check_numbers("linalg.cholesky", A)
+    return tuple(F._linalg_cholesky(A, upper, "linalg.cholesky_ex" if check_errors else ""))
+
+
+@composite(
+    "linalg_cholesky(Tensor A, *, bool upper=False) -> Tensor",
+    names=("linalg.cholesky",),
+    keyword_aliases=_FIRST,
+)
+def linalg_cholesky(A: Any, upper: bool) -> Any:  # noqa: N803
+    """L with A = L L^H (or U with A = U^H U) for Hermitian positive-definite A."""
+    check_numbers("linalg.cholesky", A)
+    return F._linalg_cholesky(A, upper, "linalg.cholesky")[0]
+
+
+@composite(
+    "lu(Tensor A, bool pivot=True, bool get_infos=False) -> any",
+    names=("lu", "Tensor.lu"),
+)
+def lu(A: Any, pivot: bool, get_infos: bool) -> Any:  # noqa: N803
+    """The compact LU factorisation and its pivots; with `get_infos` its info in the place of errors."""
+    found = F._lu_with_info(A, pivot, not get_infos)
+    return found if get_infos else tuple(found[:2])
+
+
+@composite("cholesky(Tensor self, bool upper=False) -> Tensor")
+def cholesky(self: Any, upper: bool) -> Any:
+    """As `linalg.cholesky`."""
+    check_numbers("cholesky", self)
+    return F._linalg_cholesky(self, upper, "cholesky")[0]
+
+
+@composite(
+    "cholesky_solve(Tensor B, Tensor L, bool upper=False) -> Tensor",
+    keyword_aliases={"input": "B", "input2": "L"},
+)
+def cholesky_solve(B: Any, L: Any, upper: bool) -> Any:  # noqa: N803
+    """X with A X = B, for the Cholesky factor L of A."""
+    for name, x in (("b", B), ("u", L)):
+        if x.dim() < 2:
+            fail(
+                RuntimeError,
+                "cholesky_solve",
+                f"{name} should have at least 2 dimensions",
+                f"{x.dim()} dimensions instead",
+            )
+    check_square("cholesky_solve", L)
+    check_kind("cholesky_solve", L)
+    check_same_dtype("cholesky_solve", B, L)
+    _check_rows("cholesky_solve", L, B)
+    return F._cholesky_solve(*broadcast("cholesky_solve", B, L), upper)
+
+
+@composite(
+    "cholesky_inverse(Tensor L, bool upper=False) -> Tensor", keyword_aliases={"input": "L"}
+)
+def cholesky_inverse(L: Any, upper: bool) -> Any:  # noqa: N803
+    """The inverse of A, of which this is the Cholesky factor."""
+    check_numbers("cholesky_inverse", L)
+    one = F.eye(L.shape[-1], dtype=L.dtype, device=L.device).expand(L.shape)
+    return F._cholesky_solve(one, L, upper)
+
+
+def _check_rows(op: str, a: Any, b: Any) -> None:
+    if a.shape[-2] != b.shape[-2]:
+        fail(
+            RuntimeError,
+            op,
+            f"{op}: Incompatible shapes of A and B for the equation AX = B",
+            f"{a.shape[-2]}x{a.shape[-1]} and {b.shape[-2]}x{b.shape[-1]}",
+        )
+
+
+# ------------------------------------------------------------------ linear systems
+
+
+def _is_vector(a: Any, b: Any) -> bool:
+    return b.dim() == 1 or (a.dim() - 1 == b.dim() and tuple(b.shape) == tuple(a.shape[:-1]))
+
+
+def _solved(op: str, a: Any, b: Any, left: bool, check: str) -> tuple[Any, Any]:
+    """The solution of A X = B (of X A = B), and the info of A's factorisation."""
+    check_numbers("linalg.solve", a)
+    check_same_dtype("linalg.solve", a, b)
+    vector = _is_vector(a, b)
+    if vector and not left:
+        fail(
+            RuntimeError,
+            op,
+            "linalg.solve: Vector broadcasting of the left hand side is not supported for "
+            "left=False. In this case linalg.solve is equivalent to B / A.squeeze(-1)",
+        )
+    rhs = b.unsqueeze(-1) if vector else b
+    if not vector:
+        check_matrix("linalg.solve", b, "B")
+    if not left:
+        a, rhs = a.mT, rhs.mT
+    _check_rows("linalg.solve", a, rhs)
+    a, rhs = broadcast("linalg.solve", a, rhs)
+    found = F._linalg_solve(a, rhs, check)
+    result = found[0] if left else found[0].mT
+    return result.squeeze(-1) if vector else result, found[3]
+
+
+@composite(
+    "linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor "
+    "result, Tensor info)",
+    names=("linalg.solve_ex",),
+)
+def linalg_solve_ex(A: Any, B: Any, left: bool, check_errors: bool) -> Any:  # noqa: N803
+    """As `linalg.solve`, and where the factorisation of A met a zero pivot (0: nowhere)."""
+    return _solved("linalg.solve_ex", A, B, left, "torch.linalg.solve_ex" if check_errors else "")
+
+
+@composite(
+    "linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor", names=("linalg.solve",)
+)
+def linalg_solve(A: Any, B: Any, left: bool) -> Any:  # noqa: N803
+    """X with A X = B, or X A = B unless `left`; B may be a vector or a batch of vectors."""
+    return _solved("linalg.solve", A, B, left, "torch.linalg.solve")[0]
+
+
+@composite(
+    "linalg_solve_triangular(Tensor A, Tensor B, *, bool upper, bool left=True, bool "
+    "unitriangular=False) -> Tensor",
+    names=("linalg.solve_triangular",),
+    keyword_aliases=_FIRST,
+)
+def linalg_solve_triangular(A: Any, B: Any, upper: bool, left: bool, unitriangular: bool) -> Any:  # noqa: N803
+    """X with A X = B (X A = B unless `left`), for triangular A."""
+    op = "linalg.solve_triangular"
+    check_matrix(op, B, "B")
+    check_square(op, A)
+    check_same_dtype(op, A, B)
+    _check_solvable_dtype(op, A)
+    if left:
+        _check_rows(op, A, B)
+        a, b = broadcast(op, A, B)
+        return F._solve_triangular(a, b, upper, unitriangular)
+    if A.shape[-1] != B.shape[-1]:
+        fail(
+            RuntimeError,
+            op,
+            f"{op}: Incompatible shapes of A and B for the equation XA = B",
+            f"{A.shape[-2]}x{A.shape[-1]} and {B.shape[-2]}x{B.shape[-1]}",
+        )
+    a, b = broadcast(op, A.mT, B.mT)
+    return F._solve_triangular(a, b, not upper, unitriangular).mT
+
+
+def _check_solvable_dtype(op: str, x: Any) -> None:
+    if x.dtype.code not in ("f32", "f64", "c64", "c128"):
+        fail(
+            NotImplementedError,
+            op,
+            "a floating-point or complex dtype of 32 bits or more was required: "
+            f"\"triangular_solve_cpu\" not implemented for '{x.dtype.type_word}'",
+            hint="convert first: x.float()",
+        )
+
+
+@composite(
+    "triangular_solve(Tensor b, Tensor A, bool upper=True, bool transpose=False, bool "
+    "unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)",
+    keyword_aliases={"input": "b"},
+)
+def triangular_solve(b: Any, A: Any, upper: bool, transpose: bool, unitriangular: bool) -> Any:  # noqa: N803
+    """X with A X = B (A^T X = B with `transpose`) for triangular A, and a copy of A."""
+    op = "triangular_solve"
+    for name, x in (("b", b), ("A", A)):
+        if x.dim() < 2:
+            fail(RuntimeError, op, f"{op}: Expected {name} to have at least 2 dimensions", x.dim())
+    check_square(op, A)
+    check_same_dtype(op, b, A, ("b", "A"))
+    _check_solvable_dtype(op, A)
+    _check_rows(op, A, b)
+    b, a = broadcast(op, b, A)
+    chosen, side = (a.mT, not upper) if transpose else (a, upper)
+    return F._solve_triangular(chosen, b, side, unitriangular), a.clone()
+
+
+# ------------------------------------------------------------------ inverses
+
+
+@composite(
+    "linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)",
+    names=("linalg.inv_ex",),
+)
+def linalg_inv_ex(A: Any, check_errors: bool) -> Any:  # noqa: N803
+    """The inverse, and where the factorisation met a zero pivot (0: nowhere)."""
+    check_numbers("linalg.inv", A)
+    return tuple(F._linalg_inverse(A, "linalg.inv_ex" if check_errors else ""))
+
+
+@composite("linalg_inv(Tensor A) -> Tensor", names=("linalg.inv",))
+def linalg_inv(A: Any) -> Any:  # noqa: N803
+    """The inverse of a square matrix."""
+    check_numbers("linalg.inv", A)
+    return F._linalg_inverse(A, "linalg.inv")[0]
+
+
+@composite("inverse(Tensor self) -> Tensor")
+def inverse(self: Any) -> Any:
+    """As `linalg.inv`."""
+    return F.linalg_inv(self)
+
+
+# ------------------------------------------------------------------ LU
+
+
+@composite(
+    "linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, "
+    "Tensor pivots, Tensor info)",
+    names=("linalg.lu_factor_ex",),
+    keyword_aliases=_FIRST,
+)
+def linalg_lu_factor_ex(A: Any, pivot: bool, check_errors: bool) -> Any:  # noqa: N803
+    """As `linalg.lu_factor`, and where a zero pivot was met (0: nowhere)."""
+    check_matrix("torch.lu_factor", A)
+    check_kind("torch.lu_factor", A)
+    check_pivot("linalg.lu_factor", pivot)
+    return tuple(F._linalg_lu_factor(A, "torch.linalg.lu_factor_ex" if check_errors else ""))
+
+
+@composite(
+    "linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)",
+    names=("linalg.lu_factor",),
+    keyword_aliases=_FIRST,
+)
+def linalg_lu_factor(A: Any, pivot: bool) -> Any:  # noqa: N803
+    """L (its unit diagonal left out) and U in one matrix, and the exchanges of rows, counted from one."""
+    check_matrix("torch.lu_factor", A)
+    check_kind("torch.lu_factor", A)
+    check_pivot("linalg.lu_factor", pivot)
+    return tuple(F._linalg_lu_factor(A, "torch.linalg.lu_factor")[:2])
+
+
+@composite(
+    "linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)",
+    names=("linalg.lu",),
+    keyword_aliases=_FIRST,
+)
+def linalg_lu(A: Any, pivot: bool) -> Any:  # noqa: N803
+    """A = P L U with a permutation, a lower triangle with unit diagonal, and an upper triangle."""
+    check_matrix("linalg.lu", A)
+    check_kind("linalg.lu", A)
+    check_pivot("linalg.lu", pivot)
+    factors, pivots, _ = F._linalg_lu_factor(A, "")
+    return tuple(F.lu_unpack(factors, pivots))
+
+
+@composite(
+    "lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) "
+    "-> (Tensor P, Tensor L, Tensor U)",
+    names=("lu_unpack",),
+)
+def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool, unpack_pivots: bool) -> Any:  # noqa: N803
+    """P, L and U out of `lu_factor`'s results; what is not asked for is empty."""
+    if unpack_pivots and LU_pivots.dtype is not core.int32:
+        fail(
+            RuntimeError,
+            "lu_unpack",
+            "torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype. "
+            "Note: this function is intended to be used with the output produced by "
+            "torch.linalg.lu_factor",
+            LU_pivots.dtype,
+        )
+    m, n = LU_data.shape[-2:]
+    k = min(m, n)
+    permutation = lower = upper = like(LU_data, (0,))
+    if unpack_data:
+        one = F.eye(m, k, dtype=LU_data.dtype, device=LU_data.device)
+        lower = LU_data[..., :k].tril(-1) + one
+        upper = LU_data[..., :k, :].triu()
+    if unpack_pivots:
+        order = F._permutation(LU_pivots, m, True)
+        rows = F.arange(m, device=LU_data.device)
+        permutation = (order.unsqueeze(-1) == rows).to(LU_data.dtype)
+    return permutation, lower, upper
+
+
+@composite(
+    "linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) "
+    "-> Tensor",
+    names=("linalg.lu_solve",),
+)
+def linalg_lu_solve(LU: Any, pivots: Any, B: Any, left: bool, adjoint: bool) -> Any:  # noqa: N803
+    """X with A X = B (A^H X = B with `adjoint`, X A = B unless `left`) out of the factors of A."""
+    op = "torch.linalg.lu_solve"
+    check_kind(op, LU, "LU")
+    check_square(op, LU, "LU")
+    _check_pivots(op, pivots)
+    check_same_dtype(op, LU, B, ("LU", "B"))
+    check_matrix(op, B, "B")
+    if tuple(pivots.shape) != tuple(LU.shape[:-1]):
+        fail(
+            RuntimeError,
+            op,
+            "linalg.lu_solve: Number of pivots per batch should be same as the dimension of the matrix",
+            f"{list(pivots.shape)} for {list(LU.shape)}",
+        )
+    if not left:  # X A = B is A^H X^H = B^H
+        turned = B.mH
+        return F.linalg_lu_solve(LU, pivots, turned, left=True, adjoint=not adjoint).mH
+    _check_rows(op, LU, B)
+    factors, b = broadcast(op, LU, B)
+    return solve_factored(factors, pivots.expand(factors.shape[:-1]), b, adjoint)
+
+
+def _check_pivots(op: str, pivots: Any) -> None:
+    if pivots.dtype is not core.int32:
+        fail(
+            RuntimeError,
+            op,
+            f"{op}: pivots should be a Tensor of scalar type torch.int32",
+            pivots.dtype,
+        )
+
+
+@composite(
+    "lu_solve(Tensor b, Tensor LU_data, Tensor LU_pivots) -> Tensor",
+    keyword_aliases={"input": "b"},
+)
+def lu_solve(b: Any, LU_data: Any, LU_pivots: Any) -> Any:  # noqa: N803
+    """As `linalg.lu_solve`, with the right-hand sides first."""
+    return F.linalg_lu_solve(LU_data, LU_pivots, b)
+
+
+@composite(
+    "_lu_with_info(Tensor self, bool pivot=True, bool check_errors=True) -> (Tensor LU, Tensor "
+    "pivots, Tensor info)",
+    names=("_lu_with_info",),
+    out=False,
+)
+def _lu_with_info(self: Any, pivot: bool, check_errors: bool) -> Any:
+    """As `linalg.lu_factor_ex`."""
+    return tuple(F.linalg_lu_factor_ex(self, pivot=pivot, check_errors=check_errors))
+
+
+# ------------------------------------------------------------------ determinants
+
+
+@composite("linalg_det(Tensor A) -> Tensor", names=("linalg.det",))
+def linalg_det(A: Any) -> Any:  # noqa: N803
+    """The determinant of a square matrix.
+
+    The gradient is right at singular matrices too; there, derivatives of the gradient are not.
+    """
+    check_numbers("linalg.det", A)
+    return F._linalg_det(A)[0]
+
+
+@composite("det(Tensor self) -> Tensor", out=False, keyword_aliases={"A": "self"})
+def det(self: Any) -> Any:
+    """As `linalg.det`."""
+    return F.linalg_det(self)
+
+
+@composite(
+    "slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)", keyword_aliases={"A": "self"}
+)
+def slogdet(self: Any) -> Any:
+    """As `linalg.slogdet`."""
+    check_numbers("linalg.slogdet", self)
+    return tuple(F._linalg_slogdet(self)[:2])
+
+
+@composite(
+    "linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)", names=("linalg.slogdet",)
+)
+def linalg_slogdet(A: Any) -> Any:  # noqa: N803
+    """The sign (of complex matrices: the phase) of the determinant, and the logarithm of its size."""
+    check_numbers("linalg.slogdet", A)
+    return tuple(F._linalg_slogdet(A)[:2])
+
+
+@composite("logdet(Tensor self) -> Tensor", out=False, keyword_aliases={"A": "self"})
+def logdet(self: Any) -> Any:
+    """The logarithm of the determinant; NaN where it is negative."""
+    check_numbers("logdet", self)
+    sign, logarithm = F._linalg_slogdet(self)[:2]
+    if self.is_complex():
+        return sign.log() + logarithm
+    return F.where(sign == -1, float("nan"), logarithm)

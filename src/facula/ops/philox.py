@@ -1,0 +1,75 @@
+"""Random numbers as a function of a state: what programs without side effects draw from.
+
+Takes: a generator once a draw (`_philox_state`), then the state alone (`_philox_fill`).
+Gives: the elements that `random.draw` would give at that point of the generator.
+Keeps true: the state is two numbers, the seed and the offset, as int64; the same state gives the
+same elements however often it is used, so a mask need not be kept where its state is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import core
+from facula.ops.registry import F, operator
+
+
+@operator(
+    "_philox_state(*, generator? generator=None, device? device=None) -> Tensor",
+    names=(),
+    out=False,
+)
+class PhiloxState:
+    """The state of the next draw of a generator, `[seed, offset]`; the generator moves on."""
+
+    #: two calls are two draws
+    random = True
+
+    def meta(generator, device):
+        return core.empty((2,), dtype=core.int64, device=device)
+
+    def cpu(out, generator, device):
+        source = core.default_generator if generator is None else generator
+        seed, offset = source.take()
+        out[0], out[1] = seed - ((seed >> 63) << 64), offset
+
+
+@operator(
+    "_philox_fill(Tensor state, int[] size, str kind, any a=0.0, any b=1.0, *, dtype? dtype=None, "
+    "device? device=None) -> Tensor",
+    names=(),
+    out=False,
+)
+class PhiloxFill:
+    """New elements drawn from a state; `kind`, `a` and `b` are those of `core.random_fill`."""
+
+    #: drawing again from a state costs less than keeping what was drawn
+    cheap = True
+
+    def meta(state, size, kind, a, b, dtype, device):
+        return core.empty(size, dtype=dtype, device=device)
+
+    def cpu(out, state, size, kind, a, b, dtype, device):
+        seed, offset = state.tolist()
+        source = core.Generator()
+        source.manual_seed(seed & 0xFFFFFFFFFFFFFFFF)
+        source.set_offset(offset)
+        core.random_fill(out, kind, a, b, source)
+
+    def samples(S):
+        state = core.tensor([7, 3])
+        yield (state, (3, 4), "normal"), {}
+        yield (state, (5,), "randint", 2, 9), {"dtype": core.int64}
+
+
+def functional_draw(tensor: Any, kind: str, a: Any, b: Any, generator: Any) -> Any:
+    """What `random.draw` gives, from a state and without writing to `tensor`."""
+    state = F._philox_state(generator=generator, device=tensor.device)
+    size, dtype = tuple(tensor.shape), tensor.dtype
+    if not dtype.is_complex:
+        return F._philox_fill(state, size, kind, a, b, dtype=dtype, device=tensor.device)
+    width = b * 0.5**0.5 if kind == "normal" else b
+    pairs = F._philox_fill(
+        state, (*size, 2), kind, a, width, dtype=dtype.to_real(), device=tensor.device
+    )
+    return F.view_as_complex(pairs)

@@ -1,0 +1,218 @@
+"""The short-time Fourier transform and its inverse.
+
+Takes signals [time] or [batch, time], and spectra [batch, frequencies, frames]. Gives compositions of windows, padding
+and transforms, so gradients and devices follow. Keeps true: `istft` divides by the overlapped windows, and refuses
+windows that leave a gap.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from facula.core.errors import fail
+from facula.ops import batch_forms
+from facula.ops.fft import NONE, ROOT, WHOLE
+from facula.ops.registry import F, composite
+
+
+def _check_sizes(op: str, n_fft: int, hop: int, length: int, window: Any) -> None:
+    """Raise for steps and windows that make no sense together."""
+    if hop <= 0:
+        fail(RuntimeError, op, "expected hop_length > 0", f"hop_length={hop}")
+    if not 0 < length <= n_fft:
+        fail(RuntimeError, op, "expected 0 < win_length <= n_fft", f"win_length={length}")
+    if window is not None and (window.dim() != 1 or window.shape[0] != length):
+        fail(
+            RuntimeError,
+            op,
+            "expected a 1D window tensor of size equal to win_length",
+            f"win_length={length} and window of size {list(window.shape)}",
+        )
+
+
+def _window(op: str, window: Any, length: int, n_fft: int, like: Any) -> Any:
+    """The window in the middle of `n_fft` places."""
+    if window is None:
+        warnings.warn(
+            f"[{op}] a window was not provided: a rectangular window will be applied",
+            UserWarning,
+            stacklevel=3,
+        )
+        real = like.dtype.to_real() if like.is_complex() else like.dtype
+        window = F.ones(length, dtype=real, device=like.device)
+    before = (n_fft - length) // 2
+    return F.pad(window, (before, n_fft - length - before)) if length < n_fft else window
+
+
+@composite(
+    "stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, "
+    "bool center=True, str pad_mode='reflect', bool normalized=False, bool? onesided=None, bool? "
+    "return_complex=None, bool? align_to_window=None) -> Tensor",
+    out=False,
+)
+def stft(  # noqa: PLR0913
+    self: Any,
+    n_fft: int,
+    hop_length: int | None,
+    win_length: int | None,
+    window: Any,
+    center: bool,
+    pad_mode: str,
+    normalized: bool,
+    onesided: bool | None,
+    return_complex: bool | None,
+    align_to_window: bool | None,
+) -> Any:
+    """Spectra of overlapping windows of a signal: [batch, frequencies, frames], complex.
+
+    center: the signal is padded so that frame t is centred at t * hop_length. onesided: only the first
+    n_fft // 2 + 1 frequencies (the default for real signals). Without `return_complex` a last dimension
+    holds real and imaginary parts.
+    """
+    length = n_fft if win_length is None else win_length
+    hop = n_fft // 4 if hop_length is None else hop_length
+    _check_signal(self, window, return_complex, align_to_window, center)
+    x = self if self.dim() == 2 else self.unsqueeze(0)
+    before = n_fft // 2 if center else (n_fft - length) // 2 if align_to_window else 0
+    if before:
+        x = F.pad(x.unsqueeze(1), (before, before), mode=pad_mode if center else "constant").squeeze(1)
+    if not 0 < n_fft <= x.shape[1]:
+        fail(RuntimeError, "stft", f"expected 0 < n_fft <= {x.shape[1]}", f"n_fft={n_fft}")
+    _check_sizes("stft", n_fft, hop, length, window)
+    weights = _window("stft", window, length, n_fft, x)
+    frames = x.unfold(-1, n_fft, hop) * weights
+    kind = ROOT if normalized else NONE
+    half = not frames.is_complex() if onesided is None else onesided
+    if frames.is_complex():
+        if half:
+            fail(RuntimeError, "stft", "Cannot have onesided output if window or input is complex")
+        spectrum = F._fft_c2c(frames, (2,), kind, True)
+    else:
+        spectrum = F._fft_r2c(frames, (2,), kind, half)
+    spectrum = spectrum.transpose(1, 2)
+    if self.dim() == 1:
+        spectrum = spectrum.squeeze(0)
+    return spectrum if return_complex or return_complex is None else F.view_as_real(spectrum)
+
+
+def _check_signal(
+    x: Any, window: Any, return_complex: bool | None, align: bool | None, center: bool
+) -> None:
+    if not (x.is_floating_point() or x.is_complex()):
+        fail(RuntimeError, "stft", "expected a tensor of floating point or complex values", x.dtype)
+    if not 1 <= x.dim() <= 2:
+        fail(RuntimeError, "stft", "expected a 1D or 2D tensor", f"{x.dim()}D")
+    if center and align is not None:
+        fail(RuntimeError, "stft", "stft align_to_window should only be set when center = false.")
+    complex_ = x.is_complex() or (window is not None and window.is_complex())
+    if return_complex is None and not complex_:
+        fail(
+            RuntimeError,
+            "stft",
+            "stft requires the return_complex parameter be given for real inputs",
+            hint="pass return_complex=True",
+        )
+
+
+def _overlapped(frames: Any, hop: int) -> Any:
+    """The sums of frames [batch, count, size] that start `hop` apart."""
+    batch, count, size = frames.shape
+    total = size + hop * (count - 1)
+    places = F.arange(count, device=frames.device).unsqueeze(1) * hop
+    places = (places + F.arange(size, device=frames.device)).reshape(-1)
+    return frames.new_zeros((batch, total)).index_add(1, places, frames.reshape((batch, -1)))
+
+
+def _frames_of(
+    x: Any, n_fft: int, normalized: bool, half: bool, return_complex: bool
+) -> Any:
+    """Signals of every frame out of spectra [batch, frequencies, frames]."""
+    kind, spectra = ROOT if normalized else WHOLE, x.transpose(1, 2)
+    if return_complex:
+        if half:
+            fail(
+                RuntimeError,
+                "istft",
+                "Cannot have onesided output if window or input is complex",
+                hint="pass onesided=False",
+            )
+        return F._fft_c2c(spectra, (2,), kind, False)
+    if not half:
+        spectra = spectra.narrow(2, 0, n_fft // 2 + 1)
+    return F._fft_c2r(spectra, (2,), kind, n_fft)
+
+
+@composite(
+    "istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, "
+    "bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool "
+    "return_complex=False) -> Tensor",
+    out=False,
+)
+def istft(  # noqa: PLR0913
+    self: Any,
+    n_fft: int,
+    hop_length: int | None,
+    win_length: int | None,
+    window: Any,
+    center: bool,
+    normalized: bool,
+    onesided: bool | None,
+    length: int | None,
+    return_complex: bool,
+) -> Any:
+    """The signal whose `stft` with the same settings is nearest to these spectra. [Griffin & Lim 1984]"""
+    hop = n_fft // 4 if hop_length is None else hop_length
+    size = n_fft if win_length is None else win_length
+    _check_spectrum(self, n_fft, onesided)
+    _check_sizes("istft", n_fft, hop, size, window)
+    x = self if self.dim() == 3 else self.unsqueeze(0)
+    weights = _window("istft", window, size, n_fft, x)
+    half = x.shape[1] != n_fft if onesided is None else onesided
+    frames = _frames_of(x, n_fft, normalized, half, return_complex)
+    count = x.shape[2]
+    signal = _overlapped(frames * weights, hop)
+    envelope = _overlapped((weights * weights).expand((1, count, n_fft)), hop)
+    total = n_fft + hop * (count - 1)
+    begin = n_fft // 2 if center else 0
+    end = begin + length if length is not None else total - begin
+    signal, envelope = signal[:, begin : min(end, total)], envelope[:, begin : min(end, total)]
+    if not envelope.is_meta and batch_forms.anywhere(envelope.abs() < 1e-11):
+        fail(
+            RuntimeError,
+            "istft",
+            "window overlap add min: 1",
+            hint="the windows must overlap so that their squares never sum to zero",
+        )
+    signal = signal / envelope
+    if end > total:
+        warnings.warn("[istft] the length is beyond the frames: it is filled with zeros", stacklevel=2)
+        signal = F.pad(signal, (0, end - total))
+    return signal if self.dim() == 3 else signal.squeeze(0)
+
+
+def _check_spectrum(x: Any, n_fft: int, onesided: bool | None) -> None:
+    if not x.is_complex():
+        fail(
+            RuntimeError,
+            "istft",
+            "istft requires a complex-valued input tensor matching the output from stft with "
+            "return_complex=True.",
+            x.dtype,
+        )
+    if x.dim() not in (2, 3):
+        fail(RuntimeError, "istft", "expected a tensor with 2 or 3 dimensions", x.dim())
+    if x.numel() == 0:
+        fail(RuntimeError, "istft", "input tensor cannot be empty.")
+    half = x.shape[-2] != n_fft if onesided is None else onesided
+    wanted = n_fft // 2 + 1 if half else n_fft
+    if x.shape[-2] != wanted:
+        fail(
+            RuntimeError,
+            "istft",
+            "expected the frequency dimension (3rd to the last) of the input tensor to match n_fft / 2 "
+            f"+ 1 when onesided=True, n_fft else: {wanted}",
+            x.shape[-2],
+        )
+
+

@@ -1,0 +1,21 @@
+"""What a test suite may ask of facula that has no name in PyTorch.
+
+Takes functions without arguments. Gives counts of what happened while they ran. Keeps true: nothing
+is counted that did not run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["fastpath_count"]
+
+
+def fastpath_count(function: Callable[[], Any]) -> int:
+    """How many encoder layers took the fast path while `function` ran."""
+    from facula.nn import attention_fast_path
+
+    before = attention_fast_path.fastpath_count()
+    function()
+    return attention_fast_path.fastpath_count() - before
