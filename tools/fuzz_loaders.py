@@ -38,7 +38,7 @@ PROMISED = (pickle.UnpicklingError, RuntimeError, EOFError)
 FORBIDDEN = ("os.", "subprocess.", "exec", "ctypes.", "socket.", "shutil.", "pty.")
 HARMLESS = ("os.listdir", "os.scandir")
 SECONDS_A_FILE = 10
-MEMORY = 2 << 30
+MEMORY = 1 << 30
 BATCH = 500
 
 
@@ -263,7 +263,10 @@ def _fate(load: Callable[[bytes], None], data: bytes, watch: _Watch) -> str:
 
 def _run_batch(files: list[tuple[int, bytes, Callable[[bytes], None]]], report: int) -> None:
     """In the child: a line for each file, written before and after."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    # on top of what the process that was copied had already
+    with open("/proc/self/statm") as stream:
+        before = int(stream.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (before + MEMORY, before + MEMORY))
     watch = _Watch()
     sys.addaudithook(watch)
     # what readers import on the way runs code of its own: a device that nobody knows is looked for
@@ -293,8 +296,8 @@ def _batch_in_child(files: list[tuple[int, bytes, Callable[[bytes], None]]]) -> 
     _, status = os.waitpid(child, 0)
     fates: dict[int, str] = {}
     for line in lines:
-        number, _, fate = line.partition("\t")
-        fates[int(number)] = fate
+        name, _, fate = line.partition("\t")
+        fates[int(name)] = fate
     for number, fate in fates.items():
         if fate == "?":
             fates[number] = f"! the process ended with status {status}"

@@ -10,13 +10,14 @@ from __future__ import annotations
 SUBMODULES = frozenset(
     (
         "nn optim autograd signal utils data serialization testing random backends fx func amp linalg "
-        "special fft distributions cpu cuda mps xpu accelerator types return_types overrides library "
-        "jit profiler _C version compiler _dynamo ao alias torch_version distributed __config__ hub"
+        "special fft masked storage distributions cpu cuda mps xpu accelerator types return_types overrides library "
+        "jit profiler _C version compiler _dynamo _logging ao alias torch_version distributed __config__ hub"
     ).split()
 )
 
 _FROM = {
     "facula.compiler.api": "compile",
+    "facula.capture.higher_order": "cond",
     "facula.serialization": "save load",
     "facula.autograd.grad_mode": "no_grad enable_grad set_grad_enabled inference_mode",
     "facula.autograd.transforms": "vmap",
@@ -52,6 +53,10 @@ _FROM = {
         "legacy_contiguous_format"
     ),
     "facula.nn.recurrent": "lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell",
+    "facula.storage": (
+        "TypedStorage FloatStorage DoubleStorage HalfStorage BFloat16Storage LongStorage IntStorage "
+        "ShortStorage CharStorage ByteStorage BoolStorage ComplexFloatStorage ComplexDoubleStorage"
+    ),
     "facula.legacy": (
         "FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor "
         "CharTensor ByteTensor "

@@ -132,9 +132,15 @@ def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> T
 
 
 def storage(self: Tensor) -> Any:
-    """The storage as elements of this dtype (deprecated in PyTorch: use `untyped_storage`)."""
-    from_storage = core.storage_of(self)
-    return from_storage.as_tensor(self.dtype)
+    """The memory of the tensor, all of it, as a row of its numbers."""
+    from facula.storage import TypedStorage
+
+    return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype)
+
+
+def _typed_storage(self: Tensor) -> Any:
+    """As `storage`."""
+    return storage(self)
 
 
 def storage_type(self: Tensor) -> type:
@@ -206,6 +212,7 @@ def attach() -> None:
         apply_,
         map_,
         storage,
+        _typed_storage,
         storage_type,
         dim_order,
         is_distributed,
@@ -218,5 +225,6 @@ def attach() -> None:
     for name, value in older_methods.VALUES.items():
         put(Tensor, name, value)
     put(Tensor, "is_shared_", Tensor.is_shared)
+    put(core.UntypedStorage, "untyped", lambda self: self)
     put(Tensor, "__rdiv__", _reversed_division)
     core.PRINTER[0] = printing.tensor_repr

@@ -16,7 +16,12 @@ def _mark(tensor: Any, attribute: str, index: int | Sequence[int]) -> None:
 
 
 def mark_dynamic(
-    t: Any, index: int | Sequence[int], *, min: int | None = None, max: int | None = None, **more: Any
+    t: Any,
+    index: int | Sequence[int],
+    *,
+    min: int | None = None,
+    max: int | None = None,
+    **more: Any,
 ) -> None:
     """The size may change from the first call on."""
     _mark(t, "_dynamo_dynamic_indices", index)
@@ -41,3 +46,12 @@ def mark_static(t: Any, index: int | Sequence[int] | None = None) -> None:
 
 def mark_static_address(t: Any, guard: bool = True) -> None:
     """Says that the tensor stays where it is, which nothing here depends on."""
+
+
+__all__ = [
+    "mark_dynamic",
+    "mark_static",
+    "mark_static_address",
+    "mark_unbacked",
+    "maybe_mark_dynamic",
+]

@@ -3,3 +3,5 @@
 from facula.compiler.api import disable, reset
 from facula.compiler.explain import explain
 from facula.compiler.optimized_module import OptimizedModule
+
+__all__ = ["OptimizedModule", "disable", "explain", "reset"]

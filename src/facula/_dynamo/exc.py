@@ -9,3 +9,13 @@ from facula.capture.errors import (
     TorchDynamoException,
     Unsupported,
 )
+
+__all__ = [
+    "BackendCompilerFailed",
+    "FailOnRecompileLimitHit",
+    "InternalTorchDynamoError",
+    "InvalidBackend",
+    "RecompileError",
+    "TorchDynamoException",
+    "Unsupported",
+]

@@ -19,3 +19,6 @@ def same(a: Any, b: Any, tol: float = 1e-4) -> bool:
     if isinstance(a, facula.Tensor):
         return bool(facula.allclose(a, b, rtol=tol, atol=tol, equal_nan=True))
     return a == b
+
+
+__all__ = ["counters", "same", "settings"]

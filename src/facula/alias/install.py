@@ -69,11 +69,22 @@ def _show_to_children() -> None:
     if site not in sys.path:
         sys.path.insert(1, site)
     inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    # the folder above the package: a child must find facula itself as this process does
-    for folder in (str(SITE.parents[2]), site):
+    for folder in (*_source_folder(), site):
         if folder not in inherited:
             inherited.insert(0, folder)
     os.environ["PYTHONPATH"] = os.pathsep.join(part for part in inherited if part)
+
+
+def _source_folder() -> list[str]:
+    """The folder above facula, where a child would not look for it: a checkout.
+
+    Never the folder of installed packages, which must not come before the standard library.
+    """
+    import site
+
+    folder = str(SITE.parents[2])
+    found_anyway = [*site.getsitepackages(), site.getusersitepackages()]
+    return [] if folder in found_anyway else [folder]
 
 
 def _theirs(name: str) -> str:

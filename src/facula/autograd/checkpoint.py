@@ -128,19 +128,19 @@ class _RandomState:
     """The random states of the CPU and of the arguments' devices at one moment."""
 
     def __init__(self, args: tuple) -> None:
-        self.cpu = facula.get_rng_state()
+        self.cpu = core.default_generator.clone_state()
         self.devices, self.states = get_device_states(*args)
 
     @contextlib.contextmanager
     def restored(self) -> Iterator[None]:
         """Inside, the states are those of that moment; afterwards they are as before."""
-        now = facula.get_rng_state()
-        facula.set_rng_state(self.cpu)
+        now = core.default_generator.clone_state()
+        core.default_generator.graphsafe_set_state(self.cpu)
         set_device_states(self.devices, self.states)
         try:
             yield
         finally:
-            facula.set_rng_state(now)
+            core.default_generator.graphsafe_set_state(now)
 
 
 def _autocast_state() -> dict[str, Any]:

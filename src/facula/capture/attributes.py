@@ -14,6 +14,7 @@ from typing import Any
 
 from facula import core
 from facula.capture.breaks import Break
+from facula.capture.domain import Part
 from facula.capture.machine import UNBOUND
 from facula.capture.reading import is_trusted_name
 from facula.capture.sources import held
@@ -42,9 +43,12 @@ from facula.capture.values import (
 
 #: descriptors of C that hold a plain attribute of the object itself
 _SLOTS = (types.MemberDescriptorType,)
+_TABLES = ("_parameters", "_buffers", "_modules")
+#: attributes of exceptions that are one of their arguments
+_EXCEPTION_PARTS = {"exceptions": 1, "message": 0, "value": 0, "code": 0}
 
 
-class Attributes:
+class Attributes(Part):
     """The part of `Symbolic` that knows attributes."""
 
     def getattr(self, owner: Any, name: str) -> Any:
@@ -137,6 +141,11 @@ class Attributes:
 
     def object_attribute(self, owner: ObjectValue, name: str) -> Any:
         """An attribute of an instance."""
+        if self.is_module_class(owner.kind) and self.class_of_attribute(owner.kind, name) is None:
+            # a registered name is never in the instance's own dictionary, too
+            found = self._registered(owner, name)
+            if found is not None:
+                return found
         lookup = owner.kind.__getattribute__
         if isinstance(lookup, types.FunctionType):
             return self.call(self.trusted(lookup), [owner, Known(name)], {})
@@ -161,6 +170,18 @@ class Attributes:
             return found
         if name == "args" and issubclass(owner.kind, BaseException):
             return self.exception_args(owner)
+        if (
+            issubclass(owner.kind, BaseException)
+            and name in _EXCEPTION_PARTS
+            and owner.real is None
+        ):
+            parts = self.exception_args(owner).items
+            at = _EXCEPTION_PARTS[name]
+            found = self.force(parts[at]) if at < len(parts) else Known(None)
+            return self.build_tuple(self.unpack_all(found)) if name == "exceptions" else found
+        if name in ("__cause__", "__context__", "__traceback__") and owner.real is None:
+            known = self.instance_dict(owner).items.get(name)
+            return self.force(known[1]) if known is not None else Known(None)
         base = self.class_of_attribute(owner.kind, name)
         found = base.__dict__[name] if base is not None else None
         if base is not None and self._is_data_descriptor(found):
@@ -173,9 +194,7 @@ class Attributes:
         if base is not None:
             return self._bind(found, base, name, owner)
         if issubclass(owner.kind, BaseException) and name.startswith("__"):
-            return {"__traceback__": Known(None), "__cause__": Known(None), "__context__": Known(None)}[
-                name
-            ]
+            return Known(None)
         if owner.real is not None and attributes is None and hasattr(owner.real, name):
             raise Break("unsupported-attribute", f"{owner.kind.__name__}.{name}")
         return UNBOUND
@@ -201,9 +220,9 @@ class Attributes:
             return self._cached(found, name, owner)
         if isinstance(found, _SLOTS):
             return self._slot(found, name, owner)
-        if isinstance(found, (types.MethodDescriptorType, types.WrapperDescriptorType)) or isinstance(
-            found, type(core.Tensor.copy_)
-        ):
+        if isinstance(
+            found, (types.MethodDescriptorType, types.WrapperDescriptorType)
+        ) or isinstance(found, type(core.Tensor.copy_)):
             return self.made(MethodValue(name, owner))
         if isinstance(found, types.GetSetDescriptorType):
             raise Break("unsupported-attribute", f"{base.__name__}.{name}")
@@ -247,13 +266,26 @@ class Attributes:
     def _module_part(self, owner: ObjectValue, name: str) -> Any:
         """A registered parameter, buffer or child."""
         attributes = self.instance_dict(owner)
-        for table in ("_parameters", "_buffers", "_modules"):
+        for table in _TABLES:
             parts = self.dict_find(attributes, table)
             if parts is not UNBOUND:
                 found = self.dict_find(parts, name)
                 if found is not UNBOUND:
                     return found
         self.no_attribute(owner.kind, name)
+
+    def _registered(self, owner: ObjectValue, name: str) -> Any:
+        """A registered part, found without asking the other tables; None where it is not that."""
+        real = getattr(owner.real, "__dict__", None)
+        if real is None:
+            return None
+        for table in _TABLES:
+            if name in real.get(table, ()):
+                parts = self.dict_find(self.instance_dict(owner), table)
+                if parts is UNBOUND or name in parts.deleted:
+                    return None
+                return self.dict_find(parts, name)
+        return None
 
     def _super_attribute(self, owner: SuperValue, name: str) -> Any:
         value = owner.owner

@@ -7,6 +7,8 @@ Keeps true: every break that is raised has a code of `CATALOGUE`; `page` is its 
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import NamedTuple
 
 from facula.capture.sources import Line
@@ -144,6 +146,13 @@ class Respecialise(Exception):
     """The segment has to be captured again with all sizes static."""
 
 
+def write_pages(folder: Path) -> None:
+    """Write the documentation of all codes into a folder: `python -m facula.capture.breaks DIR`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for code in CATALOGUE:
+        (folder / f"{code}.md").write_text(page(code))
+
+
 def page(code: str) -> str:
     """The documentation of one code, as Markdown."""
     entry = CATALOGUE[code]
@@ -154,3 +163,7 @@ def page(code: str) -> str:
         f"**Cause.** {entry.cause[0].upper()}{entry.cause[1:]}.\n\n"
         f"**Instead.** {entry.rewrite[0].upper()}{entry.rewrite[1:]}.\n"
     )
+
+
+if __name__ == "__main__":
+    write_pages(Path(sys.argv[1]))

@@ -1,7 +1,7 @@
 """Calls: inlining Python functions, making instances, resuming generators.
 
 Takes: a callee and its arguments. Gives: what it returns.
-Keeps true: what a call means is asked in one order: a rule of `builtin_calls` for that very object,
+Keeps true: what a call means is asked in one order: a rule of `rules` for that very object,
 the graph for operators, inlining for Python code, computation for known arguments; else it is a break.
 """
 
@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 import types
 from typing import Any
 
 from facula import core
-from facula.capture import builtin_calls
+from facula.capture import rules, special_methods
 from facula.capture.breaks import Break
+from facula.capture.domain import Part
 from facula.capture.graph_ops import MODE_FUNCTIONS, NotGraphable
 from facula.capture.machine import NULL, STOP, UNBOUND, Frame, Returned, throw
 from facula.capture.machine import run as run_frame
 from facula.capture.marks import is_allowed_in_graph, is_disabled
-from facula.capture.reading import is_trusted_name
+from facula.capture.reading import is_numpy_scalar, is_trusted_name
 from facula.capture.values import (
     DictValue,
     FunctionValue,
@@ -40,6 +42,8 @@ from facula.capture.values import (
 )
 
 _DEEPEST = 60
+#: special methods of C that mean the same for every object
+_ANSWERED = frozenset("__format__ __str__ __repr__ __hash__ __eq__ __ne__".split())
 _VARARGS, _VARKEYWORDS, _COROUTINE = 4, 8, 0x80 | 0x200
 #: modules of the framework whose functions are followed; functions of others are operators
 _FOLLOWED = (
@@ -50,12 +54,10 @@ _FOLLOWED = (
 )  # fmt: skip
 
 
-class Calls:
+class Calls(Part):
     """The part of `Symbolic` that knows calls."""
 
-    def call_in(
-        self, frame: Frame, function: Any, args: list[Any], kwargs: dict[str, Any]
-    ) -> Any:
+    def call_in(self, frame: Frame, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         function = self.force(function)
         if isinstance(function, Known):
             if function.obj is super and not args:
@@ -99,10 +101,11 @@ class Calls:
             return self.call(self.trusted(found), [owner, *args], kwargs or {})
         if isinstance(found, (staticmethod, classmethod)):
             return self.call(self.getattr(owner, name), args, kwargs or {})
-        if isinstance(owner, ObjectValue) and not isinstance(
-            found, (types.WrapperDescriptorType, types.MethodDescriptorType)
-        ):
-            return self.call(self.getattr(owner, name), args, kwargs or {})
+        if isinstance(owner, ObjectValue):
+            if not isinstance(found, (types.WrapperDescriptorType, types.MethodDescriptorType)):
+                return self.call(self.getattr(owner, name), args, kwargs or {})
+            if name not in _ANSWERED:
+                raise Break("unsupported-call", f"{owner.kind.__name__}.{name}")
         return self.call(MethodValue(name, owner), args, kwargs or {})
 
     # functions ------------------------------------------------------------------------------------
@@ -111,13 +114,16 @@ class Calls:
     ) -> Any:
         real = function.real
         if real is not None:
-            rule = builtin_calls.rule_for(real)
+            rule = rules.rule_for(real)
             if rule is not None:
                 return rule(self, args, kwargs)
             if real in MODE_FUNCTIONS:
                 return self.mode_call(real, args)
             if is_disabled(real):
                 raise Break("disabled", real.__qualname__)
+            other = getattr(real, "_facula_captured_as", None)
+            if other is not None:
+                return self.call(self.trusted(other), args, kwargs)
             if hasattr(real, "_facula_constant_result"):
                 words = {name: self.constant_of(value) for name, value in kwargs.items()}
                 return self.trusted(real(*[self.constant_of(arg) for arg in args], **words))
@@ -249,7 +255,7 @@ class Calls:
         if not isinstance(name, str):
             return self.call(name, [owner, *args], kwargs)
         if "." in name:
-            return builtin_calls.call_base(self, owner, name, args, kwargs)
+            return special_methods.call_base(self, owner, name, args, kwargs)
         if isinstance(owner, TensorValue):
             return self._tensor_method(owner, name, args, kwargs)
         if isinstance(owner, SequenceValue):
@@ -262,12 +268,12 @@ class Calls:
         elif isinstance(owner, GeneratorValue) and name in ("send", "throw", "close"):
             return self._generator_method(owner, name, args)
         elif isinstance(owner, Known):
-            return builtin_calls.call_known_method(self, owner, name, args, kwargs)
+            return special_methods.call_known_method(self, owner, name, args, kwargs)
         elif isinstance(owner, FunctionValue) and name == "__get__":
             if self.is_none(args[0]):
                 return owner
             return self.made(MethodValue(owner, self.force(args[0])))
-        return builtin_calls.call_special_method(self, owner, name, args, kwargs)
+        return special_methods.call_special_method(self, owner, name, args, kwargs)
 
     def _tensor_method(
         self, owner: TensorValue, name: str, args: list[Any], kwargs: dict[str, Any]
@@ -276,7 +282,7 @@ class Calls:
         if isinstance(found, types.FunctionType) and not is_trusted_name(found.__module__):
             return self.call(self.trusted(found), [owner, *args], kwargs)
         if name.startswith("__") and name.endswith("__"):
-            rule = builtin_calls.SPECIAL.get(name)
+            rule = special_methods.SPECIAL.get(name)
             if rule is not None and name not in ("__iter__",):
                 return rule(self, owner, *args)
         return self.graph_method(name, owner, args, kwargs)
@@ -284,7 +290,7 @@ class Calls:
     # known callables ------------------------------------------------------------------------------
     def _call_known(self, function: Known, args: list[Any], kwargs: dict[str, Any]) -> Any:
         obj = function.obj
-        rule = builtin_calls.rule_for(obj)
+        rule = rules.rule_for(obj)
         if rule is not None:
             return rule(self, args, kwargs)
         if isinstance(obj, (core.Op, core.InplaceOp)):
@@ -300,7 +306,11 @@ class Calls:
             raise Break("unsupported-call", "a property")
         if isinstance(
             obj,
-            (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType),
+            (
+                types.MethodDescriptorType,
+                types.WrapperDescriptorType,
+                types.ClassMethodDescriptorType,
+            ),
         ):
             return self._call_descriptor(obj, args, kwargs)
         if is_disabled(obj):
@@ -308,23 +318,26 @@ class Calls:
         if is_allowed_in_graph(obj) or self._is_core_operator(obj, args, kwargs):
             return self.graph_call(obj, args, kwargs)
         if isinstance(obj, types.MethodType):
-            return self.call(self.trusted(obj.__func__), [self.trusted(obj.__self__), *args], kwargs)
-        if builtin_calls.is_pure(obj):
+            return self.call(
+                self.trusted(obj.__func__), [self.trusted(obj.__self__), *args], kwargs
+            )
+        if isinstance(obj, (operator.itemgetter, operator.attrgetter, operator.methodcaller)):
+            return special_methods.call_getter(self, obj, args[0])
+        if rules.is_pure(obj):
             return self.fold(obj, args, kwargs)
         raise Break("unsupported-call", f"{getattr(obj, '__qualname__', obj)}")
 
     def _is_core_operator(self, obj: Any, args: list[Any], kwargs: dict[str, Any]) -> bool:
-        module = getattr(obj, "__module__", None) or ""
-        if type(obj) is not type(core.Tensor.copy_) or not module.startswith("facula"):
-            return False
-        return self._has_graph_value(args, kwargs)
+        if rules.makes_tensors(obj):
+            return True
+        return rules.is_core_function(obj) and self._has_graph_value(args, kwargs)
 
     def _call_descriptor(self, obj: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         owner = self.force(args[0])
         name = obj.__name__
         if isinstance(owner, (ObjectValue, SuperValue)):
             kind = obj.__objclass__.__name__
-            return builtin_calls.call_base(self, owner, f"{kind}.{name}", args[1:], kwargs)
+            return special_methods.call_base(self, owner, f"{kind}.{name}", args[1:], kwargs)
         return self._call_method(MethodValue(name, owner), args[1:], kwargs)
 
     # modules --------------------------------------------------------------------------------------
@@ -338,7 +351,9 @@ class Calls:
         implementation = module.kind._call_impl
         if not is_trusted_name(implementation.__module__) or not self._is_plain(module):
             return self.call(self.trusted(implementation), [module, *args], kwargs)
-        return self.call(self.getattr(module, "forward"), args, kwargs)
+        base = self.class_of_attribute(module.kind, "forward")
+        forward = self._bind(base.__dict__["forward"], base, "forward", module)
+        return self.call(forward, args, kwargs)
 
     def _is_plain(self, module: ObjectValue) -> bool:
         """Whether a module has no hooks, with one guard for all of them."""
@@ -363,7 +378,7 @@ class Calls:
             return self._named_tuple(kind, args, kwargs)
         import enum
 
-        if issubclass(kind, enum.Enum):
+        if issubclass(kind, enum.Enum) or is_numpy_scalar(kind) or kind is bytes:
             return self.fold(kind, args)
         return self._new_instance(cls, kind, args, kwargs)
 
@@ -508,4 +523,13 @@ class Calls:
         raise Break("unsupported-instruction", instruction.name)
 
 
-__all__ = ["NULL", "Calls", "IteratorValue", "NumberValue", "Value", "ViewValue", "functools", "inspect"]
+__all__ = [
+    "NULL",
+    "Calls",
+    "IteratorValue",
+    "NumberValue",
+    "Value",
+    "ViewValue",
+    "functools",
+    "inspect",
+]

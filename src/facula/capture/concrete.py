@@ -219,7 +219,11 @@ class Concrete:
                 )
                 return made
         elif name == "annotations":
-            names = value if isinstance(value, dict) else dict(zip(value[::2], value[1::2], strict=True))
+            names = (
+                value
+                if isinstance(value, dict)
+                else dict(zip(value[::2], value[1::2], strict=True))
+            )
             function.__annotations__ = names
         else:
             builtins.setattr(function, f"__{name}__", value)
@@ -235,9 +239,7 @@ class Concrete:
     def call(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         return self.call_hook(function)(*args, **kwargs)
 
-    def call_in(
-        self, frame: Frame, function: Any, args: list[Any], kwargs: dict[str, Any]
-    ) -> Any:
+    def call_in(self, frame: Frame, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         if function is builtins.super and not args:
             return self.super(frame, function, args)
         if function is builtins.locals and not args:

@@ -35,7 +35,10 @@ _NAMES = frozenset(name for name in dict(globals()) if not name.startswith("_"))
     "Iterator",
     "Any",
 }
-_ALIASES = {"cache_size_limit": "recompile_limit", "accumulated_cache_size_limit": "accumulated_recompile_limit"}
+_ALIASES = {
+    "cache_size_limit": "recompile_limit",
+    "accumulated_cache_size_limit": "accumulated_recompile_limit",
+}
 
 
 def names() -> frozenset[str]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from facula import core
 from facula.capture.breaks import Break
+from facula.capture.domain import Part
 from facula.capture.machine import STOP, UNBOUND
 from facula.capture.values import (
     DictValue,
@@ -33,7 +34,7 @@ from facula.capture.values import (
 _MOVES = frozenset("append extend insert pop clear reverse appendleft popleft rotate copy".split())
 
 
-class Containers:
+class Containers(Part):
     """The part of `Symbolic` that knows containers."""
 
     # building -------------------------------------------------------------------------------------
@@ -176,7 +177,7 @@ class Containers:
     # items ----------------------------------------------------------------------------------------
     def getitem(self, owner: Any, key: Any) -> Any:
         owner, key = self.force(owner), self.force(key)
-        if isinstance(owner, TensorValue) or isinstance(key, TensorValue):
+        if isinstance(owner, TensorValue):
             return self.graph_call("[]", [owner, key])
         if isinstance(owner, SequenceValue):
             return self._sequence_item(owner, key)

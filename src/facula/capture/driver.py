@@ -12,6 +12,7 @@ import builtins
 import functools
 import keyword
 import re
+import threading
 import time
 import types
 import weakref
@@ -33,7 +34,9 @@ from facula.capture.sizes import History
 from facula.capture.sources import Line
 
 _GENERATOR = 0x20 | 0x80 | 0x200
-_RESERVED = re.compile(r"(v|K|n|o|CHECK)\d*|F|MISS|LOOKUP|GRAPH|entry|super|slice|getattr|type|len|list|repr")
+_RESERVED = re.compile(
+    r"(v|K|n|o|CHECK)\d*|F|MISS|LOOKUP|GRAPH|entry|super|slice|getattr|type|len|list|repr"
+)
 #: the framework's code that is worth capturing when a native call reaches it
 _CAPTURED = ("facula.nn.modules", "facula.optim", "facula.nn.utils")
 
@@ -89,6 +92,8 @@ def parameter_count(code: types.CodeType) -> int:
     return count + bool(code.co_flags & 4) + bool(code.co_flags & 8)
 
 
+#: programs are captured one at a time
+_CAPTURING = threading.RLock()
 SESSIONS: weakref.WeakSet[Session] = weakref.WeakSet()
 
 
@@ -102,8 +107,9 @@ class Session:
         fullgraph: bool = False,
         dynamic: bool | None = None,
         name: str = "",
-        on_frame: Callable[[Any], bool] | None = None,
+        specialises: bool = False,
     ) -> None:
+        self.specialises = specialises
         self.backend, self.fullgraph, self.dynamic, self.name = backend, fullgraph, dynamic, name
         self.places: dict[tuple, Place] = {}
         self.wrappers: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
@@ -114,7 +120,11 @@ class Session:
     def again(self) -> Session:
         """A session of the same kind that has captured nothing."""
         return Session(
-            self.backend, fullgraph=self.fullgraph, dynamic=self.dynamic, name=self.name
+            self.backend,
+            fullgraph=self.fullgraph,
+            dynamic=self.dynamic,
+            name=self.name,
+            specialises=self.specialises,
         )
 
     def reset(self) -> None:
@@ -125,7 +135,7 @@ class Session:
             place.limited = False
 
     # calling --------------------------------------------------------------------------------------
-    def wrap(self, function: types.FunctionType) -> Callable[..., Any]:
+    def wrap(self, function: Any) -> Callable[..., Any]:
         """The compiled version of a function."""
         known = self.wrappers.get(function)
         if known is None:
@@ -145,7 +155,9 @@ class Session:
             if not is_trusted_name(getattr(call, "__module__", None)):
                 return callee
             implementation = type(callee)._call_impl
-            if callee._compiled_call_impl is None and isinstance(implementation, types.FunctionType):
+            if callee._compiled_call_impl is None and isinstance(
+                implementation, types.FunctionType
+            ):
                 return types.MethodType(self.wrap(implementation), callee)
         return callee
 
@@ -226,7 +238,8 @@ class Session:
         if len(place.entries) >= limit:
             self._limit(place, function, limit)
             return self.natively(place, function, values)
-        entry = segment.capture(place, function, values)
+        with _CAPTURING:
+            entry = segment.capture(place, function, values)
         place.entries.append(entry)
         result = entry.function(function, *values)
         if result is MISS:
@@ -266,7 +279,9 @@ class Session:
         ]
         line = place.code.co_firstlineno
         where = Line.of(place.code, line)
-        event = Event("recompile", "guard-failed", place.code.co_qualname, where, "; ".join(reasons))
+        event = Event(
+            "recompile", "guard-failed", place.code.co_qualname, where, "; ".join(reasons)
+        )
         happened(event)
         COUNTERS["recompiles"][reasons[0] if reasons else "unknown"] += 1
         if config.error_on_recompile or _STANCE[0] == "fail_on_recompile":
@@ -276,9 +291,7 @@ class Session:
             )
 
     def _limit(self, place: Place, function: Any, limit: int) -> None:
-        text = (
-            f"{limit} segments start here already; those stay in use, other states run in Python"
-        )
+        text = f"{limit} segments start here already; those stay in use, other states run in Python"
         if config.fail_on_recompile_limit_hit or self.fullgraph:
             raise FailOnRecompileLimitHit(
                 f"[compile] at most {limit} captured segments of {place.code.co_qualname} were "
@@ -362,7 +375,7 @@ def make_caller(session: Session, function: types.FunctionType) -> Callable[...,
         "PLACE__": place,
     }  # fmt: skip
     exec(compile(text, f"<facula call of {code.co_qualname}>", "exec"), space)  # noqa: S102
-    caller = space["caller"]
+    caller: Any = space["caller"]
     renamed = dict(zip(names, place.names, strict=True))
     caller.__defaults__ = function.__defaults__
     if function.__kwdefaults__:

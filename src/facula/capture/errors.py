@@ -64,7 +64,7 @@ def user_frame(error: BaseException, frame: Frame) -> None:
         co_filename=frame.code.co_filename,
         co_name=frame.code.co_name,
         co_qualname=frame.code.co_qualname,
-        co_firstlineno=line,
+        co_firstlineno=line - 1,  # its call stands on its second line
     )
     made = types.FunctionType(template, {"current": __import__("sys")._getframe})()
     error.__traceback__ = types.TracebackType(error.__traceback__, made, made.f_lasti, line)

@@ -10,10 +10,11 @@ import types
 from typing import Any, NoReturn
 
 from facula.capture.breaks import Break
+from facula.capture.domain import Part
 from facula.capture.values import Known, ObjectValue, Raised, SequenceValue
 
 
-class Exceptions:
+class Exceptions(Part):
     """The part of `Symbolic` that knows exceptions."""
 
     RAISED = Raised

@@ -8,6 +8,8 @@ and in effect while the program is captured.
 
 from __future__ import annotations
 
+import functools
+import sys
 from typing import Any
 
 from facula import core
@@ -30,6 +32,7 @@ def put(rules: dict, autograd: Any, functional: Any, autocast: Any, grad_mode: A
             MODE_FUNCTIONS.add(getattr(autocast, name))
     rules[core.is_grad_enabled] = _question(core.is_grad_enabled)
     _questions_about_compiling(rules)
+    _functions_as_nodes(rules, autograd)
 
 
 def _engine(name: str) -> Any:
@@ -58,7 +61,49 @@ def assume_constant_result(function: Any) -> Any:
     return function
 
 
+@functools.cache
+def applied(cls: type) -> Any:
+    """`cls.apply` of an autograd function as one function object, as a node needs it."""
+
+    def apply(*args: Any, **kwargs: Any) -> Any:
+        return cls.apply(*args, **kwargs)  # type: ignore[attr-defined]
+
+    apply.__name__ = apply.__qualname__ = f"{cls.__name__}_apply"
+    return apply
+
+
+def _functions_as_nodes(rules: dict, autograd: Any) -> None:
+    from facula.autograd.checkpoint import checkpoint
+
+    def apply(d: Any, args: list, kwargs: dict) -> Any:
+        return d.graph_call(applied(d.constant_of(args[0])), args[1:], kwargs)
+
+    rules[autograd.Function.apply.__func__] = apply
+    own = (
+        "use_reentrant",
+        "preserve_rng_state",
+        "context_fn",
+        "determinism_check",
+        "debug",
+        "early_stop",
+    )
+    rules[checkpoint] = lambda d, args, kwargs: d.call(
+        args[0], args[1:], {name: value for name, value in kwargs.items() if name not in own}
+    )
+    rules[sys.exc_info] = _exc_info
+
+
+def _exc_info(d: Any, args: list, kwargs: dict) -> Any:
+    for frame in reversed(d.frames):
+        if frame.handling is not None and not d.is_none(frame.handling):
+            return d.build_tuple(d.exception_triple(frame.handling))
+    return d.constant((None, None, None))
+
+
 def _questions_about_compiling(rules: dict) -> None:
+    from facula.capture.higher_order import capture_cond, cond
+
+    rules[cond] = capture_cond
     rules[is_compiling] = lambda d, args, kwargs: Known(True)
 
     def explicit(d: Any, args: list, kwargs: dict) -> Any:

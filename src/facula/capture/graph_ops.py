@@ -15,6 +15,8 @@ from typing import Any
 from facula import core
 from facula.capture.breaks import Break
 from facula.capture.concrete import BINARY
+from facula.capture.domain import Part
+from facula.capture.reading import is_numpy_scalar
 from facula.capture.values import (
     LITERAL_TYPES,
     DictValue,
@@ -48,7 +50,7 @@ class NotGraphable(Exception):
     """A value that can not be an argument of a node."""
 
 
-class GraphOps:
+class GraphOps(Part):
     """The part of `Symbolic` that writes the graph."""
 
     # arguments ------------------------------------------------------------------------------------
@@ -80,19 +82,46 @@ class GraphOps:
         plain = (*LITERAL_TYPES, core.dtype, core.device, slice, range, type(core.strided))
         if isinstance(obj, plain) or isinstance(obj, type(core.contiguous_format)):
             return (list(obj), list(obj)) if isinstance(obj, range) else (obj, obj)
+        if is_numpy_scalar(type(obj)):
+            return obj.item(), obj.item()
         raise NotGraphable(type(obj).__name__)
 
     def node_of(self, value: TensorValue) -> Any:
         """The node of a tensor; one from outside becomes a placeholder."""
+        if self.enclosing:
+            return self._inner_node(value)
         if value.node is None:
-            value.node = self._placeholder(value.source, value.fake, value.real)
+            value.node = self._placeholder(value.source.label(), value.fake)
             value.node.meta["dynamic_dims"] = value.dynamic
             self.inputs.append(value)
             self.by_fake[id(value.fake)] = value
         return value.node
 
-    def _placeholder(self, source: Any, fake: Any, real: Any) -> Any:
-        name = "".join(c if c.isalnum() else "_" for c in source.label()).strip("_") or "input"
+    def _inner_node(self, value: TensorValue) -> Any:
+        """The node of a tensor in the graph of a function that is an argument itself."""
+        if value.node is not None and value.node.graph is self.graph:
+            return value.node
+        lifted, nodes = self.enclosing[-1]
+        if value not in lifted:
+            lifted.append(value)
+            nodes.append(self._placeholder(f"lifted_{len(nodes)}", value.fake))
+        return nodes[lifted.index(value)]
+
+    def attach(self, module: Any, stem: str) -> Any:
+        """A node that gives a graph module, which the captured graph holds."""
+        name = f"{stem}_{len(self.attached)}"
+        self.attached[name] = module
+        return self.graph.get_attr(name)
+
+    def _placeholder(self, label: str, fake: Any) -> Any:
+        name = "".join(c if c.isalnum() else "_" for c in label).strip("_") or "input"
+        if name[0].isdigit():
+            name = f"input_{name}"
+        taken = {node.target for node in self.graph.nodes if node.op == "placeholder"}
+        stem, count = name, 0
+        while name in taken:
+            count += 1
+            name = f"{stem}_{count}"
         last = self.last_placeholder
         if last is None:
             first = next(iter(self.graph.nodes), None)
@@ -106,7 +135,7 @@ class GraphOps:
                 node = self.graph.placeholder(name)
         self.last_placeholder = node
         node.meta["val"] = fake
-        node.meta["source"] = source.label()
+        node.meta["source"] = label
         return node
 
     def number_node(self, value: NumberValue) -> Any:
@@ -116,7 +145,7 @@ class GraphOps:
                 args = tuple(self.argument(arg)[0] for arg in value.args)
                 value.node = self._new_node("call_function", value.function, args, {}, value.hint)
             elif value.source is not None:
-                value.node = self._placeholder(value.source, value.hint, value.hint)
+                value.node = self._placeholder(value.source.label(), value.hint)
                 self.inputs.append(value)
             else:
                 tensor, dim = value.args
@@ -131,9 +160,7 @@ class GraphOps:
         return node
 
     # calls ----------------------------------------------------------------------------------------
-    def graph_call(
-        self, target: Any, args: list[Any], kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def graph_call(self, target: Any, args: list[Any], kwargs: dict[str, Any] | None = None) -> Any:
         """A function on tensors as a node, and its result."""
         function = BINARY[target] if isinstance(target, str) else target
         return self._record("call_function", function, function, args, kwargs or {})

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from facula import core
+from facula.autograd import autocast
 from facula.capture.sources import Line, Source, Text
 
 
@@ -36,6 +37,9 @@ class Guard(NamedTuple):
             found = self.source.read(slots)
         except (KeyError, AttributeError, IndexError, TypeError) as error:
             return f"{self.source.label()} is not there any more ({type(error).__name__})"
+        if self.kind in ("same", "different"):
+            alike = found is self.value.read(slots)
+            return None if alike == (self.kind == "same") else f"{self.label()} does not hold"
         out = Text()
         name = out.hold(found)
         condition = _TEXTS[self.kind](out, name, self.value)
@@ -116,7 +120,9 @@ class TensorFacts(NamedTuple):
         sizes = ["*" if n < 0 else str(n) for n in self.shape]
         grad = ", requires_grad" if self.requires_grad else ""
         kind = "" if self.cls is core.Tensor else f"{self.cls.__name__}, "
-        return f"a tensor ({kind}{self.dtype}, [{', '.join(sizes)}], stride {list(self.stride)}{grad})"
+        return (
+            f"a tensor ({kind}{self.dtype}, [{', '.join(sizes)}], stride {list(self.stride)}{grad})"
+        )
 
 
 def facts_of(tensor: Any, dynamic: frozenset[int]) -> TensorFacts:
@@ -125,7 +131,11 @@ def facts_of(tensor: Any, dynamic: frozenset[int]) -> TensorFacts:
     stride = tuple(tensor.stride())
     if dynamic:
         free = [
-            any(j in dynamic and tensor.stride(j) <= stride[i] for j in range(tensor.dim()) if j != i)
+            any(
+                j in dynamic and tensor.stride(j) <= stride[i]
+                for j in range(tensor.dim())
+                if j != i
+            )
             for i in range(tensor.dim())
         ]
         stride = tuple(-1 if f else s for f, s in zip(free, stride, strict=True))
@@ -135,7 +145,7 @@ def facts_of(tensor: Any, dynamic: frozenset[int]) -> TensorFacts:
 
 
 def _tensor_reason(label: str, facts: TensorFacts, found: Any) -> str | None:
-    if type(found) is not facts.cls:
+    if not isinstance(found, core.Tensor) or type(found) is not facts.cls:
         return f"type({label}) is {facts.cls.__name__} does not hold: it is {type(found).__name__}"
     for name in ("dtype", "device", "requires_grad"):
         if getattr(found, name) != getattr(facts, name):
@@ -175,16 +185,21 @@ class GuardSet:
         """The guards that the core checks."""
         return [g for g in self.guards.values() if g.kind == "tensor"]
 
-    def write(self, out: Text) -> None:
-        """Lines that return MISS at the first guard that fails."""
+    def write(self, out: Text, state: tuple[int, Any]) -> None:
+        """Lines that return MISS at the first guard that fails; `state` is that of the thread."""
         for guard in self.guards.values():
             condition = guard.text(out)
             if condition is not None:
                 out.lines.append(f"if {condition}: return MISS")
+        for device in ("cpu", "cuda"):
+            if autocast.is_autocast_enabled(device):
+                ask, dtype = (
+                    out.hold(autocast.get_autocast_dtype),
+                    autocast.get_autocast_dtype(device),
+                )
+                out.lines.append(f"if {ask}({device!r}) is not {out.hold(dtype)}: return MISS")
         tensors = self.tensors()
-        check = out.hold(
-            core.TensorGuard(state_of_thread(), [g.value for g in tensors]).check, "CHECK"
-        )
+        check = out.hold(core.TensorGuard(state, [g.value for g in tensors]).check, "CHECK")
         names = [out.source(g.source) for g in tensors]
         out.lines.append(f"if not {check}(({''.join(n + ', ' for n in names)})): return MISS")
 

@@ -42,7 +42,9 @@ if sys.version_info[:2] not in VERSIONS:
 VERSION = VERSIONS[sys.version_info[:2]]
 
 #: nothing happens there
-_SKIPPED = frozenset("CACHE EXTENDED_ARG NOP RESUME PRECALL KW_NAMES COPY_FREE_VARS NOT_TAKEN".split())
+_SKIPPED = frozenset(
+    "CACHE EXTENDED_ARG NOP RESUME PRECALL KW_NAMES COPY_FREE_VARS NOT_TAKEN".split()
+)
 
 #: one name for what is one thing
 RENAMED = {
@@ -102,14 +104,14 @@ class Program:
         self.instructions = self._decode(code, raw, index, position)
         self.handlers = [
             Handler(position[e.start], position[e.end], position[e.target], e.depth, e.lasti)
-            for e in dis.Bytecode(code).exception_entries
+            for e in dis.Bytecode(code).exception_entries  # type: ignore[attr-defined]
         ]
 
     @staticmethod
     def _decode(
         code: CodeType, raw: list, index: dict[int, int], position: dict[int, int]
     ) -> list[Instruction]:
-        out = []
+        out: list[Instruction] = []
         names: tuple[str, ...] = ()
         line = 0
         jumps = {*dis.hasjrel, *dis.hasjabs}

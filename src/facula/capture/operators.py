@@ -15,6 +15,7 @@ from typing import Any
 from facula import core
 from facula.capture.breaks import Break
 from facula.capture.concrete import BINARY, COMPARE, UNARY
+from facula.capture.domain import Part
 from facula.capture.values import (
     DictValue,
     FunctionValue,
@@ -42,7 +43,7 @@ _UNARY_NAMES = {"+": "__pos__", "-": "__neg__", "~": "__invert__"}
 _NUMBERS = (int, float, complex, bool)
 
 
-class Operators:
+class Operators(Part):
     """The part of `Symbolic` that knows operators."""
 
     def constant_or_none(self, value: Any) -> tuple[Any] | None:
@@ -63,7 +64,8 @@ class Operators:
         if isinstance(value, DictValue) and value.kind in (dict,):
             self.complete(value)
             pairs = [
-                (self.constant_or_none(k), self.constant_or_none(v)) for k, v in value.items.values()
+                (self.constant_or_none(k), self.constant_or_none(v))
+                for k, v in value.items.values()
             ]
             if any(k is None or v is None for k, v in pairs):
                 return None
@@ -89,7 +91,9 @@ class Operators:
             raise Break("unsupported-value", f"a known {value.cls.__name__} was required here")
         return found[0]
 
-    def fold(self, function: Callable, args: list[Any], kwargs: dict[str, Any] | None = None) -> Any:
+    def fold(
+        self, function: Callable, args: list[Any], kwargs: dict[str, Any] | None = None
+    ) -> Any:
         """A function of known arguments, computed; its exceptions are the program's."""
         plain = [self.constant_of(arg) for arg in args]
         words = {name: self.constant_of(arg) for name, arg in (kwargs or {}).items()}
@@ -297,8 +301,10 @@ class Operators:
         if isinstance(left, Known) and isinstance(right, Known):
             if left.obj is right.obj:
                 return True
-            return type(left.obj) is type(right.obj) and isinstance(left.obj, (int, str, float)) and (
-                left.obj == right.obj
+            return (
+                type(left.obj) is type(right.obj)
+                and isinstance(left.obj, (int, str, float))
+                and (left.obj == right.obj)
             )
         if isinstance(left, MethodValue) and isinstance(right, MethodValue):
             return False

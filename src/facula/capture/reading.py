@@ -15,6 +15,7 @@ from typing import Any
 
 from facula import core
 from facula.capture.breaks import Break
+from facula.capture.domain import Part
 from facula.capture.guards import facts_of
 from facula.capture.machine import NULL, UNBOUND
 from facula.capture.sources import Source, held
@@ -57,6 +58,16 @@ def is_trusted_name(module: str | None) -> bool:
     return top in ("facula", "numpy") or (top in sys.stdlib_module_names and top != "__main__")
 
 
+def is_numpy_scalar(kind: type) -> bool:
+    """Whether it is a class of NumPy's scalars."""
+    return (
+        kind.__module__ == "numpy"
+        and hasattr(kind, "item")
+        and hasattr(kind, "dtype")
+        and (kind.__name__ not in ("ndarray", "memmap", "matrix", "recarray"))
+    )
+
+
 def is_plain_dict(kind: type) -> bool:
     """Whether a dictionary class looks items up as `dict` does."""
     return kind in _DICTS or (
@@ -67,7 +78,7 @@ def is_plain_dict(kind: type) -> bool:
     )
 
 
-class Reading:
+class Reading(Part):
     """The part of `Symbolic` that reads real objects."""
 
     def constant(self, value: Any) -> Any:
@@ -138,6 +149,12 @@ class Reading:
         if kind in _BY_VALUE or isinstance(obj, _BY_VALUE):
             self.guards.add("equal", source, obj)
             return Known(obj, source)
+        if kind.__module__ == "numpy" and kind.__name__ == "ufunc":
+            self.guards.add("is", source, obj)
+            return Known(obj, source)
+        if is_numpy_scalar(kind):
+            self.guards.add("equal", source, obj)
+            return Known(obj, source)
         if isinstance(obj, _BY_IDENTITY) or kind in (core.Op, core.InplaceOp):
             self.guards.add("is", source, obj)
             return Known(obj, source)
@@ -149,7 +166,8 @@ class Reading:
             value = MethodValue(function, self.wrap(obj.__self__, source.attr("__self__")))
             value.source = source
             return value
-        self.guards.add("type", source, kind)
+        if not (kind is dict and _is_module_table(source)):
+            self.guards.add("type", source, kind)
         if kind is types.CellType:
             return self.wrap_cell(obj, source)
         if isinstance(obj, (list, tuple, collections.deque)):
@@ -205,7 +223,9 @@ class Reading:
             value.defaults = [Lazy(v, base.item(n)) for n, v in enumerate(function.__defaults__)]
         if function.__kwdefaults__:
             base = inner.attr("__kwdefaults__")
-            value.kwdefaults = {k: Lazy(v, base.item(k)) for k, v in function.__kwdefaults__.items()}
+            value.kwdefaults = {
+                k: Lazy(v, base.item(k)) for k, v in function.__kwdefaults__.items()
+            }
         return value
 
     def wrap_cell(self, cell: types.CellType, source: Source) -> CellValue:
@@ -307,7 +327,7 @@ class Reading:
             return real if real is not None else Identity(value)
         if isinstance(value, ObjectValue):
             if value.kind.__hash__ is not object.__hash__:
-                if real is not None and value.attributes is None and is_trusted_hash(value.kind):
+                if real is not None and is_trusted_hash(value.kind):
                     return real
                 raise Break("unsupported-value", f"a {value.kind.__name__} as a dictionary key")
             return Identity(value)
@@ -330,6 +350,16 @@ class Reading:
         if type(key) is tuple:
             return SequenceValue(tuple, [self.key_value(part, None) for part in key])
         return self.wrap(key, held(key))
+
+
+def _is_module_table(source: Source) -> bool:
+    """Whether this is a module's own table of parts, which is a dict as long as the module lives."""
+    return (
+        source.kind == "item"
+        and source.key[1] in ("_parameters", "_buffers", "_modules")
+        and source.base.kind == "attr"
+        and source.base.key == "__dict__"
+    )
 
 
 def is_trusted_hash(kind: type) -> bool:

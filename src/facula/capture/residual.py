@@ -141,7 +141,8 @@ class Builder:
         if isinstance(value, Known):
             return self.out.literal(value.obj)
         if isinstance(value, FunctionValue) and value.real is not None:
-            if value.source.kind == "held" or value.source.base.kind == "held":
+            base = value.source.base
+            if value.source.kind == "held" or (base is not None and base.kind == "held"):
                 return self.out.hold(value.real)
         if value.source is not None:
             return self.out.source(value.source)
@@ -367,7 +368,7 @@ class Residual:
         self.world = world
         self.slots = slots
         self.out = Text()
-        world.guards.write(self.out)
+        world.guards.write(self.out, world.start_state)
         self.facts: list[tuple[Any, bool]] = []
         self.conditions: list[str] = []
         self._conditions()

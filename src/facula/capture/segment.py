@@ -11,7 +11,7 @@ import functools
 from typing import Any
 
 from facula import core
-from facula.capture import config
+from facula.capture import config, rules
 from facula.capture.breaks import Break, Earlier
 from facula.capture.errors import BackendCompilerFailed, InternalTorchDynamoError, Unsupported
 from facula.capture.events import COUNTERS, Event, happened
@@ -22,35 +22,24 @@ from facula.capture.symbolic import Symbolic
 from facula.capture.values import Raised
 from facula.core import logs
 from facula.fx import GraphModule
+from facula.nn.modules import module_hooks
+from facula.nn.modules.module import Module
 
 
 @functools.cache
-def module_class() -> type:
+def module_class() -> Any:
     """The base class of modules."""
-    from facula.capture import builtin_calls
-    from facula.nn.modules.module import Module
-
-    builtin_calls.add_framework_rules()
+    rules.load()
     return Module
 
 
 def plain_module(module: Any) -> bool:
-    """Whether a call of a module is a call of its `forward`."""
-    names = module.__dict__
-    return not (
-        names["_forward_hooks"]
-        or names["_forward_pre_hooks"]
-        or names["_backward_hooks"]
-        or names["_backward_pre_hooks"]
-        or "forward" in names
-        or module._compiled_call_impl is not None
-    ) and not any(_global_hooks())
+    """Whether a call of a module is a call of its class's `forward`."""
+    return core.module_is_plain(module, _global_hooks())
 
 
 @functools.cache
 def _global_hooks() -> tuple[Any, ...]:
-    from facula.nn.modules import module_hooks
-
     return (
         module_hooks._global_forward_hooks,
         module_hooks._global_forward_pre_hooks,
@@ -81,12 +70,11 @@ def capture(place: Any, function: Any, values: list[Any]) -> Entry:
             static_only=static,
             assume_static=config.automatic_dynamic_shapes,
         )
-        keys = core.thread_keys()
+        keys, generator = core.thread_keys(), core.default_generator.get_state()
         try:
             frame = _symbolic_frame(world, place, function, values)
             ending = _run(world, frame, stop, place)
             residual = Residual(world, place.slots, ending, _suspend(place))
-            expected = core.thread_keys()
         except Earlier as error:
             stop, reason = _earlier(error, stop, reason)
             if place.session.fullgraph:
@@ -95,7 +83,7 @@ def capture(place: Any, function: Any, values: list[Any]) -> Entry:
             continue
         finally:
             core.set_thread_keys(keys)
-        del expected
+            core.default_generator.set_state(generator)
         if reason is not None and ending.kind == "suspend":
             _report(place, reason)
         entry = _compile(place, world, residual)
@@ -182,7 +170,14 @@ def _report(place: Any, reason: Break) -> None:
     COUNTERS["graph_break"][str(reason)] += 1
     place.session.break_reasons.append(reason)
     happened(
-        Event("graph break", reason.code, place.code.co_qualname, reason.line, str(reason), reason.rewrite)
+        Event(
+            "graph break",
+            reason.code,
+            place.code.co_qualname,
+            reason.line,
+            str(reason),
+            reason.rewrite,
+        )
     )
 
 
@@ -194,7 +189,7 @@ def _compile(place: Any, world: Symbolic, residual: Residual) -> Entry:
     if nodes or world.operator_count:
         world.graph.output(tuple(nodes))
         _drop_unused_numbers(world)
-        graph_module = GraphModule({}, world.graph)
+        graph_module = GraphModule(world.attached, world.graph)
         space["GRAPH"] = _call_backend(place, world, graph_module)
     name = f"<facula segment {place.code.co_qualname}:{_index(place)}>"
     exec(compile(text, name, "exec"), space)  # noqa: S102 - text that this package wrote
@@ -236,11 +231,43 @@ def _call_backend(place: Any, world: Symbolic, graph_module: Any) -> Any:
     if logs.is_on("graph"):
         logs.artifact("graph").debug("TRACED GRAPH of %s:\n%s", name, world.graph)
     inputs = [value.hint if hasattr(value, "hint") else value.real for value in world.inputs]
-    backend = place.session.backend
+    session = place.session
+    if world.any_dynamic and session.specialises:
+        return BySizes(session.backend, graph_module, inputs)
+    return compiled_by(session.backend, graph_module, inputs)
+
+
+def compiled_by(backend: Any, graph_module: Any, inputs: list[Any]) -> Any:
+    """What a backend makes of a graph."""
     try:
         return backend(graph_module, inputs)
     except Exception as error:
         raise BackendCompilerFailed(backend, error) from error
+
+
+class BySizes:
+    """A dynamic graph for a backend that compiles for fixed sizes: once for each combination."""
+
+    def __init__(self, backend: Any, graph_module: Any, inputs: list[Any]) -> None:
+        self.backend, self.graph_module = backend, graph_module
+        graph_module.meta["dynamic"] = True  # the backend may make one library for all sizes
+        self.compiled: dict[tuple, Any] = {}
+        self.compiled[self._key(inputs)] = compiled_by(backend, graph_module, inputs)
+
+    @staticmethod
+    def _key(inputs: Any) -> tuple:
+        return tuple(
+            (tuple(value.shape), value.stride()) if isinstance(value, core.Tensor) else value
+            for value in inputs
+        )
+
+    def __call__(self, *inputs: Any) -> Any:
+        key = self._key(inputs)
+        found = self.compiled.get(key)
+        if found is None:
+            found = compiled_by(self.backend, self.graph_module, list(inputs))
+            self.compiled[key] = found
+        return found(*inputs)
 
 
 __all__ = ["Line", "capture", "module_class", "plain_module", "under_modes"]

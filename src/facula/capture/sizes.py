@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from facula import core
+from facula.capture.domain import Part
 from facula.capture.sources import Source, Text
 from facula.capture.values import Known, NumberValue, TensorValue
 
@@ -27,7 +28,7 @@ class History:
         self.dynamic_integers: set[Source] = set()
 
 
-class Sizes:
+class Sizes(Part):
     """The part of `Symbolic` that decides what is dynamic."""
 
     def dynamic_dimensions(self, source: Source, tensor: Any) -> frozenset[int]:
@@ -97,7 +98,9 @@ class Sizes:
             other = self.doubled().value(tensor.node)
         except Exception:  # noqa: BLE001 - the doubled sizes may not fit; then it is an assumption
             return False
-        return isinstance(other, core.Tensor) and int(other.shape[dim]) != int(tensor.fake.shape[dim])
+        return isinstance(other, core.Tensor) and int(other.shape[dim]) != int(
+            tensor.fake.shape[dim]
+        )
 
     def doubled(self) -> Replay:
         """The graph so far, on sizes twice as large."""

@@ -18,7 +18,7 @@ from facula.capture.containers import Containers
 from facula.capture.exceptions import Exceptions
 from facula.capture.fakes import Fakes
 from facula.capture.graph_ops import GraphOps
-from facula.capture.guards import GuardSet
+from facula.capture.guards import GuardSet, state_of_thread
 from facula.capture.machine import ACTIONS, Frame, Returned, throw
 from facula.capture.operators import Operators
 from facula.capture.reading import Reading
@@ -28,9 +28,7 @@ from facula.capture.values import NumberValue, Raised, TensorValue
 from facula.fx import Graph
 
 
-class Symbolic(
-    Reading, Containers, Attributes, Operators, Exceptions, Calls, GraphOps, Sizes
-):
+class Symbolic(Reading, Containers, Attributes, Operators, Exceptions, Calls, GraphOps, Sizes):
     """The operations of the interpreter on symbolic values, and what they leave behind."""
 
     def __init__(
@@ -62,11 +60,14 @@ class Symbolic(
         self.dynamic_ints: dict[Any, NumberValue] = {}
         self.any_dynamic = False
         self.shadow: Replay | None = None
+        self.enclosing: list[tuple[list, list]] = []
+        self.attached: dict[str, Any] = {}
         self.lazy_iterators: set[int] = set()
         self.stopped: Any = None
         self.frames: list[Frame] = []
         self.tick = 0
         self.start_keys = core.thread_keys()
+        self.start_state = state_of_thread()
 
     def stack_trace(self) -> str:
         """The user's lines that are interpreted now, outermost first."""

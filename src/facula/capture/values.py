@@ -21,7 +21,8 @@ class Value:
     """Anything."""
 
     __slots__ = ("birth", "source")
-    source: Source | None
+    #: a `Source`, None for what was made in the segment
+    source: Any
     birth: int
 
     def __init__(self, source: Source | None = None) -> None:
@@ -122,6 +123,7 @@ class SequenceValue(Value):
     """A list, tuple, named tuple, size or deque."""
 
     __slots__ = ("changed", "items", "kind", "maxlen", "real")
+    kind: Any
 
     def __init__(self, kind: type, items: list[Any], source: Source | None = None) -> None:
         super().__init__(source)
@@ -162,7 +164,16 @@ class DictValue(Value):
     `items` maps a key (see `Symbolic.key_of`) to the key's value and the item's value.
     """
 
-    __slots__ = ("changed", "complete", "deleted", "factory", "items", "kind", "overwritten", "real")
+    __slots__ = (
+        "changed",
+        "complete",
+        "deleted",
+        "factory",
+        "items",
+        "kind",
+        "overwritten",
+        "real",
+    )
 
     def __init__(self, kind: type, source: Source | None = None, real: Any = None) -> None:
         super().__init__(source)
@@ -383,7 +394,9 @@ class ViewValue(Value):
 
     @property
     def cls(self) -> type:
-        return {"keys": type({}.keys()), "values": type({}.values())}.get(self.part, type({}.items()))
+        return {"keys": type({}.keys()), "values": type({}.values())}.get(
+            self.part, type({}.items())
+        )
 
 
 class Raised(Exception):

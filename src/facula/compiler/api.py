@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import facula
-from facula.capture import builtin_calls, driver, marks
+from facula.capture import driver, marks, rules
 from facula.capture.driver import Session
 from facula.capture.events import Event, happened
 from facula.capture.framework_rules import assume_constant_result, is_compiling
-from facula.compiler.backends import list_backends, lookup_backend
+from facula.compiler.backends import list_backends, lookup_backend, specialises
 from facula.core.errors import fail
 from facula.nn import Module
 
@@ -99,6 +99,7 @@ def compile(  # noqa: A001 - PyTorch's name
         fullgraph=fullgraph,
         dynamic=dynamic,
         name=backend if isinstance(backend, str) else getattr(backend, "__name__", "custom"),
+        specialises=specialises(backend),
     )
     return compile_with(session, model)
 
@@ -126,7 +127,7 @@ def compile_with(session: Session, model: Any) -> Any:
         fail(TypeError, "compile", "a callable was required", type(model).__name__)
     if isinstance(model, type):
         return _compiled_class(session, model)
-    call = getattr(type(model), "__call__", None)
+    call = next((vars(b)["__call__"] for b in type(model).__mro__ if "__call__" in vars(b)), None)
     if isinstance(call, types.FunctionType):
         return _bound(session, types.MethodType(call, model))
 
@@ -207,7 +208,7 @@ def substitute_in_graph(original_fn: Any, **options: Any) -> Callable[[Any], Any
         def follow(d: Any, args: list, kwargs: dict) -> Any:
             return d.call(d.trusted(traceable), args, kwargs)
 
-        builtin_calls.RULES[original_fn] = follow
+        rules.RULES[original_fn] = follow
         return traceable
 
     return put

@@ -20,22 +20,20 @@ _BACKENDS: dict[str, Backend] = {}
 _TAGS: dict[str, tuple[str, ...]] = {}
 #: name -> (module, function, tags) of facula's own
 _OWN: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    "inductor": ("facula.compiler.inductor.backend", "inductor", ()),
+    "inductor": ("facula.compiler.inductor.backend", "compile_fx", ()),
     "eager": ("facula.compiler.backends", "eager", ("debug",)),
-    "aot_eager": ("facula.compiler.backends", "aot_eager", ("debug",)),
+    "aot_eager": ("facula.lower.aot.backend", "aot_eager", ("debug",)),
+    "aot_eager_default_partitioner": (
+        "facula.lower.aot.backend",
+        "aot_eager_default_partitioner",
+        ("debug",),
+    ),
 }
 
 
 def eager(graph_module: Any, example_inputs: Sequence[Any], **options: Any) -> Any:
     """Runs the captured graph as it is."""
     return graph_module.forward
-
-
-def aot_eager(graph_module: Any, example_inputs: Sequence[Any], **options: Any) -> Any:
-    """Runs the flat forward and backward graphs, operator by operator."""
-    from facula.lower.aot import aot_module_simplified, nop
-
-    return aot_module_simplified(graph_module, example_inputs, fw_compiler=nop, bw_compiler=nop)
 
 
 def register_backend(
@@ -57,6 +55,13 @@ def list_backends(exclude_tags: Sequence[str] | None = ("debug", "experimental")
     return sorted(name for name, own in tags.items() if not excluded & set(own))
 
 
+def specialises(backend: str | Backend) -> bool:
+    """Whether a backend compiles for the sizes of its example inputs only."""
+    if isinstance(backend, str):
+        return backend in _OWN and backend != "eager"
+    return bool(getattr(backend, "specialises", False))
+
+
 def lookup_backend(backend: str | Backend) -> Backend:
     """A backend by its name, or itself."""
     if not isinstance(backend, str):
@@ -64,7 +69,9 @@ def lookup_backend(backend: str | Backend) -> Backend:
     if backend not in _BACKENDS:
         if backend not in _OWN:
             near = difflib.get_close_matches(backend, [*_OWN, *_BACKENDS])
-            hint = f"did you mean {near[0]!r}?" if near else "see facula.compiler.list_backends(None)"
+            hint = (
+                f"did you mean {near[0]!r}?" if near else "see facula.compiler.list_backends(None)"
+            )
             raise InvalidBackend(
                 f"[compile] a backend out of {', '.join(list_backends(None))} was required: got "
                 f"{backend!r}\nhint: {hint}"

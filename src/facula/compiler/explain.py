@@ -67,7 +67,9 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     def run(*args: Any, **kwargs: Any) -> ExplainOutput:
         graphs: list[Any] = []
         events: list[Event] = []
-        session = Session(lambda graph_module, inputs: graphs.append(graph_module) or graph_module.forward)
+        session = Session(
+            lambda graph_module, inputs: graphs.append(graph_module) or graph_module.forward
+        )
         start = time.perf_counter()
         with listening(events.append):
             compile_with(session, function)(*args, **kwargs)

@@ -39,7 +39,9 @@ class OptimizedModule(Module):
         forward = type(module).forward
         call = type(module)._call_impl
         compiled = isinstance(forward, types.FunctionType)
-        self.__dict__["_call"] = types.MethodType(session.wrap(forward), module) if compiled else module
+        self.__dict__["_call"] = (
+            types.MethodType(session.wrap(forward), module) if compiled else module
+        )
         self.__dict__["_hooked_call"] = types.MethodType(session.wrap(call), module)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:

@@ -291,7 +291,7 @@ cdef object copy_inplace(Tensor self, Tensor src, str name):
         raise NotImplementedError("[copy_] a source with data was required: Cannot copy out of meta tensor; no data!")
     if (self.keys | src.keys) & K_GRAD and not (tls & K_NOGRAD) and KIND[self.dt] >= KIND_FLOAT:
         n = new_node(None, copy_backward, 2, 1)
-        n.extra = (make_size(src.nd, src.sh), src.dt)
+        n.extra = (shape_of_fake(src), src.dt)
         if self.keys & K_GRAD: add_edge(n, 0, self)
         if src.keys & K_GRAD: add_edge(n, 1, src)
     if dispatch_method(m_copy_, (self, src), {}, self.keys | src.keys | tls) is NotImplemented:
@@ -333,7 +333,7 @@ cdef Tensor convert(Tensor a, int dt, int dev, bint copy, object format):
     if a.keys & K_GRAD and not (tls & K_NOGRAD) and KIND[dt] >= KIND_FLOAT:
         n = new_node(OP_TO_COPY, clone_backward, 1, 1)
         add_edge(n, 0, a)
-        if dt != a.dt: n.extra = (make_size(a.nd, a.sh), a.dt)
+        if dt != a.dt: n.extra = (shape_of_fake(a), a.dt)
         if dev != a.dev: n.fn = device_backward; n.extra = (a.dt, a.dev)
         attach(t, n, 0)
     elif tls & K_INFERENCE:

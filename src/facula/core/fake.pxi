@@ -118,7 +118,16 @@ def plain_alias(Tensor t):
 
 cdef Tensor fake_alias(Tensor t):
     """A fake tensor on the same storage, without history."""
-    return fake_tensor(type(t), t, t.fake_mode, t.fake_device)
+    cdef Tensor r = fake_tensor(type(t), t, t.fake_mode, t.fake_device)
+    symbolic = t._symbolic
+    if symbolic is not None:
+        r._symbolic = symbolic
+    return r
+
+
+cdef inline object shape_of_fake(Tensor t):
+    """The sizes as Python sees them: a fake tensor's may be symbols."""
+    return t.shape if t.keys & K_FAKE else make_size(t.nd, t.sh)
 
 
 def fake_snapshot(Tensor t):

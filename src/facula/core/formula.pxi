@@ -131,8 +131,8 @@ cdef object meta_of(object v):
 
 
 cdef object shape_of(object v):
-    if isinstance(v, Tensor): return make_size((<Tensor>v).nd, (<Tensor>v).sh)
-    if isinstance(v, tuple): return tuple([make_size((<Tensor>t).nd, (<Tensor>t).sh) for t in v])
+    if isinstance(v, Tensor): return shape_of_fake(<Tensor>v)
+    if isinstance(v, tuple): return tuple([shape_of_fake(<Tensor>t) for t in v])
     return v
 
 
@@ -318,7 +318,7 @@ cdef Node pointwise_formula_node(Op op, Variant v, int cd, list values, list ope
         if plan.saves & (1 << i):
             s.saved[i] = save(t, False, 0)
         if t.dt != r.dt or not same_shape(t, r):
-            s.fits[i] = (make_size(t.nd, t.sh), t.dt)
+            s.fits[i] = (shape_of_fake(t), t.dt)
     if plan.saves_result:
         s.result = save(saved_result if saved_result is not None else r, True, 0)
     n.extra = s

@@ -114,6 +114,11 @@ cdef class GraphLaunch:
     def __dealloc__(self):
         free(self.layouts); free(self.kinds); free(self.numbers)
 
+    @property
+    def _boxed_call(self):
+        """True: it takes a list of inputs, which whoever compiles graphs wants to know."""
+        return True
+
     def __call__(self, args):
         cdef char *few[48]
         cdef char **p = few
@@ -166,7 +171,7 @@ cdef class InputLayouts:
     cdef Layout *layouts
 
     def __cinit__(self, specs):
-        """specs: (shape, stride, dtype) of each input, None for what is no tensor."""
+        # specs: (shape, stride, dtype) of each input, None for what is no tensor
         self.count = len(specs)
         self.layouts = <Layout *>malloc((self.count + 1) * sizeof(Layout))
         for i, spec in enumerate(specs):

@@ -61,7 +61,7 @@ class _Handler(logging.StreamHandler):
         self.setFormatter(logging.Formatter("[%(levelname)s %(name)s] %(message)s"))
 
     @property
-    def stream(self) -> Any:  # type: ignore[override]
+    def stream(self) -> Any:
         return sys.stderr
 
 
@@ -162,7 +162,9 @@ def get_logger(component: str) -> logging.Logger:
     """The logger of a component: `get_logger("inductor").debug(...)`."""
     configure()
     if component not in COMPONENTS:
-        fail(KeyError, "get_logger", f"one of {', '.join(COMPONENTS)} was required", repr(component))
+        fail(
+            KeyError, "get_logger", f"one of {', '.join(COMPONENTS)} was required", repr(component)
+        )
     return logging.getLogger(COMPONENTS[component])
 
 

@@ -319,6 +319,8 @@ def m_to(Tensor self, *args, dtype=None, device=None, bint non_blocking=False, b
         if memory_format is not None: kw["memory_format"] = memory_format
         r = python_method(m_to, (self,) + args, kw)
         if r is not NotImplemented: return r
+    if self.keys & K_FAKE:
+        dev = device_number(self.fake_device)
     position = 0
     if args:
         first = args[0]
@@ -338,6 +340,9 @@ def m_to(Tensor self, *args, dtype=None, device=None, bint non_blocking=False, b
         if len(args) > position + 1: copy = args[position + 1]
     if dtype is not None: dt = as_dtype(dtype).index
     if device is not None: dev = device_number(device)
+    if self.keys & K_FAKE and dev == self.dev and self.fake_device.type != "meta":
+        kw = {"device": <object>DEVICES[dev], "dtype": <object>DTYPES[dt]}
+        return dispatch_method(m_to, (self,), kw, K_DISPATCH)
     return convert(self, dt, dev, copy, memory_format)
 
 cdef object DTYPE_TYPE = dtype
@@ -753,47 +758,6 @@ METHOD_ITEM = _item
 METHOD_TOLIST = _tolist
 _item.__name__ = "item"
 _tolist.__name__ = "tolist"
-
-
-def _default_torch_function(cls, func, types, args=(), kwargs=None):
-    """What a subclass does with functions unless it says otherwise: run them, and give results of its own class."""
-    if not all(issubclass(cls, t) for t in types):
-        return NotImplemented
-    keys = fk_tls_keys()
-    result = run_without_overrides(func, args, kwargs or {})
-    if getattr(func, "__name__", "") in ("item", "tolist", "numpy", "stride", "size") or cls is Tensor:
-        return result
-    accessed = getattr(func, "__self__", None)
-    if accessed is Tensor.grad or accessed is Tensor._grad or accessed is Tensor._base:
-        return result  # a gradient and the root of a view keep the class that they have
-    return _as_class(result, cls)
-
-
-def _as_class(result, cls):
-    if isinstance(result, Tensor):
-        return result if isinstance(result, cls) else m_as_subclass(result, cls)
-    if result.__class__ in (tuple, list):
-        return result.__class__([_as_class(r, cls) for r in result])
-    if isinstance(result, tuple) and hasattr(result, "_fields"):
-        return result.__class__(*[_as_class(r, cls) for r in result])
-    return result
-
-
-def run_without_overrides(func, args, kwargs):
-    """Call a function with subclass overrides switched off: their tensors are treated as plain ones."""
-    cdef uint32_t tls = fk_tls_keys()
-    fk_tls_set(tls | K_PLAIN)
-    try:
-        return func(*args, **kwargs)
-    finally:
-        fk_tls_set((fk_tls_keys() & ~<uint32_t>K_PLAIN) | (tls & K_PLAIN))
-
-
-def set_overrides_disabled(bint disabled):
-    """Switch the overrides of subclasses off or on for this thread; gives what it was."""
-    cdef uint32_t tls = fk_tls_keys()
-    fk_tls_set(tls | K_PLAIN if disabled else tls & ~<uint32_t>K_PLAIN)
-    return (tls & K_PLAIN) != 0
 
 
 def increment_version(tensors):

@@ -197,7 +197,14 @@ cdef inline Tensor wrap_number(object x):
         t = new_tensor(0, sh, F64, 0)
         (<double *>t.data_)[0] = float(x)
     t.keys |= K_WRAPPED
+    if not PyLong_CheckExact(x) and not PyFloat_CheckExact(x) and getattr(x, "_is_symbolic", False):
+        t.symbolic_number = x
     return t
+
+
+cdef inline object wrapped_value(Tensor t):
+    """The number that was wrapped; one that depends on sizes still does."""
+    return item(t) if t.dict_ == NULL else t.symbolic_number
 
 
 def wrapped_number(x):
@@ -207,7 +214,7 @@ def wrapped_number(x):
 
 def number_of(Tensor t):
     """The Python number that a tensor stands for, None for any other tensor."""
-    return item(t) if t.keys & K_WRAPPED else None
+    return wrapped_value(t) if t.keys & K_WRAPPED else None
 
 
 cdef inline int wrapped_dtype(Tensor t):
@@ -730,7 +737,7 @@ cdef object pointwise_below(Op op, Variant v, list operands, list values, Broadc
     for i in range(op.ntensors):
         t = operands[i]
         if t is not None:
-            args[op.tensor_at[i]] = t if not ((<Tensor>t).keys & K_WRAPPED) else item(<Tensor>t)
+            args[op.tensor_at[i]] = t if not ((<Tensor>t).keys & K_WRAPPED) else wrapped_value(<Tensor>t)
     for i in range(op.nattrs):
         name = <object>op.arguments[op.attr_at[i]].name
         args[op.attr_at[i]] = v.attributes[name] if name in v.attributes else values[v.runtime.index(name)]

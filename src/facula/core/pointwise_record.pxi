@@ -115,7 +115,7 @@ cdef Node pointwise_node(Op op, Variant v, int cd, list values, list operands, T
     if plan.saves_result and saved_result is not None:
         n.sr = saved_alias(saved_result); n.vr = n.sr.st.version
     if not uniform:
-        n.extra = tuple([None if t is None else (make_size((<Tensor>t).nd, (<Tensor>t).sh), (<Tensor>t).dt) for t in operands])
+        n.extra = tuple([None if t is None else (shape_of_fake(<Tensor>t), (<Tensor>t).dt) for t in operands])
     return n
 
 
@@ -283,7 +283,7 @@ cdef Tensor fit_gradient(Tensor g, object wanted):
     if wanted is None:
         return g
     shape, dt = wanted
-    if make_size(r.nd, r.sh) != shape:
+    if shape_of_fake(r) != shape:
         r = sum_to_size(r, shape)
     if r.dt != dt:
         if KIND[r.dt] == KIND_COMPLEX and KIND[dt] < KIND_COMPLEX:

@@ -3,36 +3,6 @@
 # Keeps true: shape and strides stand inline; `keys` always says whether the strides are contiguous (K_STRIDED), whether
 # gradients are wanted (K_GRAD) and where the data are (K_META, K_FOREIGN); `base` is the root of a view, never a view.
 
-cdef dict SUBCLASS_KEYS = {}
-
-
-cdef uint32_t subclass_keys(object cls) except *:
-    """The routing bits of a Python subclass: does it override functions, or dispatch?"""
-    cdef uint32_t k = 0
-    cached = SUBCLASS_KEYS.get(cls)
-    if cached is not None:
-        return cached
-    override = getattr(cls, "__torch_function__", None)
-    if override is not None and getattr(override, "__func__", override) is not _disabled_torch_function_impl:
-        k |= K_OVERRIDE
-        if overrides_by_itself(cls):
-            offer_properties(cls)
-    if getattr(cls, "__torch_dispatch__", None) is not None:
-        k |= K_DISPATCH
-    if getattr(cls, "_is_transform_wrapper", False):
-        k |= K_TRANSFORM
-    if getattr(cls, "_is_fake", False):
-        k |= K_FAKE
-    SUBCLASS_KEYS[cls] = k
-    return k
-
-
-def _disabled_torch_function_impl(func, types, args=(), kwargs=None):
-    """What a subclass sets as `__torch_function__` to be treated as a plain tensor."""
-    previous = fk_tls_keys()
-    return func(*args, **(kwargs or {}))
-
-
 cdef object raise_memory(int64_t nbytes):
     stats = memory_stats()
     raise OutOfMemoryError(
@@ -773,10 +743,10 @@ cdef class TensorMeta:
     cdef readonly bint requires_grad
 
     def __init__(self, Tensor t):
-        self.shape = make_size(t.nd, t.sh)
+        self.shape = shape_of_fake(t)
         self.dtype = <object>DTYPES[t.dt]
         self.device = t.fake_device if t.keys & K_FAKE else <object>DEVICES[t.dev]
-        self.strides = tuple([t.sd[i] for i in range(t.nd)])
+        self.strides = tuple([t.sd[i] for i in range(t.nd)]) if not t.keys & K_FAKE else t.stride()
         self.storage_offset = t.storage_offset()
         self.requires_grad = (t.keys & K_GRAD) != 0
 

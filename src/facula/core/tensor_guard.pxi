@@ -73,3 +73,16 @@ cdef class TensorGuard:
                     if PyTuple_GET_ITEM(tensors, j) == item:
                         return False
         return True
+
+
+def module_is_plain(module, tuple global_hooks):
+    """Whether a call of a module is a call of its class's `forward`: no hooks, no forward of its own."""
+    cdef dict names = module.__dict__
+    cdef object hooks
+    if (names["_forward_hooks"] or names["_forward_pre_hooks"] or names["_backward_hooks"]
+            or names["_backward_pre_hooks"] or "forward" in names or "_compiled_call_impl" in names):
+        return False
+    for hooks in global_hooks:
+        if hooks:
+            return False
+    return True

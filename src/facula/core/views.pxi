@@ -549,6 +549,10 @@ cdef int set_item(Tensor a, object index, object value) except -1:
     if k & K_SLOW_METHOD:
         if k & (K_OVERRIDE | K_FUNCTION_MODE):
             if torch_function(Tensor.__setitem__, (a, index, value), {}, k) is not NotImplemented: return 0
+        if a.keys & K_FAKE and not (fk_tls_keys() & K_DISPATCH):
+            with a.fake_mode:       # a number becomes a fake tensor, too
+                INDEXING[2](a, index, value)
+            return 0
         INDEXING[2](a, index, value)
         return 0
     if not needs_advanced(index):

@@ -41,7 +41,8 @@ from facula.data.sampler import (
 )
 
 __all__ = """BatchSampler ChainDataset ConcatDataset DFIterDataPipe DataChunk DataLoader Dataset
-DistributedSampler IterDataPipe IterableDataset MapDataPipe RandomSampler Sampler SequentialSampler StackDataset Subset SubsetRandomSampler
-TensorDataset WeightedRandomSampler _DatasetKind argument_validation default_collate
-default_convert functional_datapipe get_worker_info guaranteed_datapipes_determinism
-non_deterministic random_split runtime_validation runtime_validation_disabled""".split()
+DistributedSampler IterDataPipe IterableDataset MapDataPipe RandomSampler Sampler SequentialSampler
+StackDataset Subset SubsetRandomSampler TensorDataset WeightedRandomSampler _DatasetKind
+argument_validation default_collate default_convert functional_datapipe get_worker_info
+guaranteed_datapipes_determinism non_deterministic random_split runtime_validation
+runtime_validation_disabled""".split()

@@ -1,7 +1,7 @@
 """Probability distributions, their transforms and divergences.
 
-Re-exports: families in `continuous`, `continuous_shapes`, `discrete`, `multivariate` and `composed`,
-maps in `transforms` and `matrix_transforms`, sets in `constraints`.
+Re-exports: families in `continuous`, `continuous_shapes`, `discrete`, `multivariate` and
+`composed`, maps in `transforms` and `matrix_transforms`, sets in `constraints`.
 """
 
 from facula.distributions import composed as _composed

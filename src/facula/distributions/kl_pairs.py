@@ -1,7 +1,9 @@
-"""Kullback-Leibler divergences between different families, and between normal distributions of vectors.
+"""Kullback-Leibler divergences between different families, and between normal distributions of
+vectors.
 
 Takes: two distributions. Gives: formulas for `kl.kl_divergence`.
-Keeps true: where the first gives probability to what the second excludes, the divergence is infinite.
+Keeps true: where the first gives probability to what the second excludes, the divergence is
+infinite.
 """
 
 from __future__ import annotations
@@ -167,7 +169,9 @@ def _beta_continuous_bernoulli(p: Any, q: Any) -> Any:
 def _exponential_gumbel(p: Any, q: Any) -> Any:
     scaled = p.rate * q.scale
     shift = q.loc / q.scale
-    return scaled.log() - 1 - shift + scaled.reciprocal() + facula.exp(shift) * scaled / (scaled + 1)
+    return (
+        scaled.log() - 1 - shift + scaled.reciprocal() + facula.exp(shift) * scaled / (scaled + 1)
+    )
 
 
 @register_kl(Gamma, Gumbel)
@@ -249,9 +253,7 @@ def _low_rank_trace(root: Any, q: Any) -> Any:
     diagonal, factor = q._unbroadcasted_cov_diag, q._unbroadcasted_cov_factor
     whole = (root.square() / diagonal.unsqueeze(-1)).sum((-2, -1))
     inner = (factor / diagonal.unsqueeze(-1)).mT @ root
-    batch = facula.broadcast_shapes(
-        tuple(inner.shape[:-2]), tuple(q._capacitance_tril.shape[:-2])
-    )
+    batch = facula.broadcast_shapes(tuple(inner.shape[:-2]), tuple(q._capacitance_tril.shape[:-2]))
     inner = inner.expand((*batch, *inner.shape[-2:]))
     capacitance = q._capacitance_tril.expand((*batch, *q._capacitance_tril.shape[-2:]))
     less = facula.linalg.solve_triangular(capacitance, inner, upper=False)

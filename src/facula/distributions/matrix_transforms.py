@@ -1,7 +1,7 @@
 """Transforms onto sets of matrices: correlations and positive-definite ones.
 
-Takes unconstrained numbers; gives factors and matrices. Keeps true: as in `transforms`, under which PyTorch's programs
-find them.
+Takes unconstrained numbers; gives factors and matrices. Keeps true: as in `transforms`, under which
+PyTorch's programs find them.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from facula.nn import functional as F
 class CorrCholeskyTransform(Transform):
     """Vectors of n (n - 1) / 2 numbers to Cholesky factors of correlation matrices of n rows.
 
-    The numbers become partial correlations by tanh, and those rows of length one by breaking off shares of the
-    squared length. [Lewandowski et al. 2009]
+    The numbers become partial correlations by tanh, and those rows of length one by breaking off
+    shares of the squared length. [Lewandowski et al. 2009]
     """
 
     domain = constraints.real_vector

@@ -1,7 +1,9 @@
-"""Distributions of vectors and matrices that need factorisations: normal with a covariance, Wishart, LKJ.
+"""Distributions of vectors and matrices that need factorisations: normal with a covariance,
+Wishart, LKJ.
 
-Takes parameters of any leading shapes that broadcast; matrices by themselves or by their Cholesky factor. Gives
-`Distribution`s. Keeps true: densities and samples go through triangular factors, never through an explicit inverse.
+Takes parameters of any leading shapes that broadcast; matrices by themselves or by their Cholesky
+factor. Gives `Distribution`s. Keeps true: densities and samples go through triangular factors,
+never through an explicit inverse.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ LOG_TAU = math.log(2 * math.pi)
 def precision_to_scale_tril(precision: Any) -> Any:
     """The lower Cholesky factor of the inverse of positive-definite matrices.
 
-    The factor of the matrix turned by half a circle, turned back, is an upper one; its inverse is the result.
+    The factor of the matrix turned by half a circle, turned back, is an upper one; its inverse is
+    the result.
     """
     factor = facula.linalg.cholesky(precision.flip(-2, -1)).flip(-2, -1).mT
     one = facula.eye(precision.shape[-1], dtype=precision.dtype, device=precision.device)
@@ -87,7 +90,9 @@ class _Matrices:
 
 
 class MultivariateNormal(_Matrices, Distribution):
-    """The normal distribution of vectors, by its covariance, its precision or a lower triangular factor."""
+    """The normal distribution of vectors, by its covariance, its precision or a lower triangular
+    factor.
+    """
 
     arg_constraints = {  # type: ignore[assignment]
         "loc": constraints.real_vector,
@@ -172,7 +177,8 @@ class MultivariateNormal(_Matrices, Distribution):
 class LowRankMultivariateNormal(Distribution):
     """The normal distribution of vectors with covariance ``W W^T + diag(D)``.
 
-    Sizes are n for vectors and k for the columns of W; all work is with matrices of k. [Woodbury 1950]
+    Sizes are n for vectors and k for the columns of W; all work is with matrices of k. [Woodbury
+    1950]
     """
 
     arg_constraints = {  # type: ignore[assignment]
@@ -400,8 +406,8 @@ class Wishart(_Matrices, ExponentialFamily):
     def rsample(self, sample_shape: Any = (), max_try_correction: Any = None) -> Any:
         """Products of the scale factor and random triangles. [Bartlett 1933]
 
-        Samples that rounding made singular are drawn again, up to `max_try_correction` times (3; 10 for few
-        degrees of freedom).
+        Samples that rounding made singular are drawn again, up to `max_try_correction` times (3; 10
+        for few degrees of freedom).
         """
         if max_try_correction is None:
             max_try_correction = 3 if bool((self.df >= self._event_shape[-1]).all()) else 10
@@ -457,7 +463,9 @@ class Wishart(_Matrices, ExponentialFamily):
 
 
 class LKJCholesky(Distribution):
-    """Lower Cholesky factors of random correlation matrices; `concentration` 1 is uniform. [Lewandowski et al. 2009]"""
+    """Lower Cholesky factors of random correlation matrices; `concentration` 1 is uniform.
+    [Lewandowski et al. 2009]
+    """
 
     arg_constraints = {"concentration": constraints.positive}  # type: ignore[assignment]
     support = constraints.corr_cholesky  # type: ignore[assignment]

@@ -1,5 +1,6 @@
 """Compiling ahead of time under PyTorch's name: see `facula.lower.aot`."""
 
+from facula._decomp import get_decompositions
 from facula._functorch.aot_autograd import (
     aot_function,
     aot_module,
@@ -12,8 +13,8 @@ from facula._functorch.aot_autograd import (
     min_cut_rematerialization_partition,
     nop,
 )
-from facula._decomp import get_decompositions
 from facula.lower.aot.api import memory_efficient_fusion, print_compile
+from facula.lower.aot.drawing import draw_graph, draw_graph_compile
 
 __all__ = [
     "aot_function",
@@ -22,6 +23,8 @@ __all__ = [
     "compiled_function",
     "compiled_module",
     "default_partition",
+    "draw_graph",
+    "draw_graph_compile",
     "get_decompositions",
     "make_boxed_compiler",
     "make_boxed_func",

@@ -280,7 +280,9 @@ class Tracer(TracerBase):
         for name, module in self.root.named_modules():
             if module is mod:
                 return name
-        raise NameError("[fx] a module below the root was required: module is not installed as a submodule")
+        raise NameError(
+            "[fx] a module below the root was required: module is not installed as a submodule"
+        )
 
     def call_module(
         self,
@@ -366,10 +368,14 @@ class Tracer(TracerBase):
             # code whose arguments are all positional: proxies can be handed to it in a row
             at = total
             if code.co_flags & inspect.CO_VARARGS:
-                args.append(self._proxy_placeholder("*" + names[at], concrete_args, signature, function))
+                args.append(
+                    self._proxy_placeholder("*" + names[at], concrete_args, signature, function)
+                )
                 at += 1
             if code.co_flags & inspect.CO_VARKEYWORDS:
-                args.append(self._proxy_placeholder("**" + names[at], concrete_args, signature, function))
+                args.append(
+                    self._proxy_placeholder("**" + names[at], concrete_args, signature, function)
+                )
             root = _positional(function, len(args))
         return self._nested_inputs(root, args, given, first, concrete_args)
 
@@ -533,7 +539,9 @@ def _positional(function: Any, count: int) -> Callable[..., Any]:
     """A function that takes a row of values for all parameters, `*args` and `**kwargs` included."""
     code = function.__code__
     flags = code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
-    made = code.replace(co_argcount=count, co_posonlyargcount=0, co_kwonlyargcount=0, co_flags=flags)
+    made = code.replace(
+        co_argcount=count, co_posonlyargcount=0, co_kwonlyargcount=0, co_flags=flags
+    )
     return FunctionType(
         made, function.__globals__, function.__name__, function.__defaults__, function.__closure__
     )
@@ -563,7 +571,11 @@ def _patch_wrapped(patches: _Patches) -> None:
 def _autowrap(patches: _Patches, scope: dict[str, Any], tracer: Tracer) -> None:
     """Replace the functions that are to be recorded among the globals of a function."""
     for name, value in list(scope.items()):
-        if not name.startswith("_") and id(value) in tracer._autowrap_function_ids and callable(value):
+        if (
+            not name.startswith("_")
+            and id(value) in tracer._autowrap_function_ids
+            and callable(value)
+        ):
             patches.entry(scope, name, _recording(value, "call_function", value))
 
 

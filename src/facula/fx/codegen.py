@@ -136,7 +136,9 @@ class _Writer:
             inner = ", ".join(f"{self.argument(k)}: {self.argument(v)}" for k, v in a.items())
             return f"{{{inner}}}"
         if isinstance(a, slice):
-            return f"slice({self.argument(a.start)}, {self.argument(a.stop)}, {self.argument(a.step)})"
+            return (
+                f"slice({self.argument(a.start)}, {self.argument(a.stop)}, {self.argument(a.step)})"
+            )
         return self._object(a)
 
     def _tuple(self, a: tuple[Any, ...]) -> str:
@@ -222,7 +224,9 @@ class _Writer:
 
     def _operand(self, a: Any) -> str:
         text = self.argument(a)
-        return f"({text})" if isinstance(a, (int, float, complex)) and text.startswith("-") else text
+        return (
+            f"({text})" if isinstance(a, (int, float, complex)) and text.startswith("-") else text
+        )
 
     def attribute(self, path: str) -> str:
         """Reading an attribute of the root by its path."""
@@ -339,12 +343,15 @@ class CodeGen:
             wrap = writer.globals.add(f"{names.prefix()}.fx.wrap", _wrap_function())
             wraps = "\n".join(f'{wrap}("{name}")' for name in dict.fromkeys(writer.wrapped)) + "\n"
         start = wraps.count("\n") + 3
-        text = "".join("    " + line if line.strip() else "\n" for line in "".join(body).splitlines(True))
+        text = "".join(
+            "    " + line if line.strip() else "\n" for line in "".join(body).splitlines(True)
+        )
         src = f"\n\n\n{wraps}{head}\n{text}    "
         shift = start + head.count("\n") + 2
         marks = {i + shift: mark for i, mark in enumerate(writer.marks)}
         values = {
-            k: v.value if isinstance(v, _ByIdentity) else v for k, v in writer.globals.values.items()
+            k: v.value if isinstance(v, _ByIdentity) else v
+            for k, v in writer.globals.values.items()
         }
         return PythonCode(src, values, marks, start, [n.name for n in nodes])
 
@@ -358,9 +365,7 @@ class CodeGen:
             if node.op == "output":
                 if node.type is not None:
                     writer.annotation = f" -> {writer.globals.type_text(node.type)}"
-                writer.emit(
-                    self.generate_output(node.args[0], repr_fn=writer.argument), position
-                )
+                writer.emit(self.generate_output(node.args[0], repr_fn=writer.argument), position)
                 continue
             statement = writer.node(node)
             if statement is None:

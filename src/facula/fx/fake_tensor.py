@@ -74,9 +74,13 @@ class FakeTensor(Tensor):
 
     fake_device: Any
     fake_mode: Any
+    #: expressions for sizes, strides and offset, where some of them are symbols
+    _symbolic: Any = None
 
     @staticmethod
-    def __new__(cls, fake_mode: Any, elem: Tensor, device: Any, *args: Any, **kwargs: Any) -> FakeTensor:
+    def __new__(
+        cls, fake_mode: Any, elem: Tensor, device: Any, *args: Any, **kwargs: Any
+    ) -> FakeTensor:
         """Make one out of a tensor on the meta device.
 
         Args:
@@ -85,7 +89,12 @@ class FakeTensor(Tensor):
             device: where the tensor is that it stands for.
         """
         if not elem.is_meta:
-            fail(AssertionError, "FakeTensor", "a tensor on the meta device was required", elem.device)
+            fail(
+                AssertionError,
+                "FakeTensor",
+                "a tensor on the meta device was required",
+                elem.device,
+            )
         made = core.fake_tensor(cls, elem, fake_mode, core.device(device))
         made.requires_grad_(elem.requires_grad)
         return made
@@ -121,9 +130,7 @@ class FakeTensor(Tensor):
         return fake_mode.from_tensor(t)
 
     @classmethod
-    def __torch_dispatch__(
-        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         mode = _mode_of(args) or _mode_of((kwargs or {}).values())
         return mode.dispatch(func, args, kwargs or {})
 
@@ -152,6 +159,49 @@ class FakeTensor(Tensor):
         return made
 
 
+class SymbolicFakeTensor(FakeTensor):
+    """A fake tensor of a mode with symbols: its sizes may be numbers that know their expressions."""
+
+    @property
+    def shape(self) -> Any:
+        """The sizes."""
+        if self._symbolic is None:
+            return Tensor.size(self)
+        return core.Size(self._numbers(self._symbolic[0]))
+
+    def _numbers(self, expressions: Any) -> list[Any]:
+        env = self.fake_mode.shape_env
+        return [env.number_of(e) for e in expressions]
+
+    def size(self, dim: Any = None) -> Any:
+        """The sizes, or one of them."""
+        return self.shape if dim is None else self.shape[dim]
+
+    def stride(self, dim: Any = None) -> Any:
+        """The strides, or one of them."""
+        if self._symbolic is None:
+            return Tensor.stride(self, dim)
+        strides = tuple(self._numbers(self._symbolic[1]))
+        return strides if dim is None else strides[dim]
+
+    def storage_offset(self) -> Any:
+        """The place of the first element."""
+        if self._symbolic is None:
+            return Tensor.storage_offset(self)
+        return self._numbers(self._symbolic[2:])[0]
+
+    def numel(self) -> Any:
+        """The number of elements."""
+        return self.shape.numel()
+
+    nelement = numel
+
+    def __len__(self) -> int:
+        if self._symbolic is None or not self.dim():
+            return Tensor.__len__(self)
+        return int(self.shape[0])
+
+
 def _mode_of(values: Any) -> Any:
     for value in values:
         if isinstance(value, FakeTensor):
@@ -167,7 +217,7 @@ class FakeTensorMode(TorchDispatchMode):
     """A block in which new tensors are fake; and what fake tensors belong to."""
 
     #: what the results of operators are
-    tensor_class = FakeTensor
+    tensor_class: type[FakeTensor] = FakeTensor
 
     def __init__(
         self,
@@ -191,6 +241,8 @@ class FakeTensorMode(TorchDispatchMode):
         self.shape_env = shape_env
         self.static_shapes = shape_env is None if static_shapes is None else static_shapes
         self.export = export
+        if shape_env is not None:
+            self.tensor_class = SymbolicFakeTensor
         self._entered: list[bool] = []
         #: id of a real tensor -> (weak reference to it, its fake tensor)
         self._known: dict[int, tuple[Any, FakeTensor]] = {}
@@ -225,7 +277,7 @@ class FakeTensorMode(TorchDispatchMode):
     def admit(self, t: Tensor) -> Any:
         """What an operator does with a tensor that is not fake (the core asks)."""
         if self.allow_non_fake_inputs:
-            return self.from_tensor(t)
+            return self.from_tensor(t, static_shapes=True)
         return fail(
             AssertionError,
             "FakeTensorMode",
@@ -292,7 +344,7 @@ class FakeTensorMode(TorchDispatchMode):
             if tensor.requires_grad and not made.requires_grad:
                 made.requires_grad_()
             return made
-        made = core.fake_tensor(FakeTensor, self._on_storage(tensor), self, tensor.device)
+        made = core.fake_tensor(self.tensor_class, self._on_storage(tensor), self, tensor.device)
         if tensor.requires_grad:
             made.requires_grad_()
             if not tensor.is_leaf:
@@ -342,12 +394,20 @@ class _Recording:
 # ------------------------------------------------------------------ how operators run
 
 
+def _call(mode: FakeTensorMode, function: Any, args: Any, kwargs: Any) -> Any:
+    if mode.shape_env is None:
+        return core.run_fake(function, args, kwargs, mode)
+    from facula.fx.symbolic_run import run_symbolic
+
+    return run_symbolic(mode, function, args, kwargs)
+
+
 def _run(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
-    return core.run_fake(getattr(func, "_op", func), args, kwargs, mode)
+    return _call(mode, getattr(func, "_op", func), args, kwargs)
 
 
 def _run_inplace(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
-    core.run_fake(getattr(func, "_op", func), args, kwargs, mode)
+    _call(mode, getattr(func, "_op", func), args, kwargs)
     return args[0]
 
 
@@ -362,13 +422,13 @@ def _raise_dependent(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) ->
 def _convert(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
     if "device" in kwargs:  # another device is other memory
         kwargs = {**kwargs, "copy": True}
-    return core.run_fake(Tensor.to, args, kwargs, mode)
+    return _call(mode, Tensor.to, args, kwargs)
 
 
 def _lift(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
     """A constant of the program: the one place where a real tensor becomes fake unasked."""
     t = args[0]
-    return t if isinstance(t, FakeTensor) else core.fake_like(FakeTensor, t, mode)
+    return t if isinstance(t, FakeTensor) else core.fake_like(mode.tensor_class, t, mode)
 
 
 def _plan_of(func: Any) -> Any:
@@ -443,5 +503,10 @@ def detect_fake_mode(inputs: Any = None) -> FakeTensorMode | None:
     found += [mode for mode in core.DISPATCH_MODES if isinstance(mode, FakeTensorMode)]
     for mode in found[1:]:
         if mode is not found[0]:
-            fail(AssertionError, "detect_fake_mode", "fake tensors of one mode were required", got="several")
+            fail(
+                AssertionError,
+                "detect_fake_mode",
+                "fake tensors of one mode were required",
+                got="several",
+            )
     return found[0] if found else None

@@ -69,7 +69,9 @@ def _modules(module: GraphModule, path: Path) -> list[str]:
         file = f"{name}.pt"
         save(child, path / file)
         where = f'Path(__file__).with_name("{file}")'
-        lines.append(f'self.add_module("{name}", {names.prefix()}.load({where}, weights_only=False))')
+        lines.append(
+            f'self.add_module("{name}", {names.prefix()}.load({where}, weights_only=False))'
+        )
     return lines
 
 

@@ -156,7 +156,9 @@ class Graph:
             type_expr: the annotation of the result.
         """
         if op not in OPCODES:
-            fail(AssertionError, "create_node", f"one of the opcodes {OPCODES} was required", got=op)
+            fail(
+                AssertionError, "create_node", f"one of the opcodes {OPCODES} was required", got=op
+            )
         wanted = name if name is not None else self._target_to_str(target)
         node = Node(
             self,

@@ -29,7 +29,9 @@ def check(graph: Graph) -> None:
         if node.op not in OPCODES or node.op == "root":
             _wrong(f"a known opcode was required of node {node}", node.op)
         if node.graph is not graph:
-            _wrong(f"nodes of this graph were required: Node '{node}' does not belong to this Graph!")
+            _wrong(
+                f"nodes of this graph were required: Node '{node}' does not belong to this Graph!"
+            )
         for used in node._input_nodes:
             if used not in seen:
                 where = "is defined later" if used.graph is graph else "belongs to another graph"

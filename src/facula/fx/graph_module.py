@@ -269,7 +269,11 @@ class GraphModule(nn.Module):
 
     def __str__(self) -> str:
         return "\n".join(
-            [super().__repr__(), self._code, "# To see more debug info, please use `graph_module.print_readable()`"]
+            [
+                super().__repr__(),
+                self._code,
+                "# To see more debug info, please use `graph_module.print_readable()`",
+            ]
         )
 
     def print_readable(
@@ -300,7 +304,9 @@ class GraphModule(nn.Module):
             expanded_def=expanded_def,
             additional_meta=additional_meta,
         )
-        body = "\n".join("    " + line if line.strip() else "" for line in made.src.strip().split("\n"))
+        body = "\n".join(
+            "    " + line if line.strip() else "" for line in made.src.strip().split("\n")
+        )
         text = f"class {type(self).__name__}(nn.Module):\n{body}"
         for child in self.children():
             if isinstance(child, GraphModule):

@@ -110,7 +110,9 @@ class Interpreter:
 
     # ---------------------------------------------------------------- the opcodes
 
-    def placeholder(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
+    def placeholder(
+        self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """The next argument, or the default."""
         if str(target).startswith("*"):
             return list(self.args_iter)
@@ -130,16 +132,22 @@ class Interpreter:
         """The attribute of a path."""
         return self.fetch_attr(str(target))
 
-    def call_function(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
+    def call_function(
+        self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """The result of a function."""
         return target(*args, **kwargs)  # type: ignore[operator]
 
-    def call_method(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
+    def call_method(
+        self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """The result of a method of the first argument."""
         owner, *rest = args
         return getattr(owner, str(target))(*rest, **kwargs)
 
-    def call_module(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
+    def call_module(
+        self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """The result of a module."""
         return self.fetch_attr(str(target))(*args, **kwargs)
 
@@ -219,16 +227,22 @@ class Transformer(Interpreter):
         """An attribute, read in the new graph."""
         return self.tracer.create_proxy("get_attr", str(target), args, kwargs)
 
-    def call_module(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
+    def call_module(
+        self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """A call of a module in the new graph."""
         module = self.fetch_attr(str(target))
         return self.tracer.call_module(module, module.forward, args, kwargs)
 
-    def call_function(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
+    def call_function(
+        self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """A call of a function in the new graph."""
         return self.tracer.create_proxy("call_function", target, args, kwargs)
 
-    def call_method(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
+    def call_method(
+        self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """A call of a method in the new graph."""
         return self.tracer.create_proxy("call_method", target, args, kwargs)
 
@@ -245,5 +259,3 @@ class Transformer(Interpreter):
             made = self.new_graph.output(map_aggregate(result, node_of), old.type)
             made.meta.update(old.meta)
         return GraphModule(self.module, self.new_graph)
-
-

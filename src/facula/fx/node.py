@@ -148,7 +148,9 @@ class Node:
         if self.graph is not x.graph:
             fail(AssertionError, "prepend", "a node of the same graph was required", got=x.name)
         if self is x:
-            warnings.warn("[prepend] a node can not stand before itself: left where it is", stacklevel=2)
+            warnings.warn(
+                "[prepend] a node can not stand before itself: left where it is", stacklevel=2
+            )
             return
         x._unlink()
         before = self._prev
@@ -203,7 +205,9 @@ class Node:
 
     def _set_arguments(self, args: Any, kwargs: Any) -> None:
         if not isinstance(args, (tuple, list)):
-            fail(AssertionError, "Node", "a tuple of arguments was required", got=type(args).__name__)
+            fail(
+                AssertionError, "Node", "a tuple of arguments was required", got=type(args).__name__
+            )
         found: dict[Node, None] = {}
         frozen = tuple([_frozen(x, found) for x in args])
         frozen_kwargs = immutable_dict({k: _frozen(v, found) for k, v in kwargs.items()})
@@ -414,7 +418,10 @@ class Node:
     def _pretty_print_target(self, target: object) -> str:
         if isinstance(target, str):
             return target
-        if hasattr(target, "__module__") and getattr(target, "__module__", None) in ("builtins", "math"):
+        if hasattr(target, "__module__") and getattr(target, "__module__", None) in (
+            "builtins",
+            "math",
+        ):
             return f"{target.__module__}.{target.__name__}"  # type: ignore[attr-defined]
         if isinstance(target, types.BuiltinFunctionType) and target.__module__ == "_operator":
             return f"operator.{target.__name__}"
@@ -447,7 +454,9 @@ def _is_impure_function(target: Any, kwargs: dict[str, Any], impure_random: bool
     name = getattr(function, "__name__", "")
     if isinstance(function, types.BuiltinFunctionType) and function.__module__ == "_operator":
         # operator.iadd(a, b) writes to a where a is a tensor; operator.setitem always writes
-        return name in ("setitem", "delitem") or (name.startswith("i") and name[1:] in names.INPLACE)
+        return name in ("setitem", "delitem") or (
+            name.startswith("i") and name[1:] in names.INPLACE
+        )
     is_method = type(function) is type(core.Tensor.copy_)
     return is_method and name.endswith("_") and not name.endswith("__")
 

@@ -133,7 +133,11 @@ def create_type_hint(x: Any) -> Any:
     if not x:
         return list[Any] if isinstance(x, list) else tuple[Any, ...]
     first = x[0]
-    same = all(isinstance(t, type) and issubclass(t, first) for t in x) if isinstance(first, type) else False
+    same = (
+        all(isinstance(t, type) and issubclass(t, first) for t in x)
+        if isinstance(first, type)
+        else False
+    )
     inner: Any = first if same else Any
     return list[inner] if isinstance(x, list) else tuple[inner, ...]
 

@@ -324,7 +324,8 @@ _READ = frozenset(("__name__", "__class__"))
 def _is_method(function: Any) -> bool:
     """Whether a function is found on Tensor, and on nothing else."""
     return getattr(core.Tensor, getattr(function, "__name__", ""), None) is function or (
-        inspect.ismethoddescriptor(function) and getattr(function, "__objclass__", None) is core.Tensor
+        inspect.ismethoddescriptor(function)
+        and getattr(function, "__objclass__", None) is core.Tensor
     )
 
 

@@ -51,10 +51,11 @@ class PythonKeyTracer(Tracer):
         #: place of the elements -> node
         self._by_place: dict[Any, Node] = {}
         self._constants: dict[str, int] = {}
+        #: expressions and symbols of sizes -> their nodes, and where symbols are read
+        self.number_nodes: dict[Any, Any] = {}
+        self.symbol_sources: dict[str, tuple[Node, int]] = {}
 
-    def call_module(
-        self, m: nn.Module, forward: Callable[..., Any], args: Any, kwargs: Any
-    ) -> Any:
+    def call_module(self, m: nn.Module, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Modules are run through."""
         return forward(*args, **kwargs)
 
@@ -110,9 +111,19 @@ class PythonKeyTracer(Tracer):
             return self.symbol_node(a)
         return a if isinstance(a, (core.Generator, Node)) else super().create_arg(a)
 
+    def note_symbols(self, value: Any, node: Node) -> None:
+        """Note which sizes of an input are symbols."""
+        from facula.fx.symbols import SymInt
+
+        if isinstance(value, SymInt):
+            self.number_nodes[value.expr] = node
+        for dim, size in enumerate(value.shape if isinstance(value, FakeTensor) else ()):
+            if isinstance(size, SymInt) and size.expr.symbol is not None:
+                self.symbol_sources.setdefault(size.expr.symbol, (node, dim))
+
     def symbol_node(self, number: Any) -> Any:
         """What stands in the graph for a number that depends on sizes."""
-        from facula.fx.experimental.symbolic_shapes import node_of_number
+        from facula.fx.shape_env import node_of_number
 
         return node_of_number(self, number)
 
@@ -199,9 +210,11 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
                     )
                     inner.meta["stack_trace"] = node.meta.get("stack_trace")
                     self.track(part, inner)
-            node.meta["val"] = type(result)(
-                *[self.value_of(r) for r in result]
-            ) if hasattr(result, "_fields") else type(result)([self.value_of(r) for r in result])
+            node.meta["val"] = (
+                type(result)(*[self.value_of(r) for r in result])
+                if hasattr(result, "_fields")
+                else type(result)([self.value_of(r) for r in result])
+            )
         else:
             node.meta["val"] = result
 
@@ -263,6 +276,30 @@ def _input_names(f: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
     return names[: len(args)] + [f"arg{i}" for i in range(len(names), len(args))]
 
 
+def _distinct(leaves: list[Any]) -> list[Any]:
+    """Inputs of which no two are one object: a tensor that is given twice is two inputs."""
+    seen: set[int] = set()
+    made = []
+    for x in leaves:
+        if isinstance(x, Tensor) and id(x) in seen:
+            wants = x.requires_grad
+            x = core.fake_snapshot(x) if isinstance(x, FakeTensor) else x.detach()
+            x.requires_grad_(wants)
+        if isinstance(x, Tensor):
+            seen.add(id(x))
+        made.append(x)
+    return made
+
+
+def _stand_in(fake_mode: FakeTensorMode, x: Any, source: str) -> Any:
+    """What is traced with in place of an input."""
+    if isinstance(x, Tensor):
+        return fake_mode.from_tensor(x, source=source)
+    if type(x) is int and fake_mode.shape_env is not None:
+        return fake_mode.shape_env.create_symint(x, source)
+    return x
+
+
 class _MakefxTracer:
     """One `make_fx`: its settings, and the traces that it makes."""
 
@@ -292,19 +329,15 @@ class _MakefxTracer:
             from facula.fx.experimental.symbolic_shapes import ShapeEnv
 
             shape_env = ShapeEnv()
-        return FakeTensorMode(
-            allow_non_fake_inputs=self.allow_non_fake_inputs, shape_env=shape_env
-        )
+        return FakeTensorMode(allow_non_fake_inputs=self.allow_non_fake_inputs, shape_env=shape_env)
 
     def trace(self, f: Callable[..., Any], *args: Any) -> GraphModule:
         """The graph module of `f` for these inputs."""
         leaves, in_spec = pytree.tree_flatten(args)
         fake_mode = self._fake_mode(leaves)
         if fake_mode is not None:
-            leaves = [
-                fake_mode.from_tensor(x, source=f"s{i}") if isinstance(x, Tensor) else x
-                for i, x in enumerate(leaves)
-            ]
+            leaves = [_stand_in(fake_mode, x, f"s{i}") for i, x in enumerate(leaves)]
+        leaves = _distinct(leaves)
         names = _input_names(f, args)
         leaf_names = [
             f"{name}_{i + 1}"
@@ -323,6 +356,7 @@ class _MakefxTracer:
         for name, leaf in zip(leaf_names, leaves, strict=True):
             node = tracer.graph.placeholder(name)
             mode.track(leaf, node)
+            tracer.note_symbols(leaf, node)
         result = self._run(f, mode, fake_mode, pytree.tree_unflatten(leaves, in_spec))
         is_nested = any(not isinstance(s, pytree.LeafSpec) for s in in_spec.children_specs)
         out_spec = None
@@ -375,9 +409,7 @@ def make_fx(
     Raises:
         DataDependentOutputException: `f` reads a number from a tensor that it computed.
     """
-    tracer = _MakefxTracer(
-        decomposition_table, tracing_mode, _allow_non_fake_inputs, pre_dispatch
-    )
+    tracer = _MakefxTracer(decomposition_table, tracing_mode, _allow_non_fake_inputs, pre_dispatch)
 
     def wrapped(*args: Any) -> GraphModule:
         return tracer.trace(f, *args)

@@ -50,7 +50,9 @@ def _graph_of(x: Any) -> Graph:
 
 
 def replace_pattern(
-    gm: GraphModule, pattern: Callable[..., Any] | GraphModule, replacement: Callable[..., Any] | GraphModule
+    gm: GraphModule,
+    pattern: Callable[..., Any] | GraphModule,
+    replacement: Callable[..., Any] | GraphModule,
 ) -> list[Match]:
     """Put `replacement` wherever `pattern` stands in a graph module.
 
@@ -81,7 +83,13 @@ def replace_pattern_with_filters(
         node_name_match: only matches whose result has this name.
     """
     return _replace(
-        gm, pattern, replacement, match_filters, ignore_literals, replacement_callback, node_name_match
+        gm,
+        pattern,
+        replacement,
+        match_filters,
+        ignore_literals,
+        replacement_callback,
+        node_name_match,
     )
 
 
@@ -102,7 +110,11 @@ def _replace(
         if all(f(m, gm.graph, pattern_graph) for f in match_filters or [])
     ]
     if replacement is None and callback is None:
-        fail(AssertionError, "replace_pattern", "a replacement or a replacement_callback was required")
+        fail(
+            AssertionError,
+            "replace_pattern",
+            "a replacement or a replacement_callback was required",
+        )
     common = None if replacement is None else _graph_of(replacement)
     replaced: list[ReplacedPatterns] = []
     #: results of earlier replacements, which later matches may take as inputs
@@ -118,7 +130,11 @@ def _replace(
 
 
 def _put(
-    gm: GraphModule, match: InternalMatch, matcher: SubgraphMatcher, graph: Graph, renewed: dict[Node, Node]
+    gm: GraphModule,
+    match: InternalMatch,
+    matcher: SubgraphMatcher,
+    graph: Graph,
+    renewed: dict[Node, Node],
 ) -> ReplacedPatterns:
     """Copy the replacement in front of the first user of the match's results, and erase the match."""
     inputs = [n for n in graph.nodes if n.op == "placeholder"]

@@ -18,7 +18,9 @@ from facula.ops.registry import TABLE, F
 Tensor = core.Tensor
 
 
-def broadcast_in_dim(a: Tensor, shape: Sequence[int], broadcast_dimensions: Sequence[int]) -> Tensor:
+def broadcast_in_dim(
+    a: Tensor, shape: Sequence[int], broadcast_dimensions: Sequence[int]
+) -> Tensor:
     """`a` repeated to `shape`; its dimension i becomes `broadcast_dimensions[i]`."""
     if len(broadcast_dimensions) != a.dim():
         fail(
@@ -69,7 +71,9 @@ def slice(  # noqa: A001
 ) -> Tensor:
     """A range along every dimension."""
     steps = [1] * a.dim() if strides is None else strides
-    for dim, (start, stop, step) in enumerate(zip(start_indices, limit_indices, steps, strict=True)):
+    for dim, (start, stop, step) in enumerate(
+        zip(start_indices, limit_indices, steps, strict=True)
+    ):
         a = F.slice(a, dim, start, stop, step)
     return a
 
@@ -130,7 +134,7 @@ def var(inp: Tensor, dims: Sequence[int] | None, correction: float = 1) -> Tenso
 
 
 def _reduced(name: str) -> Callable[..., Any]:
-    operator = TABLE[name]
+    operator: Any = TABLE[name]
 
     def reduction(inp: Tensor, dims: Sequence[int] | None = None, **options: Any) -> Tensor:
         return operator(inp, () if dims is None and name[0] == "a" else dims, **options)
@@ -140,8 +144,8 @@ def _reduced(name: str) -> Callable[..., Any]:
     return reduction
 
 
-def _prims() -> dict[str, Callable[..., Any]]:
-    found: dict[str, Callable[..., Any]] = {
+def _prims() -> dict[str, Any]:
+    found: dict[str, Any] = {
         name: operator
         for name, operator in TABLE.items()
         if operator.definition.kind == "pointwise" and is_primitive(operator) and name[0] != "_"

@@ -36,7 +36,10 @@ def verify(module: GraphModule, *, after: str = "tracing", metas: bool = True) -
 
 def _wrong(node: Node, wanted: str, got: Any, after: str) -> Any:
     return fail(
-        AssertionError, "verify", f"{wanted} was required of node {node.name}", f"{got}, after {after}"
+        AssertionError,
+        "verify",
+        f"{wanted} was required of node {node.name}",
+        f"{got}, after {after}",
     )
 
 
@@ -48,11 +51,12 @@ def _check_form(node: Node, seen: set[Node], after: str) -> None:
             _wrong(node, "an order in which arguments come first", argument.name, after)
     if node.op != "call_function" or node.target is operator.getitem:
         return
-    if table.operator_of(node.target) is None and not table.is_copy(node.target):
-        _wrong(node, "an operator of the table", node.target, after)
     schema = getattr(node.target, "_schema", None)
     if getattr(schema, "is_mutable", False) or "out" in node.kwargs:
         _wrong(node, "an operator that writes nothing", node.target, after)
+
+    if table.operator_of(node.target) is None and not table.is_copy(node.target):
+        _wrong(node, "an operator of the table", node.target, after)
 
 
 def _check_meta(node: Node, after: str) -> None:

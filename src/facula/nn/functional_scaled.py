@@ -1,7 +1,8 @@
-"""Products of scaled and of grouped matrices, and what PyTorch's `nn.functional` has beside its functions.
+"""Products of scaled and of grouped matrices, and what PyTorch's `nn.functional` has beside its
+functions.
 
-Takes matrices of short dtypes with scales, or groups of rows. Gives compositions of products and scalings, so gradients
-follow. Keeps true: scales multiply before the sum is taken, in float32.
+Takes matrices of short dtypes with scales, or groups of rows. Gives compositions of products and
+scalings, so gradients follow. Keeps true: scales multiply before the sum is taken, in float32.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ __all__ = [
 
 
 class _BroadcastingList:
-    """`BroadcastingList2[int]` in an annotation: a list of a fixed length, or one item for all places."""
+    """`BroadcastingList2[int]` in an annotation: a list of a fixed length, or one item for all
+    places.
+    """
 
     def __getitem__(self, types: Any) -> None:
         return None
@@ -156,7 +159,9 @@ def scaled_mm(
     contraction_dim: Any = (),
     use_fast_accum: bool = False,
 ) -> Any:
-    """The product of two matrices of which each is scaled: as a whole, by rows (of `mat_b`: columns) or by blocks."""
+    """The product of two matrices of which each is scaled: as a whole, by rows (of `mat_b`:
+    columns) or by blocks.
+    """
     if contraction_dim and tuple(contraction_dim) not in ((1, 0), (-1, -2)):
         mat_a = mat_a.movedim(contraction_dim[0], -1)
         mat_b = mat_b.movedim(contraction_dim[1], -2)
@@ -184,8 +189,9 @@ def grouped_mm(
 ) -> Any:
     """Products group by group: 3-d operands have a matrix a group, 2-d ones are cut at `offs`.
 
-    The rows of `mat_a` are cut against a 3-d `mat_b`, the columns of `mat_b` against a 3-d `mat_a`, and where both have
-    two dimensions the one they are summed over; rows behind the last group are zero.
+    The rows of `mat_a` are cut against a 3-d `mat_b`, the columns of `mat_b` against a 3-d `mat_a`,
+    and where both have two dimensions the one they are summed over; rows behind the last group are
+    zero.
     """
     if mat_a.dim() not in (2, 3) or mat_b.dim() not in (2, 3):
         fail(ValueError, "grouped_mm", "2-d or 3-d matrices", (mat_a.dim(), mat_b.dim()))
@@ -224,9 +230,14 @@ def scaled_grouped_mm(
     contraction_dim: Any = (),
     use_fast_accum: bool = False,
 ) -> Any:
-    """`grouped_mm` of matrices with a scale a row of `mat_a` and a column of each matrix of `mat_b`."""
+    """`grouped_mm` of matrices with a scale a row of `mat_a` and a column of each matrix of
+    `mat_b`.
+    """
     op = "scaled_grouped_mm"
-    recipes = {ScalingType(r[0] if isinstance(r, (list, tuple)) else r) for r in (scale_recipe_a, scale_recipe_b)}
+    recipes = {
+        ScalingType(r[0] if isinstance(r, (list, tuple)) else r)
+        for r in (scale_recipe_a, scale_recipe_b)
+    }
     if recipes != {ScalingType.RowWise} or mat_a.dim() != 2 or mat_b.dim() != 3:
         fail(
             NotImplementedError,

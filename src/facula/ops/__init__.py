@@ -38,6 +38,17 @@ def _attach_methods() -> None:
 _attach_methods()
 
 
+def load_library(path: Any) -> None:
+    """Raises OSError: libraries of operators for PyTorch are compiled against PyTorch's own code.
+
+    Operators for facula are Python (`facula.library`); packages catch this and go on without theirs.
+    """
+    raise OSError(
+        f"[ops.load_library] a library of operators for facula was required: got {path}\n"
+        "hint: define the operators with facula.library"
+    )
+
+
 def __getattr__(name: str) -> Any:
     """A module that was not imported above, or `facula.ops.<namespace>`, see `ops.namespaces`."""
     if name.startswith("__"):

@@ -76,7 +76,7 @@ def _check_kernel_dtype(query: Any) -> None:
 @operator(
     "_scaled_dot_product_flash_attention(Tensor query, Tensor key, Tensor value, Tensor? mask, "
     "bool is_causal, "
-    "float scale, float dropout_p, int seed, int offset) -> (Tensor output, Tensor logsumexp)",
+    "float scale, float dropout_p, Tensor? state) -> (Tensor output, Tensor logsumexp)",
     names=(),
     out=False,
     nondifferentiable=(1,),
@@ -87,7 +87,7 @@ class FlashAttention:
 
     vmap = "fold"
 
-    def meta(query, key, value, mask, is_causal, scale, dropout_p, seed, offset):
+    def meta(query, key, value, mask, is_causal, scale, dropout_p, state):
         _check_kernel_dtype(query)
         batch, heads, rows, _ = query.shape
         logsumexp = core.empty(
@@ -95,13 +95,13 @@ class FlashAttention:
         )
         return _like(query, (batch, heads, rows, value.shape[3])), logsumexp
 
-    def cpu(out, query, key, value, mask, is_causal, scale, dropout_p, seed, offset):
+    def cpu(out, query, key, value, mask, is_causal, scale, dropout_p, state):
         query, key, value = _rows(query), _rows(key), _rows(value)
         mask, sizes = _sizes(query, key, value, mask, is_causal)
         core.kernel(f"attention:{query.dtype.code}")(
             (*out, query, key, value, mask),
             (*sizes, *_steps(query, key, value, out[0])),
-            (float(scale), float(dropout_p), seed, offset),
+            (float(scale), float(dropout_p), *_draw(state)),
         )
 
     def backward(
@@ -113,13 +113,12 @@ class FlashAttention:
         is_causal,
         scale,
         dropout_p,
-        seed,
-        offset,
+        state,
         results,
         needs,
     ):
         if grads[0] is None:
-            return None, None, None, None
+            return None, None, None, None, None
         gradients = F._scaled_dot_product_flash_attention_backward(
             grads[0],
             query,
@@ -130,23 +129,23 @@ class FlashAttention:
             is_causal,
             scale,
             dropout_p,
-            seed,
-            offset,
+            state,
             needs[3],
         )
-        return *gradients[:3], gradients[3].to(mask.dtype) if needs[3] else None
+        to_mask = gradients[3].to(mask.dtype) if needs[3] else None
+        return *gradients[:3], to_mask, None
 
     def samples(S):
         q, k, v = S(1, 2, 5, 4), S(1, 2, 7, 4), S(1, 2, 7, 3)
-        yield (q, k, v, None, False, 0.5, 0.0, 0, 0), {}
-        yield (q, k, v, S(1, 2, 5, 7), True, 0.5, 0.0, 0, 0), {}
+        yield (q, k, v, None, False, 0.5, 0.0, None), {}
+        yield (q, k, v, S(1, 2, 5, 7), True, 0.5, 0.0, None), {}
 
 
 @operator(
     "_scaled_dot_product_flash_attention_backward(Tensor grad_out, Tensor query, Tensor key, "
     "Tensor value, "
-    "Tensor out, Tensor logsumexp, Tensor? mask, bool is_causal, float scale, float dropout_p, int "
-    "seed, int offset, "
+    "Tensor out, Tensor logsumexp, Tensor? mask, bool is_causal, float scale, float dropout_p, "
+    "Tensor? state, "
     "bool mask_grad) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value, Tensor grad_mask)",
     names=(),
     out=False,
@@ -168,8 +167,7 @@ class FlashAttentionBackward:
         is_causal,
         scale,
         p,
-        seed,
-        offset,
+        state,
         mask_grad,
     ):
         shape = (*query.shape[:3], key.shape[2]) if mask_grad else (0,)
@@ -188,8 +186,7 @@ class FlashAttentionBackward:
         is_causal,
         scale,
         dropout_p,
-        seed,
-        offset,
+        state,
         mask_grad,
     ):
         grad_out, query, key, value, out = map(_rows, (grad_out, query, key, value, out))
@@ -213,18 +210,27 @@ class FlashAttentionBackward:
                 *sizes,
                 *_steps(query, key, value, out, grad_out, grad_query, grad_key, grad_value),
             ),
-            (float(scale), float(dropout_p), seed, offset),
+            (float(scale), float(dropout_p), *_draw(state)),
         )
 
-    def backward(
-        grads, grad_out, query, key, value, mask, is_causal, scale, dropout_p, seed, offset
-    ):
-        keep = _kept(query, key, dropout_p, seed, offset)
+    def backward(grads, grad_out, query, key, value, mask, is_causal, scale, dropout_p, state):
+        keep = _kept(query, key, dropout_p, state)
         first = _second_order(grads, grad_out, query, key, value, mask, is_causal, scale, keep)
-        return *first[:4], None, None, first[4] if mask is not None else None
+        return *first[:4], None, None, first[4] if mask is not None else None, None
 
 
-def _kept(query: Any, key: Any, dropout_p: float, seed: int, offset: int) -> Any:
+def _draw(state: Any) -> tuple[int, int]:
+    """Seed and offset of a random state; zeros where nothing is drawn."""
+    return (0, 0) if state is None else tuple(state.tolist())
+
+
+def _transformed() -> bool:
+    """Whether a function transform is at work that must see each draw (one that rewrites programs
+    sees the state)."""
+    return any(not getattr(level, "rewrites", False) for level in core.interpreters())
+
+
+def _kept(query: Any, key: Any, dropout_p: float, state: Any) -> Any:
     """The factor of each weight under dropout, `[B, H, L, S]`: the kernel's own choice, read off
     equal weights."""
     if dropout_p == 0:
@@ -234,7 +240,7 @@ def _kept(query: Any, key: Any, dropout_p: float, seed: int, offset: int) -> Any
     equal = F.zeros((batch, heads, rows, 1), dtype=core.float32)
     nothing = F.zeros((batch, heads, count, 1), dtype=core.float32)
     weights = F._scaled_dot_product_flash_attention(
-        equal, nothing, with_one, None, False, 1.0, dropout_p, seed, offset
+        equal, nothing, with_one, None, False, 1.0, dropout_p, state
     )[0]
     factor = 1 / (1 - dropout_p) if dropout_p < 1 else 0.0
     return (weights > 0).to(query.dtype) * factor
@@ -514,12 +520,11 @@ def scaled_dot_product_attention(
         attn_mask = _four(attn_mask, batch, heads) if attn_mask.dim() > 1 else attn_mask
         attn_mask = attn_mask.expand(math.prod(batch), heads, rows, count)
     # under a function transform dropout must draw where the transform sees it
-    if _choose(q) == "math" or (dropout_p > 0 and core.interpreters()):
+    if _choose(q) == "math" or (dropout_p > 0 and _transformed()):
         out = F._scaled_dot_product_attention_math(q, k, v, attn_mask, is_causal, scale, dropout_p)
     else:
-        seed, offset = core.default_generator.take() if dropout_p > 0 else (0, 0)
-        seed = seed - (1 << 64) if seed >= 1 << 63 else seed
+        state = F._philox_state(device=q.device) if dropout_p > 0 else None
         out = F._scaled_dot_product_flash_attention(
-            q, k, v, attn_mask, is_causal, scale, dropout_p, seed, offset
+            q, k, v, attn_mask, is_causal, scale, dropout_p, state
         )[0]
     return out if tuple(out.shape[:-2]) == shape else out.reshape((*shape, rows, v.shape[-1]))

@@ -1,8 +1,9 @@
 """Discrete Fourier transforms: the three primitives, and the one-dimensional family.
 
-Takes real or complex tensors of any strides; gives contiguous spectra. The sums are NumPy's (mixed radix and
-Bluestein's), over all rows of a call. Keeps true: a transform is linear and its gradient is another transform, so
-derivatives of any order follow; `norm` says where the factor 1/n goes, and a pair of transforms has it once.
+Takes real or complex tensors of any strides; gives contiguous spectra. The sums are NumPy's (mixed
+radix and Bluestein's), over all rows of a call. Keeps true: a transform is linear and its gradient
+is another transform, so derivatives of any order follow; `norm` says where the factor 1/n goes, and
+a pair of transforms has it once.
 """
 
 from __future__ import annotations
@@ -81,20 +82,17 @@ class _fft_c2c:
     def backward(grad, dim, normalization, forward):
         return F._fft_c2c(grad, dim, normalization, not forward)
 
-    def samples(S):
-        yield (S(3, 4, dtype=S.dtype.to_complex()), (1,), 0, True), {}
-        yield (S(3, 4, dtype=S.dtype.to_complex()), (0, 1), 1, False), {}
-
-    takes_16_bits = False
-
 
 @operator(
     "_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor",
     names=("_fft_r2c",),
 )
 class _fft_r2c:
-    """The transform of real numbers along dimensions; one-sided, the last of them keeps n // 2 + 1 places."""
+    """The transform of real numbers along dimensions; one-sided, the last of them keeps n // 2 + 1
+    places.
+    """
 
+    takes_16_bits = False
     vmap = "dims"
     jvp = "linear"
 
@@ -104,6 +102,14 @@ class _fft_r2c:
     def meta(self, dim, normalization, onesided):
         if not self.dtype.is_floating_point:
             fail(RuntimeError, "_fft_r2c", "a floating-point tensor was required", self.dtype)
+        if self.dtype.code not in ("f32", "f64"):
+            fail(
+                NotImplementedError,
+                "_fft_r2c",
+                "float32 or float64 was required",
+                self.dtype,
+                "use x.float()",
+            )
         shape = list(self.shape)
         if onesided and dim:
             shape[dim[-1]] = shape[dim[-1]] // 2 + 1
@@ -129,15 +135,15 @@ class _fft_r2c:
         yield (S(3, 5), (0, 1), 2, True), {}
         yield (S(3, 5), (0, 1), 1, False), {}
 
-    takes_16_bits = False
-
 
 @operator(
     "_fft_c2r(Tensor self, int[] dim, int normalization, int last_dim_size) -> Tensor",
     names=("_fft_c2r",),
 )
 class _fft_c2r:
-    """The inverse transform of half a Hermitian spectrum, of which the last dimension gets a given size."""
+    """The inverse transform of half a Hermitian spectrum, of which the last dimension gets a given
+    size.
+    """
 
     vmap = "dims"
     jvp = "linear"
@@ -172,12 +178,6 @@ class _fft_c2r:
         shape = [1] * half.dim()
         shape[dim[-1]] = last
         return half * weight.reshape(shape)
-
-    def samples(S):
-        yield (S(3, 4, dtype=S.dtype.to_complex()), (1,), 2, 6), {}
-        yield (S(3, 4, dtype=S.dtype.to_complex()), (0, 1), 0, 7), {}
-
-    takes_16_bits = False
 
 
 def _padded(x: Any, dim: int, count: int) -> Any:
@@ -275,7 +275,9 @@ def fft_ifft(self: Any, n: int | None, dim: int, norm: str | None) -> Any:
 
 @composite(f"fft_rfft{_1D}", names=("fft.rfft",))
 def fft_rfft(self: Any, n: int | None, dim: int, norm: str | None) -> Any:
-    """The first n // 2 + 1 places of the transform of real numbers: the others are their conjugates."""
+    """The first n // 2 + 1 places of the transform of real numbers: the others are their
+    conjugates.
+    """
     return _half_1d("rfft", self, n, dim, norm, True)
 
 
@@ -287,7 +289,9 @@ def fft_irfft(self: Any, n: int | None, dim: int, norm: str | None) -> Any:
 
 @composite(f"fft_hfft{_1D}", names=("fft.hfft",))
 def fft_hfft(self: Any, n: int | None, dim: int, norm: str | None) -> Any:
-    """The transform, which is real, of numbers of which the second half are conjugates of the first."""
+    """The transform, which is real, of numbers of which the second half are conjugates of the
+    first.
+    """
     return _real_1d("hfft", self, n, dim, norm, True)
 
 

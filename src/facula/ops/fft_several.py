@@ -1,7 +1,7 @@
 """Fourier transforms along several dimensions, frequencies, and shifts of the zero frequency.
 
-Takes tensors and dimensions; calls the primitives of `fft`. Keeps true: the last dimension named is the one that real
-transforms halve.
+Takes tensors and dimensions; calls the primitives of `fft`. Keeps true: the last dimension named is
+the one that real transforms halve.
 """
 
 from __future__ import annotations
@@ -177,13 +177,17 @@ def _shifted(op: str, x: Any, dim: Any, back: bool) -> Any:
     return x.roll([(x.shape[d] + back) // 2 for d in dims], dims)
 
 
-@composite("fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor", names=("fft.fftshift",), out=False)
+@composite(
+    "fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor", names=("fft.fftshift",), out=False
+)
 def fft_fftshift(self: Any, dim: Any) -> Any:
     """Move the zero frequency to the middle."""
     return _shifted("fftshift", self, dim, False)
 
 
-@composite("fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor", names=("fft.ifftshift",), out=False)
+@composite(
+    "fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor", names=("fft.ifftshift",), out=False
+)
 def fft_ifftshift(self: Any, dim: Any) -> Any:
     """The inverse of `fftshift`."""
     return _shifted("ifftshift", self, dim, True)

@@ -123,7 +123,7 @@ def second_gradients(
 ) -> tuple[Any, Any, Any]:
     """The gradients of `sum(grad * grid gradient)` in the outer gradient, the image and the grid."""
     if mode == NEAREST:
-        return tuple(F.zeros_like(t) for t in (grad_out, input, grid))  # type: ignore[return-value]
+        return tuple(F.zeros_like(t) for t in (grad_out, input, grid))
     batch, channels = input.shape[:2]
     sizes, places = tuple(input.shape[2:]), tuple(grid.shape[1:-1])
     space = len(sizes)

@@ -382,11 +382,9 @@ def index_counts(self: Any, dim: int, index: Any, include_self: bool, dtype: Any
     `self`.
     """
     size = self.shape[dim] if self.dim() else 1
-    counts = core.empty((size,), dtype=core.int64)
-    counts.fill_(int(include_self))
-    ones = core.empty((1,), dtype=core.int64)
-    ones.fill_(1)
-    index_add_into(counts, 0, index.reshape(-1), ones.expand((index.numel(),)))
+    counts = F.full((size,), int(include_self), dtype=core.int64, device=self.device)
+    ones = F.ones((), dtype=core.int64, device=self.device).expand((index.numel(),))
+    counts = F.index_add(counts, 0, index.reshape(-1), ones)
     if not include_self:
         counts = counts.clamp(min=1)
     shape = [1] * self.dim()

@@ -372,9 +372,9 @@ def scatter_counts(self: Any, dim: int, index: Any, include_self: bool) -> Any:
     dim = launch.dim_of("scatter_reduce", dim, self.dim())
     expanded = list(_vector(self).shape)
     shape, index = _narrow_repeats(expanded, dim, _vector(index))
-    counts = core.empty(shape, dtype=core.int64)
-    counts.fill_(int(include_self))
-    _run_scatter("scatter_reduce", "add", counts, dim, index, _source(None, 1, index, core.int64))
+    counts = F.full(tuple(shape), int(include_self), dtype=core.int64, device=self.device)
+    ones = F.ones((), dtype=core.int64, device=self.device).expand(index.shape)
+    counts = F.scatter_add(counts, dim, index, ones)
     if not include_self:
         counts = counts.clamp(min=1)
     return counts.expand(expanded) if self.dim() else counts.reshape(())

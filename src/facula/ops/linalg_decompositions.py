@@ -1,7 +1,9 @@
-"""`linalg` and its older names: eigenvalues, singular values, QR, least squares, and what is read off them.
+"""`linalg` and its older names: eigenvalues, singular values, QR, least squares, and what is read
+off them.
 
-Takes matrices or batches of them; gives what LAPACK gives, with PyTorch's names and errors. Keeps true: all checks stand
-here, before a primitive of `linalg_spectrum` is called; thresholds of rank follow PyTorch's `atol` and `rtol`.
+Takes matrices or batches of them; gives what LAPACK gives, with PyTorch's names and errors. Keeps
+true: all checks stand here, before a primitive of `linalg_spectrum` is called; thresholds of rank
+follow PyTorch's `atol` and `rtol`.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ def _is_upper(op: str, triangle: str) -> bool:
     keyword_aliases=_FIRST,
 )
 def linalg_eigh(A: Any, UPLO: str) -> Any:  # noqa: N803
-    """Ascending eigenvalues and orthonormal eigenvectors of Hermitian matrices, of which one triangle is read."""
+    """Ascending eigenvalues and orthonormal eigenvectors of Hermitian matrices, of which one
+    triangle is read.
+    """
     check_numbers("linalg.eigh", A)
     return tuple(F._linalg_eigh(A, _is_upper("linalg.eigh", UPLO), "linalg.eigh"))
 
@@ -73,9 +77,7 @@ def linalg_eig(A: Any) -> Any:  # noqa: N803
     return tuple(F._linalg_eig(A, "linalg.eig"))
 
 
-@composite(
-    "linalg_eigvals(Tensor A) -> Tensor", names=("linalg.eigvals",), keyword_aliases=_FIRST
-)
+@composite("linalg_eigvals(Tensor A) -> Tensor", names=("linalg.eigvals",), keyword_aliases=_FIRST)
 def linalg_eigvals(A: Any) -> Any:  # noqa: N803
     """Eigenvalues of square matrices, complex, in no order."""
     check_numbers("linalg.eigvals", A)
@@ -147,7 +149,9 @@ def svd(self: Any, some: bool, compute_uv: bool) -> Any:
     keyword_aliases=_FIRST,
 )
 def linalg_qr(A: Any, mode: str) -> Any:  # noqa: N803
-    """Orthonormal Q and upper triangular R with A = Q R; `mode` "reduced", "complete", or "r" without Q."""
+    """Orthonormal Q and upper triangular R with A = Q R; `mode` "reduced", "complete", or "r"
+    without Q.
+    """
     check_matrix("linalg.qr", A)
     check_kind("linalg.qr", A)
     if mode not in ("reduced", "complete", "r"):
@@ -189,7 +193,8 @@ def _check_reflections(op: str, packed: Any, tau: Any) -> None:
 def _reflections(packed: Any, tau: Any) -> tuple[Any, Any]:
     """The vectors V of k reflections as columns, and the triangle I + U D of their product.
 
-    H_1 ... H_k = I - V D (I + U D)^-1 V^H, where U is the strict upper triangle of V^H V and D = diag(tau).
+    H_1 ... H_k = I - V D (I + U D)^-1 V^H, where U is the strict upper triangle of V^H V and D =
+    diag(tau).
     """
     k, m = tau.shape[-1], packed.shape[-2]
     one = F.eye(m, k, dtype=packed.dtype, device=packed.device)
@@ -215,7 +220,9 @@ def _reflected(packed: Any, tau: Any, other: Any, conjugate: bool) -> Any:
     keyword_aliases=_FIRST,
 )
 def linalg_householder_product(A: Any, tau: Any) -> Any:  # noqa: N803
-    """The first columns of the product of Householder reflections, stored below the diagonal. [Schreiber 1989]"""
+    """The first columns of the product of Householder reflections, stored below the diagonal.
+    [Schreiber 1989]
+    """
     op = "torch.linalg.householder_product"
     check_matrix(op, A, "input")
     m, n = A.shape[-2:]
@@ -231,9 +238,7 @@ def linalg_householder_product(A: Any, tau: Any) -> Any:  # noqa: N803
     return _reflected(A, tau, one, False)
 
 
-@composite(
-    "orgqr(Tensor self, Tensor tau) -> Tensor", keyword_aliases={"input2": "tau"}
-)
+@composite("orgqr(Tensor self, Tensor tau) -> Tensor", keyword_aliases={"input2": "tau"})
 def orgqr(self: Any, tau: Any) -> Any:
     """As `linalg.householder_product`."""
     return F.linalg_householder_product(self, tau)
@@ -275,7 +280,9 @@ def _tolerance(value: Any, x: Any, default: float) -> Any:
 
 
 def tolerances(x: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
-    """Absolute and relative tolerance: the latter has a default where the former is zero or not given."""
+    """Absolute and relative tolerance: the latter has a default where the former is zero or not
+    given.
+    """
     epsilon = core.finfo(real_dtype(x)).eps * max(x.shape[-2:])
     absolute = _tolerance(atol, x, 0.0)
     if rtol is not None:

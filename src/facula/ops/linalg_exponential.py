@@ -1,8 +1,8 @@
 """The exponential of matrices.
 
-Takes batches of square matrices; gives their exponentials by Padé approximants with scaling and squaring.
-Keeps true: each matrix is scaled for itself; the gradient is the exponential of a block matrix, so that it can be
-differentiated again.
+Takes batches of square matrices; gives their exponentials by Padé approximants with scaling and
+squaring. Keeps true: each matrix is scaled for itself; the gradient is the exponential of a block
+matrix, so that it can be differentiated again.
 """
 
 from __future__ import annotations
@@ -86,5 +86,3 @@ def linalg_matrix_exp(A: Any) -> Any:  # noqa: N803
     check_square("linalg.matrix_exp", A)
     check_kind("linalg.matrix_exp", A, low=True)
     return F._matrix_exp(A)
-
-

@@ -1,12 +1,14 @@
 """What the linear-algebra definitions share: checks, batches of matrices, and LAPACK through NumPy.
 
-Takes tensors whose last two dimensions are matrices. Gives checked shapes, 3-d batches for kernels, and the errors that
-LAPACK's `info` stands for. Keeps true: nothing here is differentiable; a check never reads elements.
+Takes tensors whose last two dimensions are matrices. Gives checked shapes, 3-d batches for kernels,
+and the errors that LAPACK's `info` stands for. Keeps true: nothing here is differentiable; a check
+never reads elements.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from facula import core
@@ -128,7 +130,9 @@ def count_of(x: Any) -> int:
 
 
 def raise_for(check: str, info: Any, text: Callable[[int], str]) -> None:
-    """Raise `LinAlgError` for the first matrix whose `info` is not 0; `check` names the operator, "" checks nothing."""
+    """Raise `LinAlgError` for the first matrix whose `info` is not 0; `check` names the operator,
+    "" checks nothing.
+    """
     if not check or info.numel() == 0 or not bool(info.any()):
         return
     flat = info.reshape(-1).tolist()
@@ -137,11 +141,34 @@ def raise_for(check: str, info: Any, text: Callable[[int], str]) -> None:
     fail(LinAlgError, check, f"{check}: {where}{text(flat[at])}")
 
 
+#: matrices up to this size are worth one thread of LAPACK's only
+SERIAL = 192
+
+
+@cache
+def _set_threads() -> Callable[[int], Any]:
+    """What tells NumPy's OpenBLAS how many threads to use; nothing where NumPy has another library."""
+    import ctypes
+
+    from numpy.linalg import _umath_linalg
+
+    library = ctypes.CDLL(_umath_linalg.__file__)  # finds the symbols of what it is linked to
+    for name in ("scipy_openblas_set_num_threads64_", "openblas_set_num_threads64_"):
+        function = getattr(library, name, None)
+        if function is not None:
+            return function
+    return lambda count: None
+
+
 def lapack(check: str, function: str, *arguments: Any, **settings: Any) -> Any:
-    """A function of `numpy.linalg` on the arguments (tensors as arrays): LAPACK on every matrix of a batch."""
+    """A function of `numpy.linalg` on the arguments (tensors as arrays): LAPACK on every matrix of
+    a batch.
+    """
     import numpy
 
     given = [a.detach().numpy() if isinstance(a, core.Tensor) else a for a in arguments]
+    largest = max(max(a.shape[-2:]) for a in given)
+    _set_threads()(1 if largest <= SERIAL else core.get_num_threads())
     try:
         return getattr(numpy.linalg, function)(*given, **settings)
     except numpy.linalg.LinAlgError as error:

@@ -1,7 +1,8 @@
 """Factorisation of symmetric and Hermitian indefinite matrices, and solutions out of it.
 
-Takes batches of square matrices, of which the lower triangle is read. Gives LAPACK's form: L below blocks of one or two
-on the diagonal, and pivots whose sign tells the blocks. Keeps true: neither has a gradient, as in PyTorch.
+Takes batches of square matrices, of which the lower triangle is read. Gives LAPACK's form: L below
+blocks of one or two on the diagonal, and pivots whose sign tells the blocks. Keeps true: neither
+has a gradient, as in PyTorch.
 """
 
 from __future__ import annotations
@@ -134,7 +135,10 @@ def linalg_ldl_solve(LD: Any, pivots: Any, B: Any, hermitian: bool) -> Any:  # n
     check_numbers(op, LD, "LD")
     if B.dim() < 2:
         fail(
-            RuntimeError, op, f"{op}: Expected B to have at least 2 dimensions", f"{B.dim()} dimensions"
+            RuntimeError,
+            op,
+            f"{op}: Expected B to have at least 2 dimensions",
+            f"{B.dim()} dimensions",
         )
     check_matrix(op, B, "B")
     if tuple(pivots.shape) != tuple(LD.shape[:-1]):

@@ -1,7 +1,9 @@
-"""Approximate decompositions of large matrices: random projections, and a few eigenvalues by iteration.
+"""Approximate decompositions of large matrices: random projections, and a few eigenvalues by
+iteration.
 
-Takes matrices (or batches) of which only products are asked. Gives leading singular or eigenvalues and vectors.
-Keeps true: everything is made of other operators; random numbers come from the default generator.
+Takes matrices (or batches) of which only products are asked. Gives leading singular or eigenvalues
+and vectors. Keeps true: everything is made of other operators; random numbers come from the default
+generator.
 """
 
 from __future__ import annotations
@@ -15,8 +17,12 @@ from facula.ops.registry import F, composite
 
 
 def _range(matrix: Any, q: int, niter: int) -> Any:
-    """Orthonormal columns near the span of the leading left singular vectors. [Halko et al. 2011, 4.4]"""
-    found = F.linalg_qr(matrix @ F.randn(matrix.shape[-1], q, dtype=matrix.dtype, device=matrix.device))[0]
+    """Orthonormal columns near the span of the leading left singular vectors. [Halko et al. 2011,
+    4.4]
+    """
+    found = F.linalg_qr(
+        matrix @ F.randn(matrix.shape[-1], q, dtype=matrix.dtype, device=matrix.device)
+    )[0]
     for _ in range(niter):
         found = F.linalg_qr(adjoint(matrix) @ found)[0]
         found = F.linalg_qr(matrix @ found)[0]
@@ -76,7 +82,9 @@ def _orthonormal(x: Any, metric: Any) -> Any:
 def _iterate(
     matrix: Any, metric: Any, x: Any, precondition: Any, niter: int, tol: float, largest: bool
 ) -> tuple[Any, Any]:
-    """Locally optimal steps: the best vectors in the span of the last, the residuals and the step. [Knyazev 2001]"""
+    """Locally optimal steps: the best vectors in the span of the last, the residuals and the step.
+    [Knyazev 2001]
+    """
     k, sign = x.shape[-1], -1 if largest else 1
     x = _orthonormal(x, metric)
     step: Any = None
@@ -96,6 +104,13 @@ def _iterate(
         step = outside
         x = _orthonormal(F.cat(parts, -1), metric)
     raise AssertionError("the last turn returns")
+
+
+def _of_batch(x: Any, batch: tuple[int, ...], index: int) -> Any:
+    """One matrix of those that an optional argument stands for."""
+    if x is None:
+        return None
+    return x.expand((*batch, *x.shape[-2:])).reshape((-1, *x.shape[-2:]))[index]
 
 
 @composite(
@@ -121,10 +136,11 @@ def lobpcg(  # noqa: PLR0913
     ortho_fparams: Any,
     ortho_bparams: Any,
 ) -> Any:
-    """The `k` largest (or smallest) eigenvalues of A x = v B x for symmetric A and positive-definite B, and vectors.
+    """The `k` largest (or smallest) eigenvalues of A x = v B x for symmetric A and positive-
+    definite B, and vectors.
 
-    X: first guesses. iK: an approximate inverse of A. `n`, `method`, `tracker` and `ortho_*` steer PyTorch's own
-    iteration and are only checked.
+    X: first guesses. iK: an approximate inverse of A. `n`, `method`, `tracker` and `ortho_*` steer
+    PyTorch's own iteration and are only checked.
     """
     check_numbers("lobpcg", A)
     if method not in (None, "basic", "ortho"):
@@ -148,12 +164,10 @@ def lobpcg(  # noqa: PLR0913
     flat = A.reshape((-1, m, m))
     found = []
     for i in range(flat.shape[0]):
-        pick = lambda t, i=i: None if t is None else t.expand((*batch, *t.shape[-2:])).reshape(  # noqa: E731
-            (-1, *t.shape[-2:])
-        )[i]
-        first = pick(X)
+        first = _of_batch(X, batch, i)
         if first is None:
             first = F.randn(m, n or count, dtype=A.dtype, device=A.device)
-        found.append(_iterate(flat[i], pick(B), first[:, :count], pick(iK), *settings))
+        metric, precondition = _of_batch(B, batch, i), _of_batch(iK, batch, i)
+        found.append(_iterate(flat[i], metric, first[:, :count], precondition, *settings))
     values = F.stack([v for v, _ in found]).reshape((*batch, count))
     return values, F.stack([x for _, x in found]).reshape((*batch, m, count))

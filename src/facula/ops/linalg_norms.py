@@ -1,7 +1,7 @@
 """Norms and condition numbers of matrices.
 
-Takes matrices or batches of them; gives real numbers. Keeps true: norms that are sums or extremes are reductions, the
-others come from singular values, and all are differentiable.
+Takes matrices or batches of them; gives real numbers. Keeps true: norms that are sums or extremes
+are reductions, the others come from singular values, and all are differentiable.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def _by_values(values: Any, ord: Any) -> Any:
     keyword_aliases={"input": "A"},
 )
 def linalg_matrix_norm(A: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:  # noqa: N803
-    """A norm of matrices: 'fro', 'nuc' (sum of singular values), 2 and -2 (their extremes), 1 and inf (columns, rows)."""
+    """A norm of matrices: 'fro', 'nuc' (sum of singular values), 2 and -2 (their extremes), 1 and
+    inf (columns, rows).
+    """
     op = "linalg.matrix_norm"
     check_matrix(op, A)
     check_kind(op, A, low=True)
@@ -157,5 +159,3 @@ def linalg_cond(A: Any, p: Any) -> Any:  # noqa: N803
     inverse, info = F._linalg_inverse(A, "")
     norms = F.linalg_matrix_norm(A, p) * F.linalg_matrix_norm(inverse, p)
     return F.where(info != 0, F.full_like(norms, inf), norms)
-
-

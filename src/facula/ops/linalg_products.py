@@ -1,6 +1,7 @@
 """Products and powers of matrices, and equations between tensors, as `linalg` names them.
 
-Takes tensors; gives compositions of products, inverses and solutions, so gradients and transforms follow.
+Takes tensors; gives compositions of products, inverses and solutions, so gradients and transforms
+follow.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ def matrix_power(self: Any, n: int) -> Any:
 
 @composite("linalg_multi_dot(Tensor[] tensors) -> Tensor", names=("linalg.multi_dot",))
 def linalg_multi_dot(tensors: tuple[Any, ...]) -> Any:
-    """The product of two or more matrices in the cheapest order; the first and the last may be vectors."""
+    """The product of two or more matrices in the cheapest order; the first and the last may be
+    vectors.
+    """
     op = "multi_dot"
     if len(tensors) < 2:
         fail(RuntimeError, op, f"{op}(): expected at least 2 tensors", len(tensors))
@@ -150,9 +153,7 @@ def linalg_tensorsolve(A: Any, B: Any, dims: Any) -> Any:  # noqa: N803
     return F.linalg_solve(flat, B.reshape(-1)).reshape(shape)
 
 
-@composite(
-    "linalg_vander(Tensor x, *, int? N=None) -> Tensor", names=("linalg.vander",), out=False
-)
+@composite("linalg_vander(Tensor x, *, int? N=None) -> Tensor", names=("linalg.vander",), out=False)
 def linalg_vander(x: Any, N: int | None) -> Any:  # noqa: N803
     """The powers 0 to N - 1 of elements, as a new last dimension."""
     op = "linalg.vander"

@@ -1,8 +1,9 @@
 """Inverses, determinants and linear systems through LU factors: the primitives.
 
-Takes batches of square matrices (and right-hand sides) with equal leading dimensions, checked by the callers in
-`linalg_systems`. Gives solutions and the factors they came from, which gradients use again. Keeps true: where gradients
-are themselves differentiated they are formulas of the matrix, else they reuse its factors.
+Takes batches of square matrices (and right-hand sides) with equal leading dimensions, checked by
+the callers in `linalg_systems`. Gives solutions and the factors they came from, which gradients use
+again. Keeps true: where gradients are themselves differentiated they are formulas of the matrix,
+else they reuse its factors.
 """
 
 from __future__ import annotations
@@ -132,7 +133,8 @@ def _signed(factors: Any, pivots: Any) -> tuple[Any, Any]:
 
 
 def _nearby(matrix: Any, factors: Any) -> tuple[Any, Any]:
-    """The factors with zeros on the diagonal replaced by a rounding error, and whether there were any.
+    """The factors with zeros on the diagonal replaced by a rounding error, and whether there were
+    any.
 
     The adjugate of a singular matrix is the limit of determinant times inverse.
     """
@@ -186,9 +188,7 @@ def _adjugate(matrix: Any, grad: Any, result: Any, factors: Any, pivots: Any) ->
     moved = matrix + shift
     scale = grad * F._linalg_det(moved)[0].conj()
     one = F.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
-    return F._linalg_solve(
-        adjoint(moved), one * scale.unsqueeze(-1).unsqueeze(-1), ""
-    )[0]
+    return F._linalg_solve(adjoint(moved), one * scale.unsqueeze(-1).unsqueeze(-1), "")[0]
 
 
 def _product(factors: Any) -> Any:

@@ -1,8 +1,9 @@
 """Eigenvalues, singular values, QR and the pseudo-inverse: the primitives.
 
-Takes batches of matrices that the callers in `linalg_decompositions` have checked; LAPACK does the work, through NumPy.
-Gives factors in fresh memory. Keeps true: where factors are determined up to a sign or a phase, a gradient that depends
-on the choice is refused; values alone have gradients of their own, which ask for no vectors before they are needed.
+Takes batches of matrices that the callers in `linalg_decompositions` have checked; LAPACK does the
+work, through NumPy. Gives factors in fresh memory. Keeps true: where factors are determined up to a
+sign or a phase, a gradient that depends on the choice is refused; values alone have gradients of
+their own, which ask for no vectors before they are needed.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def _check_phase(op: str, imaginary: Any, what: str) -> None:
     out=False,
 )
 class _linalg_eigh:
-    """Ascending eigenvalues of Hermitian matrices (of which one triangle is read), and vectors as columns."""
+    """Ascending eigenvalues of Hermitian matrices (of which one triangle is read), and vectors as
+    columns.
+    """
 
     vmap = "whole"
 
@@ -267,7 +270,9 @@ class _linalg_svdvals:
 
 @operator("_linalg_qr(Tensor A, str mode) -> (Tensor Q, Tensor R)", names=(), out=False)
 class _linalg_qr:
-    """Orthonormal columns times an upper triangle; `mode` is "reduced", "complete" or "r" (an empty Q)."""
+    """Orthonormal columns times an upper triangle; `mode` is "reduced", "complete" or "r" (an empty
+    Q).
+    """
 
     vmap = "whole"
 
@@ -280,7 +285,9 @@ class _linalg_qr:
     def cpu(out, A, mode):
         if A.numel():
             found = lapack("linalg.qr", "qr", A, mode=mode)
-            for result, array in zip(out[mode == "r" :], [found] if mode == "r" else found, strict=True):
+            for result, array in zip(
+                out[mode == "r" :], [found] if mode == "r" else found, strict=True
+            ):
                 store(result, array)
         elif out[0].numel():
             out[0].copy_(F.eye(*out[0].shape[-2:], dtype=A.dtype).expand(out[0].shape))
@@ -310,7 +317,9 @@ def _qr_gradient(orthonormal: Any, triangle: Any, by_first: Any, by_second: Any)
     if by_first is not None:
         turn = adjoint(orthonormal) @ by_first
         inner = -turn if inner is None else inner - turn
-    along = F.diag_embed(F.real(inner.diagonal(0, -2, -1)) if inner.is_complex() else inner.diagonal(0, -2, -1))
+    along = F.diag_embed(
+        F.real(inner.diagonal(0, -2, -1)) if inner.is_complex() else inner.diagonal(0, -2, -1)
+    )
     above = inner.triu(1)
     grad = orthonormal @ (above + adjoint(above) + along.to(above.dtype))
     if by_first is not None:

@@ -1,7 +1,9 @@
-"""`linalg` and its older names: factorisations by elimination, linear systems, inverses, determinants.
+"""`linalg` and its older names: factorisations by elimination, linear systems, inverses,
+determinants.
 
-Takes matrices or batches of them; gives what LAPACK gives, with PyTorch's names and errors. Keeps true: all checks stand
-here, before a primitive of `linalg_triangular`, `linalg_solve` or `linalg_ldl` is called; leading dimensions broadcast.
+Takes matrices or batches of them; gives what LAPACK gives, with PyTorch's names and errors. Keeps
+true: all checks stand here, before a primitive of `linalg_triangular`, `linalg_solve` or
+`linalg_ldl` is called; leading dimensions broadcast.
 """
 
 from __future__ import annotations
@@ -57,7 +59,9 @@ def linalg_cholesky(A: Any, upper: bool) -> Any:  # noqa: N803
     names=("lu", "Tensor.lu"),
 )
 def lu(A: Any, pivot: bool, get_infos: bool) -> Any:  # noqa: N803
-    """The compact LU factorisation and its pivots; with `get_infos` its info in the place of errors."""
+    """The compact LU factorisation and its pivots; with `get_infos` its info in the place of
+    errors.
+    """
     found = F._lu_with_info(A, pivot, not get_infos)
     return found if get_infos else tuple(found[:2])
 
@@ -90,9 +94,7 @@ def cholesky_solve(B: Any, L: Any, upper: bool) -> Any:  # noqa: N803
     return F._cholesky_solve(*broadcast("cholesky_solve", B, L), upper)
 
 
-@composite(
-    "cholesky_inverse(Tensor L, bool upper=False) -> Tensor", keyword_aliases={"input": "L"}
-)
+@composite("cholesky_inverse(Tensor L, bool upper=False) -> Tensor", keyword_aliases={"input": "L"})
 def cholesky_inverse(L: Any, upper: bool) -> Any:  # noqa: N803
     """The inverse of A, of which this is the Cholesky factor."""
     check_numbers("cholesky_inverse", L)
@@ -151,9 +153,7 @@ def linalg_solve_ex(A: Any, B: Any, left: bool, check_errors: bool) -> Any:  # n
     return _solved("linalg.solve_ex", A, B, left, "torch.linalg.solve_ex" if check_errors else "")
 
 
-@composite(
-    "linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor", names=("linalg.solve",)
-)
+@composite("linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor", names=("linalg.solve",))
 def linalg_solve(A: Any, B: Any, left: bool) -> Any:  # noqa: N803
     """X with A X = B, or X A = B unless `left`; B may be a vector or a batch of vectors."""
     return _solved("linalg.solve", A, B, left, "torch.linalg.solve")[0]
@@ -267,7 +267,9 @@ def linalg_lu_factor_ex(A: Any, pivot: bool, check_errors: bool) -> Any:  # noqa
     keyword_aliases=_FIRST,
 )
 def linalg_lu_factor(A: Any, pivot: bool) -> Any:  # noqa: N803
-    """L (its unit diagonal left out) and U in one matrix, and the exchanges of rows, counted from one."""
+    """L (its unit diagonal left out) and U in one matrix, and the exchanges of rows, counted from
+    one.
+    """
     check_matrix("torch.lu_factor", A)
     check_kind("torch.lu_factor", A)
     check_pivot("linalg.lu_factor", pivot)
@@ -395,18 +397,14 @@ def det(self: Any) -> Any:
     return F.linalg_det(self)
 
 
-@composite(
-    "slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)", keyword_aliases={"A": "self"}
-)
+@composite("slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)", keyword_aliases={"A": "self"})
 def slogdet(self: Any) -> Any:
     """As `linalg.slogdet`."""
     check_numbers("linalg.slogdet", self)
     return tuple(F._linalg_slogdet(self)[:2])
 
 
-@composite(
-    "linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)", names=("linalg.slogdet",)
-)
+@composite("linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)", names=("linalg.slogdet",))
 def linalg_slogdet(A: Any) -> Any:  # noqa: N803
     """The sign (of complex matrices: the phase) of the determinant, and the logarithm of its size."""
     check_numbers("linalg.slogdet", A)

@@ -1,8 +1,9 @@
 """Triangular systems, and the factorisations whose base cases are kernels: Cholesky, LU, LDL.
 
-Takes batches of matrices in any strides; gives factors in fresh memory. Large matrices are halved until a kernel takes
-them, so that nearly all of the work is matrix products. Keeps true: `info` and pivots are LAPACK's; gradients are
-formulas over operators. The primitives here have all leading dimensions equal (`linalg_launch.broadcast`).
+Takes batches of matrices in any strides; gives factors in fresh memory. Large matrices are halved
+until a kernel takes them, so that nearly all of the work is matrix products. Keeps true: `info` and
+pivots are LAPACK's; gradients are formulas over operators. The primitives here have all leading
+dimensions equal (`linalg_launch.broadcast`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ def _half(size: int) -> int:
 
 
 def substitute(a: Any, x: Any, upper: bool, unit: bool) -> None:
-    """Solve a @ y = x for triangular matrices, y in the place of x; 3-d batches, columns of x adjacent."""
+    """Solve a @ y = x for triangular matrices, y in the place of x; 3-d batches, columns of x
+    adjacent.
+    """
     size, count = a.shape[-1], x.shape[-1]
     if size > SMALL:
         cut = _half(size)
@@ -115,7 +118,9 @@ def not_positive(info: int) -> str:
     nondifferentiable=(1,),
 )
 class _linalg_cholesky:
-    """The lower (or upper) triangular factor of Hermitian matrices, of which it reads that triangle."""
+    """The lower (or upper) triangular factor of Hermitian matrices, of which it reads that
+    triangle.
+    """
 
     vmap = "whole"
 
@@ -178,7 +183,9 @@ class _cholesky_solve:
 
 
 def _eliminate(a: Any, pivots: Any, info: Any, begin: int, end: int) -> None:
-    """Factor the columns [begin, end) below row `begin`; exchanges of rows reach over the whole matrix."""
+    """Factor the columns [begin, end) below row `begin`; exchanges of rows reach over the whole
+    matrix.
+    """
     if end - begin <= SMALL // 2:
         rows = a.shape[1] - begin
         core.kernel(f"lu:{a.dtype.code}")(
@@ -250,7 +257,9 @@ def permuted(x: Any, pivots: Any, back: bool) -> Any:
     out=False,
 )
 class _permutation:
-    """Which row stands where after the exchanges of an LU factorisation; or the inverse of this permutation."""
+    """Which row stands where after the exchanges of an LU factorisation; or the inverse of this
+    permutation.
+    """
 
     vmap = "whole"
 
@@ -300,7 +309,9 @@ def _right(x: Any, square: Any) -> Any:
     nondifferentiable=(1, 2),
 )
 class _linalg_lu_factor:
-    """L (unit diagonal, below) and U in one matrix, the exchanges of rows, and the first zero pivot."""
+    """L (unit diagonal, below) and U in one matrix, the exchanges of rows, and the first zero
+    pivot.
+    """
 
     vmap = "whole"
 

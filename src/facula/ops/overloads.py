@@ -92,7 +92,9 @@ class OpOverload:
         self._opname = opname
         self._overloadname = overloadname
         self._qualified_op_name = f"{namespace}::{opname}"
-        self._name = self._qualified_op_name + (f".{overloadname}" if overloadname != "default" else "")
+        self._name = self._qualified_op_name + (
+            f".{overloadname}" if overloadname != "default" else ""
+        )
         self.__name__ = f"{opname}.{overloadname}"
         self.__qualname__ = self.__name__
         self._text = f"{namespace}.{opname}.{overloadname}"
@@ -180,7 +182,9 @@ class OpOverload:
         return self._text
 
     def __repr__(self) -> str:
-        return f"<OpOverload(op='{self.namespace}.{self._opname}', overload='{self._overloadname}')>"
+        return (
+            f"<OpOverload(op='{self.namespace}.{self._opname}', overload='{self._overloadname}')>"
+        )
 
     def __deepcopy__(self, memo: Any) -> OpOverload:
         return self

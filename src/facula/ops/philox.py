@@ -47,7 +47,8 @@ class PhiloxFill:
     cheap = True
 
     def meta(state, size, kind, a, b, dtype, device):
-        return core.empty(size, dtype=dtype, device=device)
+        where = state.device if device is None else device
+        return core.empty(size, dtype=dtype, device=where)
 
     def cpu(out, state, size, kind, a, b, dtype, device):
         seed, offset = state.tolist()
@@ -62,9 +63,43 @@ class PhiloxFill:
         yield (state, (5,), "randint", 2, 9), {"dtype": core.int64}
 
 
-def functional_draw(tensor: Any, kind: str, a: Any, b: Any, generator: Any) -> Any:
+class Draws:
+    """Draws of a program that is traced: `draws(tensor, kind, a, b, generator)` is `random.draw`
+    from a state, without writing to `tensor`.
+
+    The generators go on as if numbers were drawn, so that a program which puts one back (to compute
+    something again) gets the state that it had there; `restore` undoes that in the end.
+    """
+
+    def __init__(self) -> None:
+        #: generator, seed and offset -> the state that stands for them in the trace
+        self.states: dict[Any, Any] = {}
+        #: the generators and what they were
+        self.before: dict[int, tuple[Any, Any]] = {}
+
+    def state(self, generator: Any, device: Any) -> Any:
+        """The state of the next draw."""
+        source = core.default_generator if generator is None else generator
+        if id(source) not in self.before:
+            self.before[id(source)] = (source, source.clone_state())
+        key = (id(source), source.initial_seed(), source.get_offset())
+        source.take()
+        found = self.states.get(key)
+        if found is None:
+            found = self.states[key] = F._philox_state(generator=generator, device=device)
+        return found
+
+    def restore(self) -> None:
+        """Put the generators back to what they were before the trace."""
+        for source, before in self.before.values():
+            source.graphsafe_set_state(before)
+
+    def __call__(self, tensor: Any, kind: str, a: Any, b: Any, generator: Any) -> Any:
+        return functional_draw(tensor, kind, a, b, self.state(generator, tensor.device))
+
+
+def functional_draw(tensor: Any, kind: str, a: Any, b: Any, state: Any) -> Any:
     """What `random.draw` gives, from a state and without writing to `tensor`."""
-    state = F._philox_state(generator=generator, device=tensor.device)
     size, dtype = tuple(tensor.shape), tensor.dtype
     if not dtype.is_complex:
         return F._philox_fill(state, size, kind, a, b, dtype=dtype, device=tensor.device)

@@ -79,6 +79,29 @@ def gradient_rules(definition: Any, variant: Any, code: str) -> list[Any]:
     return [_rule(variant, code, wrt) for wrt in range(len(variant.present))]
 
 
+def _plain(a: Any, args: tuple[Any, ...]) -> Any:
+    return a
+
+
+def _wrapped(a: Any, args: tuple[Any, ...]) -> Any:
+    return core.wrapped_number(a)
+
+
+def _tensor(a: Any, args: tuple[Any, ...]) -> Any:
+    """A number for an operator that takes none: a trace would note it as a number."""
+    like = next(x for x in args if isinstance(x, core.Tensor))
+    if core.is_dispatching(like):
+        return F.scalar_tensor(a, dtype=like.dtype, device=like.device)
+    return core.wrapped_number(a)
+
+
+def _form_of_numbers(definition: Any) -> Any:
+    """How numbers are given to an operator beside tensors."""
+    if definition.kind == "composite":
+        return _plain
+    return _tensor if getattr(definition, "strict", ()) else _wrapped
+
+
 class _TensorNamespace:
     """The scalar operations on tensors: operators of the same name."""
 
@@ -88,10 +111,9 @@ class _TensorNamespace:
         def call(*args: Any) -> Any:
             if not any(isinstance(a, core.Tensor) for a in args):
                 return _on_numbers(function, args)
-            return function(
-                *[a if isinstance(a, core.Tensor) else core.wrapped_number(a) for a in args]
-            )
+            return function(*[a if isinstance(a, core.Tensor) else number(a, args) for a in args])
 
+        number = _form_of_numbers(function.definition)
         return call
 
     @staticmethod
@@ -128,7 +150,8 @@ def _converted(values: list[Any], leaves: Any) -> list[Any]:
         if number is None:
             converted.append(value.to(_DTYPE_OF[leaf.dtype]))
         else:
-            converted.append(float(number) if leaf.dtype in ("f32", "f64") else number)
+            fixed = leaf.dtype in ("f32", "f64") and not getattr(number, "_is_symbolic", False)
+            converted.append(float(number) if fixed else number)
     return converted
 
 

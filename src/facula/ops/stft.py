@@ -1,8 +1,8 @@
 """The short-time Fourier transform and its inverse.
 
-Takes signals [time] or [batch, time], and spectra [batch, frequencies, frames]. Gives compositions of windows, padding
-and transforms, so gradients and devices follow. Keeps true: `istft` divides by the overlapped windows, and refuses
-windows that leave a gap.
+Takes signals [time] or [batch, time], and spectra [batch, frequencies, frames]. Gives compositions
+of windows, padding and transforms, so gradients and devices follow. Keeps true: `istft` divides by
+the overlapped windows, and refuses windows that leave a gap.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def stft(  # noqa: PLR0913
 ) -> Any:
     """Spectra of overlapping windows of a signal: [batch, frequencies, frames], complex.
 
-    center: the signal is padded so that frame t is centred at t * hop_length. onesided: only the first
-    n_fft // 2 + 1 frequencies (the default for real signals). Without `return_complex` a last dimension
-    holds real and imaginary parts.
+    center: the signal is padded so that frame t is centred at t * hop_length. onesided: only the
+    first n_fft // 2 + 1 frequencies (the default for real signals). Without `return_complex` a last
+    dimension holds real and imaginary parts.
     """
     length = n_fft if win_length is None else win_length
     hop = n_fft // 4 if hop_length is None else hop_length
@@ -76,7 +76,9 @@ def stft(  # noqa: PLR0913
     x = self if self.dim() == 2 else self.unsqueeze(0)
     before = n_fft // 2 if center else (n_fft - length) // 2 if align_to_window else 0
     if before:
-        x = F.pad(x.unsqueeze(1), (before, before), mode=pad_mode if center else "constant").squeeze(1)
+        x = F.pad(
+            x.unsqueeze(1), (before, before), mode=pad_mode if center else "constant"
+        ).squeeze(1)
     if not 0 < n_fft <= x.shape[1]:
         fail(RuntimeError, "stft", f"expected 0 < n_fft <= {x.shape[1]}", f"n_fft={n_fft}")
     _check_sizes("stft", n_fft, hop, length, window)
@@ -124,9 +126,7 @@ def _overlapped(frames: Any, hop: int) -> Any:
     return frames.new_zeros((batch, total)).index_add(1, places, frames.reshape((batch, -1)))
 
 
-def _frames_of(
-    x: Any, n_fft: int, normalized: bool, half: bool, return_complex: bool
-) -> Any:
+def _frames_of(x: Any, n_fft: int, normalized: bool, half: bool, return_complex: bool) -> Any:
     """Signals of every frame out of spectra [batch, frequencies, frames]."""
     kind, spectra = ROOT if normalized else WHOLE, x.transpose(1, 2)
     if return_complex:
@@ -161,7 +161,9 @@ def istft(  # noqa: PLR0913
     length: int | None,
     return_complex: bool,
 ) -> Any:
-    """The signal whose `stft` with the same settings is nearest to these spectra. [Griffin & Lim 1984]"""
+    """The signal whose `stft` with the same settings is nearest to these spectra. [Griffin & Lim
+    1984]
+    """
     hop = n_fft // 4 if hop_length is None else hop_length
     size = n_fft if win_length is None else win_length
     _check_spectrum(self, n_fft, onesided)
@@ -186,7 +188,9 @@ def istft(  # noqa: PLR0913
         )
     signal = signal / envelope
     if end > total:
-        warnings.warn("[istft] the length is beyond the frames: it is filled with zeros", stacklevel=2)
+        warnings.warn(
+            "[istft] the length is beyond the frames: it is filled with zeros", stacklevel=2
+        )
         signal = F.pad(signal, (0, end - total))
     return signal if self.dim() == 3 else signal.squeeze(0)
 
@@ -214,5 +218,3 @@ def _check_spectrum(x: Any, n_fft: int, onesided: bool | None) -> None:
             f"+ 1 when onesided=True, n_fft else: {wanted}",
             x.shape[-2],
         )
-
-

@@ -101,7 +101,7 @@ def _split(self: Tensor, index: Any) -> tuple[Tensor, list[Any]]:
             if item.dim() == 0 and item.dtype in (core.bool_, core.uint8):
                 basic.append(None)
                 tensors.append(item.reshape(1).to(core.bool_))
-            elif item.dim() == 0 and not item.is_meta:
+            elif item.dim() == 0 and _has_a_number(item):
                 basic.append(int(item))
             else:
                 basic += [slice(None)] * _width(item)
@@ -112,6 +112,11 @@ def _split(self: Tensor, index: Any) -> tuple[Tensor, list[Any]]:
     while tensors and tensors[-1] is None:
         tensors.pop()
     return view, tensors
+
+
+def _has_a_number(item: Tensor) -> bool:
+    """Whether a 0-d tensor is one number: on `meta`, and under `vmap`, it is not."""
+    return not (item.is_meta or getattr(type(item), "_is_transform_wrapper", False))
 
 
 def advanced(self: Tensor, index: Any) -> Tensor:

@@ -64,9 +64,9 @@ def _define_copies(source: core.Op) -> None:
     name = f"{definition.name}_copy"
     copy.__name__ = name
     copy.__doc__ = f"As `{definition.name}`, in memory of its own."
-    composite(
-        _copy_text(definition), names=tuple(place + name for place in definition.copied)
-    )(copy)
+    composite(_copy_text(definition), names=tuple(place + name for place in definition.copied))(
+        copy
+    )
 
 
 for _source in [source for source in TABLE.values() if source.definition.copied]:

@@ -18,9 +18,19 @@ from facula.ops.registry import F, composite
 
 def _dtype(op: str, dtype: Any) -> Any:
     dtype = core.get_default_dtype() if dtype is None else dtype
-    if not dtype.is_floating_point:
+    if not op.endswith("_window"):  # those of `signal.windows`
+        if dtype not in (core.float32, core.float64):
+            fail(ValueError, op, f"{op} expects float32 or float64 dtypes", dtype)
+    elif not dtype.is_floating_point:
         fail(RuntimeError, op, f"{op} expects floating point dtypes", dtype)
     return dtype
+
+
+def _check_layout(op: str, layout: Any) -> None:
+    if op.endswith("_window"):
+        check_layout(op, layout)
+    elif layout is not None and layout is not core.strided:
+        fail(ValueError, op, f"{op} is implemented for strided tensors only", layout)
 
 
 def _made(
@@ -34,7 +44,7 @@ def _made(
     requires_grad: bool | None,
 ) -> Any:
     """The window out of `weights(places, n)`, where places are 0 .. n - 1 in float64."""
-    check_layout(op, layout)
+    _check_layout(op, layout)
     dtype = _dtype(op, dtype)
     if length < 0:
         fail(
@@ -160,6 +170,12 @@ def _positive(name: str, value: float) -> float:
     return value
 
 
+def _kaiser(beta: float) -> Any:
+    if beta < 0:
+        fail(ValueError, "kaiser", "beta must be non-negative", beta)
+    return _bessel(beta)
+
+
 def _exponential(center: float | None, tau: float, sym: bool = True) -> Any:
     return _decay(center, _positive("tau", tau))
 
@@ -201,7 +217,7 @@ _define_signal(
     "kaiser",
     "The Kaiser window. [Kaiser & Schafer 1980]",
     "float beta=12.0, ",
-    lambda beta: _bessel(beta),
+    _kaiser,
 )
 _define_signal(
     "nuttall", "The minimum four-term window. [Nuttall 1981]", "", lambda: _cosines(NUTTALL)

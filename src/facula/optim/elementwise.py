@@ -307,6 +307,27 @@ class ElementwiseOptimizer(Optimizer):
                 self._init_state(group, p, state)
             self._step_one(group, p, p.grad, state)
 
+    def _step_group_in_graph(self, group: dict) -> None:
+        """The same for a compiler, which fuses operators itself: the step count stays a tensor."""
+        for p in group["params"]:
+            g = p.grad
+            if g is None:
+                continue
+            state = self.state[p]
+            if not state:
+                self._check_gradient(group, g)
+                self._init_state(group, p, state)
+            step = state["step"].add_(1) if "step" in state else None
+            new_p, new_states = self._formula(
+                group, p, -g if group.get("maximize") else g, dict(state), step
+            )
+            for name, value in new_states.items():
+                state[name].copy_(value)
+            p.copy_(new_p)
+
+    # what capture follows instead of launching kernels
+    _step_group._facula_captured_as = _step_group_in_graph  # type: ignore[attr-defined]
+
     def _step_one(self, group: dict, p: Any, g: Any, state: dict) -> None:
         """One parameter: complex ones as pairs, through the kernel where that fits, else by
         formula.

@@ -126,6 +126,9 @@ class SGD(ElementwiseOptimizer):
                 state = self.state[p] if group["momentum"] != 0 else {}
                 self._step_one(group, p, p.grad, state)
 
+    # what capture follows instead of launching kernels
+    _step_group._facula_captured_as = _step_group_by_formula  # type: ignore[attr-defined]
+
     def _init_state(self, group: dict, parameter: Any, state: dict) -> None:
         """Nothing: the buffer comes with the first gradient."""
 

@@ -95,9 +95,7 @@ def tensor(
         dtype, metadata = saved_as.dtype, dtype
     if dtype is None:
         raise TypeError("a tensor on an untyped storage needs a dtype")
-    made = storages.tensor_on(
-        storage, dtype, *_geometry(storage, dtype, offset, size, stride)
-    )
+    made = storages.tensor_on(storage, dtype, *_geometry(storage, dtype, offset, size, stride))
     if metadata:
         made = _resolved(made, metadata)
     if requires_grad:

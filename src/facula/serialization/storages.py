@@ -9,7 +9,15 @@ from typing import Any
 
 from facula import core
 
-__all__ = ["allocate", "another_handle", "contents", "from_buffer", "identity", "moved", "tensor_on"]
+__all__ = [
+    "allocate",
+    "another_handle",
+    "contents",
+    "from_buffer",
+    "identity",
+    "moved",
+    "tensor_on",
+]
 
 
 def allocate(nbytes: int) -> Any:

@@ -5,7 +5,8 @@ write nothing: a write makes a new value, and what shares memory with the writte
 elements from that value when it is next read.
 Keeps true: a tensor object of the program stays what it was made as; its elements are looked up
 here (`value_of`).  Memory that the level saw being made needs no writing back; what was written of
-other memory is in `written()`.  Gradients follow the values, as the tape would follow the writes.
+other memory is in `written()`.  Gradients follow the values, as the tape would follow the writes; what the
+tape kept for them is what the tensors were when it was kept.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Memory:
 class Alias:
     """What one tensor shows of a memory: everything, or a view of another alias."""
 
-    __slots__ = ("generation", "memory", "parent", "step", "value")
+    __slots__ = ("generation", "memory", "parent", "run", "step", "value")
 
     def __init__(self, memory: Memory, value: Any, parent: Any = None, step: Any = None) -> None:
         self.memory = memory
@@ -53,6 +54,8 @@ class Alias:
         self.parent: Alias | None = parent
         self.step: ViewStep | None = step
         self.generation = memory.generation
+        #: the backward run in which the tensor was first seen, -1 outside of any
+        self.run = core.current_graph_task_id()
 
     def current(self) -> Tensor:
         """The elements, after all writes so far."""
@@ -74,6 +77,8 @@ class Alias:
         """Make `value` the elements; others on the same memory follow."""
         alias, memory = self, self.memory
         hidden = not core.is_grad_enabled()
+        if hidden and value.requires_grad:
+            value = value.detach()
         own = value
         steps, parents = [], []
         while alias.parent is not None and alias.step is not None:
@@ -139,12 +144,14 @@ class FunctionalLevel(Level):
         """The elements of `x` as a tensor that nobody writes to."""
         if not isinstance(x, Tensor):
             return x
+        run = core.current_graph_task_id()
         entries = x._aliases
         if entries is not None:
             found = entries.get(self.number)
             if found is not None:
-                return self._current(found)
-        if self.memories and core.storage_key(x) in self.memories:
+                # what the tape kept are the elements from before all writes: the object's own
+                return self._current(found) if run in (-1, found.run) else x
+        if run == -1 and self.memories and core.storage_key(x) in self.memories:
             return self._current(self.alias_of(x))
         return x
 
@@ -157,13 +164,11 @@ class FunctionalLevel(Level):
     def values(self, args: Iterable[Any]) -> list[Any]:
         """`value_of` of all arguments, one level of lists included."""
         return [
-            type(a)([self.value_of(b) for b in a])
-            if type(a) in (list, tuple)
-            else self.value_of(a)
+            type(a)([self.value_of(b) for b in a]) if type(a) in (list, tuple) else self.value_of(a)
             for a in args
         ]
 
-    def alias_of(self, x: Tensor) -> Alias:
+    def alias_of(self, x: Any) -> Alias:
         """What `x` shows of its memory."""
         entries = x._aliases
         found = None if entries is None else entries.get(self.number)
@@ -172,7 +177,7 @@ class FunctionalLevel(Level):
             self.set_alias(x, found)
         return found
 
-    def set_alias(self, x: Tensor, alias: Alias) -> None:
+    def set_alias(self, x: Any, alias: Alias) -> None:
         """Say what `x` shows of which memory."""
         if x._aliases is None:
             x._aliases = {self.number: alias}
@@ -553,7 +558,7 @@ def _check_leaf(name: str, target: Tensor) -> None:
     if not core.is_grad_enabled():
         return
     base = target._base
-    if target.requires_grad and target.is_leaf:
+    if target.requires_grad and target.is_leaf and not getattr(target, "_inner", False):
         fail(
             RuntimeError,
             name,
@@ -561,7 +566,8 @@ def _check_leaf(name: str, target: Tensor) -> None:
             "used in an in-place operation.",
             hint="wrap the update in no_grad(), or work on x.clone()",
         )
-    if base is not None and base.requires_grad and base.is_leaf and target.requires_grad:
+    inner = base is None or getattr(base, "_inner", False)
+    if not inner and base.requires_grad and base.is_leaf and target.requires_grad:
         fail(
             RuntimeError,
             name,

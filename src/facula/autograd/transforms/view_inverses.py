@@ -68,7 +68,7 @@ class ViewStep:
             return _write_places(x, part, self, self.places(x))
         if self.op.name in _PIECES:
             return _PIECES[self.op.name](x, part, self)
-        scatter = TABLE.get(f"{self.op.name}_scatter")
+        scatter: Any = TABLE.get(f"{self.op.name}_scatter")
         if scatter is not None:
             return scatter(x, part, *self.args)
         return _undo(x, part, self)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from facula.codegen.c import loops_text, math
 from facula.codegen.c.fused_flat import Text, flat
 from facula.codegen.c.fused_rows import rows
+from facula.codegen.c.fused_text import PHILOX
 from facula.lower.loops import ir, nest
 
 VECTOR_BYTES = 64
@@ -137,6 +138,21 @@ class _Driver:
         ]
 
 
+#: calls of a full form from which on it is a function of its own instead of inlined text
+MANY = 3
+
+
+def _called_once(functions: str, body: str) -> str:
+    """The library functions; those that only far arguments need are not inlined where they are
+    called often, since their text is long."""
+    for stem in sorted(math.GUARDED - math.SMOOTH):
+        for dtype in ("f32", "f64"):
+            name = f"fm_{stem}_{dtype}"
+            if len(re.findall(rf"\b{name}\(", body)) >= MANY:
+                functions = re.sub(rf"^FM (\w+ {name}\()", r"FM_CALL \1", functions, flags=re.M)
+    return functions
+
+
 def unit(runs: Sequence[Run], dynamic: bool = False) -> Unit:
     """A translation unit with a driver for each run."""
     functions = _Functions()
@@ -148,8 +164,9 @@ def unit(runs: Sequence[Run], dynamic: bool = False) -> Unit:
         '#include "facula_abi.h"',
         "#include <string.h>",
         math.PREAMBLE,
-        math.functions_for(body),
         helpers,
+        PHILOX if "fk_philox_" in body else "",
+        _called_once(math.functions_for(body), body),
         body,
     ]
     text = "\n".join(parts)

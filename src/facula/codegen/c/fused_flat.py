@@ -8,15 +8,21 @@ blocks whose arguments do not fit the fast form of a function are computed again
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
 from facula.codegen.c.fused_text import Expressions, Names, has_guard, indent, is_slow, store
+from facula.codegen.c.printer import C_TYPES
 from facula.lower.loops import ir, nest
-from facula.lower.loops.index import Var
+from facula.lower.loops.elementwise import is_call
+from facula.lower.loops.index import Index, Indirect, Var
+from facula.ops.scalar_node import Scalar, substitute, topological_order
 
 #: elements of a block; of the innermost loop of an item; worth a thread
 BLOCK, CHUNK, WORTH = 1024, 16384, 16384
+#: elements of a block that is gone over several times
+STAGED = 512
 
 
 @dataclass(slots=True)
@@ -40,6 +46,47 @@ def _no_names(named: ir.Named, dtype: str) -> str:
     raise KeyError(f"[codegen] a load was required: got {named}")
 
 
+def _uniform(named: ir.Named, dtype: str) -> str:
+    return f"u{named.number}" if named.kind == "uniform" else _no_names(named, dtype)
+
+
+def _lifted(expressions: list[Scalar]) -> tuple[list[Scalar], list[Scalar]]:
+    """Expressions with names for what no loop variable is in, and what these names stand for."""
+    varies: dict[int, bool] = {}
+    for current in topological_order(expressions):
+        if current.op == "input":
+            varies[id(current)] = _moves(current.value.index)
+        else:
+            varies[id(current)] = any(varies[id(arg)] for arg in current.args)
+    names: dict[int, Scalar] = {}
+    found: list[Scalar] = []
+    seen: set[int] = set()
+    stack = list(expressions)
+    while stack:
+        current = stack.pop()
+        if id(current) in seen or current.op == "constant":
+            continue
+        seen.add(id(current))
+        if varies[id(current)]:
+            stack.extend(current.args)
+        elif not isinstance(current.value, ir.Position):
+            names[id(current)] = ir.leaf(ir.Named("uniform", -1, len(found)), current.dtype)
+            found.append(current)
+    return list(substitute(tuple(expressions), names)), found
+
+
+def _moves(index: Index) -> bool:
+    """Whether an index is not the same for all iterations."""
+    for atom in index.atoms():
+        if isinstance(atom, Var):
+            return True
+        if isinstance(atom, Indirect) and any(
+            _moves(leaf.value.index) for leaf in ir.leaves([atom.value])
+        ):
+            return True
+    return False
+
+
 def flat(kernel: nest.Flat, dynamic: bool) -> Text:
     """The kernel of a flat nest."""
     return _Flat(kernel, dynamic).run()
@@ -48,9 +95,10 @@ def flat(kernel: nest.Flat, dynamic: bool) -> Text:
 class _Flat:
     def __init__(self, kernel: nest.Flat, dynamic: bool) -> None:
         self.kernel, self.names = kernel, Names(dynamic)
-        self.expressions = [store.expression for store in kernel.stores]
+        self.expressions, self.once = _lifted([store.expression for store in kernel.stores])
         self.guarded = has_guard(self.expressions)
         self.lane = kernel.loops[-1]
+        self.stages = _stages(self.expressions)
 
     def run(self) -> Text:
         loops = self.kernel.loops
@@ -95,32 +143,91 @@ class _Flat:
         return lines + decoded(self.names, outer, rest)
 
     def text(self, body: list[str], items: int, grain: int) -> Text:
-        lines = [HEAD, "{", "    (void)n, (void)s;", *indent(self.names.pointers()), *indent(body), "}"]
+        first = self.before()
+        lines = [
+            HEAD,
+            "{",
+            "    (void)n, (void)s;",
+            *indent([*self.names.pointers(), *first]),
+            *indent(body),
+            "}",
+        ]
         buffers = list(self.names.buffers)
         return Text(lines, buffers, self.names.numbers, items, grain, not self.guarded)
+
+    def before(self) -> list[str]:
+        """What is the same for all elements, computed before the loops."""
+        if not self.once:
+            return []
+        printer = Expressions(self.names, _no_names, False)
+        printer.add(self.once)
+        return [
+            *printer.invariant,
+            *printer.body,
+            *(
+                f"const {C_TYPES[e.dtype]} u{k} = {printer.text(e)};"
+                for k, e in enumerate(self.once)
+            ),
+        ]
 
     # --- the innermost loop
     def lanes(self, first: str, last: str) -> list[str]:
         """The loop over `[first, last)`."""
-        if not self.guarded:
-            lines, _ = self.body(False)
-            return self.loop(lines, first, last, "")
-        fast, guards = self.body(True)
         full, _ = self.body(False)
-        check = f"far |= !({' & '.join(guards)});"
+        if not self.guarded and not self.stages:
+            return self.loop(full, first, last, "")
+        block = STAGED if self.stages else BLOCK
+        fast = self.staged() if self.stages else self.loop(*self.checked(), "")
+        far = ["int far = 0;"] if self.guarded else []
+        redo = ["if (far) {", *indent(self.loop(full, "at", "until", "")), "}"]
         return [
-            f"for (int64_t at = {first}; at < {last}; at += {BLOCK}) {{",
-            f"    const int64_t until = {last} - at < {BLOCK} ? {last} : at + {BLOCK};",
-            "    int far = 0;",
-            *indent(self.loop([*fast, check], "at", "until", " reduction(| : far)")),
-            "    if (far) {",
-            *indent(self.loop(full, "at", "until", ""), 2),
-            "    }",
+            f"for (int64_t at = {first}; at < {last}; at += {block}) {{",
+            f"    const int64_t until = {last} - at < {block} ? {last} : at + {block};",
+            *indent([*far, *fast, *(redo if self.guarded else [])]),
             "}",
         ]
 
+    def checked(self) -> tuple[list[str], str, str]:
+        """One pass over a block by fast forms, that tells whether they hold."""
+        fast, guards = self.body(True)
+        return [*fast, _check(guards)], "at", "until"
+
+    def staged(self) -> list[str]:
+        """Several passes over a block: one for each function on the way from loads to stores.
+
+        A long chain of functions in one loop waits for itself; short loops overlap iterations.
+        """
+        lines: list[str] = []
+        held: dict[int, Scalar] = {}
+        places: dict[int, str] = {}
+
+        def named(value: ir.Named, dtype: str) -> str:
+            return places[value.number] if value.kind == "kept" else _uniform(value, dtype)
+
+        for number, stage in enumerate([*self.stages, []]):
+            printer = Expressions(self.names, named, self.guarded)
+            roots = substitute(tuple(stage or self.expressions), held)
+            printer.add(roots)
+            writes = [] if stage else self.stores(printer, roots)
+            for k, (current, root) in enumerate(zip(stage, roots, strict=False)):
+                name, leaf = f"h{number}_{k}", ir.leaf(ir.Named("kept", -1, len(held)), root.dtype)
+                lines.append(
+                    f"{C_TYPES[root.dtype]} {name}[{STAGED}] __attribute__((aligned(64)));"
+                )
+                places[len(held)] = f"{name}[{self.names.variable(self.lane)} - at]"
+                writes.append(f"{places[len(held)]} = {printer.text(root)};")
+                held[id(current)] = leaf
+            guards = printer.guards(roots) if self.guarded else []
+            check = [_check(guards)] if guards else []
+            lines += self.loop(
+                [*printer.invariant, *printer.body, *check, *writes], "at", "until", ""
+            )
+        return lines
+
     def loop(self, lines: list[str], first: str, last: str, clause: str) -> list[str]:
         name = self.names.variable(self.lane)
+        if any(line.startswith("far |=") for line in lines):
+            clause = " reduction(| : far)"
         pragma = [] if is_slow(lines) else [f"#pragma omp simd{clause}"]
         return [
             *pragma,
@@ -131,15 +238,38 @@ class _Flat:
 
     def body(self, fast: bool) -> tuple[list[str], list[str]]:
         """What happens to one element, and the conditions for it."""
-        printer = Expressions(self.names, _no_names, fast)
+        printer = Expressions(self.names, _uniform, fast)
         printer.add(self.expressions)
-        stores = []
-        for each in self.kernel.stores:
-            place = printer.index(each.index)
-            value = store(each.buffer.code, each.expression.dtype, printer.text(each.expression))
-            stores.append(f"{self.names.buffer(each.buffer)}[{place}] = {value};")
+        stores = self.stores(printer, self.expressions)
         guards = printer.guards(self.expressions) if fast else []
         return [*printer.invariant, *printer.body, *stores], guards
+
+    def stores(self, printer: Expressions, values: Sequence[Scalar]) -> list[str]:
+        """The statements that write."""
+        found = []
+        for each, expression in zip(self.kernel.stores, values, strict=True):
+            place = printer.index(each.index)
+            value = store(each.buffer.code, expression.dtype, printer.text(expression))
+            found.append(f"{self.names.buffer(each.buffer)}[{place}] = {value};")
+        return found
+
+
+def _check(guards: list[str]) -> str:
+    return f"far |= !({' & '.join(guards)});"
+
+
+def _stages(expressions: Sequence[Scalar]) -> list[list[Scalar]]:
+    """Calls by how many others lie below them, where some lie below others; those on top, which
+    the last pass computes, left out."""
+    depth: dict[int, int] = {}
+    calls: dict[int, list[Scalar]] = {}
+    for current in topological_order(expressions):
+        below = max((depth[id(arg)] for arg in current.args), default=0)
+        call = is_call(current)
+        depth[id(current)] = below + call
+        if call:
+            calls.setdefault(below, []).append(current)
+    return [calls[k] for k in sorted(calls)][:-1]
 
 
 def decoded(names: Names, variables: list[Var], rest: str) -> list[str]:

@@ -244,7 +244,10 @@ class _Rows:
             f"{loops_text.fold_text(f.operation, f.expression.dtype).start};"
             for f in each.folds
         ]
-        return ["#pragma omp simd", f"for (int64_t l = 0; l < {extent}; l++) {{ {' '.join(starts)} }}"]
+        return [
+            "#pragma omp simd",
+            f"for (int64_t l = 0; l < {extent}; l++) {{ {' '.join(starts)} }}",
+        ]
 
     def _row_pass(self, each: nest.Pass) -> list[str]:
         guarded = has_guard(each.expressions)
@@ -332,7 +335,9 @@ class _Rows:
                 "int far = 0;",
                 *self._across(test, " reduction(| : far)"),
                 "if (!far) {",
-                *indent(self._across([li for li in self.element(each, True) if "far |=" not in li])),
+                *indent(
+                    self._across([li for li in self.element(each, True) if "far |=" not in li])
+                ),
                 "} else {",
                 *indent(self._across(self.element(each, False))),
                 "}",

@@ -26,6 +26,33 @@ STORED = {
 }  # fmt: skip
 
 
+#: random words by element (Philox4x32-10, as in the core), for units that draw
+PHILOX = """\
+static inline __attribute__((always_inline)) int64_t fk_philox_word(
+    int64_t seed, int64_t offset, int64_t place)
+{
+    const uint64_t index = (uint64_t)place >> 2;
+    uint32_t c0 = (uint32_t)index, c1 = (uint32_t)(index >> 32), c2 = (uint32_t)offset;
+    uint32_t c3 = (uint32_t)((uint64_t)offset >> 32);
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)((uint64_t)seed >> 32);
+    _Pragma("GCC unroll 10") for (int round = 0; round < 10; round++) {
+        const uint64_t a = (uint64_t)c0 * 0xD2511F53u, b = (uint64_t)c2 * 0xCD9E8D57u;
+        const uint32_t n0 = (uint32_t)(b >> 32) ^ c1 ^ k0, n2 = (uint32_t)(a >> 32) ^ c3 ^ k1;
+        c1 = (uint32_t)b, c3 = (uint32_t)a, c0 = n0, c2 = n2;
+        k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
+    }
+    const int word = (int)(place & 3);
+    const uint32_t low = word & 1 ? c1 : c0, high = word & 1 ? c3 : c2;
+    return (int64_t)(word & 2 ? high : low);
+}
+static inline __attribute__((always_inline)) float fk_philox_uniform(
+    int64_t seed, int64_t offset, int64_t place)
+{
+    return (float)(int32_t)(fk_philox_word(seed, offset, place) >> 8) * 0x1p-24f;
+}
+"""
+
+
 def load(code: str, dtype: str, text: str) -> str:
     """An element as it is computed with."""
     if code in ("bf16", "f16"):
@@ -99,6 +126,14 @@ class Expressions(Printer):
         super().__init__(self._leaf_text, self._no_parameter, fast)
         self.names, self.named = names, named
 
+    def _print(self, current: Scalar) -> None:
+        if current.op == "constant" and self.names.dynamic and _may_be_size(current):
+            text = f"({C_TYPES[current.dtype]}){self.names.number(int(current.value))}"
+            self._names[id(current)] = text
+            self._constant.add(id(current))
+            return
+        super()._print(current)
+
     @staticmethod
     def _no_parameter(parameter: Scalar) -> str:
         raise KeyError(f"[codegen] a known number was required: got the parameter {parameter!r}")
@@ -107,7 +142,9 @@ class Expressions(Printer):
         value = leaf.value
         if isinstance(value, ir.Load):
             place = self.index(value.index)
-            return load(value.buffer.code, leaf.dtype, f"{self.names.buffer(value.buffer)}[{place}]")
+            return load(
+                value.buffer.code, leaf.dtype, f"{self.names.buffer(value.buffer)}[{place}]"
+            )
         if isinstance(value, ir.Position):
             return self.index(value.index)
         return self.named(value, leaf.dtype)
@@ -144,6 +181,9 @@ class Expressions(Printer):
         if current.op == "rounded":
             (name,) = (self._names[id(arg)] for arg in current.args)
             return f"fk_load_{current.value}(fk_store_{current.value}({name}))"
+        if current.op == "philox":
+            args = ", ".join(self._names[id(arg)] for arg in current.args)
+            return f"fk_philox_{current.value}({args})"
         return super().expression(current, fast)
 
     def guards(self, expressions: Sequence[Scalar]) -> list[str]:
@@ -163,6 +203,13 @@ class Expressions(Printer):
             and current.args[0].dtype in ("f32", "f64")
             and id(current) not in self._constant
         ]
+
+
+def _may_be_size(current: Scalar) -> bool:
+    """Whether a number may come from a size, which other calls of a dynamic graph have another of."""
+    value = current.value
+    whole = current.dtype != "b8" and value - value == 0 and value == int(value)
+    return whole and 8 < abs(value) < 2.0**31
 
 
 def all_nodes(expressions: Sequence[Scalar]) -> list[Scalar]:

@@ -17,8 +17,10 @@ from facula.compiler.inductor import config, trace
 from facula.compiler.inductor.graph import compile_graph
 from facula.core import config as settings
 from facula.core.errors import fail, message
+from facula.fx import Graph, GraphModule
 from facula.lower.aot.api import aot_module_simplified
 from facula.lower.aot.min_cut import min_cut_rematerialization_partition
+from facula.lower.passes.attention import recognise_attention
 from facula.lower.passes.driver import optimise
 from facula.runtime.compile import find_compiler
 
@@ -46,7 +48,11 @@ def compile_fx(
         mode: a set of options by name; see `list_mode_options`.
     """
     chosen = config.chosen(mode, {**(config_patches or {}), **(options or {})})
+    if getattr(module, "meta", {}).get("dynamic"):
+        chosen["dynamic"] = True
     inner = inner_compile or _inner(chosen)
+    if chosen.get("pattern_matcher", config.get("pattern_matcher")):
+        module = _with_attention(module)
     return aot_module_simplified(
         module,
         example_inputs,
@@ -54,6 +60,19 @@ def compile_fx(
         partition_fn=min_cut_rematerialization_partition,
         passes=_passes(chosen),
     )
+
+
+def _with_attention(module: Any) -> Any:
+    """The captured graph with attention written by hand as one call."""
+    if not any("softmax" in str(node.target) for node in module.graph.nodes):
+        return module
+    copied = Graph()
+    copied.output(copied.graph_copy(module.graph, {}))
+    found = recognise_attention(copied)
+    if not found:
+        return module
+    events.COUNTERS["inductor"]["fuse_attention"] += found
+    return GraphModule(module, copied)
 
 
 def _passes(chosen: dict[str, Any]) -> Callable[[Any], Any]:
@@ -71,9 +90,7 @@ def _inner(chosen: dict[str, Any]) -> Callable[[Any, Sequence[Any]], Any]:
     def compiled(module: Any, example_inputs: Sequence[Any]) -> Any:
         if find_compiler() is None:
             return _by_operators(module)
-        graph = compile_graph(module, chosen)
-        graph._boxed_call = True
-        return graph
+        return compile_graph(module, chosen).boxed
 
     return compiled
 

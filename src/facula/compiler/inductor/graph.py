@@ -31,10 +31,16 @@ class CompiledGraph:
 
     def __init__(self, call: Callable[[Any], Any], source: str, c_source: str) -> None:
         self.call, self.source, self.c_source = call, source, c_source
-        self._boxed_call = False
 
     def __call__(self, *args: Any) -> Any:
         return self.call(args)
+
+    @property
+    def boxed(self) -> Callable[[Any], Any]:
+        """The same as a function of the list of inputs, without a call in between."""
+        if not isinstance(self.call, core.GraphLaunch):
+            self.call._boxed_call = True  # type: ignore[attr-defined]
+        return self.call
 
 
 #: who wants to see what was generated: functions of (wrapper text, C text)
@@ -80,7 +86,7 @@ def _laid_out(order: Sequence[Any], program: ir.Program) -> list[Any]:
     for number, node in enumerate(order):
         for buffer in node.reads:
             readers.setdefault(buffer, set()).add(number)
-    found = []
+    found: list[Any] = []
     for number, node in enumerate(order):
         if isinstance(node, ir.Extern):
             found.append(None)

@@ -60,7 +60,11 @@ class Wrapper:
         name = self.name(view.buffer)
         if view.whole:
             return name
-        place = f"{name}.storage_offset() + {view.offset}" if view.offset else f"{name}.storage_offset()"
+        place = (
+            f"{name}.storage_offset() + {view.offset}"
+            if view.offset
+            else f"{name}.storage_offset()"
+        )
         return f"as_strided({name}, {view.shape}, {view.strides}, {place})"
 
     # --- lines
@@ -106,8 +110,9 @@ class Wrapper:
 
     def function(self, namespace: dict[str, Any]) -> Callable[[Any], Any]:
         """The function itself."""
+        source = self.source()  # names the constants too
         scope = {**namespace, **self.objects}
-        exec(compile(self.source(), "<facula wrapper>", "exec"), scope)
+        exec(compile(source, "<facula wrapper>", "exec"), scope)
         return scope["call"]
 
 

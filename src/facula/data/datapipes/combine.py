@@ -1,7 +1,8 @@
 """Steps that make one pipe of several, or several of one.
 
 Takes pipes; gives pipes, or lists of them.
-Keeps true: pipes that share a source read it once; what one has not asked for yet waits in a buffer of a fixed size.
+Keeps true: pipes that share a source read it once; what one has not asked for yet waits in a buffer
+of a fixed size.
 """
 
 from __future__ import annotations
@@ -222,7 +223,9 @@ class Demultiplexer(IterDataPipe):
 
 @functional_datapipe("groupby")
 class Grouper(IterDataPipe):
-    """Lists of values of which a function has the same result, given when they are full or the buffer is."""
+    """Lists of values of which a function has the same result, given when they are full or the
+    buffer is.
+    """
 
     def __init__(
         self,
@@ -238,7 +241,11 @@ class Grouper(IterDataPipe):
         if group_size is None and guaranteed_group_size is not None:
             fail(ValueError, "groupby", "group_size must be set with guaranteed_group_size")
         self.datapipe, self.group_key_fn, self.keep_key = datapipe, group_key_fn, keep_key
-        self.buffer_size, self.group_size, self.drop_remaining = buffer_size, group_size, drop_remaining
+        self.buffer_size, self.group_size, self.drop_remaining = (
+            buffer_size,
+            group_size,
+            drop_remaining,
+        )
         self.guaranteed_group_size = (
             group_size if guaranteed_group_size is None else guaranteed_group_size
         )

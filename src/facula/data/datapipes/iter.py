@@ -1,8 +1,8 @@
 """Steps of pipes that are iterated over: change, select, batch, shuffle, share among workers.
 
 Takes pipes; gives pipes. Several pipes into one, or out of one, stand in `combine`.
-Keeps true: values are made one by one as they are asked for; random steps draw from a generator that is seeded anew
-for each iteration.
+Keeps true: values are made one by one as they are asked for; random steps draw from a generator
+that is seeded anew for each iteration.
 """
 
 from __future__ import annotations
@@ -174,7 +174,10 @@ class UnBatcher(IterDataPipe):
             yield value
         else:
             fail(
-                IndexError, "unbatch", f"unbatch_level {self.unbatch_level} exceeds the depth", value
+                IndexError,
+                "unbatch",
+                f"unbatch_level {self.unbatch_level} exceeds the depth",
+                value,
             )
 
 

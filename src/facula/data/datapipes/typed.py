@@ -18,7 +18,9 @@ _DETERMINISM = [False]
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value is an instance of a plain class or of the class of a generic one; others are not checked."""
+    """Whether a value is an instance of a plain class or of the class of a generic one; others are
+    not checked.
+    """
     kind = get_origin(hint) or hint
     return not isinstance(kind, type) or isinstance(value, kind)
 
@@ -86,7 +88,9 @@ class guaranteed_datapipes_determinism:  # noqa: N801 - PyTorch's name
 
 
 class non_deterministic:  # noqa: N801 - PyTorch's name
-    """Class decorator: the pipe is not deterministic; or it is not when a function of its arguments says so."""
+    """Class decorator: the pipe is not deterministic; or it is not when a function of its arguments
+    says so.
+    """
 
     def __init__(self, arg: Any) -> None:
         self._class = arg if isinstance(arg, type) else None

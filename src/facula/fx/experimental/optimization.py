@@ -36,9 +36,7 @@ def _parent_name(target: str) -> tuple[str, str]:
     return parent, name
 
 
-def matches_module_pattern(
-    pattern: Iterable[type], node: Node, modules: dict[str, Any]
-) -> bool:
+def matches_module_pattern(pattern: Iterable[type], node: Node, modules: dict[str, Any]) -> bool:
     """Whether a node calls a module of the second class on what one of the first class gives."""
     if not node.args or not isinstance(node.args[0], Node):
         return False

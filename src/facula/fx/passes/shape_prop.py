@@ -100,4 +100,9 @@ def check_propagated(gm: GraphModule) -> None:
     """
     for node in gm.graph.nodes:
         if node.op != "output" and "type" not in node.meta:
-            fail(RuntimeError, "ShapeProp", "shapes of every node were required", got=f"none of {node}")
+            fail(
+                RuntimeError,
+                "ShapeProp",
+                "shapes of every node were required",
+                got=f"none of {node}",
+            )

@@ -207,4 +207,3 @@ def _value_at(root: Any, path: str) -> Any:
     for piece in path.split("."):
         root = getattr(root, piece)
     return root
-

@@ -48,7 +48,7 @@ def _options(
 def _kind(x: Any) -> Any:
     """What a trace depends on, of an input."""
     if isinstance(x, Tensor):
-        return (x.shape, x.stride(), x.dtype, x.device, x.requires_grad, id(type(x)))
+        return (x.shape, x.stride(), x.dtype, x.device, x.requires_grad, x.is_leaf, id(type(x)))
     return x
 
 

@@ -157,7 +157,7 @@ def _exported(
     ordered, mutated = _outputs(traced, values, names, inputs)
     ordered_gradients = [g for g in gradients if g is not None]
     _set_outputs(graph, [*ordered, *ordered_gradients])
-    final = [getattr(n, "name", None) for n in graph.output_node().args[0]]
+    final: list[Any] = [getattr(n, "name", None) for n in graph.output_node().args[0]]
     user = final[len(mutated) : len(ordered)]
     backward = None
     if loss is not None:
@@ -193,7 +193,8 @@ def _outputs(
 ) -> tuple[list[Any], list[tuple[str, str]]]:
     """The outputs in order, and for each written input (output name, what was written)."""
     graph = values[0].graph if values else traced.joint.graph
-    written, mutated = [], []
+    written: list[Any] = []
+    mutated: list[tuple[str, str]] = []
     for write in traced.signature.writes:
         if write.geometry:
             fail(
@@ -202,7 +203,7 @@ def _outputs(
                 "inputs of unchanged shape were required: found an input that received a metadata "
                 "mutation, through e.g. a call to `.resize_()` or `.transpose_()`",
             )
-        node = _own_node(graph, values[write.value], written)
+        node = _own_node(graph, values[write.value or 0], written)
         name = names[write.input] if write.input < len(names) else inputs[write.input].name
         written.append(node)
         mutated.append((node.name, name))

@@ -187,7 +187,7 @@ class CompiledFunctionBackward(core.Node):
             found = program.backward(args)
         finally:
             core.set_grad_enabled(recording)
-        return tuple(found) if not recording else _once(found, (*grads, *kept))
+        return _once(found) if recording else tuple(found)
 
 
 def _fail_modified(tensor: Tensor, version: int) -> None:
@@ -235,14 +235,10 @@ class _SecondTime(core.Node):
         )
 
 
-def _once(found: Sequence[Any], sources: Sequence[Any]) -> tuple[Any, ...]:
+def _once(found: Sequence[Any]) -> tuple[Any, ...]:
     """Gradients that raise when they are differentiated."""
-    tracked = tuple(s for s in sources if isinstance(s, Tensor) and s.requires_grad)
-    if not tracked:
-        return tuple(found)
     fresh = tuple(g.detach() if isinstance(g, Tensor) else g for g in found)
-    targets = tuple(g if isinstance(g, Tensor) else None for g in fresh)
-    core.record_function(_SecondTime(), tracked, targets, ())
+    core.record_function(_SecondTime(), (), fresh, ())
     return fresh
 
 

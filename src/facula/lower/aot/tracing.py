@@ -16,10 +16,10 @@ from typing import Any
 from facula import core
 from facula.autograd.transforms.functionalization import FunctionalLevel
 from facula.fx import Graph, GraphModule, Node
-from facula.fx.experimental.proxy_tensor import make_fx
+from facula.fx.proxy_tensor import make_fx
 from facula.lower import table
 from facula.lower.aot.signature import Signature, read_signature
-from facula.ops.philox import functional_draw
+from facula.ops.philox import Draws
 from facula.ops.registry import TABLE, F, operator
 
 Tensor = core.Tensor
@@ -29,10 +29,10 @@ Tensor = core.Tensor
 class Cotangent:
     """Stands for the cotangent of a value while a joint graph is traced; an input afterwards."""
 
-    def meta(of):  # type: ignore[no-untyped-def]
+    def meta(of: Any) -> Any:
         return core.empty_strided(of.shape, of.stride(), dtype=of.dtype, device=of.device)
 
-    def cpu(out, of):  # type: ignore[no-untyped-def]
+    def cpu(out: Any, of: Any) -> None:
         """Nothing: only shapes are traced."""
 
 
@@ -62,16 +62,22 @@ class _Program:
         self.function = function
         self.wanted = wanted
         self.traced: Any = None
-        self.order: list[int] = []
 
     def __call__(self, *args: Any) -> list[Any]:
-        with FunctionalLevel(random=functional_draw) as level:
+        draws = Draws()
+        try:
+            return self._traced(draws, args)
+        finally:
+            draws.restore()
+
+    def _traced(self, draws: Draws, args: Sequence[Any]) -> list[Any]:
+        with FunctionalLevel(random=draws) as level:
             for x in args:
                 if isinstance(x, Tensor):
                     level.alias_of(x)
             outputs = self.function(*args)
             signature, values = read_signature(level, args, outputs)
-            traced = Traced(None, signature, [core.TensorMeta(v) for v in values])  # type: ignore[arg-type]
+            traced = Traced(None, signature, [core.TensorMeta(v) for v in values])
             gradients: list[Any] = []
             chosen = [i for i, flag in enumerate(signature.differentiable) if flag]
             if chosen and self.wanted:
@@ -85,9 +91,7 @@ class _Program:
         try:
             cotangents = tuple(F._cotangent(v) for v in values)
             sources = tuple(args[i] for i in self.wanted)
-            found = core.run_backward(
-                tuple(values), cotangents, False, False, sources, True, False
-            )
+            found = core.run_backward(tuple(values), cotangents, False, False, sources, True, False)
             made = [None if g is None else level.value_of(g) for g in found]
         finally:
             core.set_grad_enabled(recording)

@@ -19,6 +19,7 @@ from facula.lower.loops.index import ZERO, Index
 from facula.lower.loops.values import NotLoops, Value
 from facula.ops import pointwise_rules
 from facula.ops.scalar_node import Complex, Scalar, cast, constant, lift, node
+from facula.ops.scalar_primitives import PRIMITIVES
 
 HALVES = ("f16", "bf16")
 
@@ -42,9 +43,7 @@ def rounded(expression: Any, code: str) -> Any:
 def read_broadcast(value: Value, positions: Sequence[Index]) -> Any:
     """The element of an operand that broadcasts to the positions' shape."""
     shift = len(positions) - len(value.shape)
-    own = [
-        ZERO if size == 1 else positions[shift + d] for d, size in enumerate(value.shape)
-    ]
+    own = [ZERO if size == 1 else positions[shift + d] for d, size in enumerate(value.shape)]
     return value.read(own)
 
 
@@ -127,20 +126,18 @@ def number(value: Any, code: str) -> Any:
 def is_dear(expression: Any) -> bool:
     """Whether computing a value twice costs more than storing it: a function call is in it, or
     many operations or loads."""
-    from facula.ops.scalar_primitives import PRIMITIVES
-
     order = ir.topological_order([expression])
     if len(order) > 24:
         return True
-    loads = 0
-    for current in order:
-        if isinstance(current.value, ir.Load):
-            loads += 1
-        elif current.op in PRIMITIVES and _is_call(PRIMITIVES[current.op], current):
-            return True
-    return loads > 4
+    loads = sum(isinstance(current.value, ir.Load) for current in order)
+    return loads > 4 or any(is_call(current) for current in order)
 
 
-def _is_call(primitive: Any, current: Scalar) -> bool:
-    operand = current.args[0].dtype
-    return "{" not in primitive.c_form(operand) or primitive.name == "div"
+def is_call(current: Scalar) -> bool:
+    """Whether a node is a function of some dozen instructions: one that only floats have."""
+    primitive = PRIMITIVES.get(current.op)
+    return (
+        primitive is not None
+        and "int" not in primitive.kinds
+        and "{" not in primitive.c_form(current.args[0].dtype)
+    )

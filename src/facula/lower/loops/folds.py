@@ -201,9 +201,16 @@ def plain_fold(
     buffer = lowering.buffer(code, (geometry.outer, geometry.inner))
     lowering.add(
         ir.Reduction(
-            owner, geometry, variables, [fold], [cast(fold.leaf, wide)],
-            [_neutral(operation, wide)], [_JOINS[operation](left, right)],
-            [converted(cast(left, dtype), code)], [buffer], operation,
+            owner,
+            geometry,
+            variables,
+            [fold],
+            [cast(fold.leaf, wide)],
+            [_neutral(operation, wide)],
+            [_JOINS[operation](left, right)],
+            [converted(cast(left, dtype), code)],
+            [buffer],
+            operation,
         )  # fmt: skip
     )
     return buffer
@@ -273,9 +280,7 @@ class _Rows(_Launch):
             _, outer, reduce, inner = map(ix.of, variables)
             return self.at(fold.expression, outer, reduce, inner)
 
-        return plain_fold(
-            self.lowering, fold.operation, geometry, element, fold.leaf.dtype
-        )
+        return plain_fold(self.lowering, fold.operation, geometry, element, fold.leaf.dtype)
 
     def _result(self, number: int, operand: rows.Operand, result: Scalar) -> None:
         value: Value = self.outputs[number]

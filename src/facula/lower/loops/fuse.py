@@ -110,6 +110,9 @@ def _into_geometry(kernel: Kernel, numel: int) -> Index | None:
 
 def joined(kernel: Kernel, step: Any) -> Kernel | None:
     """The kernel with a step more, where iteration spaces and reads allow it."""
+    places = step.geometry.numel if isinstance(step, Reduction) else step.variable.extent
+    if not kernel.numel or not places:
+        return None  # loops over nothing say nothing about each other
     new = Kernel.__new__(Kernel)
     new.number = kernel.number
     new.geometry, new.variables = kernel.geometry, kernel.variables

@@ -48,7 +48,7 @@ class GraphLowering(Lowering):
 
     # --- kinds of nodes
     def _placeholder(self, node: Any) -> None:
-        val = node.meta["val"] if "val" in node.meta else None
+        val: Any = node.meta.get("val")
         if not is_tensor(val):
             self.inputs.append(None)
             self.values[node] = val

@@ -64,7 +64,7 @@ class _Divided:
         self.key = (self.rank, inner.key, number)
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and other.key == self.key  # type: ignore[attr-defined]
+        return type(other) is type(self) and other.key == self.key
 
     def __hash__(self) -> int:
         return hash(self.key)
@@ -126,7 +126,9 @@ class Index:
     def __mul__(self, factor: int) -> Index:
         if factor == 1:
             return self
-        return Index({atom: multiple * factor for atom, multiple in self.terms}, self.number * factor)
+        return Index(
+            {atom: multiple * factor for atom, multiple in self.terms}, self.number * factor
+        )
 
     __rmul__ = __mul__
 
@@ -347,7 +349,7 @@ def digits(index: Index, sizes: Sequence[int], strides: Sequence[int]) -> list[I
     total = max((s * n for n, s in zip(sizes, strides, strict=True) if n > 1), default=1)
     found = []
     for size, stride in zip(sizes, strides, strict=True):
-        if size == 1:
+        if size <= 1:
             found.append(ZERO)
             continue
         place = floordiv(index, stride)

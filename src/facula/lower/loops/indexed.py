@@ -8,6 +8,7 @@ checked is checked in the operator itself, so that bad indices raise as in eager
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from facula.lower.loops import elementwise, ir
 from facula.lower.loops import index as ix
 from facula.lower.loops.index import Index
 from facula.lower.loops.values import NotLoops, Value
-from facula.ops.scalar_node import Complex, node
+from facula.ops.scalar_node import Complex, constant, node
 from facula.ops.scalar_primitives import where
 
 #: operator name -> function(lowering, arguments in schema order, result) -> value
@@ -69,10 +70,7 @@ def flip(lowering: Any, args: Sequence[Any], result: Any) -> Value:
 
     def element(positions: list[Index]) -> Any:
         return source.read(
-            [
-                p * -1 + (source.shape[d] - 1) if d in dims else p
-                for d, p in enumerate(positions)
-            ]
+            [p * -1 + (source.shape[d] - 1) if d in dims else p for d, p in enumerate(positions)]
         )
 
     return Value(result.shape, result.stride(), source.code, rule=element)
@@ -156,3 +154,89 @@ def _in_dtype(part: Value, code: str) -> Value:
         return elementwise.rounded(part.read(positions), code)
 
     return Value(part.shape, part.strides, code, rule=element)
+
+
+@rule("arange")
+def arange(lowering: Any, args: Sequence[Any], result: Any) -> Value:
+    start, end, step = args[0], args[1], args[2]
+    start = 0 if end is None or start is None else start
+    code = result.dtype.code
+    if not all(type(x) is int for x in (start, step)) or code not in ("i64", "i32"):
+        raise NotLoops("a range of numbers that are not whole")
+
+    def element(positions: list[Index]) -> Any:
+        return elementwise.converted(ir.position(positions[0] * step + start), code)
+
+    return Value(result.shape, result.stride(), code, rule=element)
+
+
+@rule("roll")
+def roll(lowering: Any, args: Sequence[Any], result: Any) -> Value:
+    source, shifts, dims = args[0], args[1], args[2]
+    shifts = (shifts,) if isinstance(shifts, int) else tuple(shifts)
+    dims = (dims,) if isinstance(dims, int) else tuple(dims or ())
+    if len(shifts) != len(dims) or source.numel == 0:
+        raise NotLoops("a roll of all elements")
+    moved = [0] * len(source.shape)
+    for shift, dim in zip(shifts, dims, strict=True):
+        moved[dim] += shift
+
+    def element(positions: list[Index]) -> Any:
+        own = []
+        for d, place in enumerate(positions):
+            size = source.shape[d]
+            back = -moved[d] % size
+            own.append(ix.mod(place + back, size) if back else place)
+        return source.read(own)
+
+    return Value(result.shape, result.stride(), source.code, rule=element)
+
+
+def _triangle(upper: bool) -> Any:
+    def triangle(lowering: Any, args: Sequence[Any], result: Any) -> Value:
+        source, diagonal = args[0], args[1]
+        outside = elementwise.number(0, source.code)
+
+        def element(positions: list[Index]) -> Any:
+            row, column = positions[-2], positions[-1]
+            left = ir.position(column - row + (result.shape[-2] - diagonal))
+            bound = ir.position(ix.constant(result.shape[-2]))
+            inside = left >= bound if upper else left <= bound
+            return _chosen(inside, source.read(positions), outside)
+
+        return Value(result.shape, result.stride(), source.code, rule=element)
+
+    return triangle
+
+
+RULES["tril"], RULES["triu"] = _triangle(False), _triangle(True)
+
+
+def _below(limit: float) -> float:
+    """The largest f32 number below a limit > 0."""
+    (bits,) = struct.unpack("<i", struct.pack("<f", limit))
+    return struct.unpack("<f", struct.pack("<i", bits - 1))[0]
+
+
+@rule("_philox_fill")
+def philox_fill(lowering: Any, args: Sequence[Any], result: Any) -> Value:
+    """Random numbers by element: the same as eager draws, so a mask need not be stored."""
+    state, _, kind, a, b = args[:5]
+    code = result.dtype.code
+    strides = tuple(result.stride())
+    if kind == "bernoulli" and isinstance(a, float) and 0 <= a <= 1:
+        threshold = constant(int(a * 2.0**32), "i64")
+    elif not (kind == "uniform" and code == "f32" and a == 0 and b > 0):
+        raise NotLoops(f"numbers of the kind {kind}")
+
+    def element(positions: list[Index]) -> Any:
+        seed, offset = (state.read([ix.constant(k)]) for k in (0, 1))
+        place = ir.position(ix.linear(positions, strides))
+        if kind == "uniform":
+            found = node("philox", (seed, offset, place), "f32", "uniform") * float(b)
+            limit = constant(b, "f32")
+            return where(found < limit, found, constant(_below(float(b)), "f32"))
+        word = node("philox", (seed, offset, place), "i64", "word")
+        return elementwise.converted(word < threshold, code)
+
+    return Value(result.shape, strides, code, rule=element)

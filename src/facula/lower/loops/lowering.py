@@ -20,7 +20,7 @@ from facula.lower.loops.targets import name_of
 from facula.lower.loops.values import NotLoops, Value, contiguous_strides
 
 #: methods of the core that give a tensor's elements again, maybe in another dtype or order
-COPIES = frozenset({"to", "_to_copy", "clone", "contiguous", "lift_fresh_copy", "copy"})
+COPIES = frozenset({"to", "_to_copy", "clone", "contiguous", "detach", "lift_fresh_copy"})
 
 
 class Lowering:

@@ -16,11 +16,11 @@ from typing import Any
 
 from facula.lower.loops import index as ix
 from facula.lower.loops import ir
+from facula.lower.loops.elementwise import is_call
 from facula.lower.loops.fuse import Kernel
 from facula.lower.loops.index import Index, Var
 from facula.lower.loops.ir import Buffer, Elementwise, Geometry, Load, Named, Reduction
 from facula.ops.scalar_node import Scalar, topological_order
-from facula.ops.scalar_primitives import PRIMITIVES
 
 #: a digit that is swept is at least so long, or the variable stays whole
 SHORTEST = 8
@@ -84,9 +84,8 @@ class Rows:
     segments: list[Var]
     reduce: list[Var]
     inner: list[Var]
-    variables: tuple[Var, Var, Var, Var]
+    variables: tuple[Var, ...]
     sweeps: list[Sweep]
-    after: list[tuple[Scalar, Scalar]]
     stores: list[Store]
     kept: list[Scalar]
 
@@ -185,10 +184,10 @@ class _RowsLayout(_Layout):
         by_row = [self._moved_store(s, rewrite) for s in by_row]
         sweeping = {*loops[0], *loops[2]}
         arrange = _Arrangement(sweeping, reductions, by_element, by_row)
-        sweeps, after, stores, kept = arrange.run(geometry)
+        sweeps, kept = arrange.run(geometry)
         return Rows(
             geometry, loops[1], loops[0], loops[2], loops[3], self.kernel.variables,
-            sweeps, after, stores, kept,
+            sweeps, by_row, kept,
         )  # fmt: skip
 
     def _reduction(self, step: Reduction) -> Reduction:
@@ -298,7 +297,7 @@ class _Arrangement:
         return self.look(expression)[1]
 
     # --- distribution
-    def run(self, geometry: Geometry) -> tuple[list[Sweep], list[Any], list[Store], list[Scalar]]:
+    def run(self, geometry: Geometry) -> tuple[list[Sweep], list[Scalar]]:
         count = 1 + max(
             [*self.level_of.values(), *(self.level(s.expression) for s in self.by_element)],
             default=0,
@@ -316,7 +315,7 @@ class _Arrangement:
         kept = self._keep(sweeps, geometry)
         for sweep in sweeps:
             sweep.before = self._lift(sweep)
-        return sweeps, [], self.by_row, kept
+        return sweeps, kept
 
     def _passes(self, sweep: Sweep) -> None:
         """Folds over a block in order: one that needs another's value comes in a later pass."""
@@ -373,12 +372,7 @@ class _Arrangement:
         return list(found.values())
 
     def _dear(self, expression: Scalar) -> bool:
-        return any(
-            e.op in PRIMITIVES
-            and "{" not in PRIMITIVES[e.op].c_form(e.args[0].dtype)
-            and self.look(e)[2]
-            for e in topological_order([expression])
-        )
+        return any(is_call(e) and self.look(e)[2] for e in topological_order([expression]))
 
     # --- values of a row
     def _lift(self, sweep: Sweep) -> list[tuple[Scalar, Scalar]]:

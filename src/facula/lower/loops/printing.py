@@ -20,9 +20,7 @@ def step_text(step: Any) -> str:
         reads = ", ".join(sorted(b.name for b in step.reads))
         return f"{writes} = {step.origin}({reads})"
     if isinstance(step, ir.Elementwise):
-        body = "; ".join(
-            f"{s.buffer.name}[{s.index!r}] = {s.expression!r}" for s in step.stores
-        )
+        body = "; ".join(f"{s.buffer.name}[{s.index!r}] = {s.expression!r}" for s in step.stores)
         return f"for {step.variable!r}: {body}"
     folds = "; ".join(f"{f.leaf!r} = {f.operation} of {f.expression!r}" for f in step.folds)
     return f"{writes} = {step.origin} over {step.geometry}: {folds}"

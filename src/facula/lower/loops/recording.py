@@ -40,32 +40,40 @@ core.META_LAUNCH[0] = _watch
 def meta_like(value: Value) -> Any:
     """A meta tensor with a value's geometry."""
     dtype = DTYPES[value.code]
-    return core.empty_strided(value.shape, value.strides, dtype=dtype, device="meta")
+    if not value.start:
+        return core.empty_strided(value.shape, value.strides, dtype=dtype, device="meta")
+    reach = sum((n - 1) * s for n, s in zip(value.shape, value.strides, strict=True))
+    memory = core.empty((value.start + max(reach, 0) + 1,), dtype=dtype, device="meta")
+    return memory.as_strided(value.shape, value.strides, value.start)
 
 
 DTYPES: dict[str, Any] = {d.code: d for d in vars(core).values() if isinstance(d, core.dtype)}
 
 
 def record(lowering: Any, op: Any, args: Sequence[Any]) -> Any:
-    """The results of an operator as values: one, or a tuple.
+    """The results of an operator, or of a composite's body, as values: one, or a tuple.
 
     Raises:
         NotLoops: the operator's function does what loops can not say.
     """
     definition = op.definition
-    if definition.kind != "operator" or definition.cpu is None or definition.dynamic:
+    composite = definition.kind == "composite"
+    if not composite and (
+        definition.kind != "operator" or definition.cpu is None or definition.dynamic
+    ):
         raise NotLoops(f"the operator {op.name}")
     recorder = _Recorder(lowering)
     metas = recorder.stand_in(tuple(args))
     before = getattr(_active, "recorder", None)
     _active.recorder = recorder
     try:
-        results = definition.meta(*metas)
-        several = isinstance(results, tuple)
-        results = results if several else (results,)
+        results = None if composite else definition.meta(*metas)
         core.push_dispatch_mode(recorder)
         try:
-            definition.cpu(results if several else results[0], *metas)
+            if composite:
+                results = definition.body(*metas)
+            else:
+                definition.cpu(results, *metas)
         finally:
             core.pop_dispatch_mode()
     except NotLoops:
@@ -74,8 +82,9 @@ def record(lowering: Any, op: Any, args: Sequence[Any]) -> Any:
         raise NotLoops(f"{op.name}: {error}") from error
     finally:
         _active.recorder = before
-    values = tuple(recorder.value(result) for result in results)
-    return values if several else values[0]
+    if isinstance(results, tuple):
+        return tuple(recorder.value(result) for result in results)
+    return recorder.value(results)
 
 
 class _Recorder:
@@ -102,6 +111,8 @@ class _Recorder:
     def value(self, tensor: Any) -> Value:
         """What a meta tensor stands for."""
         found = self.known.get(id(tensor))
+        if found is None and not tensor.numel():
+            return self.lowering.full_like(tensor, 0)
         if found is None:
             raise NotLoops("a tensor whose elements nothing was seen to write")
         return found[1]
@@ -131,15 +142,12 @@ class _Recorder:
         self, name: str, tensors: Sequence[Any], ints: Sequence[int], numbers: Sequence[Any]
     ) -> None:
         """A kernel launch."""
-        program = folds.rows.REDUCTION_PROGRAMS.get(name.rpartition(":")[0])
+        program: Any = folds.rows.REDUCTION_PROGRAMS.get(name.rpartition(":")[0])
         program = program or folds.rows.ROW_PROGRAMS.get(name.rpartition(":")[0])
         if program is None:
             raise NotLoops(f"the kernel {name}")
         count = len(program.outputs)
-        outs = [
-            Value(t.shape, t.stride(), t.dtype.code)
-            for t in tensors[:count]
-        ]
+        outs = [Value(t.shape, t.stride(), t.dtype.code) for t in tensors[:count]]
         inputs = [self.value(t) for t in tensors[count:]]
         folds.launch(self.lowering, name, [*outs, *inputs], ints, numbers)
         for tensor, value in zip(tensors[:count], outs, strict=True):
@@ -164,9 +172,12 @@ class _Recorder:
                 raise NotLoops("a fill with a tensor")
             self.bind(args[0], self.lowering.full_like(args[0], number))
             return args[0]
+        if name.startswith("empty"):  # not set: there is nothing to follow, and no need of memory
+            place = {} if tensors_in((args, kwargs)) else {"device": "meta"}
+            return func(*args, **{**kwargs, **place})
+        if not tensors_in((args, kwargs)):
+            raise NotLoops(f"the function {name}")
         result = func(*args, **kwargs)
-        if not tensors_in((args, kwargs)) and name.startswith("empty"):
-            return result  # its elements are not set: nothing to follow
         call = self.lowering.call(op, self.values(args), self.values_of(kwargs), result)
         for tensor, value in zip(_list(result), _list(call), strict=True):
             self.bind(tensor, value)

@@ -1,8 +1,8 @@
 """Calls on constants, done once.
 
 Takes: a flat graph and what its constants are.  Gives the graph with results as constants.
-Keeps true: inputs, draws and factories are left alone (code makes those cheaper than memory keeps
-them); only small results are kept.
+Keeps true: what the caller gets is made anew each time; inputs, draws and factories are left alone
+(code makes those cheaper than memory keeps them); only small results are kept.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from facula import core
 from facula.autograd.transforms.levels import Suspended
 from facula.fx import GraphModule, Node
 from facula.lower import table
+from facula.lower.passes.memory import shown_by_outputs
 
 #: results up to this many bytes are kept
 LIMIT = 1 << 16
@@ -20,23 +21,27 @@ LIMIT = 1 << 16
 
 def fold_constants(module: GraphModule) -> int:
     """Compute what depends on constants alone; gives how many nodes went."""
-    graph, count = module.graph, 0
     values: dict[Node, Any] = {}
-    for node in list(graph.nodes):
+    shown = shown_by_outputs(module.graph)
+    for node in module.graph.nodes:
         if node.op == "get_attr":
             values[node] = _attribute(module, node.target)
             continue
         inputs = node.all_input_nodes
-        if node.op != "call_function" or not inputs or table.is_random(node):
+        if node.op != "call_function" or not inputs or table.is_random(node) or node in shown:
             continue
         if any(n not in values for n in inputs) or table.bytes_of(node) > LIMIT:
             continue
-        value = _run(node, values)
-        values[node] = value
-        if isinstance(value, core.Tensor) and any(u not in values for u in node.users):
-            _replace(module, node, value, count)
-            count += 1
-    return count
+        values[node] = _run(node, values)
+    done = [
+        node
+        for node, value in values.items()
+        if node.op == "call_function" and isinstance(value, core.Tensor)
+        if any(user not in values for user in node.users)
+    ]
+    for number, node in enumerate(done):
+        _replace(module, node, values[node], number)
+    return len(done)
 
 
 def _attribute(module: Any, path: str) -> Any:
@@ -69,4 +74,3 @@ def _replace(module: GraphModule, node: Node, value: core.Tensor, number: int) -
         constant = graph.get_attr(name)
     constant.meta = dict(node.meta)
     node.replace_all_uses_with(constant)
-    graph.erase_node(node)

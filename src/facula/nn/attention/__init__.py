@@ -1,8 +1,8 @@
 """Choosing how attention is computed.
 
 Takes `SDPBackend`s. Gives `sdpa_kernel`, a block in which only these may be used.
-Keeps true: it writes the switches that the operator reads (`facula.ops.attention.ENABLED`), and puts
-them back.
+Keeps true: it writes the switches that the operator reads (`facula.ops.attention.ENABLED`), and
+puts them back.
 """
 
 from __future__ import annotations
@@ -12,9 +12,28 @@ import enum
 from collections.abc import Iterator
 
 from facula.core.errors import fail
+from facula.nn.attention.implementations import (
+    activate_flash_attention_impl,
+    current_flash_attention_impl,
+    list_flash_attention_impls,
+    register_flash_attention_impl,
+    restore_flash_attention_impl,
+)
 from facula.ops.attention import ENABLED
 
-__all__ = ["SDPBackend", "sdpa_kernel"]
+__all__ = [
+    "WARN_FOR_UNFUSED_KERNELS",
+    "SDPBackend",
+    "activate_flash_attention_impl",
+    "current_flash_attention_impl",
+    "list_flash_attention_impls",
+    "register_flash_attention_impl",
+    "restore_flash_attention_impl",
+    "sdpa_kernel",
+]
+
+#: kept for PyTorch's programs: every way to compute attention here is one kernel
+WARN_FOR_UNFUSED_KERNELS = False
 
 
 class SDPBackend(enum.IntEnum):

@@ -1,7 +1,7 @@
 """Running a module on several devices of one process.
 
-Re-exports `DataParallel`, `data_parallel` and the functions that they are made of; `DistributedDataParallel` comes from
-`facula.distributed`, which other processes need.
+Re-exports `DataParallel`, `data_parallel` and the functions that they are made of;
+`DistributedDataParallel` comes from `facula.distributed`, which other processes need.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One module on several devices: its copies, the parts of the input, and the results put together.
 
 Takes a module and the devices of an accelerator. Gives `DataParallel` and its parts.
-Keeps true: gradients of all copies reach the parameters of the module; without accelerators, the module is called as it
-is.
+Keeps true: gradients of all copies reach the parameters of the module; without accelerators, the
+module is called as it is.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def _devices(given: Sequence[Any] | None) -> list[Any]:
 
 def _device(where: Any) -> Any:
     if isinstance(where, int):
-        kind = facula.accelerator.current_accelerator() if facula.accelerator.is_available() else None
+        kind = (
+            facula.accelerator.current_accelerator() if facula.accelerator.is_available() else None
+        )
         if kind is None:
             fail(
                 RuntimeError,

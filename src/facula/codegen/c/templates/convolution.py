@@ -21,6 +21,7 @@ from .tile_kind import Kind, fill
 from .tile_layout import layout_text
 from .tile_weights import weights_text
 from .winograd import WINOGRAD
+from .winograd_weight import WINOGRAD_WEIGHT
 
 __all__ = ["convolution_entries", "convolution_text"]
 
@@ -231,7 +232,13 @@ static int weight_of_images(const image_format *f, const geometry *g, char *dw, 
     void *x_image = NULL, *dy_image = NULL;
     const word *x_words = NULL, *dy_words = NULL;
     const double products = (double)g->n * volume(g->out) * w.taps * cin * g->cout;
-    plan_weight_gradient(&w, products > 200000 ? rt->threads() : 1);
+    const long threads = products > 200000 ? rt->threads() : 1;
+    const int transformed = winograd_weight_wins(g);
+    winograd_gradient j;
+    if (transformed)
+        plan_winograd_weight(&w, &j, threads);
+    else
+        plan_weight_gradient(&w, threads);
     const long size = g->groups * w.taps * w.cin * w.cout;
     const int direct = swapped && f->same && w.parts == 1;
     w.sums = direct ? (acc_t *)dw : rt->scratch(MAX(1, w.parts * size) * sizeof(acc_t));
@@ -241,8 +248,10 @@ static int weight_of_images(const image_format *f, const geometry *g, char *dw, 
                  || !(dy_words = words_image(f, dy, g->n, g->groups, cout, volume(g->out), g->y_last,
                                              &dy_image, rt));
     w.x = swapped ? dy_words : x_words, w.dy = swapped ? x_words : dy_words;
-    if (!failed && w.lines == 0)
+    if (!failed && g->n * volume(g->out) == 0)
         memset(w.sums, 0, w.parts * size * sizeof(acc_t));
+    else if (!failed && transformed)
+        failed = run_winograd_weight(&j, rt);
     else if (!failed)
         failed = run_weight_gradient(&w, rt);
     if (!failed && !direct)
@@ -308,6 +317,7 @@ def convolution_text(isa: Isa, kind: Kind) -> str:
         GATHER,
         WINOGRAD,
         BACKWARD_WEIGHT,
+        WINOGRAD_WEIGHT,
     ]
     parts.append(f"#define copy_words {words}_copy_row\n#define words_pack {words}_pack")
     parts.append(f"#define words_columns {words}_columns")

@@ -44,7 +44,7 @@ typedef struct {
     enum { PACKED, IN_PLACE, DOTS } way;
 } product;
 
-#define KC (2048 / (long)sizeof(word))
+#define KC (1024 / (long)sizeof(word))
 #define MC 240
 #define L2_PANELS MAX(1, L2_BYTES / (KC * NR * (long)sizeof(word)))
 #define SMALL 200000 /* products below which a second thread does not pay */
@@ -361,7 +361,9 @@ def gemm_text(isa: Isa, kind: Kind) -> str:
     """Everything between the tile and the drivers, and the drivers."""
     l2_bytes = 1 << 20 if isa.vector_bytes == 64 else 3 << 17
     parts = [f"#define L2_BYTES {l2_bytes}L", f"#define DOTS_M {16 if isa.registers >= 32 else 8}"]
-    parts.append("#define DOTS_MOST 128 /* rows of A by dots where k is long; DOTS_M where it is not */")
+    parts.append(
+        "#define DOTS_MOST 128 /* rows of A by dots where k is long; DOTS_M where it is not */"
+    )
     copy_words, _, plan = PLAN.partition("\n\n")
     parts += [TYPES, copy_words, UNITS, plan]
     member = "f" if kind.accumulator in ("float", "double") else "i"

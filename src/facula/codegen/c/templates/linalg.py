@@ -1,19 +1,24 @@
-"""C kernels of linear algebra on small matrices: the base cases of the blocked algorithms in `ops/linalg_*`.
+"""C kernels of linear algebra on small matrices: the base cases of the blocked algorithms in
+`ops/linalg_*`.
 
-Takes batches of matrices with unit column stride that the operator has checked (the triangular matrix of a solve may
-have any strides). Gives bodies, one item a matrix (of a solve: a matrix and up to 64 right-hand sides):
+Takes batches of matrices with unit column stride that the operator has checked (the triangular
+matrix of a solve may have any strides). Gives bodies, one item a matrix (of a solve: a matrix and
+up to 64 right-hand sides):
 
 cholesky           p: A, info            n: batch stride, row stride, size, rows before the block
-lu                 p: A, pivots, info    n: batch stride, row stride, rows, columns of the panel, columns before it,
-                                            width of the matrix, pivots of a matrix, rows before the panel
-solve_triangular   p: A, X               n: strides of A (batch, row, column), of X (batch, row), size, right-hand
+lu                 p: A, pivots, info    n: batch stride, row stride, rows, columns of the panel,
+columns before it,
+                                            width of the matrix, pivots of a matrix, rows before the
+                                            panel
+solve_triangular   p: A, X               n: strides of A (batch, row, column), of X (batch, row),
+size, right-hand
                                             sides, upper, unit diagonal, chunks of right-hand sides
 ldl                p: A, pivots, info    n: size, Hermitian                      (A contiguous)
-ldl.solve          p: A, pivots, X       n: size, right-hand sides, Hermitian    (A and X contiguous)
-permutation        p: permutation, pivots    n: rows, pivots of a matrix
+ldl.solve          p: A, pivots, X       n: size, right-hand sides, Hermitian    (A and X
+contiguous) permutation        p: permutation, pivots    n: rows, pivots of a matrix
 
-Keeps true: everything works in place; `info` and pivots are LAPACK's (int32, from one; 0 is success); a block whose
-matrix failed before is left alone.
+Keeps true: everything works in place; `info` and pivots are LAPACK's (int32, from one; 0 is
+success); a block whose matrix failed before is left alone.
 """
 
 from __future__ import annotations
@@ -154,7 +159,8 @@ static void lu_@s@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t
 """
 
 _TRIANGULAR = """
-static void solve_triangular_@s@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+static void solve_triangular_@s@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t
+begin,
     int64_t end)
 {
     const int64_t size = n[5], upper = n[7], unit = n[8], chunks = n[9];
@@ -178,7 +184,8 @@ static void solve_triangular_@s@(char *const *p, const int64_t *n, const fk_scal
 }
 """
 
-# Bunch and Kaufman's diagonal pivoting on the lower triangle; exchanges do not touch the columns already done
+# Bunch and Kaufman's diagonal pivoting on the lower triangle; exchanges do not touch the columns
+# already done
 _LDL = """
 /* the row and column of a pivot: `kept` becomes `chosen` in what is left of the matrix */
 ALWAYS_INLINE void ldl_exchange_@s@(@T@ *a, int64_t size, int64_t k, int64_t kept, int64_t chosen,
@@ -233,16 +240,15 @@ ALWAYS_INLINE @T@ ldl_mirror_@s@(@T@ value, int64_t hermitian)
 ALWAYS_INLINE void ldl_divide_@s@(const @T@ *a, int64_t size, int64_t k, int64_t hermitian, @T@ *x,
     @T@ *y)
 {
-    const @T@ first = a[k * size + k], last = a[(k + 1) * size + k + 1], off = a[(k + 1) * size + k];
-    const @T@ mirror = ldl_mirror_@s@(off, hermitian);
-    const @T@ determinant = mul_@s@(first, last) - mul_@s@(off, mirror);
-    const @T@ one = (mul_@s@(*x, last) - mul_@s@(*y, off)) / determinant;
-    const @T@ two = (mul_@s@(*y, first) - mul_@s@(*x, mirror)) / determinant;
-    *x = one, *y = two;
+    const @T@ first = a[k * size + k], last = a[(k + 1) * size + k + 1], off = a[(k + 1) * size +
+    k]; const @T@ mirror = ldl_mirror_@s@(off, hermitian); const @T@ determinant = mul_@s@(first,
+    last) - mul_@s@(off, mirror); const @T@ one = (mul_@s@(*x, last) - mul_@s@(*y, off)) /
+    determinant; const @T@ two = (mul_@s@(*y, first) - mul_@s@(*x, mirror)) / determinant; *x = one,
+    *y = two;
 }
 
-static void ldl_@s@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end)
-{
+static void ldl_@s@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t
+end) {
     const int64_t size = n[0], hermitian = n[1];
     for (int64_t m = begin; m < end; m++) {
         @T@ *a = (@T@ *)p[0] + m * size * size;
@@ -258,8 +264,8 @@ static void ldl_@s@(char *const *p, const int64_t *n, const fk_scalar *s, int64_
                 continue;
             }
             if (chosen != kept) ldl_exchange_@s@(a, size, k, kept, chosen, hermitian);
-            for (int64_t i = k; hermitian && i <= kept; i++) a[i * size + i] = real_@s@(a[i * size + i]);
-            for (int64_t j = kept + 1; j < size; j++) {
+            for (int64_t i = k; hermitian && i <= kept; i++) a[i * size + i] = real_@s@(a[i * size +
+            i]); for (int64_t j = kept + 1; j < size; j++) {
                 @T@ *own = a + j * size, x = own[k], y = two ? own[k + 1] : 0;
                 if (two) ldl_divide_@s@(a, size, k, hermitian, &x, &y);
                 else x /= a[k * size + k];
@@ -308,8 +314,8 @@ static void ldl_solve_@s@(char *const *p, const int64_t *n, const fk_scalar *s, 
             two = pivots[k] < 0;
             const int64_t chosen = (two ? -pivots[k] : pivots[k]) - 1;
             for (int64_t i = k + 1; i < size; i++) {
-                less_@s@(b + k * count, b + i * count, ldl_mirror_@s@(a[i * size + k], hermitian), count);
-                if (two)
+                less_@s@(b + k * count, b + i * count, ldl_mirror_@s@(a[i * size + k], hermitian),
+                count); if (two)
                     less_@s@(b + (k - 1) * count, b + i * count,
                         ldl_mirror_@s@(a[i * size + k - 1], hermitian), count);
             }

@@ -101,7 +101,13 @@ NOINLINE void $S_dots(const word *a, long a_stride, long rows, const char *sourc
     for (long j = 0; j < columns;) {
         const long step = columns - j >= DOT_COLUMNS ? DOT_COLUMNS : 1;
         const long taken = rows == 1 && columns - j >= 8 ? 8 : step;
+        const char *next = (const char *)(b + (j + taken) * j_stride);
         for (long t = 0; t < tiles; t++) {
+            /* a share of the rows of B that come next arrives during this tile */
+            const long from = tile_first(elements, tiles, t) * sizeof($E);
+            const long share = tile_first(elements, tiles, t + 1) * sizeof($E) - from;
+            for (long i = 0; tiles > 1 && i < taken; i++)
+                prefetch_words(next + i * j_stride * sizeof($E) + from, share);
             const long r = tile_first(rows, tiles, t), count = tile_first(rows, tiles, t + 1) - r;
             (taken == 8 ? $S_dot_1x8 : step == 1 ? narrow[count] : wide[count])(
                 a + r * a_stride, a_stride, b + j * j_stride, j_stride, elements,

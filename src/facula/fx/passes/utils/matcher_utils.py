@@ -64,7 +64,9 @@ class SubgraphMatcher:
         self.remove_overlapping_matches = remove_overlapping_matches
         self.ignore_literals = ignore_literals
         if not len(pattern.nodes):
-            raise ValueError("[SubgraphMatcher] a pattern with nodes was required: got an empty graph")
+            raise ValueError(
+                "[SubgraphMatcher] a pattern with nodes was required: got an empty graph"
+            )
         for node in pattern.nodes:
             if node.op not in ("output", "placeholder") and not node.users:
                 raise AssertionError(
@@ -100,7 +102,9 @@ class SubgraphMatcher:
         def enter(number: int, match: InternalMatch) -> None:
             if number == len(candidates):
                 match.placeholder_nodes = [
-                    match.nodes_map[n] for n in self.pattern_placeholder_nodes if n in match.nodes_map
+                    match.nodes_map[n]
+                    for n in self.pattern_placeholder_nodes
+                    if n in match.nodes_map
                 ]
                 match.returning_nodes = [match.nodes_map[n] for n in self.pattern_returning_nodes]
                 matches.append(match)

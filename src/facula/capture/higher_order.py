@@ -1,0 +1,140 @@
+"""Operators that take functions: `cond`, and the way functions become arguments of a graph.
+
+Takes: a predicate, functions and operands. Gives: what the chosen function gives.
+Keeps true: in a captured graph the functions are graphs of their own, and what they read from outside
+is among their arguments; nothing of the program is changed by a function that may not be chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from facula import core
+from facula.capture.breaks import Break
+from facula.capture.values import Known, NumberValue, SequenceValue, TensorValue
+from facula.core.errors import fail
+from facula.fx import Graph, GraphModule
+
+__all__ = ["cond", "subgraph"]
+
+
+def cond(
+    pred: Any,
+    true_fn: Callable[..., Any],
+    false_fn: Callable[..., Any],
+    operands: tuple | list = (),
+) -> Any:
+    """``true_fn(*operands)`` where ``pred`` holds, else ``false_fn(*operands)``.
+
+    In a compiled function both are captured and the choice is made when the graph runs.
+    """
+    if not isinstance(operands, (tuple, list)):
+        fail(
+            RuntimeError,
+            "cond",
+            "a tuple or list of operands was required (Expect operands to be a tuple of possibly "
+            "nested dict/list/tuple that only consists of tensor leaves)",
+            type(operands).__name__,
+        )
+    if isinstance(pred, core.Tensor) and pred.numel() != 1:
+        fail(RuntimeError, "cond", "a predicate with one element was required", list(pred.shape))
+    return true_fn(*operands) if pred else false_fn(*operands)
+
+
+def subgraph(d: Any, function: Any, args: list[Any]) -> tuple[GraphModule, list[Any], Any]:
+    """A function captured as a graph of its own: (graph, what it reads from outside, its result).
+
+    The graph takes `args` (tensors) first, then the values that it reads from outside.
+    """
+    outer = (d.graph, d.last_placeholder, d.inputs, d.operator_count)
+    effects, writes = dict(d.effects), dict(d.attribute_writes)
+    d.graph, d.last_placeholder, d.inputs = Graph(), None, []
+    inner_args = []
+    for n, arg in enumerate(args):
+        arg = d.force(arg)
+        node = d.graph.placeholder(f"operand_{n}")
+        node.meta["val"] = arg.fake
+        d.last_placeholder = node
+        inner_args.append(TensorValue(arg.fake, node))
+    d.enclosing.append(([], []))
+    try:
+        result = d.call(function, inner_args, {})
+        lifted = d.enclosing[-1][0]
+        if len(d.effects) != len(effects) or len(d.attribute_writes) != len(writes):
+            raise Break(
+                "unsupported-mutation", "a function that may not be chosen has side effects"
+            )
+        parts = _tensors(d, result)
+        d.graph.output(tuple(d.argument(part)[0] for part in parts))
+        return GraphModule({}, d.graph), lifted, result
+    finally:
+        d.enclosing.pop()
+        d.graph, d.last_placeholder, d.inputs, d.operator_count = outer
+
+
+def _tensors(d: Any, result: Any) -> list[Any]:
+    result = d.force(result)
+    if isinstance(result, TensorValue):
+        return [result]
+    if isinstance(result, SequenceValue):
+        return [part for item in result.items for part in _tensors(d, item)]
+    raise Break("no-graph-argument", "a function of cond gives something other than tensors")
+
+
+def _run_cond(pred: Any, true_graph: Any, false_graph: Any, operands: Any, count: Any) -> Any:
+    """The node of `cond`: each graph gets the operands and what it reads itself."""
+    shared, more_true = operands[: count[0]], operands[count[0] : count[0] + count[1]]
+    more_false = operands[count[0] + count[1] :]
+    if pred:
+        return true_graph(*shared, *more_true)
+    return false_graph(*shared, *more_false)
+
+
+def capture_cond(d: Any, args: list, kwargs: dict) -> Any:
+    """The rule of `cond`."""
+    words = dict(zip(("pred", "true_fn", "false_fn", "operands"), args, strict=False), **kwargs)
+    pred = d.force(words["pred"])
+    operands = [d.force(v) for v in d.unpack_all(words.get("operands", Known(())))]
+    if isinstance(pred, (Known, NumberValue)):
+        chosen = words["true_fn"] if d.truth(pred) else words["false_fn"]
+        return d.call(chosen, operands, {})
+    if not all(isinstance(value, TensorValue) for value in operands):
+        raise Break("no-graph-argument", "operands of cond that are no tensors")
+    true_graph, true_more, result = subgraph(d, words["true_fn"], operands)
+    false_graph, false_more, other = subgraph(d, words["false_fn"], operands)
+    shapes = [
+        [(tuple(t.fake.shape), t.fake.dtype) for t in _tensors(d, r)] for r in (result, other)
+    ]
+    if shapes[0] != shapes[1]:
+        raise Break(
+            "no-graph-argument", "the functions of cond give tensors of different shapes or dtypes"
+        )
+    nodes = [
+        d.attach(graph, name)
+        for graph, name in ((true_graph, "true_graph"), (false_graph, "false_graph"))
+    ]
+    values = [*operands, *true_more, *false_more]
+    arguments = tuple(d.argument(value)[0] for value in values)
+    counts = (len(operands), len(true_more))
+    node = d._new_node(
+        "call_function",
+        _run_cond,
+        (d.node_of(pred), *nodes, arguments, counts),
+        {},
+        tuple(t.fake for t in _tensors(d, result)),
+    )
+    d.operator_count += 1
+    return _shaped(d, result, node, [0])
+
+
+def _shaped(d: Any, result: Any, node: Any, position: list[int]) -> Any:
+    """The result of one function, with the tensors of the node instead."""
+    import operator
+
+    result = d.force(result)
+    if isinstance(result, TensorValue):
+        part = d._new_node("call_function", operator.getitem, (node, position[0]), {}, result.fake)
+        position[0] += 1
+        return d.made(TensorValue(result.fake, part))
+    return d.made(SequenceValue(result.kind, [_shaped(d, i, node, position) for i in result.items]))

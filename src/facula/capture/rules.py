@@ -1,0 +1,110 @@
+"""Rules for callables that are written in C, or whose meaning is known without their code.
+
+Takes: the interpreter (`d`), and a call's arguments. Gives: its result.
+Keeps true: a rule stands in `RULES` under the very object that it is for; what is pure and called with
+known arguments is computed (`is_pure`) and needs no rule.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from facula import core
+
+Rule = Callable[..., Any]
+RULES: dict[Any, Rule] = {}
+
+PURE_TYPES = (str, bytes, int, float, bool, complex, range, core.dtype, core.device, type(None))
+_PURE_MODULES = frozenset("math cmath operator _operator builtins itertools _bisect".split())
+_IMPURE = frozenset(
+    (
+        print,
+        input,
+        open,
+        exec,
+        eval,
+        compile,
+        __import__,
+        breakpoint,
+        globals,
+        locals,
+        vars,
+        dir,
+        id,
+        hash,
+    )
+)
+
+
+def rule(*objects: Any) -> Callable[[Rule], Rule]:
+    """The rule for these callables."""
+
+    def put(function: Rule) -> Rule:
+        for obj in objects:
+            RULES[obj] = function
+        return function
+
+    return put
+
+
+def rule_for(obj: Any) -> Rule | None:
+    """The rule for a callable, None where there is none."""
+    try:
+        return RULES.get(obj)
+    except TypeError:
+        return None
+
+
+def is_pure(obj: Any) -> bool:
+    """Whether a C function only computes."""
+    try:
+        if obj in _IMPURE:
+            return False
+    except TypeError:
+        return False
+    if is_core_function(obj):
+        return obj.__name__.startswith(("is_", "get_"))
+    if isinstance(obj, types.BuiltinFunctionType):
+        owner = getattr(obj, "__self__", None)
+        if isinstance(owner, types.ModuleType):
+            return owner.__name__ in _PURE_MODULES
+        pure = tuple(kind for kind in PURE_TYPES if kind is not type(None))
+        return isinstance(owner, pure) or owner in pure
+    return (getattr(type(obj), "__module__", "") == "numpy") and type(obj).__name__ == "ufunc"
+
+
+#: functions of the core that make tensors
+_CREATION = frozenset(
+    "tensor as_tensor asarray empty empty_strided empty_like from_numpy scalar_tensor".split()
+)
+
+
+def is_core_function(obj: Any) -> bool:
+    """Whether it is a function of the core that is no operator."""
+    module = getattr(obj, "__module__", None) or ""
+    kinds = (type(core.Tensor.copy_), types.BuiltinFunctionType)
+    return isinstance(obj, kinds) and module.startswith("facula")
+
+
+def makes_tensors(obj: Any) -> bool:
+    """Whether it is a function of the core that makes tensors."""
+    return is_core_function(obj) and obj.__name__ in _CREATION
+
+
+#: the modules that fill the table when they are imported
+_PARTS = ("rules_values", "rules_iteration", "rules_build")
+
+
+def load() -> None:
+    """Fill the table."""
+    from facula import autograd, functional
+    from facula.autograd import autocast, grad_mode
+    from facula.capture import framework_rules, transform_rules
+
+    for part in _PARTS:
+        import_module(f"facula.capture.{part}")
+    framework_rules.put(RULES, autograd, functional, autocast, grad_mode)
+    transform_rules.put(RULES)

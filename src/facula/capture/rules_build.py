@@ -1,0 +1,125 @@
+"""Rules that make containers, slices, partial functions.
+
+Takes: values. Gives: new symbolic objects.
+Keeps true: a new object has no source.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import operator
+import types
+from typing import Any
+
+from facula import core
+from facula.capture.rules import RULES, Rule, rule
+from facula.capture.values import (
+    DictValue,
+    Known,
+    MethodValue,
+    ObjectValue,
+    PartialValue,
+    SequenceValue,
+)
+
+
+@rule(list)
+def _list(d: Any, args: list, kwargs: dict) -> Any:
+    return d.build_list(d.unpack_all(args[0]) if args else [])
+
+
+@rule(tuple)
+def _tuple(d: Any, args: list, kwargs: dict) -> Any:
+    if args and isinstance(d.force(args[0]), SequenceValue) and d.force(args[0]).kind is tuple:
+        return d.force(args[0])
+    return d.build_tuple(d.unpack_all(args[0]) if args else [])
+
+
+@rule(core.Size)
+def _size(d: Any, args: list, kwargs: dict) -> Any:
+    return d.made(SequenceValue(core.Size, d.unpack_all(args[0]) if args else []))
+
+
+@rule(set, frozenset)
+def _no_set(d: Any, args: list, kwargs: dict) -> Any:
+    raise AssertionError
+
+
+RULES[set] = lambda d, args, kwargs: d.build_set(d.unpack_all(args[0]) if args else [])
+RULES[frozenset] = lambda d, args, kwargs: d.build_set(
+    d.unpack_all(args[0]) if args else [], frozenset
+)
+
+
+def _make_dict(kind: type) -> Rule:
+    def run(d: Any, args: list, kwargs: dict) -> Any:
+        made = d.made(DictValue(kind))
+        if kind is collections.defaultdict and args:
+            made.factory, args = d.force(args[0]), args[1:]
+        for arg in args:
+            for key, value in d.pairs(arg):
+                d.dict_set(made, key, value)
+        for name, value in kwargs.items():
+            d.dict_set(made, Known(name), value)
+        return made
+
+    return run
+
+
+for _kind in (dict, collections.OrderedDict, collections.defaultdict):
+    RULES[_kind] = _make_dict(_kind)
+
+
+@rule(dict.fromkeys)
+def _fromkeys(d: Any, args: list, kwargs: dict) -> Any:
+    value = args[1] if len(args) > 1 else Known(None)
+    keys = d.unpack_all(args[0])
+    return d.build_dict(keys, [value] * len(keys))
+
+
+@rule(collections.deque)
+def _deque(d: Any, args: list, kwargs: dict) -> Any:
+    items = d.unpack_all(args[0]) if args else []
+    limit = kwargs.get("maxlen", args[1] if len(args) > 1 else Known(None))
+    value = d.made(SequenceValue(collections.deque, items))
+    value.maxlen = d.constant_of(limit)
+    if value.maxlen is not None:
+        value.items = items[len(items) - value.maxlen :] if value.maxlen < len(items) else items
+    return value
+
+
+@rule(slice)
+def _slice(d: Any, args: list, kwargs: dict) -> Any:
+    return d.build_slice(args if len(args) > 1 else [Known(None), args[0]])
+
+
+@rule(range)
+def _range(d: Any, args: list, kwargs: dict) -> Any:
+    return d.fold(range, args)
+
+
+@rule(object)
+def _object(d: Any, args: list, kwargs: dict) -> Any:
+    return d.made(ObjectValue(object))
+
+
+@rule(functools.partial)
+def _partial(d: Any, args: list, kwargs: dict) -> Any:
+    return d.made(PartialValue(d.force(args[0]), list(args[1:]), dict(kwargs)))
+
+
+@rule(super)
+def _super(d: Any, args: list, kwargs: dict) -> Any:
+    return d.super(None, None, args)
+
+
+@rule(types.MethodType)
+def _bound(d: Any, args: list, kwargs: dict) -> Any:
+    return d.made(MethodValue(d.force(args[0]), d.force(args[1])))
+
+
+for _kind in (operator.itemgetter, operator.attrgetter, operator.methodcaller):
+    RULES[_kind] = lambda d, args, kwargs, kind=_kind: Known(
+        kind(*[d.constant_of(arg) for arg in args])
+    )

@@ -1,0 +1,276 @@
+"""Rules that iterate: builtins and itertools.
+
+Takes: iterables. Gives: iterators over symbolic values, or what is made of all of them.
+Keeps true: an iterator whose values are computed by calls is lazy, and can not outlive its segment.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from facula.capture.machine import STOP
+from facula.capture.rules import RULES, Rule, rule
+from facula.capture.values import (
+    IteratorValue,
+    Known,
+    NumberValue,
+    ObjectValue,
+)
+
+
+@rule(iter)
+def _iter(d: Any, args: list, kwargs: dict) -> Any:
+    return d.iter(args[0])
+
+
+@rule(next)
+def _next(d: Any, args: list, kwargs: dict) -> Any:
+    value = d.next(args[0])
+    if value is not STOP:
+        return value
+    return d.force(args[1]) if len(args) > 1 else d.raise_with(StopIteration, [])
+
+
+def _iterator(d: Any, pull: Iterator[Any], lazy: bool = False) -> Any:
+    value = d.made(IteratorValue(pull))
+    if lazy:
+        d.lazy_iterators.add(id(value))
+        d.kept.append(value)
+    return value
+
+
+@rule(zip)
+def _zip(d: Any, args: list, kwargs: dict) -> Any:
+    parts = [d.iter(arg) for arg in args]
+    strict = "strict" in kwargs and d.truth(kwargs["strict"])
+
+    def pull() -> Iterator[Any]:
+        while parts:
+            row = []
+            for n, part in enumerate(parts):
+                item = d.next(part)
+                if item is STOP:
+                    if strict and (n or any(d.next(other) is not STOP for other in parts[1:])):
+                        d.fail(ValueError, "zip() arguments have different lengths")
+                    return
+                row.append(item)
+            yield d.build_tuple(row)
+
+    return _iterator(d, pull())
+
+
+@rule(enumerate)
+def _enumerate(d: Any, args: list, kwargs: dict) -> Any:
+    start = kwargs.get("start", args[1] if len(args) > 1 else Known(0))
+    part = d.iter(args[0])
+
+    def pull() -> Iterator[Any]:
+        count = start
+        while (item := d.next(part)) is not STOP:
+            yield d.build_tuple([count, item])
+            count = d.binary("+", count, Known(1))
+
+    return _iterator(d, pull())
+
+
+@rule(map)
+def _map(d: Any, args: list, kwargs: dict) -> Any:
+    parts = [d.iter(arg) for arg in args[1:]]
+
+    def pull() -> Iterator[Any]:
+        while True:
+            row = [d.next(part) for part in parts]
+            if any(item is STOP for item in row):
+                return
+            yield d.call(args[0], row, {})
+
+    return _iterator(d, pull(), lazy=True)
+
+
+@rule(filter)
+def _filter(d: Any, args: list, kwargs: dict) -> Any:
+    part, test = d.iter(args[1]), args[0]
+
+    def pull() -> Iterator[Any]:
+        while (item := d.next(part)) is not STOP:
+            if d.truth(item if d.is_none(test) else d.call(test, [item], {})):
+                yield item
+
+    return _iterator(d, pull(), lazy=True)
+
+
+@rule(reversed)
+def _reversed(d: Any, args: list, kwargs: dict) -> Any:
+    value = d.force(args[0])
+    if isinstance(value, ObjectValue) and d.type_lookup(value.kind, "__reversed__"):
+        return d.call_special(value, "__reversed__", [])
+    return _iterator(d, iter(d.unpack_all(value)[::-1]))
+
+
+@rule(sorted)
+def _sorted(d: Any, args: list, kwargs: dict) -> Any:
+    return d.build_list(d.sorted_items(args[0], kwargs))
+
+
+@rule(sum)
+def _sum(d: Any, args: list, kwargs: dict) -> Any:
+    total = kwargs.get("start", args[1] if len(args) > 1 else Known(0))
+    for item in d.iterate(args[0]):
+        total = d.binary("+", total, item)
+    return total
+
+
+def _extreme(symbol: str) -> Rule:
+    def run(d: Any, args: list, kwargs: dict) -> Any:
+        items = d.unpack_all(args[0]) if len(args) == 1 else args
+        if not items:
+            return kwargs.get("default") or d.fail(ValueError, "iterable argument is empty")
+        key = kwargs.get("key")
+        graded = [
+            (item if key is None or d.is_none(key) else d.call(key, [item], {}), item)
+            for item in items
+        ]
+        if any(isinstance(d.force(g), NumberValue) for g, _ in graded) and len(graded) == 2:
+            function = min if symbol == "<" else max
+            return d._number_binary(function, d.force(graded[0][0]), d.force(graded[1][0]))
+        best = graded[0]
+        for other in graded[1:]:
+            if d.truth(d.compare(symbol, other[0], best[0])):
+                best = other
+        return d.force(best[1])
+
+    return run
+
+
+RULES[min] = _extreme("<")
+RULES[max] = _extreme(">")
+
+
+@rule(any)
+def _any(d: Any, args: list, kwargs: dict) -> Any:
+    return Known(any(d.truth(item) for item in d.iterate(args[0])))
+
+
+@rule(all)
+def _all(d: Any, args: list, kwargs: dict) -> Any:
+    return Known(all(d.truth(item) for item in d.iterate(args[0])))
+
+
+@rule(functools.reduce)
+def _reduce(d: Any, args: list, kwargs: dict) -> Any:
+    items = d.iterate(args[1])
+    total = args[2] if len(args) > 2 else next(items, None)
+    if total is None:
+        d.fail(TypeError, "reduce() of empty iterable with no initial value")
+    for item in items:
+        total = d.call(args[0], [total, item], {})
+    return total
+
+
+@rule(itertools.chain)
+def _chain(d: Any, args: list, kwargs: dict) -> Any:
+    def pull() -> Iterator[Any]:
+        for arg in args:
+            yield from d.iterate(arg)
+
+    return _iterator(d, pull())
+
+
+@rule(itertools.chain.from_iterable)
+def _chain_from(d: Any, args: list, kwargs: dict) -> Any:
+    return _chain(d, d.unpack_all(args[0]), {})
+
+
+def _by_position(function: Callable) -> Rule:
+    """A function of itertools that only chooses and orders items."""
+
+    def run(d: Any, args: list, kwargs: dict) -> Any:
+        count = 1 if function is not itertools.product else len(args)
+        lists = [d.unpack_all(arg) for arg in args[:count]]
+        plain = [d.constant_of(arg) for arg in args[count:]]
+        words = {k: d.constant_of(v) for k, v in kwargs.items()}
+        chosen = function(*[range(len(items)) for items in lists], *plain, **words)
+        rows = [
+            d.build_tuple([lists[n if count > 1 else 0][i] for n, i in enumerate(row)])
+            for row in chosen
+        ]
+        return _iterator(d, iter(rows))
+
+    return run
+
+
+for _function in (itertools.permutations, itertools.combinations, itertools.product):
+    RULES[_function] = _by_position(_function)
+if hasattr(itertools, "pairwise"):
+    RULES[itertools.pairwise] = lambda d, args, kwargs: _iterator(
+        d,
+        iter([d.build_tuple(list(p)) for p in itertools.pairwise(d.unpack_all(args[0]))]),
+    )
+
+
+@rule(itertools.islice)
+def _islice(d: Any, args: list, kwargs: dict) -> Any:
+    plain = slice(*[d.constant_of(arg) for arg in args[1:]])
+    part = d.iter(args[0])
+
+    def pull() -> Iterator[Any]:
+        stop = math.inf if plain.stop is None else plain.stop
+        n = 0
+        while n < stop and (item := d.next(part)) is not STOP:
+            if n >= (plain.start or 0) and (n - (plain.start or 0)) % (plain.step or 1) == 0:
+                yield item
+            n += 1
+
+    return _iterator(d, pull())
+
+
+@rule(itertools.count)
+def _count(d: Any, args: list, kwargs: dict) -> Any:
+    start = args[0] if args else kwargs.get("start", Known(0))
+    step = args[1] if len(args) > 1 else kwargs.get("step", Known(1))
+
+    def pull() -> Iterator[Any]:
+        value = start
+        while True:
+            yield value
+            value = d.binary("+", value, step)
+
+    return _iterator(d, pull(), lazy=True)
+
+
+@rule(itertools.repeat)
+def _repeat(d: Any, args: list, kwargs: dict) -> Any:
+    times = args[1] if len(args) > 1 else kwargs.get("times")
+    if times is not None:
+        return _iterator(d, iter([args[0]] * d.constant_of(times)))
+    return _iterator(d, itertools.repeat(args[0]), lazy=True)
+
+
+@rule(itertools.accumulate)
+def _accumulate(d: Any, args: list, kwargs: dict) -> Any:
+    function = args[1] if len(args) > 1 else Known(operator.add)
+    out: list[Any] = []
+    for item in d.iterate(args[0]):
+        out.append(item if not out else d.call(function, [out[-1], item], {}))
+    return _iterator(d, iter(out))
+
+
+@rule(itertools.zip_longest)
+def _zip_longest(d: Any, args: list, kwargs: dict) -> Any:
+    fill = kwargs.get("fillvalue", Known(None))
+    rows = itertools.zip_longest(*[d.unpack_all(arg) for arg in args], fillvalue=fill)
+    return _iterator(d, iter([d.build_tuple(list(row)) for row in rows]))
+
+
+@rule(itertools.starmap)
+def _starmap(d: Any, args: list, kwargs: dict) -> Any:
+    def pull() -> Iterator[Any]:
+        for item in d.iterate(args[1]):
+            yield d.call(args[0], d.unpack_all(item), {})
+
+    return _iterator(d, pull(), lazy=True)

@@ -1,0 +1,104 @@
+"""Taking groups of nodes out of a graph into submodules.
+
+Takes a graph module and groups of its nodes.  Gives the module, changed: each group is one call.
+Keeps true: the module computes what it did; nodes are in an order that fits the new calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from operator import getitem
+
+from facula.core.errors import fail
+from facula.fx.graph import Graph
+from facula.fx.graph_module import GraphModule
+from facula.fx.node import Node
+
+__all__ = ["fuse_as_graphmodule", "fuse_by_partitions", "legalize_graph", "topo_sort"]
+
+
+def topo_sort(nodes: Iterable[Node]) -> list[Node]:
+    """Nodes in an order in which each stands behind those that it uses; otherwise as they were."""
+    wanted = list(nodes)
+    inside = set(wanted)
+    done: dict[Node, None] = {}
+    waiting = [(n, False) for n in reversed(wanted)]
+    path: set[Node] = set()
+    while waiting:
+        node, left = waiting.pop()
+        if left:
+            path.discard(node)
+            done[node] = None
+            continue
+        if node in done:
+            continue
+        if node in path:
+            fail(AssertionError, "topo_sort", "nodes without a circle were required: topological sorted nodes "
+                 "doesn't have same length as input nodes", got=node.name)  # fmt: skip
+        path.add(node)
+        waiting.append((node, True))
+        waiting.extend(
+            (u, False) for u in reversed(node.all_input_nodes) if u in inside and u not in done
+        )
+    return list(done)
+
+
+def legalize_graph(gm: GraphModule) -> GraphModule:
+    """Put the nodes of a graph into an order that runs."""
+    order = topo_sort(gm.graph.nodes)
+    output = [n for n in order if n.op == "output"]
+    inputs = [n for n in order if n.op == "placeholder"]
+    rest = [n for n in order if n.op not in ("output", "placeholder")]
+    for node in [*inputs, *rest, *output]:
+        gm.graph._root.prepend(node)
+    return gm
+
+
+def fuse_as_graphmodule(
+    gm: GraphModule, nodes: list[Node], module_name: str
+) -> tuple[GraphModule, tuple[Node, ...], tuple[Node, ...]]:
+    """A module of some nodes, with the nodes that it takes and the nodes that it gives."""
+    inside = set(nodes)
+    graph = Graph()
+    env: dict[Node, Node] = {}
+    inputs: dict[Node, None] = {}
+    for node in nodes:
+        for used in node.all_input_nodes:
+            if used not in inside and used not in inputs:
+                inputs[used] = None
+                env[used] = graph.placeholder(used.name, used.type)
+                env[used].meta = used.meta.copy()
+    for node in topo_sort(nodes):
+        env[node] = graph.node_copy(node, lambda n: env[n])
+    outputs = tuple(n for n in nodes if any(u not in inside for u in n.users))
+    results = tuple(env[n] for n in outputs)
+    graph.output(results[0] if len(results) == 1 else results)
+    graph.lint()
+    return GraphModule(gm, graph, class_name=module_name), tuple(inputs), outputs
+
+
+def fuse_by_partitions(
+    gm: GraphModule, partitions: Iterable[Iterable[Node]], prefix: str = "fused_"
+) -> GraphModule:
+    """Put each group of nodes into a submodule `<prefix><number>`."""
+    for number, nodes in enumerate(partitions):
+        name = f"{prefix}{number}"
+        order = topo_sort(sorted(nodes))
+        made, inputs, outputs = fuse_as_graphmodule(gm, order, name)
+        gm.add_submodule(name, made)
+        with gm.graph.inserting_before(gm.graph.output_node()):
+            call = gm.graph.call_module(name, inputs)
+            if len(outputs) == 1:
+                replaced = [call]
+                call.meta = outputs[0].meta.copy()
+            else:
+                replaced = [gm.graph.call_function(getitem, (call, i)) for i in range(len(outputs))]
+        for old, new in zip(outputs, replaced, strict=True):
+            inside = set(order)
+            old.replace_all_uses_with(new, delete_user_cb=lambda u, inside=inside: u not in inside)
+        for node in reversed(order):
+            gm.graph.erase_node(node)
+        legalize_graph(gm)
+    gm.graph.lint()
+    gm.recompile()
+    return gm

@@ -1,0 +1,317 @@
+"""Shapes of results as expressions, found by running an operator's shape function at several sizes.
+
+Takes a call on fake tensors whose sizes are symbols.  Gives its results with expressions for sizes,
+strides and offsets.
+Keeps true: an expression gives the right numbers at every size that was tried: the example and at
+least two others that differ in all symbols; where no expression does, or where the operator refuses
+other sizes, the symbols are fixed to the example, with a guard. So it does not matter whether a
+shape function is written in Python or runs in C.
+"""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+from typing import Any
+
+from facula import core
+from facula.fx.symbols import Expr, Point, SymInt, expr_of, floordiv, number, plain
+
+#: steps between the sizes that are tried; multiples of many numbers, as sizes must often be divisible
+_STEPS = (840, 12)
+#: sizes close to the example say how quotients are rounded; they need not be possible
+_NEAR = ((1, 1), (2, 3), (5, 2))
+
+Geometry = tuple[tuple[Expr, ...], tuple[Expr, ...], Expr]
+
+
+class Sizes:
+    """The sizes at which a call is tried, and what came out."""
+
+    def __init__(self, env: Any, names: list[str], args: Any, kwargs: Any, function: Any) -> None:
+        self.env = env
+        self.names = names
+        self.args, self.kwargs, self.function = args, kwargs, function
+        self.points: list[dict[str, int]] = []
+        self.results: list[Any] = []
+        self.required = 0
+
+    def explore(self) -> bool:
+        """Run at other sizes; False where the operator refuses them."""
+        for step in _STEPS:
+            self.points, self.results = [], []
+            far = [self._moved(step, 1, 1), self._moved(step, 3, 2)]
+            if all(self._try(point) for point in far):
+                self.required = len(self.points)
+                for near in _NEAR:
+                    self._try(self._moved(1, *near))
+                return True
+        return False
+
+    def _moved(self, step: int, first: int, slope: int) -> dict[str, int]:
+        hints = self.env.hints
+        key = (step, first, slope, tuple(self.names), len(hints))
+        point = self.env.points.get(key)
+        if point is None:
+            moved = {n: hints[n] + step * (first + slope * i) for i, n in enumerate(self.names)}
+            point = self.env.points[key] = Point({**hints, **moved})
+        return point
+
+    def _try(self, point: dict[str, int]) -> bool:
+        try:
+            args, kwargs = _at(self.args, point, self.env), _at(self.kwargs, point, self.env)
+            self.results.append(self.function(*args, **kwargs))
+        except Exception:
+            return False  # sizes that the operator refuses
+        self.points.append(point)
+        return True
+
+
+def symbols_in(x: Any, env: Any) -> set[str]:
+    """The symbols on which arguments depend."""
+    if isinstance(x, core.Tensor):
+        geometry = getattr(x, "_symbolic", None)
+        if geometry is None:
+            return set()
+        every = (*geometry[0], *geometry[1], geometry[2])
+        return set().union(*[env.simplified(e).free_symbols for e in every])
+    if isinstance(x, SymInt):
+        return env.simplified(x.expr).free_symbols
+    if isinstance(x, (list, tuple)):
+        return set().union(*[symbols_in(v, env) for v in x])
+    if isinstance(x, dict):
+        return symbols_in(list(x.values()), env)
+    if isinstance(x, slice):
+        return symbols_in((x.start, x.stop, x.step), env)
+    return set()
+
+
+def _at(x: Any, point: dict[str, int], env: Any) -> Any:
+    """Arguments at other sizes: tensors on the meta device."""
+    if isinstance(x, core.Tensor):
+        geometry = getattr(x, "_symbolic", None)
+        if geometry is None:
+            return core.plain_alias(x)
+        shape, stride = ([e.value(point) for e in part] for part in geometry[:2])
+        offset = geometry[2].value(point)
+        extent = offset + 1 + sum((n - 1) * s for n, s in zip(shape, stride, strict=True) if n)
+        whole = core.empty((extent,), dtype=x.dtype, device="meta")
+        return core.make_view(whole, shape, stride, offset)
+    if isinstance(x, SymInt):
+        return x.expr.value(point)
+    if isinstance(x, tuple):
+        return tuple(_at(v, point, env) for v in x)
+    if isinstance(x, list):
+        return [_at(v, point, env) for v in x]
+    if isinstance(x, dict):
+        meta = {"device": "meta"} if x.get("device") is not None else {}
+        return {k: _at(v, point, env) for k, v in x.items()} | meta
+    if isinstance(x, slice):
+        return slice(*[_at(v, point, env) for v in (x.start, x.stop, x.step)])
+    return x
+
+
+def run_symbolic(mode: Any, function: Any, args: Any, kwargs: Any) -> Any:
+    """The result of a call on fake tensors, with expressions for what depends on symbols."""
+    env = mode.shape_env
+    names = sorted(symbols_in(args, env) | symbols_in(kwargs, env))
+    result = core.run_fake(function, concrete(args), concrete(kwargs), mode)
+    if not names:
+        return result
+    keys = core.suspend_dispatch()
+    grad = core.set_grad_enabled(False)
+    try:
+        given = {**kwargs, "device": "meta"} if _makes_tensors(function, args, kwargs) else kwargs
+        sizes = _explored(env, names, args, given, function)
+    finally:
+        core.set_grad_enabled(grad)
+        core.set_thread_keys(keys)
+    candidates = _candidates((args, kwargs), env)
+    if sizes is None or not _describe(result, sizes, candidates):
+        for name in names:
+            env.specialize(name)
+    elif type(result) is int:
+        found = _fitted(result, sizes.results, sizes, candidates)
+        return result if found is None else env.number_of(found)
+    return result
+
+
+def _makes_tensors(function: Any, args: Any, kwargs: Any) -> bool:
+    """Whether a call makes a tensor on a device that it does not name."""
+    schema = getattr(getattr(function, "definition", None), "schema", None)
+    if (
+        schema is None
+        or "device" in kwargs
+        or not any(p.type == "device" for p in schema.parameters)
+    ):
+        return False
+    flat = [x for a in args for x in (a if isinstance(a, (list, tuple)) else (a,))]
+    return not any(isinstance(x, core.Tensor) for x in flat)
+
+
+def _explored(env: Any, names: list[str], args: Any, kwargs: Any, function: Any) -> Sizes | None:
+    """The call at other sizes; symbols that the operator does not let move are fixed. None: all were."""
+    sizes = Sizes(env, names, args, kwargs, function)
+    if sizes.explore():
+        return sizes
+    free = [n for n in names if Sizes(env, [n], args, kwargs, function).explore()]
+    for name in names:
+        if name not in free:
+            env.specialize(name)
+    sizes = Sizes(env, free, args, kwargs, function)
+    return sizes if free and sizes.explore() else None
+
+
+def concrete(x: Any) -> Any:
+    """Arguments with plain numbers."""
+    if isinstance(x, SymInt):
+        return plain(x)
+    if isinstance(x, tuple):
+        made = [concrete(v) for v in x]
+        return type(x)(*made) if hasattr(x, "_fields") else tuple(made)
+    if isinstance(x, list):
+        return [concrete(v) for v in x]
+    if isinstance(x, dict):
+        return {k: concrete(v) for k, v in x.items()}
+    if isinstance(x, slice):
+        return slice(concrete(x.start), concrete(x.stop), concrete(x.step))
+    return x
+
+
+def _candidates(args: Any, env: Any) -> list[Expr]:
+    """Expressions that a size of the result may be built from."""
+    found: dict[Expr, None] = {}
+
+    def look(x: Any) -> None:
+        if isinstance(x, core.Tensor):
+            geometry = getattr(x, "_symbolic", None)
+            shape = [number(n) for n in x.shape] if geometry is None else list(geometry[0])
+            for e in shape:
+                found[env.simplified(e)] = None
+            for first, last in itertools.combinations(range(len(shape) + 1), 2):
+                product = number(1)
+                for e in shape[first:last]:
+                    product = product * e
+                found[env.simplified(product)] = None
+            if geometry is not None:
+                for e in (*geometry[1], geometry[2]):
+                    found[env.simplified(e)] = None
+        elif isinstance(x, SymInt):
+            found[env.simplified(x.expr)] = None
+        elif isinstance(x, (list, tuple)):
+            for v in x:
+                look(v)
+        elif isinstance(x, dict):
+            look(list(x.values()))
+        elif isinstance(x, slice):
+            look((x.start, x.stop, x.step))
+
+    look(args)
+    return [e for e in found if e.constant is None]
+
+
+def _describe(result: Any, sizes: Sizes, candidates: list[Expr]) -> bool:
+    """Give fake tensors among the results their expressions; False where there is none."""
+    if isinstance(result, (list, tuple)):
+        if any(len(r) != len(result) for r in sizes.results):
+            return False  # how many results there are depends on the sizes
+        parts = []
+        for i, part in enumerate(result):
+            inner = Sizes(sizes.env, sizes.names, (), {}, None)
+            inner.points, inner.required = sizes.points, sizes.required
+            inner.results = [r[i] for r in sizes.results]
+            parts.append(_describe(part, inner, candidates))
+        return all(parts)
+    if not isinstance(result, core.Tensor):
+        return True
+    tried = sizes.results
+    if any(t.dim() != core.Tensor.dim(result) for t in tried):
+        return False
+    shape = _each(core.Tensor.size(result), [t.shape for t in tried], sizes, candidates)
+    if shape is None:
+        return False
+    suffixes, product = [], number(1)
+    for e in reversed(shape):
+        product = product * e
+        suffixes.append(product)
+    more = [e for e in suffixes if e.constant is None]
+    stride = _each(
+        core.Tensor.stride(result), [t.stride() for t in tried], sizes, more + candidates
+    )
+    offset = _fitted(
+        core.Tensor.storage_offset(result), [t.storage_offset() for t in tried], sizes, candidates
+    )
+    if stride is None or offset is None:
+        return False
+    if any(e.constant is None for e in (*shape, *stride, offset)):
+        result._symbolic = (tuple(shape), tuple(stride), offset)
+    return True
+
+
+def _each(hints: Any, rows: list[Any], sizes: Sizes, candidates: list[Expr]) -> list[Expr] | None:
+    found = []
+    for i, hint in enumerate(hints):
+        expr = _fitted(hint, [row[i] for row in rows], sizes, candidates)
+        if expr is None:
+            return None
+        found.append(expr)
+    return found
+
+
+def _fitted(hint: int, values: list[int], sizes: Sizes, candidates: list[Expr]) -> Expr | None:
+    """An expression with the right value at every size that was tried; None where none is found."""
+    if all(v == hint for v in values):
+        return number(hint)
+    points = [sizes.env.example, *sizes.points]
+    wanted = [hint, *values]
+    table = [(e, [e.value(p) for p in points]) for e in candidates]
+    for e, row in table:
+        if row == wanted:
+            return e
+    for e, row in table:
+        found = _quotient(e, row, wanted, sizes.required)
+        if found is not None:
+            return found
+    for (a, row_a), (b, row_b) in itertools.combinations(table[:16], 2):
+        rest = wanted[0] - row_a[0] - row_b[0]
+        if all(w == x + y + rest for w, x, y in zip(wanted, row_a, row_b, strict=True)):
+            return a + b + number(rest)
+    return None
+
+
+def _quotient(e: Expr, row: list[int], wanted: list[int], required: int) -> Expr | None:
+    """`(n * e + c) // d` with the right values, if there is one."""
+    if row[1] == row[0]:
+        return None
+    slope = Fraction(wanted[1] - wanted[0], row[1] - row[0])
+    if any(wanted[k] - wanted[0] != slope * (row[k] - row[0]) for k in range(1, required + 1)):
+        return None
+    n, d = slope.numerator, slope.denominator
+    if n == 0 or d > 4096:
+        return None
+    least = wanted[0] * d - n * row[0]
+    for c in range(least, least + d):
+        if all((n * r + c) // d == w for r, w in zip(row, wanted, strict=True)):
+            return floordiv(number(n) * e + number(c), number(d))
+    return None
+
+
+def geometry_of(t: core.Tensor, shape: list[Expr], env: Any) -> Geometry:
+    """Expressions for the strides of a tensor whose sizes are symbols: dense ones follow its sizes."""
+    stride: list[Expr] = [number(s) for s in core.Tensor.stride(t)]
+    sizes = core.Tensor.size(t)
+    order = sorted(range(len(shape)), key=lambda i: (core.Tensor.stride(t, i), -i))
+    expected, product = 1, number(1)
+    for i in order:
+        if core.Tensor.stride(t, i) == expected:
+            stride[i] = product
+            expected, product = expected * sizes[i], product * shape[i]
+        else:
+            expected = -1
+    return tuple(shape), tuple(stride), number(core.Tensor.storage_offset(t))
+
+
+def sizes_of(t: Any) -> tuple[Expr, ...]:
+    """The sizes of any tensor as expressions."""
+    geometry = getattr(t, "_symbolic", None)
+    return tuple(map(expr_of, t.shape)) if geometry is None else geometry[0]

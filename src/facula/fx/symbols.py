@@ -1,0 +1,467 @@
+"""Whole numbers that depend on sizes, and the expressions behind them.
+
+Takes symbols, which stand for sizes of at least 2, and arithmetic on them.  Gives `Expr`, a polynomial
+in one canonical form, and `SymInt`, an `int` that knows its expression.
+Keeps true: a `SymInt` has the value that it would have for the example sizes; a comparison that does
+not follow from the expressions is noted as a guard; `int(x)` fixes the value, and notes that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+#: the least value of a symbol: sizes 0 and 1 are never symbols
+LEAST = 2
+
+Monomial = tuple[tuple["Atom", int], ...]
+
+
+class Atom:
+    """What expressions are made of: a symbol, or a quotient, remainder, maximum or minimum."""
+
+    __slots__ = ("args", "key", "op")
+
+    def __init__(self, op: str, args: tuple[Any, ...]) -> None:
+        self.op = op
+        self.args = args
+        self.key = f"{op}({', '.join(map(str, args))})" if op != "symbol" else str(args[0])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Atom) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def value(self, sizes: Mapping[str, int]) -> int:
+        """The number for given sizes."""
+        if self.op == "symbol":
+            return sizes[self.args[0]]
+        a, b = (x.value(sizes) for x in self.args)
+        return _APPLIED[self.op](a, b)
+
+    def replaced(self, found: Mapping[str, Expr]) -> Expr:
+        """The atom with expressions for symbols."""
+        if self.op == "symbol":
+            return found.get(self.args[0], Expr({((self, 1),): 1}))
+        return _MADE[self.op](*[x.replaced(found) for x in self.args])
+
+    def text(self) -> str:
+        if self.op == "symbol":
+            return str(self.args[0])
+        sign = {"floordiv": "//", "mod": "%"}.get(self.op)
+        a, b = self.args
+        return (
+            f"(({a})//({b}))"
+            if sign == "//"
+            else f"(({a}) % ({b}))"
+            if sign
+            else f"{self.op}({a}, {b})"
+        )
+
+
+_APPLIED = {
+    "floordiv": lambda a, b: a // b,
+    "mod": lambda a, b: a % b,
+    "max": max,
+    "min": min,
+}
+
+
+class Expr:
+    """A sum of products of atoms with whole factors; equal expressions compare equal."""
+
+    __slots__ = ("_hash", "_key", "_symbols", "terms")
+
+    def __init__(self, terms: Mapping[Monomial, int]) -> None:
+        kept = {m: c for m, c in terms.items() if c}
+        self.terms: dict[Monomial, int] = dict(
+            sorted(kept.items(), key=lambda item: [(a.key, p) for a, p in item[0]])
+        )
+        self._key = tuple(((tuple((a.key, p) for a, p in m)), c) for m, c in self.terms.items())
+        self._hash = hash(self._key)
+        self._symbols: set[str] | None = None
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, Expr) and self._hash == other._hash and self._key == other._key
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def constant(self) -> int | None:
+        """The number, if it is one."""
+        if not self.terms:
+            return 0
+        return self.terms.get(()) if len(self.terms) == 1 else None
+
+    @property
+    def symbol(self) -> str | None:
+        """The name, if it is a symbol alone."""
+        if len(self.terms) != 1:
+            return None
+        monomial, factor = next(iter(self.terms.items()))
+        alone = factor == 1 and len(monomial) == 1 and monomial[0][1] == 1
+        return monomial[0][0].args[0] if alone and monomial[0][0].op == "symbol" else None
+
+    @property
+    def free_symbols(self) -> set[str]:
+        """The names of all symbols in it."""
+        if self._symbols is not None:
+            return self._symbols
+        found: set[str] = set()
+        for monomial in self.terms:
+            for atom, _ in monomial:
+                if atom.op == "symbol":
+                    found.add(atom.args[0])
+                else:
+                    for x in atom.args:
+                        found |= x.free_symbols
+        self._symbols = found
+        return found
+
+    def value(self, sizes: Mapping[str, int]) -> int:
+        """The number for given sizes."""
+        memo = getattr(sizes, "memo", None)
+        if memo is not None and self in memo:
+            return memo[self]
+        total = 0
+        for monomial, factor in self.terms.items():
+            for atom, power in monomial:
+                factor *= atom.value(sizes) ** power
+            total += factor
+        if memo is not None:
+            memo[self] = total
+        return total
+
+    def replaced(self, found: Mapping[str, Expr]) -> Expr:
+        """The expression with others for some symbols."""
+        if self.free_symbols.isdisjoint(found):
+            return self
+        total = number(0)
+        for monomial, factor in self.terms.items():
+            product = number(factor)
+            for atom, power in monomial:
+                base = atom.replaced(found)
+                for _ in range(power):
+                    product = product * base
+            total = total + product
+        return total
+
+    def least(self) -> int | None:
+        """A lower bound that holds for all sizes; None where none is known."""
+        total = 0
+        for monomial, factor in self.terms.items():
+            if factor < 0 and monomial:
+                return None
+            if any(atom.op != "symbol" for atom, _ in monomial):
+                continue  # quotients and the like of sizes are not negative
+            total += factor * math.prod(LEAST**p for _, p in monomial)
+        return total
+
+    def __add__(self, other: Expr) -> Expr:
+        terms = dict(self.terms)
+        for monomial, factor in other.terms.items():
+            terms[monomial] = terms.get(monomial, 0) + factor
+        return Expr(terms)
+
+    def __neg__(self) -> Expr:
+        return Expr({m: -c for m, c in self.terms.items()})
+
+    def __sub__(self, other: Expr) -> Expr:
+        return self + (-other)
+
+    def __mul__(self, other: Expr) -> Expr:
+        terms: dict[Monomial, int] = {}
+        for m, c in self.terms.items():
+            for n, d in other.terms.items():
+                powers: dict[Atom, int] = dict(m)
+                for atom, p in n:
+                    powers[atom] = powers.get(atom, 0) + p
+                key = tuple(sorted(powers.items(), key=lambda item: item[0].key))
+                terms[key] = terms.get(key, 0) + c * d
+        return Expr(terms)
+
+    def __str__(self) -> str:
+        parts = []
+        for monomial, factor in self.terms.items():
+            names = [a.text() if p == 1 else f"{a.text()}**{p}" for a, p in monomial]
+            factors = names if factor == 1 and names else [str(factor), *names]
+            parts.append("*".join(factors))
+        return " + ".join(parts).replace("+ -", "- ") or "0"
+
+    __repr__ = __str__
+
+
+class Point(dict[str, int]):
+    """Sizes for all symbols, which remembers the values of expressions."""
+
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        super().__init__(sizes)
+        self.memo: dict[Expr, int] = {}
+
+
+def number(value: int) -> Expr:
+    """A constant."""
+    return Expr({(): value})
+
+
+def symbol(name: str) -> Expr:
+    """A symbol alone."""
+    return Expr({((Atom("symbol", (name,)), 1),): 1})
+
+
+def _divided(a: Expr, b: Expr) -> Expr | None:
+    """The quotient where `b` is one term and divides every term of `a`."""
+    if len(b.terms) != 1:
+        return None
+    divisor, factor = next(iter(b.terms.items()))
+    terms: dict[Monomial, int] = {}
+    for monomial, c in a.terms.items():
+        powers = dict(monomial)
+        for atom, p in divisor:
+            powers[atom] = powers.get(atom, 0) - p
+        if c % factor or any(p < 0 for p in powers.values()):
+            return None
+        terms[tuple((atom, p) for atom, p in powers.items() if p)] = c // factor
+    return Expr(terms)
+
+
+def floordiv(a: Expr, b: Expr) -> Expr:
+    """`a // b`."""
+    if a.constant is not None and b.constant:
+        return number(a.constant // b.constant)
+    exact = _divided(a, b)
+    return exact if exact is not None else Expr({((Atom("floordiv", (a, b)), 1),): 1})
+
+
+def mod(a: Expr, b: Expr) -> Expr:
+    """`a % b`."""
+    if a.constant is not None and b.constant:
+        return number(a.constant % b.constant)
+    return number(0) if _divided(a, b) is not None else Expr({((Atom("mod", (a, b)), 1),): 1})
+
+
+def _extreme(name: str, choose: Any) -> Any:
+    def made(a: Expr, b: Expr) -> Expr:
+        if a.constant is not None and b.constant is not None:
+            return number(choose(a.constant, b.constant))
+        return a if a == b else Expr({((Atom(name, (a, b)), 1),): 1})
+
+    return made
+
+
+maximum, minimum = _extreme("max", max), _extreme("min", min)
+_MADE = {"floordiv": floordiv, "mod": mod, "max": maximum, "min": minimum}
+
+
+# ------------------------------------------------------------------ numbers
+
+
+def expr_of(x: Any) -> Expr:
+    """The expression behind a whole number."""
+    return x.expr if isinstance(x, SymInt) else number(int(x))
+
+
+def plain(x: Any) -> int:
+    """The value as an ordinary int; nothing is noted."""
+    return int.__int__(x)
+
+
+class SymInt(int):
+    """A whole number that depends on sizes; its value is that for the example sizes."""
+
+    _is_symbolic = True
+    expr: Expr
+    env: Any
+
+    def __new__(cls, value: int, expr: Expr | None = None, env: Any = None) -> SymInt:
+        made = super().__new__(cls, value)
+        made.expr = number(value) if expr is None else expr
+        made.env = env
+        return made
+
+    @property
+    def node(self) -> SymInt:
+        """What describes the number: itself."""
+        return self
+
+    @property
+    def hint(self) -> int:
+        """The value for the example sizes."""
+        return plain(self)
+
+    def _made(self, value: int, expr: Expr) -> Any:
+        found = self.env.simplified(expr) if self.env is not None else expr
+        return value if found.constant is not None else SymInt(value, found, self.env)
+
+    def __index__(self) -> int:
+        # asked for by name only (C code takes the value itself): the expression stays
+        return self
+
+    def __int__(self) -> int:
+        self._note("==", number(plain(self)), True)
+        return plain(self)
+
+    def __float__(self) -> float:
+        return float(self.__int__())
+
+    def __bool__(self) -> bool:
+        return self != 0
+
+    def _note(self, relation: str, other: Expr, outcome: bool) -> None:
+        if self.env is not None:
+            self.env.note(self.expr, relation, other, outcome)
+
+    def __hash__(self) -> int:
+        return hash(plain(self))
+
+    def __repr__(self) -> str:
+        return str(self.expr)
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return format(plain(self), spec) if spec else str(self.expr)
+
+    def __reduce__(self) -> Any:
+        return int, (plain(self),)
+
+    def __deepcopy__(self, memo: Any) -> SymInt:
+        return self
+
+    def __pos__(self) -> SymInt:
+        return self
+
+    def __neg__(self) -> Any:
+        return self._made(-plain(self), -self.expr)
+
+    def __abs__(self) -> Any:
+        return self if self >= 0 else -self
+
+    def __pow__(self, other: Any, modulo: Any = None) -> Any:
+        if type(other) is int and other >= 0 and modulo is None:
+            result: Any = 1
+            for _ in range(other):
+                result = self * result
+            return result
+        return pow(plain(self) if isinstance(other, SymInt) else self.__int__(), other, modulo)
+
+    def __truediv__(self, other: Any) -> Any:
+        return SymFloat(plain(self) / float(other), self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return SymFloat(other / plain(self), other, self)
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __round__(self, digits: Any = None) -> Any:
+        return self
+
+    def __ceil__(self) -> Any:
+        return self
+
+    __floor__ = __trunc__ = __ceil__
+
+    def conjugate(self) -> SymInt:
+        """The number itself."""
+        return self
+
+
+class SymFloat(float):
+    """A quotient of numbers that depend on sizes; used as a float, it is fixed to its value."""
+
+    _is_symbolic = True
+
+    def __new__(cls, value: float, top: Any = None, bottom: Any = None) -> SymFloat:
+        made = super().__new__(cls, value)
+        made.top, made.bottom = top, bottom  # type: ignore[attr-defined]
+        return made
+
+    def __reduce__(self) -> Any:
+        return float, (float(self),)
+
+    def __int__(self) -> Any:
+        return self.__trunc__()
+
+    def __trunc__(self) -> Any:
+        # truncation and flooring agree for sizes, which are not negative
+        return self.__floor__()
+
+    def __floor__(self) -> Any:
+        return self.top // self.bottom if self._whole() else math.floor(float(self))
+
+    def __ceil__(self) -> Any:
+        return -((-self.top) // self.bottom) if self._whole() else math.ceil(float(self))
+
+    def _whole(self) -> bool:
+        return isinstance(self.top, int) and isinstance(self.bottom, int)
+
+
+class SymBool(int):
+    """The outcome of a comparison; comparisons of `SymInt` note a guard and give plain bools."""
+
+    _is_symbolic = True
+
+
+def _arithmetic(name: str, on_expressions: Any, on_values: Any) -> None:
+    def method(self: SymInt, other: Any) -> Any:
+        if not isinstance(other, int):
+            base = getattr(int, f"__{name}__")
+            found = base(plain(self), other)
+            if found is NotImplemented and isinstance(other, float):
+                return on_values(float(plain(self.__int__())), other)
+            return found
+        value = on_values(plain(self), plain(other))
+        return self._made(value, on_expressions(self.expr, expr_of(other)))
+
+    def reflected(self: SymInt, other: Any) -> Any:
+        if not isinstance(other, int):
+            if isinstance(other, float):
+                return on_values(other, float(plain(self.__int__())))
+            return NotImplemented
+        value = on_values(plain(other), plain(self))
+        return self._made(value, on_expressions(expr_of(other), self.expr))
+
+    setattr(SymInt, f"__{name}__", method)
+    setattr(SymInt, f"__r{name}__", reflected)
+
+
+_arithmetic("add", lambda a, b: a + b, lambda a, b: a + b)
+_arithmetic("sub", lambda a, b: a - b, lambda a, b: a - b)
+_arithmetic("mul", lambda a, b: a * b, lambda a, b: a * b)
+_arithmetic("floordiv", floordiv, lambda a, b: a // b)
+_arithmetic("mod", mod, lambda a, b: a % b)
+
+
+def _comparison(name: str, relation: str, compare: Any) -> None:
+    def method(self: SymInt, other: Any) -> Any:
+        if not isinstance(other, (int, float)):
+            return NotImplemented
+        if isinstance(other, float) and not isinstance(other, SymFloat):
+            if not other.is_integer():
+                return (
+                    compare(float(plain(self.__int__())), other)
+                    if math.isfinite(other)
+                    else compare(float(plain(self)), other)
+                )
+            other = int(other)
+        if isinstance(other, float):
+            return compare(float(self), float(other))
+        outcome = compare(plain(self), plain(other))
+        self._note(relation, expr_of(other), outcome)
+        return outcome
+
+    setattr(SymInt, f"__{name}__", method)
+
+
+for _name, _relation, _compare in (
+    ("eq", "==", lambda a, b: a == b), ("ne", "!=", lambda a, b: a != b),
+    ("lt", "<", lambda a, b: a < b), ("le", "<=", lambda a, b: a <= b),
+    ("gt", ">", lambda a, b: a > b), ("ge", ">=", lambda a, b: a >= b),
+):  # fmt: skip
+    _comparison(_name, _relation, _compare)

@@ -1,0 +1,69 @@
+"""Causal masks that say on which side they lie when there are more keys than queries, or fewer.
+
+Takes lengths. Gives `CausalBias`, which scaled dot-product attention takes as `attn_mask`.
+Keeps true: it is a bool tensor of the mask, so that everything which takes a mask takes it.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import facula
+from facula.core.errors import fail
+
+__all__ = ["CausalBias", "CausalVariant", "causal_lower_right", "causal_upper_left"]
+
+
+class CausalVariant(enum.IntEnum):
+    """The corner of the scores from which the diagonal starts."""
+
+    UPPER_LEFT = 1
+    LOWER_RIGHT = 2
+
+
+class CausalBias(facula.Tensor):
+    """The mask of queries that look at no later key: [seq_len_q, seq_len_kv], True where they look.
+    """
+
+    variant: CausalVariant
+    seq_len_q: int
+    seq_len_kv: int
+
+    def __new__(cls, variant: CausalVariant, seq_len_q: int, seq_len_kv: int) -> CausalBias:
+        """Raise TypeError unless `variant` is a `CausalVariant`."""
+        if not isinstance(variant, CausalVariant):
+            fail(TypeError, "CausalBias", "a CausalVariant was required", variant)
+        shift = seq_len_kv - seq_len_q if variant is CausalVariant.LOWER_RIGHT else 0
+        whole = facula.ones(seq_len_q, seq_len_kv, dtype=facula.bool)
+        made: CausalBias = whole.tril(shift).as_subclass(cls)
+        made.variant, made.seq_len_q, made.seq_len_kv = variant, seq_len_q, seq_len_kv
+        return made
+
+    def __init__(self, variant: CausalVariant, seq_len_q: int, seq_len_kv: int) -> None:
+        pass
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Work on the mask as on any other tensor; results are plain tensors."""
+        with facula._C.DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
+
+    def __repr__(self) -> str:  # type: ignore[override]
+        return f"CausalBias({self.variant.name}, {self.seq_len_q}, {self.seq_len_kv})"
+
+
+def causal_upper_left(*size: int) -> CausalBias:
+    """Query i looks at keys up to i."""
+    if len(size) != 2:
+        fail(RuntimeError, "causal_upper_left", "causal_upper_left only supports 2D tensors", size)
+    return CausalBias(CausalVariant.UPPER_LEFT, *size)
+
+
+def causal_lower_right(*size: int) -> CausalBias:
+    """The last query looks at all keys, the one before at all but one."""
+    if len(size) != 2:
+        fail(
+            RuntimeError, "causal_lower_right", "causal_lower_right only supports 2D tensors", size
+        )
+    return CausalBias(CausalVariant.LOWER_RIGHT, *size)

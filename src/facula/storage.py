@@ -1,0 +1,252 @@
+"""Memory as a row of numbers of one dtype, as PyTorch's older programs see it.
+
+Takes sizes, sequences or untyped memory. Gives `TypedStorage`, its named kinds (`FloatStorage`, ...)
+and `UntypedStorage`. Keeps true: a typed storage owns nothing; it reads and writes the memory that
+it was made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from facula import core
+from facula.core import UntypedStorage
+from facula.core.errors import fail
+
+__all__ = ["TypedStorage", "UntypedStorage"]
+
+
+class _Kind(type):
+    """`isinstance(storage, FloatStorage)` asks for the dtype."""
+
+    dtype: Any
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        if cls is TypedStorage or not type.__instancecheck__(TypedStorage, instance):
+            return type.__instancecheck__(cls, instance)
+        return instance.dtype is getattr(cls, "_dtype", None)
+
+
+class TypedStorage(metaclass=_Kind):
+    """Untyped memory together with a dtype."""
+
+    is_sparse = False
+    _dtype: Any = None
+
+    def __init__(
+        self,
+        *args: Any,
+        wrap_storage: Any = None,
+        dtype: Any = None,
+        device: Any = None,
+        _internal: bool = False,
+    ) -> None:
+        kind = self._dtype if dtype is None else dtype
+        self.dtype = core.get_default_dtype() if kind is None else kind
+        if wrap_storage is not None:
+            if not isinstance(wrap_storage, UntypedStorage):
+                fail(
+                    TypeError, "TypedStorage", "an UntypedStorage was required", type(wrap_storage)
+                )
+            self._untyped_storage = wrap_storage
+            return
+        if len(args) > 1:
+            fail(TypeError, "TypedStorage", "one size or one sequence was required", len(args))
+        given = args[0] if args else 0
+        if isinstance(given, UntypedStorage):
+            self._untyped_storage = given
+        elif isinstance(given, int):
+            made = core.empty((given,), dtype=self.dtype, device=device)
+            self._untyped_storage = made.untyped_storage()
+        else:
+            made = core.tensor(list(given), dtype=self.dtype, device=device)
+            self._untyped_storage = made.untyped_storage()
+
+    @classmethod
+    def from_buffer(cls, *args: Any, dtype: Any = None, **kwargs: Any) -> TypedStorage:
+        """A storage with a copy of a buffer's bytes."""
+        kind = cls._dtype if dtype is None else dtype
+        kind = core.get_default_dtype() if kind is None else kind
+        data = core.frombuffer(bytearray(args[0]), dtype=kind)
+        return TypedStorage(wrap_storage=data.untyped_storage(), dtype=kind)
+
+    @classmethod
+    def from_file(cls, filename: str, shared: bool = False, size: int = 0) -> TypedStorage:
+        """A storage on the first `size` numbers of a file; `shared` writes reach the file."""
+        kind = core.get_default_dtype() if cls._dtype is None else cls._dtype
+        memory = UntypedStorage.from_file(filename, shared, size * kind.itemsize)
+        return TypedStorage(wrap_storage=memory, dtype=kind)
+
+    def _tensor(self) -> core.Tensor:
+        """The numbers as a tensor on the same memory."""
+        return core.empty((0,), dtype=self.dtype, device=self.device).set_(self._untyped_storage)
+
+    def untyped(self) -> UntypedStorage:
+        """The memory without a dtype."""
+        return self._untyped_storage
+
+    @property
+    def device(self) -> Any:
+        """Where the memory lies."""
+        return self._untyped_storage.device
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the memory lies on a CUDA device."""
+        return bool(self.device.type == "cuda")
+
+    @property
+    def filename(self) -> str | None:
+        """The file that the memory is mapped from, where there is one."""
+        return getattr(self._untyped_storage, "filename", None)
+
+    def element_size(self) -> int:
+        """How many bytes a number takes."""
+        return int(self.dtype.itemsize)
+
+    def nbytes(self) -> int:
+        """How many bytes there are."""
+        return int(self._untyped_storage.nbytes())
+
+    def size(self) -> int:
+        """How many numbers there are."""
+        return self.nbytes() // self.element_size()
+
+    __len__ = size
+
+    def data_ptr(self) -> int:
+        """The address of the first number."""
+        return int(self._untyped_storage.data_ptr())
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return self._tensor()[index]
+        return self._tensor()[index].item()
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._tensor()[index] = value
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.tolist())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TypedStorage) and self.data_ptr() == other.data_ptr()
+
+    def __hash__(self) -> int:
+        return hash(self.data_ptr())
+
+    def tolist(self) -> list[Any]:
+        """The numbers as a list."""
+        return list(self._tensor().tolist())
+
+    def clone(self) -> TypedStorage:
+        """A copy."""
+        memory = self._tensor().clone().untyped_storage()
+        return TypedStorage(wrap_storage=memory, dtype=self.dtype)
+
+    def copy_(self, source: Any, non_blocking: bool | None = None) -> TypedStorage:
+        """Take the numbers of another storage."""
+        self._tensor().copy_(source._tensor())
+        return self
+
+    def fill_(self, value: Any) -> TypedStorage:
+        """Set every number."""
+        self._tensor().fill_(value)
+        return self
+
+    def resize_(self, size: int) -> None:
+        """Make room for `size` numbers."""
+        self._untyped_storage.resize_(size * self.element_size())
+
+    def resizable(self) -> bool:
+        """Whether the memory can grow."""
+        return bool(self._untyped_storage.resizable())
+
+    def to(self, *, device: Any, non_blocking: bool = False) -> TypedStorage:
+        """The numbers on another device."""
+        memory = self._tensor().to(device).untyped_storage()
+        return TypedStorage(wrap_storage=memory, dtype=self.dtype)
+
+    def cpu(self) -> TypedStorage:
+        """The numbers in the host's memory."""
+        return self if self.device.type == "cpu" else self.to(device="cpu")
+
+    def cuda(self, device: Any = None, non_blocking: bool = False) -> TypedStorage:
+        """The numbers on a CUDA device."""
+        return self.to(device="cuda" if device is None else device)
+
+    def is_shared(self) -> bool:
+        """Whether other processes see the memory."""
+        return bool(self._untyped_storage.is_shared())
+
+    def share_memory_(self) -> TypedStorage:
+        """Move the numbers to memory that other processes see."""
+        shared = self._tensor().share_memory_()
+        self._untyped_storage = shared.untyped_storage()
+        return self
+
+    def is_pinned(self, device: Any = None) -> bool:
+        """Whether the memory is fixed for transfers: it never is here."""
+        return False
+
+    def pin_memory(self, device: Any = None) -> TypedStorage:
+        """The storage: transfers need no fixed memory here."""
+        return self
+
+    def get_device(self) -> int:
+        """The number of the device."""
+        return int(self.device.index or 0)
+
+    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+        """The name of the kind, or the numbers in another dtype."""
+        if dtype is None:
+            return f"{core.DTYPE_PREFIX[0]}.{self.pickle_storage_type()}"
+        wanted = dtype if isinstance(dtype, core.dtype) else dtype._dtype
+        memory = self._tensor().to(wanted).untyped_storage()
+        return TypedStorage(wrap_storage=memory, dtype=wanted)
+
+    def pickle_storage_type(self) -> str:
+        """The name under which files know the kind."""
+        return f"{self.dtype.type_word}Storage"
+
+    def __repr__(self) -> str:
+        numbers = "\n ".join(str(x) for x in self.tolist())
+        return (
+            f" {numbers}\n[{core.DTYPE_PREFIX[0]}.storage.TypedStorage(dtype={self.dtype}, "
+            f"device={self.device}) of size {self.size()}]"
+        )
+
+
+def _cast(dtype: Any) -> Any:
+    def method(self: TypedStorage) -> TypedStorage:
+        return self.type(dtype)
+
+    method.__doc__ = f"The numbers as {dtype.name}."
+    return method
+
+
+#: method -> dtype
+_CASTS = {
+    "float": core.float32,
+    "double": core.float64,
+    "half": core.float16,
+    "bfloat16": core.bfloat16,
+    "long": core.int64,
+    "int": core.int32,
+    "short": core.int16,
+    "char": core.int8,
+    "byte": core.uint8,
+    "bool": core.bool_,
+    "complex_float": core.complex64,
+    "complex_double": core.complex128,
+}
+for _name, _dtype in _CASTS.items():
+    setattr(TypedStorage, _name, _cast(_dtype))
+    _kind = f"{_dtype.type_word}Storage"
+    globals()[_kind] = _Kind(
+        _kind,
+        (TypedStorage,),
+        {"_dtype": _dtype, "__module__": "facula", "__doc__": f"Memory of {_dtype.name} numbers."},
+    )
+    __all__.append(_kind)

@@ -1,0 +1,87 @@
+"""Fake tensors: no elements, and otherwise like the real ones."""
+
+import pytest
+
+import facula
+import facula.nn.functional as F
+from facula import nn
+from facula._subclasses import DynamicOutputShapeException, FakeTensor, FakeTensorMode
+from facula._subclasses.fake_tensor import DataDependentOutputException
+
+
+def test_a_fake_tensor_looks_like_the_real_one():
+    mode = FakeTensorMode()
+    base = facula.randn(4, 6)
+    real = base.t()[1:]
+    fake = mode.from_tensor(real)
+    assert isinstance(fake, FakeTensor) and fake is mode.from_tensor(real)
+    assert (fake.shape, fake.stride(), fake.storage_offset()) == (
+        real.shape,
+        real.stride(),
+        4 and real.storage_offset(),
+    )
+    assert fake._base is mode.from_tensor(base) and fake.device.type == "cpu" and not fake.is_meta
+    leaf = facula.ones(2, requires_grad=True)
+    assert mode.from_tensor(leaf).is_leaf and not mode.from_tensor(leaf * 2).is_leaf
+
+
+def test_creation_is_fake_inside_of_the_mode_only():
+    with FakeTensorMode() as mode:
+        made = [facula.zeros(2), facula.rand(2), facula.tensor([1.0]), facula.arange(3), F.dropout(facula.ones(2)),
+                facula.multinomial(facula.ones(4), 2), facula.empty_strided((2,), (3,))]  # fmt: skip
+        with mode:
+            assert isinstance(facula.ones(1), FakeTensor)
+    assert all(isinstance(t, FakeTensor) for t in made) and not isinstance(
+        facula.ones(1), FakeTensor
+    )
+
+
+def test_history_and_gradients_without_elements():
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    net = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, 5)
+    )
+    x = mode.from_tensor(facula.randn(2, 3, 4, 4).requires_grad_())
+    loss = F.cross_entropy(net(x), mode.from_tensor(facula.tensor([1, 2])))
+    loss.backward()
+    assert isinstance(x.grad, FakeTensor) and x.grad.shape == x.shape
+
+
+def test_writes_and_geometry():
+    mode = FakeTensorMode()
+    x = mode.from_tensor(facula.ones(3))
+    y = x
+    x.add_(1)
+    x[0] = 2
+    x.unsqueeze_(0)
+    assert y is x and x.shape == (1, 3)
+    assert x.to("cpu") is x and x.to(facula.float64).dtype is facula.float64
+    assert x.to("meta").device.type == "meta"
+
+
+def test_what_needs_elements_says_so():
+    mode = FakeTensorMode()
+    x = mode.from_tensor(facula.ones(3))
+    with pytest.raises(DataDependentOutputException, match="a fake tensor has none"):
+        x.sum().item()
+    with pytest.raises(DataDependentOutputException):
+        bool(x[0] > 1)
+    with pytest.raises(DynamicOutputShapeException, match="nonzero"):
+        x.nonzero()
+    with pytest.raises(AssertionError, match="convert all Tensors to FakeTensors first"):
+        x + facula.ones(3)
+    with pytest.raises(AssertionError, match="Mixing fake modes"):
+        FakeTensorMode().from_tensor(x)
+
+
+def test_overloads_are_one_operator():
+    aten = facula.ops.aten
+    assert (
+        str(aten.add.Tensor) == "aten.add.Tensor" and aten.add.Tensor.name() == "aten::add.Tensor"
+    )
+    assert aten.add.Tensor == aten.add.Scalar and facula.add in {aten.add.default: 1}
+    assert aten.sin.default.overloadpacket == aten.sin and aten.sin.default.name() == "aten::sin"
+    assert aten.add_.Tensor._schema.is_mutable and not aten.add.Tensor._schema.is_mutable
+    assert (
+        aten.clone.default == facula.Tensor.clone and aten.sin.default(facula.zeros(1)).item() == 0
+    )

@@ -1,0 +1,46 @@
+"""Reductions under a mask are those of the elements that it selects."""
+
+import numpy as np
+import pytest
+
+import facula
+from facula import masked
+
+
+@pytest.fixture
+def case():
+    facula.manual_seed(2)
+    x = facula.randn(4, 6, dtype=facula.float64)
+    mask = facula.rand(4, 6) < 0.6
+    mask[:, 0] = True
+    return x, mask
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "amax", "amin", "mean", "std", "var", "median"])
+def test_reductions(case, name):
+    x, mask = case
+    plain = {"std": lambda r: np.std(r, ddof=1), "var": lambda r: np.var(r, ddof=1)}
+    plain |= {"median": lambda r: np.sort(r)[(len(r) - 1) // 2]}
+    function = plain.get(name) or getattr(np, {"amax": "max", "amin": "min"}.get(name, name))
+    found = getattr(masked, name)(x, 1, mask=mask)
+    for row, chosen, value in zip(x.numpy(), mask.numpy(), found.numpy(), strict=True):
+        if chosen.sum() > 1:
+            assert np.isclose(value, function(row[chosen]))
+
+
+def test_along_a_dimension(case):
+    x, mask = case
+    assert facula.allclose(masked.softmax(x, 1, mask=mask).sum(1), facula.ones(4).double())
+    assert not masked.softmax(x, 1, mask=mask)[~mask].any()
+    assert facula.allclose(masked.logsumexp(x, (1,), mask=mask), (x.exp() * mask).sum(1).log())
+    assert facula.allclose(masked.cumsum(x, 1, mask=mask), (x * mask).cumsum(1))
+    assert facula.allclose(masked.norm(x, 2.0, 1, mask=mask), (x * mask).norm(dim=1))
+    assert mask.gather(1, masked.argmax(x, 1, keepdim=True, mask=mask).long()).all()
+
+
+def test_whole_numbers_and_errors():
+    x = facula.tensor([[3, 1], [2, 7]])
+    mask = facula.tensor([True, False])
+    assert masked.sum(x, mask=mask).item() == 5 and masked.amin(x, mask=mask).item() == 2
+    with pytest.raises(TypeError, match=r"^\[masked.sum\] a bool mask"):
+        masked.sum(x, mask=x)
