@@ -57,6 +57,7 @@ _FROM = {
         "TypedStorage FloatStorage DoubleStorage HalfStorage BFloat16Storage LongStorage IntStorage "
         "ShortStorage CharStorage ByteStorage BoolStorage ComplexFloatStorage ComplexDoubleStorage"
     ),
+    "facula.fx.symbols": "SymInt SymFloat SymBool sym_float sym_int sym_ite sym_max sym_min sym_not sym_sum",
     "facula.legacy": (
         "FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor "
         "CharTensor ByteTensor "

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import facula
-from facula.compiler.inductor import metrics
+from facula.compiler.inductor import graph, metrics
 from facula.nn import functional as F
-from tests.inductor.support import check, compiled, flat
+from tests.inductor.support import DEBUG, check, compiled, flat
 
 
 @pytest.fixture(autouse=True)
@@ -147,3 +147,29 @@ def test_sixteen_bit_floats_are_rounded_once_or_after_each_operator() -> None:
 
     check(chain, x, tolerance=4e-2)
     check(chain, x, options={"equal_rounding": True}, kernels=1)
+
+
+def test_new_elements_of_an_input_are_written_into_it() -> None:
+    from facula.lower.aot.api import aot_function
+
+    programs = []
+
+    def remember(module, examples):
+        programs.append(graph.compile_graph(module, DEBUG))
+        return programs[-1].boxed
+
+    def step(x, y, g):
+        y.mul_(0.9).add_(g)
+        x.sub_(y * 0.1)
+
+    run = aot_function(step, remember)
+    mine, theirs = ([randn(50, 40), randn(50, 40), randn(50, 40)] for _ in range(2))
+    for a, b in zip(mine, theirs, strict=True):
+        a.copy_(b)
+    place, version = mine[0].data_ptr(), mine[0]._version
+    run(*mine)
+    step(*theirs)
+    for a, b in zip(mine, theirs, strict=True):
+        assert facula.allclose(a, b, rtol=1e-6, atol=1e-7)
+    assert mine[0].data_ptr() == place and mine[0]._version > version
+    assert "empty_strided" not in programs[0].source

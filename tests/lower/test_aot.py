@@ -324,3 +324,25 @@ def test_backends_take_captured_graphs():
     assert facula.allclose(compiled(x), net(x)) and len(seen) == 2
     compiled(x).sum().backward()
     assert facula.allclose(net.bias.grad, facula.full((2,), 4.0))
+
+
+def test_what_is_computed_again_draws_the_same_numbers():
+    from facula.utils.checkpoint import checkpoint
+
+    def program(x):
+        inner = lambda y: F.dropout(y.sin(), 0.5, True) * F.dropout(y, 0.5, True)  # noqa: E731
+        return checkpoint(inner, x, use_reentrant=False).sum()
+
+    for partition in PARTITIONS:
+        check(program, lambda: (leaf(30),), partition)
+
+
+def test_a_tensor_with_history_may_be_written():
+    def program(y):
+        y.mul_(3)
+        return y.sum()
+
+    x = leaf(3)
+    y = x * 2
+    api.aot_function(program, api.nop)(y).backward()
+    assert x.grad.tolist() == [6.0] * 3 and facula.equal(y, x * 6)

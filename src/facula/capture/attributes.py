@@ -123,7 +123,7 @@ class Attributes(Part):
                 return base.__dict__[name]
         return None
 
-    def class_of_attribute(self, cls: type, name: str) -> type | None:
+    def class_of_attribute(self, cls: type, name: str) -> Any:
         """The class of the MRO that has the attribute."""
         return next((base for base in cls.__mro__ if name in base.__dict__), None)
 
@@ -177,11 +177,12 @@ class Attributes(Part):
         ):
             parts = self.exception_args(owner).items
             at = _EXCEPTION_PARTS[name]
-            found = self.force(parts[at]) if at < len(parts) else Known(None)
-            return self.build_tuple(self.unpack_all(found)) if name == "exceptions" else found
+            chosen = self.force(parts[at]) if at < len(parts) else Known(None)
+            return self.build_tuple(self.unpack_all(chosen)) if name == "exceptions" else chosen
         if name in ("__cause__", "__context__", "__traceback__") and owner.real is None:
-            known = self.instance_dict(owner).items.get(name)
-            return self.force(known[1]) if known is not None else Known(None)
+            own_parts = self.instance_dict(owner)
+            part = own_parts.items.get(name) if own_parts is not None else None
+            return self.force(part[1]) if part is not None else Known(None)
         base = self.class_of_attribute(owner.kind, name)
         found = base.__dict__[name] if base is not None else None
         if base is not None and self._is_data_descriptor(found):
@@ -288,7 +289,7 @@ class Attributes(Part):
         return None
 
     def _super_attribute(self, owner: SuperValue, name: str) -> Any:
-        value = owner.owner
+        value: Any = owner.owner
         is_class = isinstance(value, Known) and isinstance(value.obj, type)
         cls = value.obj if is_class else value.cls
         order = cls.__mro__

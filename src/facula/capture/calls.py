@@ -341,7 +341,7 @@ class Calls(Part):
         return self._call_method(MethodValue(name, owner), args[1:], kwargs)
 
     # modules --------------------------------------------------------------------------------------
-    def _call_module(self, module: ObjectValue, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def _call_module(self, module: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         call = self.type_lookup(module.kind, "__call__")
         own = isinstance(call, types.FunctionType) and not is_trusted_name(call.__module__)
         if own:

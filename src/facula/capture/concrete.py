@@ -113,8 +113,8 @@ class Concrete:
     is_same = staticmethod(operator.is_)
     contains = staticmethod(operator.contains)
     build_tuple = staticmethod(builtins.tuple)
-    build_list = staticmethod(builtins.list)
-    build_set = staticmethod(builtins.set)
+    build_list: Any = staticmethod(builtins.list)
+    build_set: Any = staticmethod(builtins.set)
 
     def getattr_or(self, owner: Any, name: str) -> Any:
         return builtins.getattr(owner, name, None)
@@ -266,7 +266,7 @@ class Concrete:
             return found
 
     def load_build_class(self, frame: Frame) -> Any:
-        return builtins.__build_class__  # type: ignore[attr-defined]
+        return builtins.__build_class__
 
     def make_generator(self, frame: Frame) -> Any:
         return run_generator(self, frame)

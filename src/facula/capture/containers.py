@@ -107,7 +107,7 @@ class Containers(Part):
         if isinstance(value, ObjectValue) and hasattr(value.kind, "keys"):
             keys = self.unpack_all(self.call(self.getattr(value, "keys"), [], {}))
             return [(key, self.getitem(value, key)) for key in keys]
-        return [tuple(self.unpack(item, 2)) for item in self.unpack_all(value)]  # type: ignore[misc]
+        return [tuple(self.unpack(item, 2)) for item in self.unpack_all(value)]
 
     # dictionaries ---------------------------------------------------------------------------------
     def complete(self, value: DictValue) -> None:
@@ -123,7 +123,7 @@ class Containers(Part):
             key = self.key_of(key_value)
             if key in value.deleted:
                 continue
-            value.items[key] = known.pop(key, None) or (
+            value.items[key] = known.pop(key, None) or (  # type: ignore[arg-type]
                 key_value,
                 Lazy(value.real[real], value.source.item(real)),
             )

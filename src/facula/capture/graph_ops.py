@@ -53,6 +53,8 @@ class NotGraphable(Exception):
 class GraphOps(Part):
     """The part of `Symbolic` that writes the graph."""
 
+    last_placeholder: Any
+
     # arguments ------------------------------------------------------------------------------------
     def argument(self, value: Any) -> tuple[Any, Any]:
         """A value as a node's argument, and as the fake run gets it."""

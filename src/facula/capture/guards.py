@@ -166,6 +166,9 @@ def _tensor_reason(label: str, facts: TensorFacts, found: Any) -> str | None:
     return None
 
 
+_TENSOR_GUARD: Any = core.TensorGuard
+
+
 class GuardSet:
     """The guards of one segment."""
 
@@ -199,7 +202,7 @@ class GuardSet:
                 )
                 out.lines.append(f"if {ask}({device!r}) is not {out.hold(dtype)}: return MISS")
         tensors = self.tensors()
-        check = out.hold(core.TensorGuard(state, [g.value for g in tensors]).check, "CHECK")
+        check = out.hold(_TENSOR_GUARD(state, [g.value for g in tensors]).check, "CHECK")
         names = [out.source(g.source) for g in tensors]
         out.lines.append(f"if not {check}(({''.join(n + ', ' for n in names)})): return MISS")
 

@@ -60,7 +60,8 @@ class Operators(Part):
             return (kind(*plain) if hasattr(kind, "_fields") else kind(plain),)
         if isinstance(value, SetValue):
             items = [self.constant_or_none(item) for item in value.items.values()]
-            return None if any(i is None for i in items) else (value.kind(i[0] for i in items),)
+            there = [item[0] for item in items if item is not None]
+            return (value.kind(there),) if len(there) == len(items) else None
         if isinstance(value, DictValue) and value.kind in (dict,):
             self.complete(value)
             pairs = [
@@ -74,7 +75,8 @@ class Operators(Part):
             return (self.specialise(value).obj,)
         if isinstance(value, SliceValue):
             parts = [self.constant_or_none(part) for part in value.parts]
-            return None if any(p is None for p in parts) else (slice(*(p[0] for p in parts)),)
+            there = [part[0] for part in parts if part is not None]
+            return (slice(*there),) if len(there) == len(parts) else None
         if isinstance(value, FunctionValue) and value.real is not None:
             return (value.real,)
         if isinstance(value, ObjectValue) and value.real is not None and _is_frozen(value.kind):

@@ -51,7 +51,7 @@ MISS = _Miss()
 class Point(NamedTuple):
     """Where a frame waits: the instruction, and what the values of its state are."""
 
-    index: int
+    index: int  # type: ignore[assignment] # a field, not the method of tuples
     locals: tuple[str, ...]
     cells: tuple[str, ...]
     reason: Any

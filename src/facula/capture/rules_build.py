@@ -119,7 +119,7 @@ def _bound(d: Any, args: list, kwargs: dict) -> Any:
     return d.made(MethodValue(d.force(args[0]), d.force(args[1])))
 
 
-for _kind in (operator.itemgetter, operator.attrgetter, operator.methodcaller):
-    RULES[_kind] = lambda d, args, kwargs, kind=_kind: Known(
+for _getter in (operator.itemgetter, operator.attrgetter, operator.methodcaller):
+    RULES[_getter] = lambda d, args, kwargs, kind=_getter: Known(
         kind(*[d.constant_of(arg) for arg in args])
     )

@@ -221,8 +221,8 @@ for _symbol, _function in BINARY.items():
         RULES[_function] = _operator_rule(_symbol, "binary")
 for _symbol, _function in COMPARE.items():
     RULES[_function] = _operator_rule(_symbol, "compare")
-for _symbol, _function in UNARY.items():
-    RULES[_function] = _operator_rule(_symbol, "unary")
+for _symbol, _one in UNARY.items():
+    RULES[_one] = _operator_rule(_symbol, "unary")
 RULES[operator.getitem] = lambda d, args, kwargs: d.getitem(*args)
 RULES[operator.setitem] = lambda d, args, kwargs: (d.setitem(*args), Known(None))[1]
 RULES[operator.contains] = lambda d, args, kwargs: d.contains(*args)

@@ -31,6 +31,8 @@ class History:
 class Sizes(Part):
     """The part of `Symbolic` that decides what is dynamic."""
 
+    shadow: Any
+
     def dynamic_dimensions(self, source: Source, tensor: Any) -> frozenset[int]:
         """The dynamic dimensions of a tensor from outside."""
         if self.dynamic_mode is False or self.static_only or source.kind == "held":

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import facula
+from facula import core
 from facula.capture import driver, marks, rules
 from facula.capture.driver import Session
 from facula.capture.events import Event, happened
@@ -165,7 +166,7 @@ def disable(
     if fn is None:
         return functools.partial(disable, recursive=recursive, reason=reason, wrapping=wrapping)
     if isinstance(fn, Module):
-        fn.forward = disable(fn.forward)  # type: ignore[method-assign]
+        fn.forward = disable(fn.forward)
         return fn
     if isinstance(fn, type):
         fn.__call__ = disable(fn.__call__)  # type: ignore[method-assign]
@@ -219,7 +220,7 @@ def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(fn)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        to_array = lambda v: v.numpy() if isinstance(v, facula.Tensor) else v  # noqa: E731
+        to_array = lambda v: v.numpy() if isinstance(v, core.Tensor) else v  # noqa: E731
         result = fn(*map(to_array, args), **{k: to_array(v) for k, v in kwargs.items()})
         if isinstance(result, (tuple, list)):
             return type(result)(facula.as_tensor(item) for item in result)

@@ -67,9 +67,12 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     def run(*args: Any, **kwargs: Any) -> ExplainOutput:
         graphs: list[Any] = []
         events: list[Event] = []
-        session = Session(
-            lambda graph_module, inputs: graphs.append(graph_module) or graph_module.forward
-        )
+
+        def backend(graph_module: Any, inputs: Any) -> Any:
+            graphs.append(graph_module)
+            return graph_module.forward
+
+        session = Session(backend)
         start = time.perf_counter()
         with listening(events.append):
             compile_with(session, function)(*args, **kwargs)

@@ -77,13 +77,13 @@ class OptimizedModule(Module):
         return self.train(False)
 
     def __len__(self) -> int:
-        return len(self._orig_mod)  # type: ignore[arg-type]
+        return len(self._orig_mod)
 
     def __getitem__(self, index: Any) -> Any:
         return self._orig_mod[index]  # type: ignore[index]
 
     def __iter__(self) -> Any:
-        return iter(self._orig_mod)  # type: ignore[call-overload]
+        return iter(self._orig_mod)
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *dir(self._orig_mod)})

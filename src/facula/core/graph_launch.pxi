@@ -162,7 +162,7 @@ cdef class GraphLaunch:
             if arena != NULL: fk_storage_decref(arena)
         if r:
             raise_memory(0)
-        return tuple([made[n] if kind == 1 else args[n] if kind == 0 else n for kind, n in self.results])
+        return tuple([made[n] if kind == 1 else inputs[n] if kind == 0 else n for kind, n in self.results])
 
 
 cdef class InputLayouts:
@@ -171,7 +171,8 @@ cdef class InputLayouts:
     cdef Layout *layouts
 
     def __cinit__(self, specs):
-        # specs: (shape, stride, dtype) of each input, None for what is no tensor
+        """specs: (shape, stride, dtype) of each input, None for what is no tensor."""
+        cdef int i
         self.count = len(specs)
         self.layouts = <Layout *>malloc((self.count + 1) * sizeof(Layout))
         for i, spec in enumerate(specs):

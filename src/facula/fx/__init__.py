@@ -23,7 +23,7 @@ _FROM = {
 _NAMES = {name: module for module, names in _FROM.items() for name in names.split()}
 _MODULES = frozenset(
     (
-        *_FROM, "annotate", "config", "experimental", "operator_schemas", "passes", "tensor_type", "traceback"
+        *_FROM, "experimental", "operator_schemas", "passes", "traceback"
     )
 )  # fmt: skip
 

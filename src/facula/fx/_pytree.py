@@ -247,6 +247,10 @@ class TreeSpec:
     context: Context
     children_specs: list[TreeSpec] = field(default_factory=list)
 
+    num_children: int = field(init=False, compare=False, repr=False)
+    num_leaves: int = field(init=False, compare=False, repr=False)
+    num_nodes: int = field(init=False, compare=False, repr=False)
+
     def __post_init__(self) -> None:
         self.num_children = len(self.children_specs)
         self.num_leaves = sum(child.num_leaves for child in self.children_specs)

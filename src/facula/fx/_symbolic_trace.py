@@ -69,9 +69,7 @@ class ProxyableClassMeta(type):
         found = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, Proxy)]
         if not found:
             return super().__call__(*args, **kwargs)
-        made = cls.__new__(cls, *args, **kwargs)  # type: ignore[call-overload]
-        cls.__init__(made, *args, **kwargs)  # type: ignore[misc]
-        return made
+        return found[0].tracer.create_proxy("call_function", cls, args, kwargs)
 
 
 def wrap(fn_or_name: str | Callable[..., Any]) -> str | Callable[..., Any]:

@@ -102,22 +102,22 @@ class FakeTensor(Tensor):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
 
-    @property
+    @property  # type: ignore[misc]
     def device(self) -> Any:
         """Where the tensor is that this one stands for."""
         return self.fake_device
 
-    @property
+    @property  # type: ignore[misc]
     def is_cpu(self) -> bool:
         """Whether that is the CPU."""
         return self.fake_device.type == "cpu"
 
-    @property
+    @property  # type: ignore[misc]
     def is_cuda(self) -> bool:
         """Whether that is a CUDA device."""
         return self.fake_device.type == "cuda"
 
-    @property
+    @property  # type: ignore[misc]
     def is_meta(self) -> bool:
         """Whether that is a meta tensor."""
         return self.fake_device.type == "meta"
@@ -162,7 +162,7 @@ class FakeTensor(Tensor):
 class SymbolicFakeTensor(FakeTensor):
     """A fake tensor of a mode with symbols: its sizes may be numbers that know their expressions."""
 
-    @property
+    @property  # type: ignore[misc]
     def shape(self) -> Any:
         """The sizes."""
         if self._symbolic is None:
@@ -340,7 +340,7 @@ class FakeTensorMode(TorchDispatchMode):
             whole = self.from_tensor(base, static_shapes=True)
             recorded = tensor.requires_grad and base.requires_grad
             with _Recording(recorded):
-                made = whole.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+                made: Any = whole.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
             if tensor.requires_grad and not made.requires_grad:
                 made.requires_grad_()
             return made

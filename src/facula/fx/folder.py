@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from facula import core, nn
+from facula import core
 from facula.fx import names
 from facula.serialization import save
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from facula.core.errors import fail
 from facula.fx import names
-from facula.fx.codegen import CodeGen, PyTreeCodeGen, PythonCode, _PyTreeInfo
+from facula.fx.codegen import CodeGen, PythonCode, PyTreeCodeGen
 from facula.fx.node import OPCODES, Argument, Node, Target, map_arg
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Graph:
         self._erase_hooks: list[Callable[[Node], object]] = []
         self._root = Node(self, "", "root", "", (), {})
         self._used_names: dict[str, int] = {}
-        self._insert = self._root.prepend
+        self._insert: Callable[[Node], None] = self._root.prepend
         self._len = 0
         self._ordered = False
         self._owning_module = owning_module
@@ -394,6 +394,16 @@ class Graph:
     def create_storage_offset_node(self, tensor_node: Node) -> Node:
         """A node for the place of a tensor's first element in its storage."""
         return self._sized("sym_storage_offset", tensor_node, None, lambda t: t.storage_offset())
+
+    def materialize_symints(self, values: Any) -> list[Any]:
+        """Nodes (or plain numbers) for numbers that depend on sizes of the graph's inputs."""
+        from facula.fx.shape_env import nodes_of_numbers
+
+        return nodes_of_numbers(self, values)
+
+    def materialize_symint(self, value: Any) -> Any:
+        """A node (or a plain number) for a number that depends on sizes of the graph's inputs."""
+        return self.materialize_symints([value])[0]
 
     def _sized(self, name: str, node: Node, dim: int | None, read: Callable[[Any], Any]) -> Node:
         from facula.ops.namespaces import namespace

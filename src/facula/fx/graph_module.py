@@ -168,7 +168,7 @@ class GraphModule(nn.Module):
         self._code = made.src
         self._lineno_map = made._lineno_map
         self._prologue_start = made._prologue_start
-        type(self).forward = compile_text(made.src, made.globals, codegen._func_name)  # type: ignore[method-assign]
+        type(self).forward = compile_text(made.src, made.globals, codegen._func_name)
         return made
 
     def _recompile_submodules(self) -> list[tuple[str, PythonCode]]:
@@ -320,7 +320,7 @@ class GraphModule(nn.Module):
 
     def _replicate_for_data_parallel(self) -> GraphModule:
         made = copy.copy(self)
-        made._is_replica = True  # type: ignore[attr-defined]
+        made._is_replica = True
         return made
 
     # ---------------------------------------------------------------- hooks

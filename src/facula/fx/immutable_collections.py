@@ -15,7 +15,7 @@ __all__ = ["immutable_dict", "immutable_list"]
 def _refused(name: str) -> Any:
     def refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
         raise NotImplementedError(
-            f"[{name}] an ordinary {type(self).__base__.__name__} was required: "
+            f"[{name}] an ordinary {type(self).__mro__[1].__name__} was required: "
             f"'{type(self).__name__}' object does not support mutation\n"
             "hint: arguments of nodes are set as a whole: node.args = (...), node.kwargs = {...}, or "
             "node.update_arg(...)"
@@ -28,7 +28,7 @@ def _refused(name: str) -> Any:
 class immutable_list(list):
     """A list that can be read only."""
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __reduce__(self) -> Any:
         return immutable_list, (tuple(self),)
@@ -42,7 +42,7 @@ class immutable_list(list):
 class immutable_dict(dict):
     """A dictionary that can be read only."""
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __reduce__(self) -> Any:
         return immutable_dict, (tuple(self.items()),)

@@ -108,9 +108,9 @@ def type_text(annotation: Any) -> str:
             other = parts[0] if parts[1] is type(None) else parts[1]
             return f"typing.Optional[{type_text(other)}]"
         return f"typing.Union[{arguments}]"
-    base = getattr(annotation, "_name", None)
+    base = getattr(annotation, "_name", None) or ""
     written_by_typing = type(annotation).__module__ == "typing" and base
-    return f"{'typing.' + base if written_by_typing else type_text(origin)}[{arguments}]"
+    return f"{f'typing.{base}' if written_by_typing else type_text(origin)}[{arguments}]"
 
 
 class Namespace:

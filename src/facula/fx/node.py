@@ -12,7 +12,7 @@ import types
 import typing
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any, Union
+from typing import Any
 
 from facula import core
 from facula.core.errors import fail
@@ -24,7 +24,7 @@ if typing.TYPE_CHECKING:
 
 __all__ = ["Argument", "Node", "Target", "has_side_effect", "map_aggregate", "map_arg"]
 
-Target = Union[Callable[..., Any], str]
+Target = Callable[..., Any] | str
 Argument = Any
 
 OPCODES = (
@@ -90,6 +90,11 @@ def _frozen(a: Argument, found: dict[Node, None]) -> Argument:
 
 class Node:
     """A step of a graph: `op`, `target`, `args`, `kwargs`; `users` and `meta`."""
+
+    __slots__ = (
+        "__dict__", "__weakref__", "_args", "_erased", "_input_nodes", "_kwargs", "_next", "_order", "_prev",
+        "_repr_fn", "graph", "meta", "name", "op", "target", "type", "users",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -399,7 +404,7 @@ class Node:
         )
 
     def _metadata_text(self) -> str:
-        value = self.meta.get("val", self.meta.get("tensor_meta"))
+        value: Any = self.meta.get("val", self.meta.get("tensor_meta"))
         shape = getattr(value, "shape", None)
         return "" if shape is None else f"{value.dtype}{list(shape)} "
 

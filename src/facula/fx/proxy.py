@@ -258,6 +258,8 @@ class Proxy:
         made.__dict__.update(self.__dict__)
         return made
 
+    __getitem__: Callable[..., Any]  # with all operators, below
+
     def __call__(self, *args: Any, **kwargs: Any) -> Proxy:
         return self.tracer.create_proxy("call_method", "__call__", (self, *args), kwargs)
 

@@ -28,6 +28,7 @@ from facula.fx.graph_module import GraphModule
 from facula.fx.immutable_collections import immutable_dict, immutable_list
 from facula.fx.node import Node
 from facula.fx.proxy import Proxy
+from facula.fx.symbols import SymBool, SymFloat, SymInt
 
 __all__ = [
     "DecompositionInterpreter", "PythonKeyTracer", "dispatch_trace", "get_innermost_proxy_mode",
@@ -113,8 +114,6 @@ class PythonKeyTracer(Tracer):
 
     def note_symbols(self, value: Any, node: Node) -> None:
         """Note which sizes of an input are symbols."""
-        from facula.fx.symbols import SymInt
-
         if isinstance(value, SymInt):
             self.number_nodes[value.expr] = node
         for dim, size in enumerate(value.shape if isinstance(value, FakeTensor) else ()):
@@ -161,7 +160,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
                 result = decomposition(*args, **kwargs)
             if result is not NotImplemented:
                 return result
-        opname = getattr(func, "_opname", None) or getattr(func, "__name__", "call")
+        opname: Any = getattr(func, "_opname", None) or getattr(func, "__name__", "call")
         if opname == "_local_scalar_dense":
             return self._number(func, args[0])
         tracer = self.tracer
@@ -474,16 +473,7 @@ def selective_decompose(
 
 
 #: the types of numbers that depend on sizes
-def _symbolic_types() -> tuple[type, ...]:
-    from facula.fx.experimental import symbolic_shapes
-
-    return (symbolic_shapes.SymInt, symbolic_shapes.SymFloat, symbolic_shapes.SymBool)
-
-
-def __getattr__(name: str) -> Any:
-    if name == "py_sym_types":
-        return _symbolic_types()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+py_sym_types = (SymInt, SymFloat, SymBool)
 
 
 def handle_sym_dispatch(func: Callable[..., Any], args: Any, kwargs: Any) -> Any:

@@ -208,6 +208,32 @@ def node_of_number(tracer: Any, value: Any) -> Any:
     return _node_of(tracer, expr, value.env)
 
 
+class _Inputs:
+    """What knows where the symbols of a finished graph are read: as a tracer does of its own."""
+
+    def __init__(self, graph: Any) -> None:
+        self.graph = graph
+        self.number_nodes: dict[Expr, Any] = {}
+        self.symbol_sources: dict[str, tuple[Any, int]] = {}
+        for node in graph.find_nodes(op="placeholder"):
+            value = node.meta.get("val")
+            if isinstance(value, SymInt):
+                self.number_nodes[value.expr] = node
+            for dim, size in enumerate(value.shape if isinstance(value, core.Tensor) else ()):
+                if isinstance(size, SymInt) and size.expr.symbol is not None:
+                    self.symbol_sources.setdefault(size.expr.symbol, (node, dim))
+
+    def create_arg(self, value: Any) -> Any:
+        """What stands in the graph for a number."""
+        return node_of_number(self, value) if isinstance(value, SymInt) else value
+
+
+def nodes_of_numbers(graph: Any, values: Any) -> list[Any]:
+    """Nodes of a finished graph, made at its insertion point, for numbers that depend on its inputs."""
+    inputs = _Inputs(graph)
+    return [inputs.create_arg(value) for value in values]
+
+
 def _node_of_other(tracer: Any, value: Any) -> Any:
     top, bottom = getattr(value, "top", None), getattr(value, "bottom", None)
     if top is None or bottom is None:
@@ -224,7 +250,7 @@ def _node_of(tracer: Any, expr: Expr, env: ShapeEnv) -> Any:
     known = tracer.number_nodes.get(expr)
     if known is not None:
         return known
-    total = None
+    total: Any = None
     for monomial, factor in expr.terms.items():
         product = None if factor == 1 and monomial else factor
         for atom, power in monomial:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 from facula import core
 from facula.fx.symbols import Expr, Point, SymInt, expr_of, floordiv, number, plain
@@ -244,7 +244,7 @@ def _describe(result: Any, sizes: Sizes, candidates: list[Expr]) -> bool:
     if stride is None or offset is None:
         return False
     if any(e.constant is None for e in (*shape, *stride, offset)):
-        result._symbolic = (tuple(shape), tuple(stride), offset)
+        cast(Any, result)._symbolic = (tuple(shape), tuple(stride), offset)
     return True
 
 

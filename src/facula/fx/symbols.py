@@ -61,7 +61,7 @@ class Atom:
         )
 
 
-_APPLIED = {
+_APPLIED: dict[str, Any] = {
     "floordiv": lambda a, b: a // b,
     "mod": lambda a, b: a % b,
     "max": max,
@@ -376,10 +376,12 @@ class SymFloat(float):
     """A quotient of numbers that depend on sizes; used as a float, it is fixed to its value."""
 
     _is_symbolic = True
+    top: Any
+    bottom: Any
 
     def __new__(cls, value: float, top: Any = None, bottom: Any = None) -> SymFloat:
         made = super().__new__(cls, value)
-        made.top, made.bottom = top, bottom  # type: ignore[attr-defined]
+        made.top, made.bottom = top, bottom
         return made
 
     def __reduce__(self) -> Any:
@@ -465,3 +467,47 @@ for _name, _relation, _compare in (
     ("gt", ">", lambda a, b: a > b), ("ge", ">=", lambda a, b: a >= b),
 ):  # fmt: skip
     _comparison(_name, _relation, _compare)
+
+
+def sym_int(a: Any) -> Any:
+    """`int(a)`, which keeps the expression of a number that depends on sizes."""
+    if isinstance(a, SymInt):
+        return a
+    return a.__trunc__() if isinstance(a, SymFloat) else int(a)
+
+
+def sym_float(a: Any) -> Any:
+    """`float(a)`, which keeps the expression of a number that depends on sizes."""
+    return SymFloat(float(plain(a)), a, 1) if isinstance(a, SymInt) else float(a)
+
+
+def _chosen(a: Any, b: Any, on_expressions: Any, on_values: Any) -> Any:
+    symbolic = a if isinstance(a, SymInt) else b
+    if not isinstance(symbolic, SymInt) or not (isinstance(a, int) and isinstance(b, int)):
+        return on_values(a, b)
+    return symbolic._made(on_values(plain(a), plain(b)), on_expressions(expr_of(a), expr_of(b)))
+
+
+def sym_max(a: Any, b: Any) -> Any:
+    """The larger of two numbers; no guard says which it is."""
+    return _chosen(a, b, maximum, max)
+
+
+def sym_min(a: Any, b: Any) -> Any:
+    """The smaller of two numbers; no guard says which it is."""
+    return _chosen(a, b, minimum, min)
+
+
+def sym_not(a: Any) -> bool:
+    """`not a`."""
+    return not a
+
+
+def sym_ite(b: Any, t: Any, f: Any) -> Any:
+    """`t if b else f`."""
+    return t if b else f
+
+
+def sym_sum(args: Any) -> Any:
+    """The sum of numbers."""
+    return sum(args)

@@ -26,10 +26,10 @@ def _fill_joined(out: Any, tensors: list[Any], outer: int, row: int) -> None:
     """Copy contiguous parts (in the result's dtype) next to each other in each of `outer` rows of
     `row` bytes.
     """
-    place = 0
+    place, item = 0, out.dtype.itemsize
     for first in range(0, len(tensors), GROUP):
         group = tensors[first : first + GROUP]
-        sizes = [x.numel() * x.dtype.itemsize // outer for x in group]
+        sizes = [x.numel() * item // outer for x in group]
         core.kernel("cat")((out, *group), (len(group), outer, row, place, *sizes), ())
         place += sum(sizes)
 
@@ -71,7 +71,7 @@ class cat:
     def meta(tensors, dim):
         if not tensors:
             fail(ValueError, "cat", "expected a non-empty list of Tensors", "an empty one")
-        shapes = [t.shape for t in tensors]
+        shapes = [tuple(t.shape) for t in tensors]
         if len({len(shape) for shape in shapes}) > 1 or not shapes[0]:
             shapes = _joinable(tensors)
         first = shapes[0] if shapes else (0,)
@@ -102,7 +102,7 @@ class cat:
             return
         dim = launch.dim_of("cat", dim, out.dim())
         parts = [_ready(t, out.dtype) for t in tensors if t.numel()]
-        outer = launch.product(out.shape[:dim])
+        outer = launch.product(tuple(out.shape)[:dim])
         _fill_joined(out, parts, outer, out.numel() // outer * out.dtype.itemsize)
 
     def backward(grad, tensors_meta, dim, needs):

@@ -251,7 +251,7 @@ def _given(parameters: Any, argument: str, name: str) -> Any:
 
 def _operand_rule(definition: Any, parameters: Any) -> Any:
     """Names of elementwise operators by which of their operands are tensors."""
-    first, second = parameters[0], parameters[1]
+    second = parameters[1]
     if second.type != "Operand" or second.optional:
         return "default"
     if definition.result == "bool" or definition.dtypes == "bool int":

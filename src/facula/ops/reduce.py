@@ -37,7 +37,9 @@ def run_sum(kernel: str, out: Any, x: Any, dims: tuple[int, ...]) -> None:
 
 
 @operator(
-    f"sum(Tensor self, {_DIM}, *, dtype? dtype=None) -> Tensor", autocast="accelerator float32"
+    f"sum(Tensor self, {_DIM}, *, dtype? dtype=None) -> Tensor",
+    autocast="accelerator float32",
+    overload="dim=dim_IntList",
 )
 class Sum:
     """The sum of the elements, over all or over some dimensions. Integers and bools add up in
@@ -176,6 +178,7 @@ def _product_gradient(grad: Any, x: Any, dim: int) -> Any:
 
 @operator(
     "prod(Tensor self, int? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
+    overload="dim=dim_int",
     autocast="float32",
 )
 class Prod:

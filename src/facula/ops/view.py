@@ -52,6 +52,7 @@ class view_:
 
 @view(
     "transpose(Tensor self, int dim0, int dim1) -> Tensor",
+    overload="int",
     names=(
         "transpose",
         "Tensor.transpose",
@@ -150,7 +151,7 @@ class expand:
         yield (S(3, 1), (2, 3, 4)), {}
 
 
-@view("select(Tensor self, int dim, int index) -> Tensor")
+@view("select(Tensor self, int dim, int index) -> Tensor", overload="int")
 class select:
     """One slice along a dimension."""
 
@@ -164,7 +165,9 @@ class select:
 
 
 @view(
-    "slice(Tensor self, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor", names=()
+    "slice(Tensor self, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor",
+    names=(),
+    overload="Tensor",
 )
 class slice_:
     """A range along a dimension."""
@@ -191,7 +194,7 @@ class unsqueeze:
         yield (S(3, 4), 1), {}
 
 
-@view("squeeze(Tensor self, any dim=None) -> Tensor", inplace=True)
+@view("squeeze(Tensor self, any dim=None) -> Tensor", inplace=True, overload="dim=dim")
 class squeeze:
     """Without dimensions of size 1: all, or the given ones."""
 

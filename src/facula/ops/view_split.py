@@ -17,7 +17,7 @@ from facula.ops.view import wrap
 Tensor = core.Tensor
 
 
-@operator("unbind(Tensor self, int dim=0) -> Tensor[]", out=False, copied=("",))
+@operator("unbind(Tensor self, int dim=0) -> Tensor[]", out=False, copied=("",), overload="int")
 class unbind:
     """All slices along a dimension, as a tuple of views."""
 

@@ -110,7 +110,8 @@ class FunctionalLevel(Level):
     """One `functionalize` at work.
 
     `views`: whether views become copies too. `random`: a function that gives the elements of a draw
-    `(tensor, kind, a, b, generator)`, in place of filling memory.
+    `(tensor, kind, a, b, generator)`, in place of filling memory; it may have `state(generator,
+    device)`, which then gives random states too.
     """
 
     decomposes = False
@@ -253,6 +254,9 @@ class FunctionalLevel(Level):
         bound, out = core.bind_arguments(op, args, kwargs)
         if out is not None:
             return self._store_out(op, bound, out)
+        state_of = getattr(self.random, "state", None)
+        if definition.random and op is F._philox_state and state_of is not None:
+            return self._below(state_of, bound, {})
         if definition.kind == "composite":
             if makes_tensors(definition):
                 return self._plain(op, args, kwargs)

@@ -15,6 +15,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops.registry import F
 
 Tensor = core.Tensor
 
@@ -138,7 +139,10 @@ def is_batched(x: Any, level: int) -> bool:
 
 
 def _empty_like(wrapper: BatchedTensor, dtype: Any, device: Any) -> BatchedTensor:
-    value = core.empty_like(wrapper.value, dtype=dtype, device=device)
+    inner = wrapper.value
+    # where a trace is at work below, it must hear of the new tensor
+    make = F.empty_like if core.is_dispatching(inner) else core.empty_like
+    value = make(inner, dtype=dtype, device=device)
     return wrap(value, wrapper.batch_dim, wrapper.level)
 
 

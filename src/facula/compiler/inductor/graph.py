@@ -62,7 +62,8 @@ def compile_graph(module: Any, options: dict[str, Any] | None = None) -> Compile
         layouts = _laid_out(order, program)
         dynamic = config.get("dynamic")
         texts = [fused.kernel_text(x, dynamic) if x is not None else None for x in layouts]
-        plan = memory.plan(_uses(order, texts), _outputs(program))
+        aliases = _overwritten(program, order, layouts, texts, module.meta.get("writes", {}))
+        plan = memory.plan(_uses(order, texts), _outputs(program), aliases)
         runs, slots = _runs(order, texts, plan)
         unit = fused.unit([run for run in runs if run is not None], dynamic)
         drivers = _drivers(unit) if unit.drivers else []
@@ -115,6 +116,39 @@ def _uses(order: Sequence[Any], texts: Sequence[Any]) -> list[memory.Use]:
     return uses
 
 
+def _overwritten(
+    program: ir.Program,
+    order: Sequence[Any],
+    layouts: Sequence[Any],
+    texts: Sequence[Any],
+    writes: dict[int, int],
+) -> dict[ir.Buffer, ir.Buffer]:
+    """Results that may be written over the inputs whose new elements they are: where the kernel
+    that writes a result is the only one that reads the input, each element in the same iteration."""
+    found: dict[ir.Buffer, ir.Buffer] = {}
+    outputs = program.outputs if isinstance(program.outputs, tuple) else ()
+    times = [view.buffer for view in ir.views_in(outputs)]
+    for value, number in writes.items():
+        view: Any
+        view, target = outputs[value], program.inputs[number]
+        if not isinstance(view, ir.View) or not view.whole or target is None:
+            continue
+        result = view.buffer
+        same = (result.shape, result.strides, result.code) == (
+            target.shape, target.strides, target.code,
+        )  # fmt: skip
+        if not same or times.count(result) > 1 or target in times or target in found.values():
+            continue
+        writers = [k for k, node in enumerate(order) if result in node.writes]
+        readers = [k for k, node in enumerate(order) if target in node.reads]
+        if len(writers) != 1 or readers != writers:
+            continue
+        layout, text = layouts[writers[0]], texts[writers[0]]
+        if isinstance(layout, nest.Flat) and text.in_place and layout.shares(target, result):
+            found[result] = target
+    return found
+
+
 def _runs(
     order: Sequence[Any], texts: Sequence[Any], plan: memory.Plan
 ) -> tuple[list[fused.Run | None], list[list[ir.Buffer | None]]]:
@@ -137,10 +171,10 @@ def _runs(
             if buffer in current.places:
                 continue
             offset = plan.offsets.get(buffer)
-            own = buffer if offset is None else None
-            if own is not None or None not in slots[-1]:
+            own = plan.aliases.get(buffer, buffer) if offset is None else None
+            if own not in slots[-1]:
                 slots[-1].append(own)
-            number = slots[-1].index(own) if own is None else len(slots[-1]) - 1
+            number = slots[-1].index(own)
             current.places[buffer] = fused.Place(number, offset or 0)  # type: ignore[index]
     return runs, slots
 
@@ -187,8 +221,9 @@ def _empty_bytes(size: int) -> Any:
 
 
 def _finish(wrapper: Wrapper, unit: fused.Unit) -> CompiledGraph:
+    layouts: Any = core.InputLayouts
     namespace = {
-        "expected": core.InputLayouts([layout_of(b) for b in wrapper.program.inputs]),
+        "expected": layouts([layout_of(b) for b in wrapper.program.inputs]),
         "empty_strided": core.empty_strided,
         "empty_bytes": _empty_bytes,
         "as_strided": core.Tensor.as_strided,

@@ -26,6 +26,8 @@ class Wrapper:
         self.lines: list[str] = []
         self.names: dict[ir.Buffer, str] = {}
         self._numbered: dict[int, str] = {}
+        for buffer, target in plan.aliases.items():
+            self.names[buffer] = self.name(target)
 
     def name(self, buffer: ir.Buffer) -> str:
         """The variable of a buffer."""
@@ -138,6 +140,7 @@ def direct_launch(
     kinds: dict[ir.Buffer | None, tuple[int, int]] = {None: (3, 0)}
     for kind, group in enumerate((program.inputs, made, constants)):
         kinds |= {b: (kind, k) for k, b in enumerate(group) if b is not None}
+    kinds |= {b: kinds[target] for b, target in plan.aliases.items()}
     results: list[tuple[int, Any]] = []
     for item in program.outputs:
         if isinstance(item, ir.View):

@@ -110,7 +110,7 @@ class FxGraphDrawer:
         target = node._pretty_print_target(node.target)
         plain: list[Any] = [a for a in node.args if not isinstance(a, Node)]
         shown = f"{target}{tuple(plain)}" if plain and self._skip_names else target
-        value = node.meta.get("tensor_meta", node.meta.get("val"))
+        value: Any = node.meta.get("tensor_meta", node.meta.get("val"))
         shape = f" {list(value.shape)}" if hasattr(value, "shape") else ""
         return [f"{node.name}: {node.op}{shape}", shown[:34]]
 

@@ -64,6 +64,14 @@ def examples_of(module: GraphModule) -> list[Any]:
 
 def _inference(traced: Traced, options: Options) -> runtime.Boxed:
     module = traced.joint if options.passes is None else options.passes(traced.joint)
+    # values that are nothing but an input's new elements: a compiler may write them there at once,
+    # and give the input itself as the value
+    kept = {r.source for r in traced.signature.results if r.kind.startswith("value")}
+    module.meta["writes"] = {
+        w.value: w.input
+        for w in traced.signature.writes
+        if w.value is not None and w.value not in kept
+    }
     compiled = runtime.boxed_of(options.inference_compiler(module, examples_of(module)))
     return runtime.inference_call(compiled, traced.signature)
 

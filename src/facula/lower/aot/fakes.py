@@ -32,7 +32,7 @@ def fake_inputs(inputs: Sequence[Any]) -> list[Any]:
 
 def _fake(x: Tensor, mode: FakeTensorMode) -> Tensor:
     plain = x.detach()
-    made = plain if isinstance(plain, FakeTensor) else mode.from_tensor(plain)
+    made: Any = plain if isinstance(plain, FakeTensor) else mode.from_tensor(plain)
     made.requires_grad_(x.requires_grad)
     if x.requires_grad and not x.is_leaf:
         # a leaf of the trace, but none of the program: it may be written to

@@ -46,7 +46,9 @@ def _write(write: Write) -> Callable[[list[Any], Sequence[Any]], None]:
 
     def run(args: list[Any], values: Sequence[Any]) -> None:
         target = args[number]
-        if value is not None:
+        if value is not None and values[value] is target:
+            core.bump_versions([[target]])  # the graph has written into the input itself
+        elif value is not None:
             if hidden:
                 recording = core.set_grad_enabled(False)
                 try:

@@ -36,23 +36,28 @@ class Plan:
     offsets: dict[Buffer, int] = field(default_factory=dict)
     allocate: list[list[Buffer]] = field(default_factory=list)
     release: list[list[Buffer]] = field(default_factory=list)
+    #: results that are written over an input
+    aliases: dict[Buffer, Buffer] = field(default_factory=dict)
 
 
-def plan(uses: Sequence[Use], outputs: set[Buffer]) -> Plan:
-    """The plan of a program."""
+def plan(
+    uses: Sequence[Use], outputs: set[Buffer], aliases: dict[Buffer, Buffer] | None = None
+) -> Plan:
+    """The plan of a program; `aliases` are results that lie in an input's memory."""
+    aliases = aliases or {}
     last, seen_by_extern = {}, set(outputs)
     for number, use in enumerate(uses):
         for buffer in (*use.reads, *use.writes):
             last[buffer] = number
             if use.extern:
                 seen_by_extern.add(buffer)
-    found, free = Plan(), _Free()
+    found, free = Plan(aliases=aliases), _Free()
     live: set[Buffer] = set()
     for number, use in enumerate(uses):
         found.allocate.append([])
         found.release.append([])
         for buffer in dict.fromkeys(use.writes):
-            if buffer in live or buffer.role in ("input", "constant"):
+            if buffer in live or buffer in aliases or buffer.role in ("input", "constant"):
                 continue
             live.add(buffer)
             if use.extern:

@@ -44,6 +44,14 @@ class Flat:
     loops: list[Var]
     stores: list[Store]
 
+    def shares(self, read: Buffer, written: Buffer) -> bool:
+        """Whether a buffer may be written over another: each element is read by its own iteration."""
+        places = {store.index for store in self.stores if store.buffer is written}
+        loads = ir.loads_of([store.expression for store in self.stores])
+        return len(places) > 0 and all(
+            {found.index} == places for found in loads if found.buffer is read
+        )
+
 
 @dataclass(slots=True)
 class Pass:

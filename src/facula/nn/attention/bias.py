@@ -23,8 +23,7 @@ class CausalVariant(enum.IntEnum):
 
 
 class CausalBias(facula.Tensor):
-    """The mask of queries that look at no later key: [seq_len_q, seq_len_kv], True where they look.
-    """
+    """The mask of queries that look at no later key: [seq_len_q, seq_len_kv], True where they look."""
 
     variant: CausalVariant
     seq_len_q: int

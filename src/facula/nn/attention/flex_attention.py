@@ -136,8 +136,7 @@ def _dense(counts: Any, indices: Any, columns: int) -> Any:
 
 
 class BlockMask:
-    """Which blocks of scores are looked at: in part (the mask function decides), in full, or not.
-    """
+    """Which blocks of scores are looked at: in part (the mask function decides), in full, or not."""
 
     def __init__(
         self,

@@ -18,8 +18,7 @@ _ACTIVE: list[tuple[str, Any]] = []
 
 
 def register_flash_attention_impl(impl: str, *, register_fn: Callable[..., Any]) -> None:
-    """Offer an implementation: `register_fn()` puts it in place and gives a handle with `remove()`.
-    """
+    """Offer an implementation: `register_fn()` puts it in place and gives a handle with `remove()`."""
     _KNOWN[impl] = register_fn
 
 

@@ -251,7 +251,8 @@ NOINLINE void plan_product(product *g, long threads)
 {
     const format *f = g->f;
     g->panels = CEIL(g->n, NR), g->row_units = g->column_units = 1;
-    const int dots = f->dots && g->b_row == 1 && g->b_column != 1 && g->m <= MAX(DOTS_M, MIN(DOTS_MOST, words_of(g->k) / 6))
+    const long dots_rows = MAX(DOTS_M, MIN(DOTS_MOST, words_of(g->k) / 6));
+    const int dots = f->dots && g->b_row == 1 && g->b_column != 1 && g->m <= dots_rows
                      && g->k >= 2 * VECTOR * GROUP && g->batch * g->n >= 4;
     const int in_place = GROUP == 1 && f->raw_b && f->raw_a && f->reals == 1 && g->b_column == 1
                          && g->m <= IN_PLACE_M;

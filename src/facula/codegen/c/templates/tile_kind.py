@@ -154,8 +154,8 @@ def quad_text(vector: int) -> str:
     lines.append(f"    acc_vec c = {' + '.join(shuffles)};")
     while quarter > 1:
         quarter //= 2
-        mask = ", ".join(str(i ^ quarter) for i in range(vector))
-        lines.append(f"    c += __builtin_shuffle(c, (lanes){{{mask}}});")
+        swapped = ", ".join(str(i ^ quarter) for i in range(vector))
+        lines.append(f"    c += __builtin_shuffle(c, (lanes){{{swapped}}});")
     lines.append(f"    UNROLL for (int i = 0; i < 4; i++) sums[i] = c[i * {vector // 4}];")
     return "\n".join([*lines, "}", ""])
 

@@ -6,7 +6,7 @@ Keeps true: the module computes what it did; nodes are in an order that fits the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from operator import getitem
 
 from facula.core.errors import fail
@@ -77,6 +77,11 @@ def fuse_as_graphmodule(
     return GraphModule(gm, graph, class_name=module_name), tuple(inputs), outputs
 
 
+def _outside(nodes: list[Node]) -> Callable[[Node], bool]:
+    inside = set(nodes)
+    return lambda user: user not in inside
+
+
 def fuse_by_partitions(
     gm: GraphModule, partitions: Iterable[Iterable[Node]], prefix: str = "fused_"
 ) -> GraphModule:
@@ -94,8 +99,7 @@ def fuse_by_partitions(
             else:
                 replaced = [gm.graph.call_function(getitem, (call, i)) for i in range(len(outputs))]
         for old, new in zip(outputs, replaced, strict=True):
-            inside = set(order)
-            old.replace_all_uses_with(new, delete_user_cb=lambda u, inside=inside: u not in inside)
+            old.replace_all_uses_with(new, delete_user_cb=_outside(order))
         for node in reversed(order):
             gm.graph.erase_node(node)
         legalize_graph(gm)

@@ -163,10 +163,10 @@ class SubgraphMatcher:
     def _match_arguments(self, p: Node, n: Node, match: InternalMatch) -> bool:
         ours, theirs = (list(p.args), dict(p.kwargs)), (list(n.args), dict(n.kwargs))
         if len(ours[0]) != len(theirs[0]) or ours[1].keys() != theirs[1].keys():
-            normalized = [_by_name(p), _by_name(n)]
-            if None in normalized or normalized[0].keys() != normalized[1].keys():
+            named, other = _by_name(p), _by_name(n)
+            if named is None or other is None or named.keys() != other.keys():
                 return False
-            ours, theirs = ([], normalized[0]), ([], normalized[1])
+            ours, theirs = ([], named), ([], other)
         pairs = list(zip(ours[0], theirs[0], strict=True))
         pairs += [(ours[1][k], theirs[1][k]) for k in ours[1]]
         return all(self._match_values(a, b, match) for a, b in pairs)
@@ -207,7 +207,8 @@ class SubgraphMatcher:
         return True
 
     def _apart(self, matches: list[InternalMatch]) -> list[InternalMatch]:
-        kept, taken = [], set()
+        kept: list[InternalMatch] = []
+        taken: set[Node] = set()
         for match in matches:
             own = {
                 n
