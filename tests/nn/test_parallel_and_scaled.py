@@ -15,7 +15,8 @@ def seeded():
     facula.manual_seed(4)
 
 
-def test_a_module_without_accelerators_is_called_as_it_is():
+def test_a_module_without_accelerators_is_called_as_it_is(monkeypatch):
+    monkeypatch.setattr(facula.accelerator, "is_available", lambda: False)
     module = nn.Linear(3, 2)
     wrapped = nn.DataParallel(module)
     x = facula.randn(5, 3)

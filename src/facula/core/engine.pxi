@@ -472,7 +472,7 @@ cdef int accumulate_grad(Tensor t, Tensor g, bint create_graph) except -1:
             if not (g.keys & K_GRAD): t.grad_ = g.clone()
         else:
             if not same_shape(t, g): raise_bad_grad(t, g)
-            t.grad_ = m_clone(g) if (g.keys | fk_tls_keys()) & K_DISPATCH else copy_like(g, t)
+            t.grad_ = m_clone(g) if (g.keys & K_SPARSE) or (g.keys | fk_tls_keys()) & K_DISPATCH else copy_like(g, t)
     elif create_graph or ((t.grad_.keys | g.keys) & (K_GRAD | K_SLOW)) or fk_tls_keys() & (K_DISPATCH | K_INTERPRETER):
         t.grad_ = t.grad_ + g
     elif t.grad_.dt == g.dt and same_shape(t.grad_, g) and not ((t.grad_.keys | g.keys) & (K_STRIDED | K_META)):

@@ -30,7 +30,7 @@ cdef int check_grad_assignment(Tensor t, object value) except -1:
     if g.dt != t.dt:
         raise RuntimeError("[grad] a gradient of dtype %s was required: assigned grad has data of a different type, %s"
                            % ((<dtype>DTYPES[t.dt]).name, (<dtype>DTYPES[g.dt]).name))
-    if g.dev != t.dev:
+    if g.dev != t.dev and not ((g.keys | t.keys) & K_SPARSE):
         raise RuntimeError("[grad] a gradient on %s was required: assigned grad has data located on a different device, %s"
                            % (DEVICES[t.dev], DEVICES[g.dev]))
     return 0
@@ -157,6 +157,8 @@ cdef object python_method(object function, tuple args, dict kwargs={}):
             return stack[len(stack) - 1].process(function, args, kwargs)
     if k & K_TRANSFORM:
         raise_escaped(function)
+    if k & K_SPARSE:
+        return SPARSE[1](function, args, kwargs)
     return NotImplemented
 
 

@@ -282,7 +282,7 @@ cdef Tensor saved_alias(Tensor t):
     """The same elements without history: of a class that handles dispatch, as it makes it, with the same count of writes."""
     cdef Tensor r
     cdef uint32_t tls = fk_tls_keys()
-    if not (t.keys & K_DISPATCH):
+    if not (t.keys & (K_DISPATCH | K_SPARSE)):
         return alias(t)
     if t.keys & K_FAKE:
         return fake_alias(t)

@@ -65,7 +65,14 @@ cdef object slow_dispatch(Op op, object function, tuple a, dict kw, uint32_t k):
             return stack[len(stack) - 1].process(function, a, kw)
     if k & K_TRANSFORM:
         raise_escaped(function)
+    if k & K_SPARSE:
+        return SPARSE[0](op, function, a, kw)
     return NotImplemented
+
+
+#: slots: (op, function, args, kwargs) -> the result of an operator that has a sparse argument, NotImplemented where the
+#: operator takes it as it is; (function, args, kwargs) -> the same of a method; filled by `facula.ops`
+SPARSE = [None, None]
 
 
 cdef bint runs_through(Op op, uint32_t k):

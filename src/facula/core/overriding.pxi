@@ -24,6 +24,8 @@ cdef uint32_t subclass_keys(object cls) except *:
         k |= K_TRANSFORM
     if getattr(cls, "_is_fake", False):
         k |= K_FAKE
+    if getattr(cls, "_is_sparse_tensor", False):
+        k |= K_SPARSE
     SUBCLASS_KEYS[cls] = k
     return k
 

@@ -1,0 +1,480 @@
+"""Sparse tensors: what they are made of, and the two primitives through which gradients pass.
+
+Takes: places (indices, or compressed and plain indices) and values. Gives: `SparseTensor`, a Tensor
+without elements of its own, `compose` and `values_of`.
+Keeps true: the parts that a sparse tensor stores have no history, the tensor itself has; gradients
+pass between a sparse tensor and its values through `_sparse_compose` and `_sparse_values` only, so
+that whatever is written over values and dense operators is differentiable as often as these are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.ops.registry import F, operator
+
+Tensor = core.Tensor
+
+COO, CSR, CSC, BSR, BSC = (
+    core.sparse_coo,
+    core.sparse_csr,
+    core.sparse_csc,
+    core.sparse_bsr,
+    core.sparse_bsc,
+)
+#: layouts whose compressed dimension is that of rows, and those that consist of blocks
+BY_ROWS = (CSR, BSR)
+BLOCKED = (BSR, BSC)
+
+_WORDS = {
+    core.strided: "Strided",
+    COO: "Sparse",
+    CSR: "SparseCsr",
+    CSC: "SparseCsc",
+    BSR: "SparseBsr",
+    BSC: "SparseBsc",
+}
+
+
+def layout_word(layout: Any) -> str:
+    """A layout as error texts name it."""
+    return _WORDS[layout]
+
+
+class SparseTensor(core.Tensor):
+    """A tensor given by the places and the values of its specified elements.
+
+    COO: `places` is `(indices,)`, [sparse dimensions, count]; compressed layouts: `(compressed,
+    plain)`. Elements that are not specified are zeros.
+    """
+
+    _is_sparse_tensor = True
+    _prints_plain = True
+    __torch_function__ = core._disabled_torch_function_impl
+
+    _places: tuple[Any, ...]
+    _stored: Any
+    _form: Any
+    _unique: bool
+
+    # ---------------------------------------------------------------- metadata
+
+    @property
+    def device(self) -> Any:
+        """Where the values are."""
+        return self._stored.device
+
+    is_cpu = property(lambda self: self._stored.is_cpu)
+    is_cuda = property(lambda self: self._stored.is_cuda)
+    is_meta = property(lambda self: self._stored.is_meta)
+    is_sparse = property(lambda self: self._form is COO)
+    is_sparse_csr = property(lambda self: self._form is CSR)
+
+    @property
+    def layout(self) -> Any:
+        """`sparse_coo`, `sparse_csr`, ..."""
+        return self._form
+
+    def sparse_dim(self) -> int:
+        """The number of dimensions that the places index."""
+        return self._places[0].shape[0] if self._form is COO else 2
+
+    def dense_dim(self) -> int:
+        """The number of dimensions that each value has."""
+        if self._form is COO:
+            return self._stored.dim() - 1
+        blocks = 2 if self._form in BLOCKED else 0
+        return self._stored.dim() - self._places[0].dim() - blocks
+
+    def _nnz(self) -> int:
+        """The number of specified elements (or blocks), of one matrix of a batch."""
+        return self._places[-1].shape[-1]
+
+    _dimI, _dimV = sparse_dim, dense_dim
+
+    def get_device(self) -> int:
+        """The device's number, -1 for the CPU."""
+        return self._stored.get_device()
+
+    def stride(self, dim: Any = None) -> Any:
+        """Raises: sparse tensors have no strides."""
+        self._lacks("strides", "sparse tensors do not have strides")
+
+    def is_contiguous(self, **_: Any) -> bool:
+        """Raises: sparse tensors have no order in memory."""
+        self._lacks("is_contiguous", "sparse tensors do not have is_contiguous")
+
+    def data_ptr(self) -> int:
+        """Raises: sparse tensors have no storage."""
+        self._lacks("data_ptr", "Cannot access data pointer of Tensor that doesn't have storage")
+
+    def untyped_storage(self) -> Any:
+        """Raises: sparse tensors have no storage."""
+        fail(
+            NotImplementedError,
+            "storage",
+            "Cannot access storage of SparseTensorImpl",
+            self._form,
+            "its parts have storage: indices() and values()",
+        )
+
+    storage = _typed_storage = untyped_storage
+
+    def storage_offset(self) -> int:
+        """Raises: sparse tensors have no storage."""
+        self._lacks("storage_offset", "a tensor with storage was required")
+
+    def is_shared(self) -> bool:
+        """Whether the values lie in memory that other processes see."""
+        return self._stored.is_shared()
+
+    def numpy(self, **_: Any) -> Any:
+        """Raises: NumPy has no sparse arrays."""
+        fail(
+            TypeError,
+            "numpy",
+            f"can't convert {layout_word(self._form)} layout tensor to numpy",
+            self._form,
+            "use Tensor.to_dense() first",
+        )
+
+    def __array__(self, dtype: Any = None) -> Any:
+        return self.numpy()
+
+    def _lacks(self, op: str, text: str) -> Any:
+        fail(RuntimeError, op, text, self._form, "use to_dense() first")
+
+    def tolist(self) -> Any:
+        """The elements as nested lists."""
+        self._lacks("tolist", "a dense tensor was required")
+
+    def item(self) -> Any:
+        """The only element as a number."""
+        if self.numel() != 1:
+            return super().item()
+        return self.to_dense().item()
+
+    # ---------------------------------------------------------------- parts
+
+    def _values(self) -> Any:
+        """The values without history."""
+        if self._form is not COO:
+            self._unlike("_values", "sparse coordinate")
+        return self._stored.detach()
+
+    def _indices(self) -> Any:
+        """The indices as they are stored."""
+        if self._form is not COO:
+            self._unlike("_indices", "sparse coordinate")
+        return self._places[0]
+
+    def values(self) -> Any:
+        """The values, part of the history; of a coalesced tensor."""
+        if self._form is COO and not self._unique:
+            self._uncoalesced("values")
+        return F._sparse_values(self)
+
+    def indices(self) -> Any:
+        """The indices of a coalesced tensor."""
+        if self._form is not COO:
+            self._unlike("indices", "sparse coordinate")
+        if not self._unique:
+            self._uncoalesced("indices")
+        return self._places[0].detach()
+
+    def _uncoalesced(self, name: str) -> None:
+        fail(
+            RuntimeError,
+            name,
+            f"Cannot get {name} on an uncoalesced tensor, please call .coalesce() first",
+            "an uncoalesced tensor",
+        )
+
+    def _unlike(self, name: str, wanted: str) -> None:
+        _raise_layout(name, wanted, self)
+
+    def crow_indices(self) -> Any:
+        """Where each row's entries start."""
+        return self._compressed("crow_indices", BY_ROWS, 0)
+
+    def col_indices(self) -> Any:
+        """The column of each entry."""
+        return self._compressed("col_indices", BY_ROWS, 1)
+
+    def ccol_indices(self) -> Any:
+        """Where each column's entries start."""
+        return self._compressed("ccol_indices", (CSC, BSC), 0)
+
+    def row_indices(self) -> Any:
+        """The row of each entry."""
+        return self._compressed("row_indices", (CSC, BSC), 1)
+
+    def _compressed(self, name: str, layouts: tuple[Any, ...], part: int) -> Any:
+        if self._form not in layouts:
+            self._unlike(name, f"sparse {'row' if layouts is BY_ROWS else 'column'} compressed")
+        return self._places[part].detach()
+
+    def is_coalesced(self) -> bool:
+        """Whether the places are sorted and each stands once."""
+        if self._form is not COO:
+            self._unlike("is_coalesced", "sparse coordinate")
+        return self._unique
+
+    def _coalesced_(self, coalesced: bool) -> SparseTensor:
+        """Say whether the places are sorted and unique, unchecked."""
+        self._unique = coalesced
+        return self
+
+    # ---------------------------------------------------------------- copies and history
+
+    def detach(self) -> Any:
+        """The same parts without history."""
+        return shell(self._places, self._stored, self.shape, self._form, self._unique)
+
+    data = property(detach, lambda self, other: assign(self, other, history=False))
+
+    def clone(self, *, memory_format: Any = None) -> Any:
+        """A copy, part of the history."""
+        return rebuilt(self, values_of(self).clone(), tuple(p.clone() for p in self._places))
+
+    def contiguous(self, **_: Any) -> Any:
+        """Raises: sparse tensors have no order in memory."""
+        self._lacks("contiguous", "unsupported memory format option Contiguous")
+
+    def to(self, *args: Any, **kwargs: Any) -> Any:
+        """The tensor with values of another dtype, on another device."""
+        if args and isinstance(args[0], Tensor):
+            args = (args[0].device, args[0].dtype, *args[1:])
+        kwargs.pop("memory_format", None)
+        values = values_of(self)
+        made = values.to(*args, **kwargs)
+        if made is values:
+            return self
+        return rebuilt(self, made, tuple(p.to(made.device) for p in self._places))
+
+    def copy_(self, src: Any, non_blocking: bool = False) -> Any:
+        """Take the elements of another sparse tensor of this shape."""
+        if not isinstance(src, SparseTensor):
+            self._lacks(
+                "copy_", "copy_() between dense and sparse Tensors is not implemented; a sparse one"
+            )
+        if src.shape != self.shape:
+            fail(RuntimeError, "copy_", f"a source of shape {list(self.shape)}", list(src.shape))
+        made = F.to_sparse(src, None, layout=self._form) if src._form is not self._form else src
+        values = values_of(made).to(self.dtype).clone()
+        return assign(self, rebuilt(made, values, tuple(p.clone() for p in made._places)))
+
+    def zero_(self) -> Any:
+        """Drop every specified element."""
+        from facula.ops.sparse_create import nothing
+
+        sparse = self.sparse_dim()
+        return assign(self, nothing(self.shape, self.dtype, self.device, self._form, sparse))
+
+    def fill_(self, value: Any) -> Any:
+        """Raises for any value but zero: every element would be specified."""
+        if value != 0:
+            self._lacks("fill_", "zero was required as the value of every element")
+        return self.zero_()
+
+    def detach_(self) -> Any:
+        """Cut the tensor off its history."""
+        core.take_history(self, self.detach())
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if not self.is_leaf:
+            fail(
+                RuntimeError,
+                "deepcopy",
+                "Only Tensors created explicitly by the user support the deepcopy protocol",
+                "a result",
+            )
+        made = self.detach().clone()
+        made.requires_grad_(self.requires_grad)
+        memo[id(self)] = made
+        return made
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        parts = tuple(p.detach() for p in self._places)
+        state = (parts, self._stored.detach(), tuple(self.shape), str(self._form).rpartition(".")[2])
+        return _unpickled, (*state, self._unique, self.requires_grad)
+
+    def sparse_resize_(self, size: Any, sparse_dim: int, dense_dim: int) -> Any:
+        """Change the shape: sparse dimensions only grow unless nothing is specified."""
+        return self._resized(size, sparse_dim, dense_dim, clear=False)
+
+    def sparse_resize_and_clear_(self, size: Any, sparse_dim: int, dense_dim: int) -> Any:
+        """Change the shape and drop every specified element."""
+        return self._resized(size, sparse_dim, dense_dim, clear=True)
+
+    def _resized(self, size: Any, sparse_dim: int, dense_dim: int, clear: bool) -> Any:
+        from facula.ops.sparse_create import nothing
+
+        if len(size) != sparse_dim + dense_dim:
+            fail(
+                RuntimeError,
+                "sparse_resize_",
+                f"number of dimensions must be sparse_dim ({sparse_dim}) + dense_dim ({dense_dim})",
+                len(size),
+            )
+        if clear or not self._nnz():
+            return assign(self, nothing(size, self.dtype, self.device, COO, sparse_dim))
+        kept = sparse_dim == self.sparse_dim() and tuple(size[sparse_dim:]) == tuple(
+            self.shape[sparse_dim:]
+        )
+        if not kept or any(new < old for new, old in zip(size, self.shape, strict=False)):
+            fail(
+                RuntimeError,
+                "sparse_resize_",
+                "sizes that keep the dense dimensions and shrink no sparse one were required",
+                list(size),
+                "use sparse_resize_and_clear_()",
+            )
+        return assign(self, shell(self._places, self._stored, size, COO, self._unique))
+
+    # ---------------------------------------------------------------- subscripts
+
+    def __getitem__(self, index: Any) -> Any:
+        from facula.ops.sparse_shape import subscript
+
+        return subscript(self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._lacks("setitem", "a dense tensor was required to write to elements")
+
+
+def _unpickled(
+    places: Any, values: Any, size: Any, layout: str, unique: bool, requires_grad: bool
+) -> SparseTensor:
+    made = shell(places, values, size, getattr(core, layout), unique)
+    return made.requires_grad_(requires_grad)
+
+
+# ------------------------------------------------------------------ making and taking apart
+
+
+def shell(
+    places: tuple[Any, ...], values: Any, size: Any, layout: Any, unique: bool
+) -> SparseTensor:
+    """A sparse tensor without history of parts without history."""
+    made = core.make_shell(SparseTensor, tuple(size), values.dtype)
+    made._places, made._stored, made._form, made._unique = places, values, layout, unique
+    return made
+
+
+def compose(places: Any, values: Any, size: Any, layout: Any = COO, unique: bool = False) -> Any:
+    """A sparse tensor of its parts, part of the history of `values`."""
+    return F._sparse_compose(values, tuple(places), tuple(size), layout, unique)
+
+
+def rebuilt(like: SparseTensor, values: Any, places: Any = None) -> Any:
+    """A sparse tensor with other values at the same places."""
+    places = like._places if places is None else places
+    return compose(places, values, like.shape, like._form, like._unique)
+
+
+def values_of(sparse: SparseTensor) -> Any:
+    """The values of any sparse tensor, part of its history."""
+    if sparse.requires_grad and core.is_grad_enabled():
+        return F._sparse_values(sparse)
+    return sparse._stored
+
+
+def assign(target: SparseTensor, source: SparseTensor, history: bool = True) -> SparseTensor:
+    """Let `target` be what `source` is: how in-place forms write."""
+    recording = history and core.is_grad_enabled()
+    if recording and target.requires_grad and target.is_leaf:
+        fail(
+            RuntimeError,
+            "in-place",
+            "a tensor that is no leaf was required: a leaf Variable that requires grad is being "
+            "used in an in-place operation",
+            hint="wrap the update in no_grad(), or work on x.clone()",
+        )
+    core.reshape_shell(target, tuple(source.shape), source.dtype)
+    target._places, target._stored = source._places, source._stored
+    target._form, target._unique = source._form, source._unique
+    if recording:
+        core.take_history(target, source)
+    return target
+
+
+def same_places(a: SparseTensor, b: SparseTensor) -> bool:
+    """Whether two tensors share their places object by object."""
+    return a._form is b._form and all(
+        x is y or (x.shape == y.shape and x.data_ptr() == y.data_ptr())
+        for x, y in zip(a._places, b._places, strict=True)
+    )
+
+
+@operator(
+    "_sparse_compose(Tensor values, Tensor[] places, int[] size, any layout, bool unique) -> Tensor",
+    names=(),
+    out=False,
+)
+class SparseCompose:
+    """A sparse tensor of its parts; the gradient of its values is the gradient at its places."""
+
+    def meta(values, places, size, layout, unique):
+        return shell(places, values.detach(), size, layout, unique)
+
+    def cpu(out, values, places, size, layout, unique):
+        pass
+
+    def backward(grad, values_meta, places, size, layout, unique):
+        pattern = shell(places, core.empty(values_meta.shape, device="meta"), size, layout, unique)
+        return F._sparse_at(grad, pattern), None
+
+
+@operator("_sparse_values(Tensor self) -> Tensor", names=(), out=False)
+class SparseValues:
+    """The values of a sparse tensor; the gradient is sparse, with the same places."""
+
+    def meta(self):
+        return self._stored.detach()
+
+    def cpu(out, self):
+        pass
+
+    def backward(grad, self):
+        return rebuilt(self, grad)
+
+
+# ------------------------------------------------------------------ methods of dense tensors
+
+
+def _raise_layout(name: str, wanted: str, tensor: Any) -> None:
+    fail(
+        RuntimeError,
+        name,
+        f"{name} expected {wanted} tensor layout but got {layout_word(tensor.layout)}",
+    )
+
+
+def _of_sparse_only(name: str, wanted: str) -> Callable[..., Any]:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _raise_layout(name, wanted, self)
+
+    method.__name__ = name
+    method.__doc__ = "For sparse tensors only."
+    return method
+
+
+_WANTED = {"crow": "sparse row compressed", "col_": "sparse row compressed"}
+_WANTED |= {"ccol": "sparse column compressed", "row_": "sparse column compressed"}
+_WANTED |= {"indi": "sparse coordinate", "_ind": "sparse coordinate", "_val": "sparse coordinate"}
+
+
+def _attach() -> None:
+    """Give every method of sparse tensors that dense ones lack a form that says so."""
+    for name, value in vars(SparseTensor).items():
+        if callable(value) and not name.startswith("__") and not hasattr(Tensor, name):
+            wanted = _WANTED.get(name[:4], "sparse")
+            core.set_type_attribute(Tensor, name, _of_sparse_only(name, wanted))
+
+
+_attach()
