@@ -52,11 +52,10 @@ def __reversed__(self: Tensor) -> Tensor:  # noqa: N807 - a protocol of Python
     return F.flip(self, (0,)) if self.dim() else self
 
 
-def __array_wrap__(self: Tensor, array: Any) -> Tensor:  # noqa: N807 - NumPy's protocol
+def __array_wrap__(  # noqa: N807 - NumPy's protocol
+    self: Tensor, array: Any, context: Any = None, return_scalar: bool = False
+) -> Tensor:
     """A tensor of what a NumPy function made out of this one."""
-    if array.dtype == bool:
-        # comparisons of NumPy on tensors give tensors of bytes nowhere: bool stays bool
-        return core.from_numpy(array.copy())
     return core.from_numpy(array.copy() if not array.flags.writeable else array)
 
 
@@ -105,11 +104,6 @@ def dense_dim(self: Tensor) -> int:
 def sparse_dim(self: Tensor) -> int:
     """The number of sparse dimensions: none."""
     return 0
-
-
-def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: bool | None = True) -> Tensor:
-    """The tensor itself, in another dtype when one is given."""
-    return self if dtype is None else self.to(dtype)
 
 
 def const_data_ptr(self: Tensor) -> int:
@@ -169,7 +163,6 @@ METHODS: tuple[Callable[..., Any], ...] = (
     record_stream,
     dense_dim,
     sparse_dim,
-    to_dense,
     const_data_ptr,
     map2_,
     module_load,

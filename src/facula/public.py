@@ -10,8 +10,9 @@ from __future__ import annotations
 SUBMODULES = frozenset(
     (
         "nn optim autograd signal utils data serialization testing random backends fx func amp linalg "
-        "special fft masked storage distributions cpu cuda mps xpu accelerator types return_types overrides library "
-        "jit profiler _C version compiler _dynamo _logging ao alias torch_version distributed __config__ hub"
+        "special fft masked sparse storage distributions cpu cuda mps xpu accelerator types return_types overrides "
+        "library jit profiler _C version compiler _dynamo _logging ao alias torch_version distributed __config__ hub "
+        "export futures multiprocessing"
     ).split()
 )
 

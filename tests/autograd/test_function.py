@@ -363,6 +363,10 @@ def test_checkpoint_with_keywords_and_nesting():
 def test_anomaly_mode():
     with pytest.warns(UserWarning, match="Anomaly Detection"):
         mode = facula.autograd.detect_anomaly()
-    with mode, pytest.raises(RuntimeError, match="nan"):
+    with (
+        mode,
+        pytest.warns(UserWarning, match="forward"),
+        pytest.raises(RuntimeError, match="nan"),
+    ):
         x = facula.zeros(1, requires_grad=True)
         (x.sqrt() * 0).sum().backward()

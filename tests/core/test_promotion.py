@@ -37,7 +37,7 @@ def documented(a, b):
     return high
 
 
-@pytest.mark.parametrize("a, b", itertools.combinations_with_replacement(DTYPES, 2))
+@pytest.mark.parametrize("a, b", list(itertools.combinations_with_replacement(DTYPES, 2)))
 def test_table(a, b):
     expected = documented(a, b)
     assert facula.promote_types(a, b) is expected and facula.promote_types(b, a) is expected
@@ -116,12 +116,12 @@ def test_in_place_keeps_the_dtype():
         facula.ones(2, dtype=facula.bool).add_(1)
 
 
-@pytest.mark.parametrize("a, b", itertools.product(DTYPES, DTYPES))
+@pytest.mark.parametrize("a, b", list(itertools.product(DTYPES, DTYPES)))
 def test_can_cast(a, b):
     assert facula.can_cast(a, b) is (CATEGORY[a] <= CATEGORY[b])
 
 
-@pytest.mark.parametrize("a, b", itertools.product(NUMPY, NUMPY))
+@pytest.mark.parametrize("a, b", list(itertools.product(NUMPY, NUMPY)))
 def test_conversion_of_elements(a, b):
     values = np.array([0, 1, 2, 3, 100]).astype(NUMPY[a])
     with np.errstate(all="ignore"):

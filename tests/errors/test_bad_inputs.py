@@ -2,6 +2,8 @@
 unchanged.
 """
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -68,7 +70,7 @@ CASES = {
     ),
     "cross entropy target": (lambda: F.cross_entropy(f32(2, 3), facula.tensor([0, 3])), IndexError, "out of bounds"),
     "cross entropy batch": (lambda: F.cross_entropy(f32(2, 3), facula.tensor([0])), ValueError, "batch_size"),
-    "mse shapes": (lambda: F.mse_loss(f32(2), f32(3)), RuntimeError, "must match"),
+    "mse shapes": (lambda: F.mse_loss(f32(2, 3), f32(2, 4)), RuntimeError, "must match"),
     "dropout probability": (lambda: F.dropout(f32(2), 1.5), ValueError, "probability"),
     "reduction": (lambda: F.mse_loss(f32(2), f32(2), reduction="all"), ValueError, "not a valid value"),
     "bitwise of floats": (lambda: f32(2) & f32(2), RuntimeError, "not implemented"),
@@ -78,22 +80,22 @@ CASES = {
     "integer division by zero": (lambda: facula.tensor([1]) // 0, RuntimeError, "ZeroDivisionError"),
     "remainder by zero": (lambda: facula.tensor([1]) % facula.tensor([0]), RuntimeError, "ZeroDivisionError"),
     "integer to a negative power": (lambda: facula.tensor([2]) ** -1, RuntimeError, "negative integer powers"),
-    "text as an operand": (lambda: f32(2) + "a", TypeError, ""),
-    "none as an operand": (lambda: facula.add(f32(2), None), TypeError, ""),
+    "text as an operand": (lambda: f32(2) + "a", TypeError, "operand"),
+    "none as an operand": (lambda: facula.add(f32(2), None), TypeError, "must be Tensor, not NoneType"),
     "list as a tensor": (lambda: facula.sin([1.0]), TypeError, "Tensor"),
     "missing argument": (lambda: facula.gather(f32(2), 0), TypeError, "index"),
-    "too many arguments": (lambda: facula.sin(f32(2), 3), TypeError, ""),
+    "too many arguments": (lambda: facula.sin(f32(2), 3), TypeError, "at most 1 positional"),
     "wrong keyword": (lambda: facula.sum(f32(2), along=0), TypeError, "along"),
-    "float as a dimension": (lambda: f32(2).sum(0.5), TypeError, ""),
+    "float as a dimension": (lambda: f32(2).sum(0.5), TypeError, "must be tuple of ints, not float"),
     "unknown device": (lambda: facula.zeros(2, device="moon"), RuntimeError, "moon"),
-    "device without a backend": (lambda: facula.zeros(2, device="cuda"), (RuntimeError, AssertionError), ""),
+    "device without a backend": (lambda: facula.zeros(2, device="cuda"), RuntimeError, "a device with a backend"),
     "two devices": (lambda: f32(2) + facula.ones(2, device="meta"), RuntimeError, "same device"),
     "data of a meta tensor": (
         lambda: facula.ones(2, device="meta").tolist(), (NotImplementedError,
         RuntimeError),
         "meta",
     ),
-    "unknown dtype": (lambda: f32(2).to("float33"), (TypeError, RuntimeError), ""),
+    "unknown dtype": (lambda: f32(2).to("float33"), RuntimeError, "float33"),
     "arange step": (lambda: facula.arange(0, 3, -1), RuntimeError, "bound"),
     "arange zero step": (lambda: facula.arange(0, 3, 0), RuntimeError, "nonzero"),
     "linspace steps": (lambda: facula.linspace(0, 1, -1), RuntimeError, "non-negative"),
@@ -115,16 +117,16 @@ CASES = {
     "storage overflow": (lambda: facula.empty(2**62, 2), RuntimeError, "overflow|fit|required"),
     "huge allocation": (lambda: facula.empty(2**44), RuntimeError, "memory|fit"),
     "huge result": (lambda: f32(1).expand(2**45) + 1, RuntimeError, "memory|fit"),
-    "number beyond 64 bits": (lambda: facula.tensor([1]) + 2**70, (RuntimeError, OverflowError), ""),
+    "number beyond 64 bits": (lambda: facula.tensor([1]) + 2**70, OverflowError, "64 bits"),
     "scaled attention heads": (
         lambda: F.scaled_dot_product_attention(f32(1, 2, 3, 4), f32(1, 2, 3, 5), f32(1, 2, 3, 5)),
         RuntimeError,
-        "",
+        "same size in the last dimension",
     ),
     "interpolate": (
-        lambda: F.interpolate(f32(1, 1, 4, 4), size=(2, 2), mode="cubic"), (NotImplementedError,
-        ValueError),
-        "",
+        lambda: F.interpolate(f32(1, 1, 4, 4), size=(2, 2), mode="cubic"),
+        NotImplementedError,
+        "a mode for 4D input",
     ),
     "pad": (lambda: F.pad(f32(1, 1, 3), (1, 2, 3)), (RuntimeError, ValueError), "even|divisible|[Pp]ad"),
     "one hot": (lambda: F.one_hot(facula.tensor([5]), 3), RuntimeError, "smaller than num_classes"),
@@ -134,9 +136,10 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_error(name):
     action, kind, message = CASES[name]
-    with pytest.raises(kind, match=message) as caught:
+    with warnings.catch_warnings(), pytest.raises(kind, match=message) as caught:
+        warnings.simplefilter("ignore")  # a size that can not be broadcast is warned of first
         action()
-    if message:
+    if name != "text as an operand":  # Python's own words: the other operand may know what to do
         assert str(caught.value).startswith("["), caught.value
     assert (facula.ones(2) + 1).tolist() == [2, 2]
 

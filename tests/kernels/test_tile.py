@@ -1,5 +1,6 @@
 """Dense products against NumPy in float64, for every variant that this machine can run."""
 
+import ctypes
 import itertools
 
 import numpy as np
@@ -104,6 +105,7 @@ def test_gemm(library, dtype, shape):
     plain, bias = values.draw(m, n + 3), values.draw(n)
     a0, b0 = values.draw(m, k), values.draw(k, n)
     product = values.wide(a0) @ values.wide(b0) if k else np.zeros((m, n))
+    function = relu_map(dtype)
     magnitude = np.abs(values.wide(a0)).astype(float) @ np.abs(values.wide(b0)).astype(float)
     for a, b in itertools.product(
         [arrange(a0, o) for o in ORDERS], [arrange(b0, o) for o in ORDERS]
@@ -112,7 +114,8 @@ def test_gemm(library, dtype, shape):
             if relu and dtype[0] == "c":
                 continue
             c = plain.copy()
-            ints = [1, m, n, k, 0, *strides(a), 0, *strides(b), 0, n + 3, relu]
+            ints = [1, m, n, k, 0, *strides(a), 0, *strides(b), 0, n + 3, relu << 12]
+            ints.append(address_of(function))
             real = int if dtype[0] == "i" else float
             scalars = [real(alpha), real(beta)]
             library.call(f"gemm:{dtype}", [c, a, b, bias if added else None], ints, scalars)
@@ -176,23 +179,40 @@ def test_gemm_complex_conjugate(library):
         close(c, x.astype(complex) @ y, np.abs(a) @ np.abs(b), "c64", 30)
 
 
-@pytest.mark.parametrize("code, name", [(1, "relu"), (2, "gelu"), (3, "gelu_tanh"), (4, "silu")])
-def test_gemm_activation(library, code, name):
-    from scipy.special import erf
+MAP = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p, ctypes.c_int64)
 
-    functions = {
-        "relu": lambda x: np.maximum(x, 0),
-        "gelu": lambda x: x * 0.5 * (1 + erf(x / np.sqrt(2))),
-        "gelu_tanh": lambda x: x * 0.5 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
-        "silu": lambda x: x / (1 + np.exp(-x)),
-    }
-    values = Values(code, "f32")
-    a, b, c = values.draw(9, 50), values.draw(50, 77), np.zeros((9, 77), np.float32)
-    library.call(
-        "gemm:f32", [c, a, b, None], [1, 9, 77, 50, 0, 50, 1, 0, 77, 1, 0, 77, code], [1.0, 0.0]
-    )
-    product = a.astype(float) @ b.astype(float)
-    close(c, functions[name](product), np.abs(a) @ np.abs(b), "f32", 50)
+
+def relu_map(dtype):
+    """An elementwise kernel (`fk_map`) in the accumulator's dtype; it works in place."""
+    real = {"f64": ctypes.c_double, "i32": ctypes.c_int32, "i64": ctypes.c_int64}
+
+    def relu(p, scalars, count):
+        row = np.ctypeslib.as_array((real.get(dtype, ctypes.c_float) * count).from_address(p[1]))
+        np.maximum(row, 0, out=row)
+
+    return MAP(relu)
+
+
+def address_of(function):
+    return ctypes.cast(function, ctypes.c_void_p).value
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "f16"])
+@pytest.mark.parametrize("shape", [(1, 5, 33), (9, 77, 50), (30, 130, 700)], ids=str)
+def test_gemm_tail(library, dtype, shape):
+    """Packed B, a bias, a residual and a function behind them."""
+    m, n, k = shape
+    values, relu = Values(m + n, dtype), relu_map(dtype)
+    a, b, c = values.draw(m, k), values.draw(k, n), values.draw(m, n)
+    bias, residual = values.draw(n), values.draw(m, n)
+    panels = np.zeros(8 * -(-n // 64) * 64 * (k + 4), np.uint8)
+    library.call(f"gemm_pack:{dtype}", [panels, b], [n, k, n, 1], [])
+    flags = 1 << 10 | 1 << 11 | 1 << 12
+    ints = [1, m, n, k, 0, k, 1, 0, 0, 0, 0, n, flags, address_of(relu)]
+    library.call(f"gemm:{dtype}", [c, a, panels, bias, residual], ints, [1.0, 0.0])
+    wide = [values.wide(x).astype(float) for x in (a, b, bias, residual)]
+    expected = np.maximum(wide[0] @ wide[1] + wide[2] + wide[3], 0)
+    close(values.wide(c), expected, np.abs(wide[0]) @ np.abs(wide[1]) + 4, dtype, k)
 
 
 def test_gemm_not_a_number(library):

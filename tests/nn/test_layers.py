@@ -223,8 +223,8 @@ def test_batch_norm_statistics():
 
 
 def test_adaptive_log_softmax_sums_to_one():
-    module = nn.AdaptiveLogSoftmaxWithLoss(8, 12, [4, 8])
-    x = facula.randn(5, 8)
+    module = nn.AdaptiveLogSoftmaxWithLoss(32, 12, [4, 8])
+    x = facula.randn(5, 32)
     log_prob = module.log_prob(x)
     close(log_prob.exp().sum(1), np.ones(5))
     target = facula.tensor([0, 3, 5, 9, 11])

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -58,7 +59,7 @@ def test_rejected_text_names_error_command_and_file():
     text = str(caught.value)
     assert "missing_name" in text and "-O3" in text and "hint: look at" in text
     path = text.partition("look at ")[2].partition(", compiled")[0]
-    assert "missing_name" in open(path).read()
+    assert "missing_name" in Path(path).read_text()
 
 
 def test_missing_compiler_is_one_clear_line(monkeypatch):

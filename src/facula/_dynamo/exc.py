@@ -8,6 +8,7 @@ from facula.capture.errors import (
     RecompileError,
     TorchDynamoException,
     Unsupported,
+    UserError,
 )
 
 __all__ = [
@@ -18,4 +19,5 @@ __all__ = [
     "RecompileError",
     "TorchDynamoException",
     "Unsupported",
+    "UserError",
 ]

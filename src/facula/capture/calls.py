@@ -378,6 +378,14 @@ class Calls(Part):
             return self._named_tuple(kind, args, kwargs)
         import enum
 
+        if kind is core.device:
+            count, words = len(args), list(kwargs)
+            return self.fold(
+                lambda *given: core.device(
+                    *given[:count], **dict(zip(words, given[count:], strict=True))
+                ),
+                [*args, *kwargs.values()],
+            )
         if issubclass(kind, enum.Enum) or is_numpy_scalar(kind) or kind is bytes:
             return self.fold(kind, args)
         return self._new_instance(cls, kind, args, kwargs)

@@ -28,6 +28,8 @@ automatic_dynamic_shapes = True
 verbose = False
 #: ask for no Python in the dispatch of a disabled compiler
 disable = False
+#: compile backward runs that compiled functions start
+compiled_autograd = False
 
 _NAMES = frozenset(name for name in dict(globals()) if not name.startswith("_")) - {
     "annotations",

@@ -35,7 +35,7 @@ from facula.capture.sources import Line
 
 _GENERATOR = 0x20 | 0x80 | 0x200
 _RESERVED = re.compile(
-    r"(v|K|n|o|CHECK)\d*|F|MISS|LOOKUP|GRAPH|entry|super|slice|getattr|type|len|list|repr"
+    r"(v|K|n|o|CHECK)[\d_]*|F|MISS|LOOKUP|GRAPH|entry|super|slice|getattr|type|len|list|repr"
 )
 #: the framework's code that is worth capturing when a native call reaches it
 _CAPTURED = ("facula.nn.modules", "facula.optim", "facula.nn.utils")
@@ -46,6 +46,10 @@ def slot_name(name: str) -> str:
     plain = name if name.isidentifier() else f"local_{''.join(c for c in name if c.isalnum())}"
     clash = keyword.iskeyword(plain) or _RESERVED.fullmatch(plain) or hasattr(builtins, plain)
     return plain + "_" if clash else plain
+
+
+#: slot: session -> a block in which backward runs are compiled (`compiler.compiled_autograd`)
+COMPILED_BACKWARD: list[Any] = [None]
 
 
 class Place:
@@ -183,7 +187,11 @@ class Session:
         while True:
             frame = self._frame_of(function, point, values)
             try:
-                signal = step(self.concrete, frame)
+                if config.compiled_autograd:
+                    with COMPILED_BACKWARD[0](self):
+                        signal = step(self.concrete, frame)
+                else:
+                    signal = step(self.concrete, frame)
             except BaseException as error:
                 user_frame(error, frame)
                 raise

@@ -57,6 +57,10 @@ class InvalidBackend(TorchDynamoException):
     """No backend has that name."""
 
 
+class UserError(TorchDynamoException):
+    """What was asked for does not fit the program."""
+
+
 def user_frame(error: BaseException, frame: Frame) -> None:
     """Add the user's line to the traceback of an exception that leaves a frame."""
     line = frame.instruction.line if frame.instruction is not None else frame.code.co_firstlineno

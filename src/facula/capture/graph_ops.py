@@ -37,6 +37,8 @@ _ELEMENTS = frozenset(
     "item tolist __bool__ __int__ __float__ __complex__ __index__ __contains__ numpy __array__ "
     "__repr__ __str__ __format__ data_ptr storage untyped_storage".split()
 )
+#: methods that give a tensor other memory
+_MEMORY = frozenset("resize_ resize_as_ resize_as_sparse_ set_ swap_".split())
 _ENGINE = frozenset("backward register_hook register_post_accumulate_grad_hook retain_grad".split())
 #: functions that change a mode of the thread; they run while the program is captured, too
 MODE_FUNCTIONS: set[Any] = {
@@ -177,6 +179,8 @@ class GraphOps(Part):
             raise Break("data-dependent-value", f"Tensor.{name}()")
         if name in _ENGINE:
             raise Break("backward", f"Tensor.{name}()")
+        if name in _MEMORY:
+            raise Break("unsupported-mutation", f"Tensor.{name}()")
         if name == "__iter__":
             return self.iter(owner)
         if name == "__setitem__":
@@ -195,9 +199,14 @@ class GraphOps(Part):
             words = {name: self.argument(arg) for name, arg in kwargs.items()}
         except NotGraphable as error:
             raise Break("no-graph-argument", f"{_shown(target)} got a {error}") from error
-        result = self._fake_run(
-            run, [p[1] for p in pairs], {k: v[1] for k, v in words.items()}, target
-        )
+        given, settings = [p[1] for p in pairs], {k: v[1] for k, v in words.items()}
+        out = settings.pop("out", None)
+        if out is not None:
+            plain = self._fake_run(run, given, settings, target)
+            if _shapes(plain) != _shapes(out):
+                raise Break("unsupported-mutation", f"{_shown(target)}: out= of another shape")
+            settings["out"] = out
+        result = self._fake_run(run, given, settings, target)
         if not _has_tensor(result) and target is not operator.setitem and result is not None:
             return self._plain_result(result, target)
         known = self.by_fake.get(id(result))
@@ -230,6 +239,8 @@ class GraphOps(Part):
 
     def from_result(self, result: Any, node: Any) -> Any:
         """The symbolic value of what a node gives."""
+        if getattr(type(result), "_is_sparse_tensor", False):
+            raise Break("tensor-subclass", "a graph holds dense tensors, this one is sparse")
         if isinstance(result, core.Tensor):
             known = self.by_fake.get(id(result))
             if known is not None:
@@ -340,6 +351,12 @@ class GraphOps(Part):
 
 def _shown(target: Any) -> str:
     return target if isinstance(target, str) else getattr(target, "__name__", repr(target))
+
+
+def _shapes(out: Any) -> list[Any]:
+    """The shapes of results, or of what is given as `out=`, which operators make fit."""
+    given = out if isinstance(out, (tuple, list)) else (out,)
+    return [tuple(t.shape) for t in given if isinstance(t, core.Tensor)]
 
 
 def _has_tensor(value: Any) -> bool:

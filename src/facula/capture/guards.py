@@ -1,18 +1,19 @@
 """Guards: what has to hold for a captured segment to be right.
 
-Takes: sources and what was found there during capture. Gives: lines of the generated function that
-leave it at the first difference, and for a failed one the reason.
+Takes: sources and what was found there during capture. Gives: the steps of a program of the core that
+reads and checks them in one call, and for a failed guard the reason.
 Keeps true: guards are checked in the order in which they were found, so that reading a source never
-needs more than what was checked before it; all tensors are checked by one call of the core.
+needs more than what was checked before it; tensors are checked behind all others.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NamedTuple
 
 from facula import core
 from facula.autograd import autocast
-from facula.capture.sources import Line, Source, Text
+from facula.capture.sources import Held, Line, Source, Text
 
 
 class Guard(NamedTuple):
@@ -22,10 +23,6 @@ class Guard(NamedTuple):
     source: Source
     value: Any
     line: Line | None = None
-
-    def text(self, out: Text) -> str | None:
-        """The condition under which the guard fails; None for tensors, which are checked together."""
-        return _TEXTS[self.kind](out, out.source(self.source), self.value)
 
     def label(self) -> str:
         """The guard as a user reads it."""
@@ -166,7 +163,61 @@ def _tensor_reason(label: str, facts: TensorFacts, found: Any) -> str | None:
     return None
 
 
-_TENSOR_GUARD: Any = core.TensorGuard
+class Steps:
+    """Sources and guards as the steps of `core.GuardProgram`; each source has a register."""
+
+    def __init__(self, slots: list[str]) -> None:
+        self.steps: list[tuple[int, int, int, Any, int]] = []
+        self.registers: dict[Source, int] = {}
+        self.slots = ["F", *slots]
+
+    def _step(self, kind: str, target: int, source: int, value: Any, number: int = 0) -> None:
+        self.steps.append((core.GUARD_OPERATIONS[kind], target, source, value, number))
+
+    def register(self, source: Source) -> int:
+        """Where the value of a source is, once its steps have run."""
+        known = self.registers.get(source)
+        if known is None:
+            base = self.register(source.base) if source.base is not None else 0
+            known = self.registers[source] = len(self.registers)
+            kind, key = source.kind, source.key
+            if kind == "slot":
+                self._step("argument", known, 0, None, self.slots.index(key))
+            elif kind == "held":
+                self._step("constant", known, 0, key.value)
+            elif kind == "attr":
+                name = "dictionary" if key == "__dict__" else "attribute"
+                self._step(name, known, base, sys.intern(key))
+            elif kind == "item":
+                item = key[1].value if isinstance(key[1], Held) else key[1]
+                place = item if type(item) is int and item >= 0 else -1
+                self._step("item", known, base, item, place)
+            else:
+                self._step("apply", known, base, (key[0].value, tuple(key[1])))
+        return known
+
+    def guard(self, guard: Guard) -> None:
+        """The step that checks a guard."""
+        kind, value, number = guard.kind, guard.value, 0
+        source = self.register(guard.source)
+        if kind == "equal":
+            if value is None or value is ... or type(value) is bool:
+                kind = "is"
+            elif type(value) is float and (value != value or value == 0.0):
+                kind = "repr"
+        elif kind in ("length", "longer"):
+            number = value
+        elif kind in ("same", "different"):
+            number, value = self.register(value), None
+        elif kind == "plain-module":
+            value = value.hooks()
+        self._step(kind, 0, source, value, number)
+
+    def program(self, state: tuple[int, Any], wanted: list[int], grouped: list[int]) -> Any:
+        """What checks all guards in one call."""
+        count = len(self.registers)
+        make: Any = core.GuardProgram
+        return make(state, self.steps, count, wanted, grouped)
 
 
 class GuardSet:
@@ -184,27 +235,20 @@ class GuardSet:
         if key not in self.guards:
             self.guards[key] = Guard(kind, source, value, self.line)
 
-    def tensors(self) -> list[Guard]:
-        """The guards that the core checks."""
-        return [g for g in self.guards.values() if g.kind == "tensor"]
+    def steps(self, slots: list[str]) -> Steps:
+        """All guards as steps, first use first, tensors behind the others."""
+        made = Steps(slots)
+        for guard in sorted(self.guards.values(), key=lambda g: g.kind == "tensor"):
+            made.guard(guard)
+        return made
 
-    def write(self, out: Text, state: tuple[int, Any]) -> None:
-        """Lines that return MISS at the first guard that fails; `state` is that of the thread."""
-        for guard in self.guards.values():
-            condition = guard.text(out)
-            if condition is not None:
-                out.lines.append(f"if {condition}: return MISS")
+    def write(self, out: Text) -> None:
+        """Lines that return MISS where autocast is set otherwise."""
         for device in ("cpu", "cuda"):
             if autocast.is_autocast_enabled(device):
-                ask, dtype = (
-                    out.hold(autocast.get_autocast_dtype),
-                    autocast.get_autocast_dtype(device),
-                )
-                out.lines.append(f"if {ask}({device!r}) is not {out.hold(dtype)}: return MISS")
-        tensors = self.tensors()
-        check = out.hold(_TENSOR_GUARD(state, [g.value for g in tensors]).check, "CHECK")
-        names = [out.source(g.source) for g in tensors]
-        out.lines.append(f"if not {check}(({''.join(n + ', ' for n in names)})): return MISS")
+                ask = out.hold(autocast.get_autocast_dtype)
+                dtype = out.hold(autocast.get_autocast_dtype(device))
+                out.lines.append(f"if {ask}({device!r}) is not {dtype}: return MISS")
 
 
 def state_of_thread() -> tuple[int, Any]:

@@ -144,7 +144,7 @@ class Reading(Part):
         return Known(obj, source)
 
     def _new(self, obj: Any, kind: type, source: Source) -> Any:
-        if isinstance(obj, core.Tensor):
+        if isinstance(obj, core.Tensor) and not getattr(kind, "_is_sparse_tensor", False):
             return self._tensor(obj, source)
         if kind in _BY_VALUE or isinstance(obj, _BY_VALUE):
             self.guards.add("equal", source, obj)

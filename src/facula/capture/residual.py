@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import re
 import types
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -38,6 +39,9 @@ from facula.capture.values import (
     TensorValue,
     ViewValue,
 )
+
+#: what the guards have read, in the text of a segment
+_READ = re.compile(r"\bv0_(\d+)\b")
 
 
 class _Miss:
@@ -368,7 +372,11 @@ class Residual:
         self.world = world
         self.slots = slots
         self.out = Text()
-        world.guards.write(self.out, world.start_state)
+        self.steps = world.guards.steps(slots)
+        for source, register in self.steps.registers.items():
+            if source.kind not in ("slot", "held"):
+                self.out.names[source] = f"v0_{register}"
+        world.guards.write(self.out)
         self.facts: list[tuple[Any, bool]] = []
         self.conditions: list[str] = []
         self._conditions()
@@ -404,22 +412,42 @@ class Residual:
         out, world = self.out, self.world
         head = out.lines[: self.guard_count]
         body = out.lines[self.guard_count :]
-        inputs = [out.step(v.source) if v.source.kind == "slot" else None for v in world.inputs]
-        names = [n or self._input(v, body) for n, v in zip(inputs, world.inputs, strict=True)]
         call: list[str] = []
+        grouped: list[int] = []
         needs_graph = bool(self.builder.outputs) or world.operator_count
         if needs_graph:
+            given, grouped = self._inputs(body)
             if self.facts:
-                head.append(f"if not {out.hold(self.check_facts)}({', '.join(names)}): return MISS")
-            call.append(f"o = GRAPH({', '.join(names)})")
+                head.append(f"if not {out.hold(self.check_facts)}({given}): return MISS")
+            call.append(f"o = GRAPH({given})")
             call += [f"{name} = o[{n}]" for n, name in enumerate(self.builder.outputs.values())]
-        lines = ["    try:"]
-        lines += [f"        {line}" for line in (head or ["pass"])]
-        lines += ["    except LOOKUP: return MISS"]
-        lines += [f"    {line}" for line in (*self.reads, *call, *body, *self.builder.after)]
-        return f"def entry(F{''.join(', ' + s for s in self.slots)}):\n" + "\n".join(lines) + "\n"
+        lines: list[str] = []
+        if head:
+            lines += ["    try:", *(f"        {line}" for line in head)]
+            lines += ["    except LOOKUP: return MISS"]
+        lines += [f"    {line}" for line in (*call, *body, *self.builder.after)]
+        checks = [f"    {line}" for line in self._checks(lines, grouped)]
+        signature = f"def entry(F{''.join(', ' + s for s in self.slots)}):\n"
+        return signature + "\n".join([*checks, *lines]) + "\n"
 
-    reads: tuple[str, ...] = ()
+    def _checks(self, lines: list[str], grouped: list[int]) -> list[str]:
+        """The call that checks all guards, and the names of what it read that the text needs."""
+        used = sorted({int(n) for line in lines for n in _READ.findall(line)})
+        program = self.steps.program(self.world.start_state, used, grouped)
+        check = self.out.hold(program.run, "CHECK")
+        names = "".join(f"v0_{n}, " for n in used)
+        found = [f"n0 = {check}({', '.join(('F', *self.slots))})", "if n0 is None: return MISS"]
+        return [*found, f"{names}n0, = n0"] if used or grouped else found
+
+    def _inputs(self, body: list[str]) -> tuple[str, list[int]]:
+        """The graph's arguments as text; many that guards have read come as one group."""
+        sources = [value.source for value in self.world.inputs]
+        registers = [self.steps.registers.get(source) for source in sources]
+        if len(sources) > 8 and None not in registers:
+            return "*n0", [n for n in registers if n is not None]
+        inputs = [self.out.step(s) if s.kind == "slot" else None for s in sources]
+        names = [n or self._input(v, body) for n, v in zip(inputs, self.world.inputs, strict=True)]
+        return ", ".join(names), []
 
     def _input(self, value: Any, body: list[str]) -> str:
         name = self.out.names.get(value.source)

@@ -35,17 +35,20 @@ def module_class() -> Any:
 
 def plain_module(module: Any) -> bool:
     """Whether a call of a module is a call of its class's `forward`."""
-    return core.module_is_plain(module, _global_hooks())
+    return core.module_is_plain(module, global_hooks())
 
 
 @functools.cache
-def _global_hooks() -> tuple[Any, ...]:
+def global_hooks() -> tuple[Any, ...]:
     return (
         module_hooks._global_forward_hooks,
         module_hooks._global_forward_pre_hooks,
         module_hooks._global_backward_hooks,
         module_hooks._global_backward_pre_hooks,
     )
+
+
+plain_module.hooks = global_hooks  # type: ignore[attr-defined] # what guards hand to the core
 
 
 def under_modes() -> bool:

@@ -19,7 +19,9 @@ from facula.capture import driver, marks, rules
 from facula.capture.driver import Session
 from facula.capture.events import Event, happened
 from facula.capture.framework_rules import assume_constant_result, is_compiling
+from facula.compiler import compiled_autograd  # noqa: F401  (fills a slot of capture)
 from facula.compiler.backends import list_backends, lookup_backend, specialises
+from facula.compiler.inductor.config import MODES
 from facula.core.errors import fail
 from facula.nn import Module
 
@@ -27,14 +29,6 @@ __all__ = [
     "allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable",
     "is_compiling", "list_backends", "reset", "set_stance", "substitute_in_graph", "wrap_numpy",
 ]  # fmt: skip
-
-#: what a mode says to the backend
-MODES: dict[str, dict[str, Any]] = {
-    "default": {},
-    "reduce-overhead": {"triton.cudagraphs": True},
-    "max-autotune": {"max_autotune": True, "triton.cudagraphs": True},
-    "max-autotune-no-cudagraphs": {"max_autotune": True},
-}
 
 
 def _backend(backend: Any, mode: str | None, options: dict[str, Any] | None) -> Callable[..., Any]:

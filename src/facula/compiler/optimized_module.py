@@ -12,10 +12,12 @@ import copy
 import types
 from typing import Any
 
+from facula import core
 from facula.capture import segment
 from facula.capture.driver import Session
 from facula.nn import Module
 
+_HOOKS = segment.global_hooks()
 _OWN = frozenset(("_orig_mod", "_session", "_call", "_hooked_call", "forward", "training"))
 
 
@@ -39,6 +41,7 @@ class OptimizedModule(Module):
         forward = type(module).forward
         call = type(module)._call_impl
         compiled = isinstance(forward, types.FunctionType)
+        self.__dict__["_orig_mod"] = module  # found without `__getattr__`
         self.__dict__["_call"] = (
             types.MethodType(session.wrap(forward), module) if compiled else module
         )
@@ -46,7 +49,7 @@ class OptimizedModule(Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The module's own call, compiled; hooks of the module are captured too."""
-        if segment.plain_module(self._orig_mod):
+        if core.module_is_plain(self._orig_mod, _HOOKS):
             return self._call(*args, **kwargs)
         return self._hooked_call(*args, **kwargs)
 

@@ -18,6 +18,7 @@ def bind_operators(table):
     """Give Python's operators their operators, by name from the table."""
     global OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_FLOOR_DIVIDE, OP_REMAINDER, OP_POW, OP_AND, OP_OR, OP_XOR, OP_LSHIFT, OP_RSHIFT
     global OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE, OP_NEG, OP_ABS, OP_NOT, OP_SQUARE, OP_MATMUL, OP_MM, OP_VIEW
+    global OP_INDEX, OP_INDEX_PUT, OP_MASKED_FILL
     global OP_EMPTY, OP_EMPTY_STRIDED, OP_EMPTY_LIKE, OP_ZEROS_LIKE, OP_LIFT
     OP_ADD = table["add"]; OP_SUB = table["sub"]; OP_MUL = table["mul"]; OP_DIV = table["div"]
     OP_FLOOR_DIVIDE = table["floor_divide"]; OP_REMAINDER = table["remainder"]; OP_POW = table["pow"]
@@ -28,6 +29,7 @@ def bind_operators(table):
     OP_EMPTY = table["empty"]; OP_EMPTY_STRIDED = table["empty_strided"]; OP_EMPTY_LIKE = table["empty_like"]
     OP_ZEROS_LIKE = table["zeros_like"]; OP_LIFT = table["lift_fresh_copy"]
     OP_NEG = table["neg"]; OP_ABS = table["abs"]; OP_NOT = table["bitwise_not"]; OP_SQUARE = table["square"]; OP_MATMUL = table["matmul"]; OP_MM = table["mm"]; OP_VIEW = table["view"]
+    OP_INDEX = table["index"]; OP_INDEX_PUT = table["index_put_"]; OP_MASKED_FILL = table["masked_fill"]
 
 
 cdef inline bint dispatches_creation():

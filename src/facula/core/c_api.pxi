@@ -31,6 +31,7 @@ cdef extern from "fk_storage.h" nogil:
         char *data
         int64_t nbytes
         uint32_t version
+        uint32_t uncounted
         int32_t size_class
         int32_t flags
         int32_t device
@@ -199,7 +200,8 @@ cdef enum:
     K_PROFILED = 65536    # (tls) the profiler has heard of the call that starts now
     K_FAKE = 131072       # a tensor without elements that stands for one with them
     K_SPARSE = 262144     # a tensor made of indices and values: it has no elements of its own
-    K_SLOW = 4 | 8 | 32 | 512 | 1024 | 8192 | 16384 | 32768 | 262144
+    K_KEEP = 524288       # (tls) the launches of an operator are being noted, see `keep.pxi`
+    K_SLOW = 4 | 8 | 32 | 512 | 1024 | 8192 | 16384 | 32768 | 262144 | 524288
     K_DETOUR = K_SLOW - K_PROFILE        # what makes gradients go through operators instead of their kernels
     K_SLOW_METHOD = K_SLOW - K_AUTOCAST  # for what has no autocast policy: methods, subscripts
     MAX_DIMS = 16

@@ -18,6 +18,7 @@ cdef int copy_into(Tensor dst, Tensor src) except -1:
     if dst.st == src.st and dst.data_ != src.data_ and overlaps(dst, src):
         src = copy_like(src, src)
         iter_operand(&it, 1, src, dst.nd, src.dt)
+    if fk_tls_keys() & K_KEEP: keep_iteration(STEP_COPY, NULL, NULL, &it, [dst, src], NULL)
     if dst.numel_ < GIL_FREE:
         fk_copy_run(&it)
     else:
@@ -49,6 +50,7 @@ cdef int fill_zero(Tensor t) except -1:
         return 0
     if dense(t):
         memset(t.data_, 0, t.numel_ * ITEMSIZE[t.dt])
+        if fk_tls_keys() & K_KEEP: keep_zero(t.st, t.data_, t.numel_ * ITEMSIZE[t.dt])
         return 0
     fill_value(t, 0)
     return 0
@@ -57,6 +59,7 @@ cdef int fill_zero(Tensor t) except -1:
 cdef int zeros_storage(Tensor t) except -1:
     if t.st.data != NULL:
         memset(t.st.data, 0, t.st.nbytes)
+        if fk_tls_keys() & K_KEEP: keep_zero(t.st, t.st.data, t.st.nbytes)
     return 0
 
 
@@ -73,6 +76,9 @@ cdef int fill_value(Tensor t, object value) except -1:
     it.ndim = t.nd; it.nout = 1; it.nin = 0
     memcpy(it.shape, t.sh, t.nd * 8)
     iter_operand(&it, 0, t, t.nd, t.dt)
+    if fk_tls_keys() & K_KEEP:
+        if isinstance(value, Tensor): refuse_keeping()
+        keep_iteration(STEP_FILL, NULL, NULL, &it, [t], element)
     if t.numel_ < GIL_FREE:
         fk_fill_run(&it, element)
     else:
@@ -231,6 +237,7 @@ SUM = [None]
 
 cdef int resize_tensor(Tensor t, int nd, const int64_t *sh) except -1:
     """Give a tensor another shape, contiguous, growing the storage where needed."""
+    refuse_keeping()
     cdef int64_t n = shape_numel(nd, sh), s = 1, needed
     cdef int i
     cdef int64_t offset = t.storage_offset() * ITEMSIZE[t.dt]
@@ -256,8 +263,12 @@ cdef int resize_tensor(Tensor t, int nd, const int64_t *sh) except -1:
 # ------------------------------------------------------------------ copy_, clone, to, contiguous
 
 cdef int copy_backward(Node n, PyObject **grads, PyObject **out) except -1:
-    """copy_: nothing to the overwritten tensor, the gradient (fitted) to the source."""
+    """copy_: zeros to the overwritten tensor, the gradient (fitted) to the source."""
     cdef Tensor g = <Tensor>grads[0]
+    if n.e0 is not None:
+        r = OP_ZEROS_LIKE(g)
+        Py_INCREF(r)
+        out[0] = <PyObject *>r
     if n.e1 is None:
         return 0
     r = fit_gradient(g, n.extra)
@@ -393,10 +404,26 @@ KERNEL_INTS = 4096
 
 def bump_versions(columns):
     """Count a write to every tensor of some lists of tensors."""
+    refuse_keeping()
     for column in columns:
         for t in column:
             if t is not None:
                 bump(<Tensor>t)
+
+
+def count_writes(list inputs, values, tuple pairs):
+    """Count a write to every input that a graph has written into itself: where a value is that input.
+
+    pairs: (input, value) numbers. Gives the numbers of the pairs that are still to be written.
+    """
+    cdef list rest = []
+    cdef Py_ssize_t n = 0
+    for i, v in pairs:
+        t = inputs[i]
+        if values[v] is t: bump(<Tensor>t)
+        else: rest.append(n)
+        n += 1
+    return rest
 
 
 #: slot: what a launch on meta tensors means to whoever watches: (name, tensors, ints, scalars, total, grain)
@@ -408,6 +435,11 @@ cdef class Kernel:
     cdef readonly str name
     cdef char form
     cdef void *fn
+
+    @property
+    def address(self):
+        """Where the function stands, for drivers that take a map as their last step."""
+        return <int64_t><size_t>self.fn
 
     def __call__(self, tensors, ints=(), scalars=(), total=None, int64_t grain=1):
         """Run the kernel.
@@ -453,6 +485,8 @@ cdef class Kernel:
                 if isinstance(x, int): s[i].i = x
                 else: s[i].f = x
                 i += 1
+            if fk_tls_keys() & K_KEEP:
+                keep_launch(self, tensors, n, len(ints), s, len(scalars), total or 0, grain)
             if self.form == c'b':
                 count = total
                 if count > 0:

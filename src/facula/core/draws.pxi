@@ -15,6 +15,7 @@ cdef dict _DRAW_KINDS = {"gamma": FK_DRAW_GAMMA, "poisson": FK_DRAW_POISSON, "bi
 
 
 cdef Tensor doubles(str op, Tensor t):
+    refuse_keeping()
     if t.dt != F64 or t.keys & (K_META | K_FOREIGN):
         raise TypeError("[%s] a float64 tensor in main memory was required: got %s" % (op, DTYPES[t.dt]))
     return contiguous_(t)

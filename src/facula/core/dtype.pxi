@@ -58,6 +58,11 @@ cdef class dtype:
     def __reduce__(self):
         return self.name
 
+    @property
+    def __module__(self):
+        # where pickle finds the name: without it, it would search all modules
+        return "facula"
+
     def __hash__(self):
         return self.index + 7919
 

@@ -316,7 +316,9 @@ cdef class Run:
         cdef int i
         cdef list results
         try:
-            if n.fn == NULL:
+            if type(n) is CompiledFunctionBackward:
+                results = (<CompiledFunctionBackward>n).gradients(gradients)
+            elif n.fn == NULL:
                 r = n.apply(*gradients)
                 results = list(r) if isinstance(r, (tuple, list)) else [r]
                 if len(results) < nedges:
@@ -411,6 +413,8 @@ cdef inline void release_saved(Node n) except *:
     n.s0 = None; n.s1 = None; n.s2 = None; n.sr = None
     if n.extra is not None and type(n.extra) is FormulaState:
         (<FormulaState>n.extra).release()
+    elif type(n) is CompiledFunctionBackward:
+        (<CompiledFunctionBackward>n).kept = None
     elif n.fn == NULL:
         release = getattr(n, "release_variables", None)
         if release is not None:
@@ -501,6 +505,10 @@ def run_backward(tuple tensors, tuple grads, bint retain_graph, bint create_grap
     cdef int i
     cdef uint32_t keys = fk_tls_keys()
     cdef list roots = []
+    if BACKWARD[0] is not None and not RUNS:
+        result = BACKWARD[0](tensors, grads, retain_graph, create_graph, inputs, allow_unused, accumulate)
+        if result is not NotImplemented:
+            return result
     run.retain = retain_graph
     run.create_graph = create_graph
     run.accumulate = accumulate

@@ -96,6 +96,7 @@ cdef class Generator:
     def take(self, int draws=1):
         """Reserve draws: gives (seed, offset) for a kernel that makes its own numbers."""
         cdef uint64_t at = self._offset
+        refuse_keeping()
         self._offset += draws
         return self._seed, at
 
@@ -117,6 +118,18 @@ cdef dict _RANDOM_KINDS = {"uniform": 0, "normal": 1, "log_normal": 2, "exponent
                            "bernoulli": 6, "randint": 7, "permutation": 8}
 
 
+cdef int random_numbers(int which, char *p, int dt, int64_t n, double x, double y, uint64_t seed, uint64_t offset) noexcept nogil:
+    """n numbers of a distribution; not 0 where the dtype has none, -2 where memory ended."""
+    if which == 0: return fk_random_uniform(p, dt, n, x, y, seed, offset)
+    if which == 1: return fk_random_normal(p, dt, n, x, y, seed, offset)
+    if which == 2: return fk_random_log_normal(p, dt, n, x, y, seed, offset)
+    if which == 3: return fk_random_exponential(p, dt, n, x, seed, offset)
+    if which == 4: return fk_random_cauchy(p, dt, n, x, y, seed, offset)
+    if which == 5: return fk_random_geometric(p, dt, n, x, seed, offset)
+    if which == 6: return fk_random_bernoulli(p, dt, n, x, seed, offset)
+    return fk_random_permutation(p, dt, n, seed, offset)
+
+
 def random_fill(Tensor t, str kind, a=0.0, b=1.0, Generator generator=None):
     """Fill a tensor with random numbers of a distribution; element i is a function of (seed, offset, i).
 
@@ -132,6 +145,10 @@ def random_fill(Tensor t, str kind, a=0.0, b=1.0, Generator generator=None):
     which = _RANDOM_KINDS[kind]
     if generator is None:
         generator = default_generator
+    elif generator is not default_generator:
+        refuse_keeping()
+    if t.numel_ == 0:
+        refuse_keeping()
     seed = generator._seed; offset = generator._offset
     generator._offset += 1
     check_writable(kind, t)
@@ -144,21 +161,16 @@ def random_fill(Tensor t, str kind, a=0.0, b=1.0, Generator generator=None):
     if which == 7:
         low = a
         span = <uint64_t>(int(b) - int(a))
+        if fk_tls_keys() & K_KEEP: keep_draw(out, which, 0, 0, low, span)
         with nogil: r = fk_random_integers(out.data_, out.dt, out.numel_, low, span, seed, offset)
     elif which == 6 and isinstance(a, Tensor):
         p = contiguous_(<Tensor>a)
+        refuse_keeping()
         with nogil: r = fk_random_bernoulli_tensor(out.data_, out.dt, out.numel_, p.data_, p.dt, seed, offset)
     else:
         x = a; y = b
-        with nogil:
-            if which == 0: r = fk_random_uniform(out.data_, out.dt, out.numel_, x, y, seed, offset)
-            elif which == 1: r = fk_random_normal(out.data_, out.dt, out.numel_, x, y, seed, offset)
-            elif which == 2: r = fk_random_log_normal(out.data_, out.dt, out.numel_, x, y, seed, offset)
-            elif which == 3: r = fk_random_exponential(out.data_, out.dt, out.numel_, x, seed, offset)
-            elif which == 4: r = fk_random_cauchy(out.data_, out.dt, out.numel_, x, y, seed, offset)
-            elif which == 5: r = fk_random_geometric(out.data_, out.dt, out.numel_, x, seed, offset)
-            elif which == 6: r = fk_random_bernoulli(out.data_, out.dt, out.numel_, x, seed, offset)
-            else: r = fk_random_permutation(out.data_, out.dt, out.numel_, seed, offset)
+        if fk_tls_keys() & K_KEEP: keep_draw(out, which, x, y, 0, 0)
+        with nogil: r = random_numbers(which, out.data_, out.dt, out.numel_, x, y, seed, offset)
     if r == -2:
         raise_memory(0)
     if r:

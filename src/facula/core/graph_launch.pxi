@@ -120,6 +120,9 @@ cdef class GraphLaunch:
         return True
 
     def __call__(self, args):
+        return self.launch(args)
+
+    cdef object launch(self, args):
         cdef char *few[48]
         cdef char **p = few
         cdef int i, r
@@ -128,6 +131,7 @@ cdef class GraphLaunch:
         cdef fk_storage *arena = NULL
         cdef uint32_t tls = fk_tls_keys()
         i = 0
+        refuse_keeping()
         if len(args) != self.ninputs:
             raise TypeError("[compiled graph] %d inputs were required: got %d" % (self.ninputs, len(args)))
         for x in args:

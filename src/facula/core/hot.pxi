@@ -6,7 +6,8 @@
 
 ctypedef object (*fast_function)(Op op, PyObject **slots, uint32_t k)
 
-cdef dict _FAST_NUMBERS = {"reduce": 1, "linear": 2, "mm": 3, "matmul": 4, "rows": 5, "reshape": 6}
+cdef dict _FAST_NUMBERS = {"reduce": 1, "linear": 2, "mm": 3, "matmul": 4, "rows": 5, "reshape": 6, "select": 7,
+                           "nonzero": 8}
 
 
 cdef object run_fast(int number, Op op, PyObject **slots, uint32_t k):
@@ -14,6 +15,8 @@ cdef object run_fast(int number, Op op, PyObject **slots, uint32_t k):
     if number == 2: return fast_linear(op, slots, k)
     if number == 5: return fast_rows(op, slots, k)
     if number == 6: return fast_reshape(op, slots, k)
+    if number == 7: return fast_select(op, slots, k)
+    if number == 8: return fast_nonzero(op, slots)
     return fast_mm(op, slots, k)
 
 
@@ -197,6 +200,66 @@ cdef object fast_rows(Op op, PyObject **slots, uint32_t k):
         record_formula(op, (x, d, None), r)
     elif k & K_INFERENCE:
         r.keys |= K_INFERENCE
+    return r
+
+
+# ------------------------------------------------------------------ few elements by masks
+
+cdef enum:
+    FEW = 4096
+
+
+cdef inline int64_t count_true(const char *mask, int64_t n) noexcept:
+    cdef int64_t i, count = 0
+    for i in range(n): count += mask[i] != 0
+    return count
+
+
+cdef object fast_select(Op op, PyObject **slots, uint32_t k):
+    """The elements of a contiguous tensor at the true places of a mask of its shape."""
+    cdef Tensor x, mask, r
+    cdef int64_t sh[1]
+    cdef int64_t i, size
+    cdef char *at
+    if type(<object>slots[0]) is not Tensor or type(<object>slots[1]) is not Tensor: return None
+    x = <Tensor>slots[0]; mask = <Tensor>slots[1]
+    if (x.keys | mask.keys) & (K_STRIDED | K_META | K_FAKE) or mask.dt != B8 or x.numel_ > FEW or not same_shape(x, mask): return None
+    sh[0] = count_true(mask.data_, mask.numel_)
+    r = new_tensor(1, sh, x.dt, 0)
+    at = r.data_
+    size = ITEMSIZE[x.dt]
+    for i in range(mask.numel_):
+        if mask.data_[i]:
+            memcpy(at, x.data_ + i * size, size)
+            at += size
+    if k & K_GRAD and not (k & K_NOGRAD):
+        record_formula(op, (x, mask), r)
+    elif fk_tls_keys() & K_INFERENCE:
+        r.keys |= K_INFERENCE
+    return r
+
+
+cdef object fast_nonzero(Op op, PyObject **slots):
+    """The coordinates of the true places of a contiguous mask."""
+    cdef Tensor mask, r
+    cdef int64_t sh[2]
+    cdef int64_t i, rest
+    cdef int64_t *at
+    cdef int d
+    if type(<object>slots[0]) is not Tensor: return None
+    mask = <Tensor>slots[0]
+    if mask.keys & (K_STRIDED | K_META | K_FAKE) or mask.dt != B8 or mask.numel_ > FEW: return None
+    sh[0] = count_true(mask.data_, mask.numel_); sh[1] = mask.nd
+    r = new_tensor(2, sh, I64, 0)
+    at = <int64_t *>r.data_
+    for i in range(mask.numel_):
+        if mask.data_[i]:
+            rest = i
+            for d in range(mask.nd - 1, -1, -1):
+                at[d] = rest % mask.sh[d]
+                rest //= mask.sh[d]
+            at += mask.nd
+    if fk_tls_keys() & K_INFERENCE: r.keys |= K_INFERENCE
     return r
 
 

@@ -13,6 +13,7 @@ cdef Tensor tensor_on_memory(void *data, int64_t nbytes, object owner, int dt, s
     """A tensor on memory that `owner` keeps alive; strides in elements."""
     cdef Tensor t = Tensor.__new__(Tensor)
     cdef int i
+    refuse_keeping()
     Py_INCREF(owner)
     t.st = fk_storage_from(data, nbytes, <void *>owner, release_owner)
     if t.st == NULL:
@@ -102,6 +103,7 @@ def to_numpy(Tensor t, bint force=False):
     size = ITEMSIZE[t.dt]
     if t.numel_ == 0:
         return numpy.empty(tuple([t.sh[i] for i in range(t.nd)]), dtype="=" + code)
+    refuse_keeping()
     holder = _ArrayHolder(t, {
         "shape": tuple([t.sh[i] for i in range(t.nd)]),
         "strides": tuple([t.sd[i] * size for i in range(t.nd)]),
@@ -117,6 +119,7 @@ def tolist(Tensor t):
         raise NotImplementedError("[tolist] a tensor with data was required: Cannot copy out of meta tensor; no data!")
     if t.dev != 0:
         t = t.cpu()
+    refuse_keeping()
     return nested_list(t, 0, t.data_)
 
 
@@ -129,6 +132,7 @@ def item(Tensor t):
         raise RuntimeError("[item] a tensor with data was required: Tensor.item() cannot be called on meta tensors")
     if t.dev != 0:
         t = t.cpu()
+    refuse_keeping()
     return load_element(t.data_, t.dt)
 
 
@@ -270,6 +274,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
         nd = parse_shape(shape, sh)
         t = new_tensor(nd, sh, dt, 0)
         if t.numel_:
+            refuse_keeping()
             try:
                 fill_nested(data, t, 0, t.data_)
             except RuntimeError:

@@ -2,6 +2,7 @@
 
 cdef int set_requires_grad(Tensor t, bint value) except -1:
     if value:
+        refuse_keeping()
         if KIND[t.dt] < KIND_FLOAT:
             raise RuntimeError("[requires_grad] a floating-point or complex tensor was required: only Tensors of floating point and "
                                "complex dtype can require gradients, got %s" % (<dtype>DTYPES[t.dt]).name)
@@ -45,6 +46,7 @@ cdef int set_data(Tensor t, Tensor other) except -1:
     other.st.refs += 1
     t.st = other.st
     fk_storage_decref(old)
+    refuse_keeping()
     t.data_ = other.data_
     t.dt = other.dt; t.nd = other.nd; t.dev = other.dev; t.numel_ = other.numel_
     memcpy(t.sh, other.sh, other.nd * 8)
@@ -77,6 +79,7 @@ def legacy_constructor(Tensor self, tuple args, dict kwargs):
         raise TypeError("[Tensor] sizes, data or a tensor were required: got %s" % (args,))
     t.st.refs += 1
     self.st = t.st
+    refuse_keeping()
     self.data_ = t.data_
     self.dt = t.dt; self.nd = t.nd; self.dev = t.dev; self.numel_ = t.numel_
     memcpy(self.sh, t.sh, t.nd * 8)
@@ -313,7 +316,7 @@ def m_contiguous(Tensor self, *, memory_format=contiguous_format):
 def m_to(Tensor self, *args, dtype=None, device=None, bint non_blocking=False, bint copy=False, memory_format=None):
     """Another dtype, device or memory order: `to(dtype)`, `to(device, dtype)`, `to(other)`."""
     cdef int dt = self.dt, dev = self.dev
-    if (self.keys | fk_tls_keys()) & (K_OVERRIDE | K_FUNCTION_MODE | K_INTERPRETER | K_TRANSFORM | K_PROFILE):
+    if (self.keys | fk_tls_keys()) & (K_OVERRIDE | K_FUNCTION_MODE | K_INTERPRETER | K_TRANSFORM | K_PROFILE | K_SPARSE):
         kw = {}
         if dtype is not None: kw["dtype"] = dtype
         if device is not None: kw["device"] = device
@@ -328,7 +331,8 @@ def m_to(Tensor self, *args, dtype=None, device=None, bint non_blocking=False, b
         first = args[0]
         position = 1
         if isinstance(first, Tensor):
-            dt = (<Tensor>first).dt; dev = (<Tensor>first).dev
+            dt = (<Tensor>first).dt
+            dev = device_number(first.device) if (<Tensor>first).keys & K_SPARSE else (<Tensor>first).dev
         elif type(first) is DTYPE_TYPE or first in (float, int, bool, complex):
             dt = as_dtype(first).index
         elif first is None or isinstance(first, (str, DEVICE_TYPE, int)):
@@ -760,6 +764,21 @@ METHOD_ITEM = _item
 METHOD_TOLIST = _tolist
 _item.__name__ = "item"
 _tolist.__name__ = "tolist"
+
+
+def write_counts(list tensors):
+    """What changes whenever memory of these tensors is replaced or written by the framework, through whatever alias.
+
+    Gives one tuple of numbers, None where somebody holds a raw pointer, whose writes nobody counts.
+    """
+    cdef list found = []
+    cdef Tensor t
+    for x in tensors:
+        t = <Tensor?>x
+        if t.st == NULL or t.st.flags & (FK_NO_RESIZE | FK_SHARED | FK_FOREIGN): return None
+        found.append(<size_t>t.data_)
+        found.append((<uint64_t>t.st.version << 32) | t.st.uncounted)
+    return tuple(found)
 
 
 def increment_version(tensors):

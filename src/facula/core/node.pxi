@@ -155,6 +155,8 @@ cdef str node_name(Node n):
         return n.op.backward_name()
     if n.py is not None:
         return type(n.py).__name__
+    if type(n) is not Node:
+        return type(n).__name__
     return n.extra if isinstance(n.extra, str) else "Backward"
 
 

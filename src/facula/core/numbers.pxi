@@ -99,3 +99,18 @@ cdef int record_number(Op op, Variant v, int cd, Tensor r, Tensor x, object numb
     if plan.saves_result: n.sr = alias(r); n.vr = r.st.version
     attach(r, n, 0)
     return 0
+
+
+cdef inline bint is_negative_number(Tensor t):
+    """Whether this is a Python integer below zero."""
+    return t.keys & K_WRAPPED and t.dt == I64 and (<int64_t *>t.data_)[0] < 0
+
+
+cdef bint holds_zero(Tensor t) except *:
+    """Whether an integer tensor has a zero."""
+    if not (t.keys & K_WRAPPED): refuse_keeping()
+    if t.numel_ == 0:
+        return False
+    if t.numel_ == 1:
+        return load_element(t.data_, t.dt) == 0
+    return bool((t == 0).any())

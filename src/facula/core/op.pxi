@@ -54,6 +54,9 @@ cdef class Op:
     cdef int view_number, fast_number
     cdef void *drivers[18]
     cdef unsigned char looked[18]
+    cdef bint keeps, successes   # its launches may be kept, see `replay.pxi`; some were
+    cdef int refusals
+    cdef list kept
     cdef str node_text
 
     def __cinit__(self, definition=None):
@@ -89,6 +92,7 @@ cdef class Op:
                 prepare(self, definition)
         self.direct = getattr(definition, "cpu_inplace", None)
         self.opaque = definition.opaque
+        self.keeps = self.kind >= KIND_OPERATOR and definition.keeps
         if definition.inplace:
             self.inplace = InplaceOp(self)
 
@@ -462,7 +466,7 @@ cdef object op_call(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject *kw
     if form == FORM_FUNCTIONAL and out == NULL:
         if op.view_number:
             return view_call(op, slots, k)
-        if op.fast_number and not (k & (K_DISPATCH | K_FOREIGN)):
+        if op.fast_number and not (k & (K_DISPATCH | K_FOREIGN | K_KEEP)):
             r = run_fast(op.fast_number, op, slots, k)
             if r is not None:
                 return r

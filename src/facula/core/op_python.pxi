@@ -122,7 +122,8 @@ cdef object int_list(Op op, int i, object v):
     return (v.__index__(),) * (a.length or 1)
 
 
-cdef object general_call(Op op, PyObject **slots, int form, object out, uint32_t k):
+cdef tuple arguments_of(Op op, PyObject **slots):
+    """The slots as the implementation gets them."""
     cdef int i
     cdef list args = [None] * op.nargs
     for i in range(op.nargs):
@@ -134,11 +135,22 @@ cdef object general_call(Op op, PyObject **slots, int form, object out, uint32_t
                 args[i] = int_list(op, i, args[i])
             elif args[i].__class__ is list:
                 args[i] = tuple(args[i])
-    if op.kind == KIND_COMPOSITE and form == FORM_FUNCTIONAL and out is None and not (k & K_DISPATCH and op.makes_tensors):
+    return tuple(args)
+
+
+cdef object general_call(Op op, PyObject **slots, int form, object out, uint32_t k):
+    cdef tuple args
+    if op.keeps and KEEPING and form == FORM_FUNCTIONAL and out is None and op.autograd is None and not ((k | fk_tls_keys()) & K_UNKEPT) and (
+            op.kind == KIND_OPERATOR or k & K_NOGRAD or not (k & K_GRAD)):
+        return kept_call(op, slots, k)
+    args = arguments_of(op, slots)
+    # a factory is told to dispatch overrides as a whole, but what is like a transform's wrapper is made of its parts
+    if op.kind == KIND_COMPOSITE and form == FORM_FUNCTIONAL and out is None and not (
+            k & K_DISPATCH and op.makes_tensors and not k & K_TRANSFORM):
         if k & K_FAKE and not (fk_tls_keys() & K_DISPATCH):
-            return run_in_mode(op, tuple(args))
+            return run_in_mode(op, args)
         return op.impl(*args)
-    return run_general(op, tuple(args), form, out, k)
+    return run_general(op, args, form, out, k)
 
 
 cdef object run_in_mode(Op op, tuple args):
@@ -416,14 +428,16 @@ cdef bint direct_inplace(Op op, Tensor self, tuple args, uint32_t k, bint record
     """Write where the elements are, for operators that offer it; False where the ordinary way must serve."""
     cdef uint32_t tls = fk_tls_keys()
     cdef Node n = None
+    cdef bint done = True
     if recording:
         n = formula_node(op, args, None)
-    fk_tls_set(tls | K_NOGRAD)
-    try:
-        op.definition.meta(*args)          # every check stands there
-        done = op.direct(*args)
-    finally:
-        fk_tls_set(tls)
+    if not kept_inplace(op, args, k):
+        fk_tls_set(tls | K_NOGRAD)
+        try:
+            op.definition.meta(*args)          # every check stands there
+            done = op.direct(*args)
+        finally:
+            fk_tls_set(tls)
     if not done:
         return False
     bump(self)
@@ -434,6 +448,7 @@ cdef bint direct_inplace(Op op, Tensor self, tuple args, uint32_t k, bint record
 
 cdef object reshape_inplace(Op op, tuple args, uint32_t k):
     """`t_`, `squeeze_`, ...: the tensor takes the geometry of its own view."""
+    refuse_keeping()
     cdef Tensor self = args[0]
     cdef Tensor r
     cdef PyObject *slots[24]

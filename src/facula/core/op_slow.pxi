@@ -70,11 +70,6 @@ cdef object slow_dispatch(Op op, object function, tuple a, dict kw, uint32_t k):
     return NotImplemented
 
 
-#: slots: (op, function, args, kwargs) -> the result of an operator that has a sparse argument, NotImplemented where the
-#: operator takes it as it is; (function, args, kwargs) -> the same of a method; filled by `facula.ops`
-SPARSE = [None, None]
-
-
 cdef bint runs_through(Op op, uint32_t k):
     """Whether the innermost function transform sees the operators of this composite instead of the composite."""
     cdef list stack = interpreter_stack()

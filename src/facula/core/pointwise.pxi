@@ -197,6 +197,7 @@ cdef inline Tensor wrap_number(object x):
         t = new_tensor(0, sh, F64, 0)
         (<double *>t.data_)[0] = float(x)
     t.keys |= K_WRAPPED
+    if fk_tls_keys() & K_KEEP: keep_constant(t)
     if not PyLong_CheckExact(x) and not PyFloat_CheckExact(x) and getattr(x, "_is_symbolic", False):
         t.symbolic_number = x
     return t
@@ -536,6 +537,14 @@ cdef bint parameter_is_float(Op op, object name):
     return False
 
 
+cdef Node overwriting_node(Op op, Tensor self):
+    """The origin of elements that an operator without a gradient wrote: what they replace has no influence."""
+    cdef Node n = new_node(None, copy_backward, 2, 1)
+    n.extra = op.name.title().replace("_", "") + "Backward0"
+    add_edge(n, 0, self)
+    return n
+
+
 cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcast *b, int common, int cd, int rd, int dev,
                           uint32_t k, int form, object out, Tensor first):
     cdef Tensor r, t, self, copied
@@ -562,6 +571,8 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
                                % (op.name, op.name))
         if (k & K_GRAD) and not (k & K_NOGRAD) and KIND[self.dt] >= KIND_FLOAT and op.differentiable:
             recording = True
+        elif self.keys & K_GRAD and not (k & K_NOGRAD):
+            n = overwriting_node(op, self)
         r = self
     elif out is not None:
         if not isinstance(out, Tensor):
@@ -623,6 +634,8 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
                 iter_operand(&it, m, t, b.nd, cd if op.fixed[i] == NO_DTYPE else op.fixed[i])
                 m += 1
             it.nin = m - 1
+            if tls & K_KEEP:
+                keep_iteration(STEP_ITERATE, <void *>fn, attrs, &it, [r] + [x for x in operands if x is not None], NULL)
             if r.numel_ < GIL_FREE:
                 fk_map_run(fn, attrs, &it)
             else:
@@ -630,7 +643,7 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
     if form != FORM_FUNCTIONAL:
         bump(r)
         if n is not None:
-            if (<GradientPlan>v.plans[cd]).saves_result:
+            if recording and (<GradientPlan>v.plans[cd]).saves_result:
                 n.sr = alias(r); n.vr = r.st.version
             rebase(r, n)
         return r
@@ -640,20 +653,6 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
     elif tls & K_INFERENCE:
         r.keys |= K_INFERENCE
     return r
-
-
-cdef inline bint is_negative_number(Tensor t):
-    """Whether this is a Python integer below zero."""
-    return t.keys & K_WRAPPED and t.dt == I64 and (<int64_t *>t.data_)[0] < 0
-
-
-cdef bint holds_zero(Tensor t) except *:
-    """Whether an integer tensor has a zero."""
-    if t.numel_ == 0:
-        return False
-    if t.numel_ == 1:
-        return load_element(t.data_, t.dt) == 0
-    return bool((t == 0).any())
 
 
 cdef Tensor kept_copy(Tensor t):
@@ -765,6 +764,8 @@ cdef object pointwise_below_inplace(Op op, Variant v, list operands, list values
     if not kind_fits(rd, self.dt):
         raise_inplace_cast(op.name, rd, self.dt)
     recording = (k & K_GRAD) and not (k & K_NOGRAD) and op.differentiable and KIND[self.dt] >= KIND_FLOAT
+    if not recording and self.keys & K_GRAD and not (k & K_NOGRAD):
+        n = overwriting_node(op, self)
     fk_tls_set(tls | K_NOGRAD)
     try:
         if recording:
@@ -783,7 +784,7 @@ cdef object pointwise_below_inplace(Op op, Variant v, list operands, list values
     finally:
         fk_tls_set(tls)
     if n is not None:
-        if (<GradientPlan>v.plans[cd]).saves_result:
+        if recording and (<GradientPlan>v.plans[cd]).saves_result:
             n.sr = saved_alias(self); n.vr = n.sr.st.version
         rebase(self, n)
     return self

@@ -304,7 +304,7 @@ def _has_data(tensor: Any) -> bool:
 
 def _is_plain(tensor: Any) -> bool:
     kind = type(tensor)
-    return kind.__name__ in ("Tensor", "Parameter") and getattr(kind, "_prints_plain", True)
+    return getattr(kind, "_prints_plain", kind.__name__ in ("Tensor", "Parameter"))
 
 
 def tensor_repr(tensor: Any, *, tensor_contents: str | None = None) -> str:

@@ -199,6 +199,7 @@ cdef class Tensor:
         """The address of the first element; 0 for an empty tensor."""
         if self.keys & (K_META | K_FOREIGN) or self.numel_ == 0:
             return 0
+        refuse_keeping()
         return <uintptr_t>self.data_
 
     @property
@@ -521,6 +522,7 @@ cdef fk_storage *new_storage(int64_t nbytes, int dev) except NULL:
     cdef fk_storage *s
     if dev == 0:
         s = fk_storage_new(nbytes)
+        if fk_tls_keys() & K_KEEP and s != NULL: keep_storage(s)
     elif dev == 1:
         s = fk_storage_meta(nbytes)
     else:
@@ -570,9 +572,12 @@ cdef inline Tensor new_like(Tensor a, int dt):
 
 cdef inline void bump(Tensor t) noexcept:
     """Count a write, so that backward knows that what it kept was changed; not one through `.data`."""
+    if fk_tls_keys() & K_KEEP: keep_write(t)
     if not (t.keys & K_UNCOUNTED):
         t.st.version += 1
-    elif t.base is None:
+        return
+    t.st.uncounted += 1
+    if t.base is None:
         t.view_version += 1
 
 
@@ -662,41 +667,6 @@ def make_wrapper(cls, Tensor value, int batch_dim):
     compute_keys(t)
     t.keys |= K_META | (value.keys & K_GRAD)
     return t
-
-
-def make_shell(cls, shape, dtype):
-    """A tensor of class `cls` with a shape and a dtype, but without elements: what it is made of is the class's business."""
-    cdef int64_t sh[16]
-    cdef int nd = parse_shape(shape, sh), i
-    cdef int64_t step = 1
-    cdef Tensor t = Tensor.__new__(cls)
-    t.st = new_storage(0, 1)
-    t.data_ = t.st.data
-    t.dt = as_dtype(dtype).index
-    t.dev = 1
-    t.nd = nd
-    t.numel_ = shape_numel(nd, sh)
-    t.keys |= K_META
-    for i in range(nd - 1, -1, -1):
-        t.sh[i] = sh[i]; t.sd[i] = step
-        if sh[i] > 1: step *= sh[i]
-    return t
-
-
-def reshape_shell(Tensor t, shape, dtype):
-    """Give a shell another shape and dtype."""
-    cdef Tensor other = make_shell(type(t), shape, dtype)
-    t.dt = other.dt; t.nd = other.nd; t.numel_ = other.numel_
-    memcpy(t.sh, other.sh, t.nd * 8)
-    memcpy(t.sd, other.sd, t.nd * 8)
-
-
-def take_history(Tensor t, Tensor source):
-    """Let `t`, a tensor without views that was written to, have the history of `source`."""
-    bump(t)
-    t.fn_ = source.fn_
-    t.out_nr = source.out_nr
-    t.keys = (t.keys & ~<uint32_t>K_GRAD) | (source.keys & K_GRAD)
 
 
 def is_wrapper(t):

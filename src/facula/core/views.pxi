@@ -519,10 +519,59 @@ cdef object get_item(Tensor a, object index):
         return select_at(a, 0, index)
     t = basic_view(a, index, &serves)
     if not serves:
+        places = tensor_subscript(a, index)
+        if places is not None: return OP_INDEX(a, places)
         return INDEXING[1](a, index)
     if k & K_GRAD and not (k & K_NOGRAD) and KIND[a.dt] >= KIND_FLOAT:
         return INDEXING[0](a, (None,) if index is None else index)
     return t
+
+
+cdef Op OP_INDEX = None
+cdef Op OP_INDEX_PUT = None
+cdef Op OP_MASKED_FILL = None
+
+
+cdef tuple tensor_subscript(Tensor a, object index):
+    """A subscript of index tensors, masks and full slices alone, as `index` takes it; None for any other."""
+    cdef tuple items = <tuple>index if type(index) is tuple else (index,)
+    cdef list found = []
+    cdef int taken = 0
+    cdef bint any_tensor = False
+    cdef Tensor t
+    for x in items:
+        if type(x) is Tensor:
+            t = <Tensor>x
+            if t.keys & (K_SLOW | K_META | K_FAKE) or t.nd == 0 or (t.dt != I64 and t.dt != I32 and t.dt != B8): return None
+            taken += t.nd if t.dt == B8 else 1
+            any_tensor = True
+            found.append(t)
+        elif type(x) is slice and x.start is None and x.stop is None and x.step is None:
+            taken += 1
+            found.append(None)
+        else:
+            return None
+    if not any_tensor or taken > a.nd or a.keys & (K_META | K_FAKE): return None
+    while found[len(found) - 1] is None:
+        found.pop()
+    return tuple(found)
+
+
+cdef bint set_by_tensors(Tensor a, tuple places, object value) except *:
+    """Write to what index tensors and masks address; False where the general way must serve."""
+    cdef Tensor mask
+    if isinstance(value, Tensor):
+        if (<Tensor>value).dt != a.dt: return False
+    elif not PyFloat_CheckExact(value) and not PyLong_CheckExact(value):
+        return False
+    elif len(places) == 1 and (<Tensor>places[0]).dt == B8 and same_shape(a, <Tensor>places[0]) and (
+            KIND[a.dt] == (KIND_FLOAT if PyFloat_CheckExact(value) else KIND_INT)):
+        OP_MASKED_FILL.inplace(a, places[0], value)
+        return True
+    else:
+        value = as_tensor_like(value, a)
+    OP_INDEX_PUT(a, places, value)
+    return True
 
 
 cdef bint needs_advanced(object index):
@@ -567,5 +616,7 @@ cdef int set_item(Tensor a, object index, object value) except -1:
         else:
             t.copy_(as_tensor_like(value, a))
         return 0
+    places = tensor_subscript(a, index)
+    if places is not None and set_by_tensors(a, places, value): return 0
     INDEXING[2](a, index, value)
     return 0

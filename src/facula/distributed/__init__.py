@@ -1,24 +1,86 @@
-"""Whether this build has collectives: it has none.
+"""Many processes that work together: groups, collectives, messages, data-parallel training.
 
-Takes nothing. Gives the questions that programs ask before they use more than one process. Keeps
-true: the answers are those of a PyTorch that was built without `torch.distributed`.
+Takes: processes that know each other's store (`env://`, `tcp://`, `file://`). Gives: PyTorch's
+`torch.distributed`, on a transport over TCP.
+Keeps true: importing this opens nothing; a collective that can not end names the rank that is missing.
 """
 
 from __future__ import annotations
 
-__all__ = ["is_available", "is_initialized", "is_torchelastic_launched"]
+from facula.distributed.errors import (
+    DistBackendError,
+    DistError,
+    DistNetworkError,
+    DistStoreError,
+)
+from facula.distributed.operations import (
+    _all_gather_base,
+    _reduce_scatter_base,
+    all_gather,
+    all_gather_into_tensor,
+    all_gather_object,
+    all_reduce,
+    all_reduce_coalesced,
+    all_to_all,
+    all_to_all_single,
+    barrier,
+    batch_isend_irecv,
+    broadcast,
+    broadcast_object_list,
+    gather,
+    gather_object,
+    irecv,
+    isend,
+    monitored_barrier,
+    recv,
+    recv_object_list,
+    reduce,
+    reduce_scatter,
+    reduce_scatter_tensor,
+    scatter,
+    scatter_object_list,
+    send,
+    send_object_list,
+)
+from facula.distributed.process_group import ProcessGroup
+from facula.distributed.stores import FileStore, HashStore, PrefixStore, Store
+from facula.distributed.tcp_store import TCPStore
+from facula.distributed.types import P2POp, ReduceOp, Work, reduce_op
+from facula.distributed.world import (
+    GroupMember,
+    destroy_process_group,
+    get_backend,
+    get_default_backend_for_device,
+    get_global_rank,
+    get_group_rank,
+    get_node_local_rank,
+    get_process_group_ranks,
+    get_rank,
+    get_world_size,
+    group,
+    init_process_group,
+    is_available,
+    is_backend_available,
+    is_gloo_available,
+    is_initialized,
+    is_mpi_available,
+    is_nccl_available,
+    is_torchelastic_launched,
+    is_ucc_available,
+    is_xccl_available,
+    new_group,
+    new_subgroups,
+    new_subgroups_by_enumeration,
+)
+
+_LATER = ("algorithms", "data_parallel", "device_mesh", "nn", "optim", "pipelining", "run")
 
 
-def is_available() -> bool:
-    """Whether process groups can be made."""
-    return False
+def __getattr__(name: str):  # type: ignore[no-untyped-def]
+    import importlib
 
-
-def is_initialized() -> bool:
-    """Whether the default process group has been made."""
-    return False
-
-
-def is_torchelastic_launched() -> bool:
-    """Whether an elastic launcher started this process."""
-    return False
+    if name in _LATER:
+        return importlib.import_module(f"facula.distributed.{name}")
+    if name in ("init_device_mesh", "DeviceMesh"):
+        return getattr(importlib.import_module("facula.distributed.device_mesh"), name)
+    raise AttributeError(f"module 'facula.distributed' has no attribute {name!r}")

@@ -344,7 +344,9 @@ class Resolved:
         if known is None:
             if value in (0, 1):
                 violated(
-                    root.__name__, _CONSTANT.format(dim.__name__, value), f"{root.__name__} = {value}"
+                    root.__name__,
+                    _CONSTANT.format(dim.__name__, value),
+                    f"{root.__name__} = {value}",
                 )
             made = self._symbol(value, root, where)
             self.named[root.__name__] = known = (root, str(made))
@@ -367,23 +369,34 @@ class Resolved:
             if known is None:
                 low = 0 if what.min is None else what.min
                 high = UNBOUNDED if what.max is None else what.max
-                found[name] = ValueRanges(max(low, 2 if low > 1 else 0), high)
+                found[name] = ValueRanges(low, high)
             elif isinstance(what, Dim) or what.kind == "DYNAMIC":
-                self._replaced(what, where, known)
+                self._replaced(name, what, where, known)
         for guard in self.env.guards:
             self._narrow(guard, found)
         return found
 
-    def _replaced(self, what: Any, where: str, known: Expr) -> None:
+    def _replaced(self, name: str, what: Any, where: str, known: Expr) -> None:
         label = what.__name__ if isinstance(what, Dim) else where
         if known.constant is not None:
             value = known.constant
-            violated(label, _CONSTANT.format(label, value), f"{label} = {value}")
+            violated(
+                label, _CONSTANT.format(label, value) + self._where(name), f"{label} = {value}"
+            )
         other = self.written.get(str(known))
         if not isinstance(what, Dim) and known.symbol is not None:
             return  # equal sizes without names are fine
-        name = getattr(other[0], "__name__", str(known)) if other is not None else str(known)
-        violated(label, f"the values of {label} and {name} must always be equal", f"{label} = {name}")
+        same = getattr(other[0], "__name__", str(known)) if other is not None else str(known)
+        finding = f"the values of {label} and {same} must always be equal{self._where(name)}"
+        violated(label, finding, f"{label} = {same}")
+
+    def _where(self, name: str) -> str:
+        """The user's line that fixed a symbol."""
+        for guard in self.env.guards:
+            named = name in guard.left.free_symbols | guard.right.free_symbols
+            if named and guard.relation == "==" and guard.stack:
+                return f", here:\n{guard.stack}"
+        return ""
 
     def _narrow(self, guard: ShapeGuard, found: dict[str, ValueRanges]) -> None:
         """Take what a comparison says into the ranges; fails where a name's range is broken."""
@@ -467,7 +480,7 @@ def _solved(name: str, difference: Expr, relation: str) -> tuple[int, int] | Non
         a, b = -a, -b
     if a > 0:  # a * s + b >= (strict: >) 0
         return (-b // a + 1 if strict else -(b // a)), UNBOUNDED
-    return 0, (-(b // a) if b % a == 0 and not strict else (b - strict) // -a)
+    return 0, (b - strict) // -a
 
 
 def violated(name: str, what: str, suggestion: str | None) -> Any:

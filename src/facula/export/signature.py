@@ -184,7 +184,8 @@ class ExportGraphSignature:
 
     def replace_all_uses(self, old: str, new: str) -> None:
         """Call a node by another name."""
-        for spec in (*self.input_specs, *self.output_specs):
+        specs: list[Any] = [*self.input_specs, *self.output_specs]
+        for spec in specs:
             if spec.arg.name == old:
                 spec.arg.name = new
             if isinstance(spec, OutputSpec) and spec.kind is OutputKind.USER_INPUT_MUTATION:

@@ -81,6 +81,10 @@ class PythonKeyTracer(Tracer):
             return known[1]
         return self._by_place.get(core.tensor_place(t))
 
+    def known_tensors(self) -> list[tuple[Tensor, Node]]:
+        """The tensors that the trace has seen, each with its node."""
+        return list(self._by_id.values())
+
     def constant(self, t: Tensor) -> Node:
         """A node that reads a tensor which the traced function holds."""
         is_parameter = isinstance(t, nn.Parameter)

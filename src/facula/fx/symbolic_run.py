@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any, cast
 
 from facula import core
-from facula.fx.symbols import Expr, Point, SymInt, expr_of, floordiv, number, plain
+from facula.fx.symbols import Expr, Point, SymInt, expr_of, floordiv, number, plain, symbol
 
 #: steps between the sizes that are tried; multiples of many numbers, as sizes must often be divisible
 _STEPS = (840, 12)
@@ -35,6 +35,8 @@ class Sizes:
         self.points: list[dict[str, int]] = []
         self.results: list[Any] = []
         self.required = 0
+        #: symbols that move together, by the one that stands for them
+        self.together: dict[str, str] = {}
 
     def explore(self) -> bool:
         """Run at other sizes; False where the operator refuses them."""
@@ -48,13 +50,35 @@ class Sizes:
                 return True
         return False
 
+    def explore_up_to(self, bound: int) -> bool:
+        """Run at sizes up to a bound; False where there are few, or the operator refuses one."""
+        (name,) = self.names
+        example = self.env.hints[name]
+        values = {bound, bound - 1, (2 + bound) // 2, 3, 2, example - 1, example + 1}
+        for value in sorted(v for v in values if 2 <= v <= bound and v != example):
+            point = Point({**self.env.hints, name: value})
+            point.update({n: known.value(point) for n, known in self.env.replacements.items()})
+            point.memo.clear()
+            if not self._try(point):
+                return False
+        self.required = len(self.points)
+        return self.required >= 2
+
     def _moved(self, step: int, first: int, slope: int) -> dict[str, int]:
         hints = self.env.hints
-        key = (step, first, slope, tuple(self.names), len(hints))
+        replaced = self.env.replacements
+        key = (step, first, slope, tuple(self.names), len(hints), len(replaced), *self.together)
         point = self.env.points.get(key)
         if point is None:
-            moved = {n: hints[n] + step * (first + slope * i) for i, n in enumerate(self.names)}
-            point = self.env.points[key] = Point({**hints, **moved})
+            places = [self.names.index(self.together.get(n, n)) for n in self.names]
+            moved = {
+                n: hints[n] + step * (first + slope * i)
+                for n, i in zip(self.names, places, strict=True)
+            }
+            point = Point({**hints, **moved})
+            point.update({n: known.value(point) for n, known in replaced.items()})
+            point.memo.clear()
+            self.env.points[key] = point
         return point
 
     def _try(self, point: dict[str, int]) -> bool:
@@ -91,6 +115,8 @@ def _at(x: Any, point: dict[str, int], env: Any) -> Any:
     if isinstance(x, core.Tensor):
         geometry = getattr(x, "_symbolic", None)
         if geometry is None:
+            if getattr(x, "fake_mode", None) is None and x.device.type != "meta":  # a constant
+                return core.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta")
             return core.plain_alias(x)
         shape, stride = ([e.value(point) for e in part] for part in geometry[:2])
         offset = geometry[2].value(point)
@@ -128,8 +154,9 @@ def run_symbolic(mode: Any, function: Any, args: Any, kwargs: Any) -> Any:
         core.set_thread_keys(keys)
     candidates = _candidates((args, kwargs), env)
     if sizes is None or not _describe(result, sizes, candidates):
-        for name in names:
-            env.specialize(name)
+        if not _bounded(env, names, args, given, function, result, candidates):
+            for name in names:
+                env.specialize(name)
     elif type(result) is int:
         found = _fitted(result, sizes.results, sizes, candidates)
         return result if found is None else env.number_of(found)
@@ -154,12 +181,59 @@ def _explored(env: Any, names: list[str], args: Any, kwargs: Any, function: Any)
     sizes = Sizes(env, names, args, kwargs, function)
     if sizes.explore():
         return sizes
+    if _unified(env, names, args, kwargs, function):
+        left = sorted(symbols_in(args, env) | symbols_in(kwargs, env))
+        return _explored(env, left, args, kwargs, function)
     free = [n for n in names if Sizes(env, [n], args, kwargs, function).explore()]
     for name in names:
         if name not in free:
             env.specialize(name)
     sizes = Sizes(env, free, args, kwargs, function)
     return sizes if free and sizes.explore() else None
+
+
+def _unified(env: Any, names: list[str], args: Any, kwargs: Any, function: Any) -> bool:
+    """Whether symbols of equal example sizes must be equal for the operator; a guard says so."""
+    together: dict[str, str] = {}
+    first: dict[int, str] = {}
+    for name in names:
+        known = first.setdefault(env.hints[name], name)
+        if known != name:
+            together[name] = known
+    sizes = Sizes(env, names, args, kwargs, function)
+    sizes.together = together
+    if not together or not sizes.explore():
+        return False
+    for name, known in together.items():
+        env.note(symbol(name), "==", symbol(known), True)
+    return True
+
+
+def _bounded(
+    env: Any, names: list[str], args: Any, kwargs: Any, function: Any, result: Any, candidates: Any
+) -> bool:
+    """Whether expressions fit as long as a symbol is at most a fixed size of an argument, as in
+    `table[:n]`; a guard says so.
+    """
+    if len(names) != 1:
+        return False
+    (name,) = names
+    example = env.hints[name]
+    fixed = {
+        n for x in args if isinstance(x, core.Tensor) for n in map(expr_of, x.shape)
+        if n.constant is not None and n.constant >= example
+    }  # fmt: skip
+    keys, grad = core.suspend_dispatch(), core.set_grad_enabled(False)
+    try:
+        for bound in sorted(n.constant or 0 for n in fixed):
+            sizes = Sizes(env, names, args, kwargs, function)
+            if sizes.explore_up_to(bound) and _describe(result, sizes, candidates):
+                env.note(symbol(name), "<=", number(bound), True)
+                return True
+    finally:
+        core.set_grad_enabled(grad)
+        core.set_thread_keys(keys)
+    return False
 
 
 def concrete(x: Any) -> Any:

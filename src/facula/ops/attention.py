@@ -22,8 +22,22 @@ from facula.ops.registry import F, composite, operator
 OP = "scaled_dot_product_attention"
 #: dtypes with a fused kernel
 FUSED = frozenset("f32 f64 bf16 f16".split())
+
+
+class Switches(dict[str, bool]):
+    """Switches that operators read: launches are kept for each of their positions."""
+
+    def __setitem__(self, name: str, value: bool) -> None:
+        self.update({name: value})
+
+    def update(self, values: dict[str, bool]) -> None:  # type: ignore[override]
+        """Set several."""
+        super().update(values)
+        core.set_kept_settings(sum(value << place for place, value in enumerate(self.values())))
+
+
 #: which implementations may be chosen; `nn.attention.sdpa_kernel` and its kin write here
-ENABLED = {"flash": True, "efficient": True, "math": True}
+ENABLED = Switches({"flash": True, "efficient": True, "math": True})
 
 
 def _rows(x: Any) -> Any:

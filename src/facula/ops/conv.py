@@ -114,6 +114,7 @@ def _launch(
 class _conv:
     """The convolution with explicit output sizes; `padding` is that before each dimension."""
 
+    images = ("input",)
     vmap = batch_forms.conv
 
     def flops(input, weight, bias, stride, padding, dilation, groups, output_size):
@@ -175,6 +176,7 @@ class _conv:
 class _conv_input:
     """The transpose of the convolution in its input: what each input element received, weighted."""
 
+    images = ("grad_output",)
     vmap = batch_forms.conv_input
     jvp = "multilinear"
 
@@ -234,6 +236,7 @@ class _conv_weight:
     gradient.
     """
 
+    images = ("grad_output", "input")
     vmap = batch_forms.conv_weight
     jvp = "multilinear"
 
@@ -296,6 +299,7 @@ class _conv_weight_bias:
     gradient.
     """
 
+    images = ("grad_output", "input")
     vmap = batch_forms.conv_weight_bias
 
     def flops(grad_output, input, stride, padding, dilation, groups, kernel_size):

@@ -91,6 +91,20 @@ def check_layout(op: str, layout: Any) -> None:
         )
 
 
+def is_sparse_layout(layout: Any) -> bool:
+    """Whether a layout is one of those that specify some elements only."""
+    return layout is not None and layout is not core.strided and layout is not core.jagged
+
+
+def _without_elements(size: Any, dtype: Any, layout: Any, device: Any, requires_grad: Any) -> Any:
+    """A sparse tensor of zeros."""
+    from facula.ops.sparse_create import nothing
+
+    dtype = core.get_default_dtype() if dtype is None else dtype
+    made = nothing(size, dtype, device, layout, len(size))
+    return made.requires_grad_() if requires_grad else made
+
+
 def strides_of(shape: Sequence[int], order: Sequence[int]) -> list[int]:
     """Dense strides whose dimensions lie in memory in `order`, slowest first."""
     strides, step = [0] * len(shape), 1
@@ -141,6 +155,8 @@ def finished(tensor: Any, requires_grad: bool | None) -> Any:
 @composite(f"empty(int[]... size, *, {LIKE}) -> Tensor", names=("empty",), out_cast=True)
 def empty(size, dtype, layout, device, pin_memory, requires_grad, memory_format):  # type: ignore[no-untyped-def]
     """A tensor of unset elements."""
+    if is_sparse_layout(layout):
+        return _without_elements(size, dtype, layout, device, requires_grad)
     check_layout("empty", layout)
     check_size("empty", size)
     return finished(new_tensor(size, dtype, device, memory_format), requires_grad)
@@ -182,6 +198,8 @@ def empty_permuted(size, physical_layout, dtype, layout, device, pin_memory, req
 def _filled(
     op: str, size: Any, value: Any, dtype: Any, layout: Any, device: Any, requires_grad: Any
 ) -> Any:
+    if value == 0 and is_sparse_layout(layout):
+        return _without_elements(size, dtype, layout, device, requires_grad)
     check_layout(op, layout)
     check_size(op, size)
     tensor = core.empty(size, dtype=dtype, device=device)
@@ -218,6 +236,10 @@ def scalar_tensor(s, dtype, layout, device, pin_memory, requires_grad):  # type:
 @composite(f"empty_like(Tensor self, *, {LIKE}) -> Tensor", names=("empty_like",), out=False)
 def empty_like(self, dtype, layout, device, pin_memory, requires_grad, memory_format):  # type: ignore[no-untyped-def]
     """Unset elements in the shape, dtype and memory order of a tensor."""
+    if is_sparse_layout(layout):
+        return _without_elements(
+            self.shape, dtype or self.dtype, layout, device or self.device, requires_grad
+        )
     check_layout("empty_like", layout)
     return finished(like(self, dtype, device, memory_format), requires_grad)
 
@@ -225,6 +247,10 @@ def empty_like(self, dtype, layout, device, pin_memory, requires_grad, memory_fo
 @composite(f"zeros_like(Tensor self, *, {LIKE}) -> Tensor", names=("zeros_like",))
 def zeros_like(self, dtype, layout, device, pin_memory, requires_grad, memory_format):  # type: ignore[no-untyped-def]
     """Zeros in the shape, dtype and memory order of a tensor."""
+    if is_sparse_layout(layout):
+        return _without_elements(
+            self.shape, dtype or self.dtype, layout, device or self.device, requires_grad
+        )
     check_layout("zeros_like", layout)
     return finished(like(self, dtype, device, memory_format).zero_(), requires_grad)
 
@@ -245,6 +271,10 @@ def full_like(self, fill_value, dtype, layout, device, pin_memory, requires_grad
 
 def _new(op: str, self: Any, size: Any, value: Any, options: tuple[Any, ...]) -> Any:
     dtype, layout, device, _, requires_grad = options
+    if not value and is_sparse_layout(layout):
+        return _without_elements(
+            size, dtype or self.dtype, layout, device or self.device, requires_grad
+        )
     check_layout(op, layout)
     check_size(op, size)
     tensor = core.empty(size, dtype=dtype or self.dtype, device=device or self.device)

@@ -42,6 +42,14 @@ def _indices(op: str, indices: Any, rows: int) -> Any:
     return indices
 
 
+def _sparse_rows(values: Any, places: Any, size: tuple[int, ...], padding_idx: int) -> Any:
+    """A sparse gradient of a table: rows at their places, without the padding row."""
+    if padding_idx >= 0:
+        kept = (places != padding_idx).nonzero().reshape((-1,))
+        places, values = places.index_select(0, kept), values.index_select(0, kept)
+    return F.sparse_coo_tensor(places.unsqueeze(0), values, size)
+
+
 @operator(
     "embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, "
     "bool sparse=False) "
@@ -88,10 +96,7 @@ class Embedding:
                 True,
             )
         places, values = indices.reshape((-1,)), grad.reshape((-1, grad.shape[-1]))
-        if padding_idx >= 0:
-            kept = (places != padding_idx).nonzero().reshape((-1,))
-            places, values = places.index_select(0, kept), values.index_select(0, kept)
-        return F.sparse_coo_tensor(places.unsqueeze(0), values, list(weight_meta.shape)), None
+        return _sparse_rows(values, places, tuple(weight_meta.shape), padding_idx), None
 
     def samples(S):
         yield (S(5, 3), S.integers(0, 5, (2, 4))), {}
@@ -244,7 +249,7 @@ def embedding_function(
 @operator(
     "_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, Tensor? per_sample_weights, int "
     "mode, int padding_idx, "
-    "bool scale_grad_by_freq) -> (Tensor output, Tensor positions)",
+    "bool scale_grad_by_freq, bool sparse=False) -> (Tensor output, Tensor positions)",
     names=(),
     out=False,
 )
@@ -252,13 +257,23 @@ class EmbeddingBag:
     """Bags of rows, bag b being `indices[offsets[b]:offsets[b + 1]]`; positions: where each
     maximum came from."""
 
-    def meta(weight, indices, offsets, per_sample_weights, mode, padding_idx, scale_grad_by_freq):
+    def meta(
+        weight, indices, offsets, per_sample_weights, mode, padding_idx, scale_grad_by_freq, sparse
+    ):
         shape = (offsets.shape[0] - 1, weight.shape[1])
         positions = core.empty(shape if mode == 2 else (0,), dtype=core.int64, device=weight.device)
         return core.empty(shape, dtype=weight.dtype, device=weight.device), positions
 
     def cpu(
-        out, weight, indices, offsets, per_sample_weights, mode, padding_idx, scale_grad_by_freq
+        out,
+        weight,
+        indices,
+        offsets,
+        per_sample_weights,
+        mode,
+        padding_idx,
+        scale_grad_by_freq,
+        sparse,
     ):
         rows, width = weight.shape
         places = _indices("embedding_bag", indices, rows)
@@ -287,6 +302,7 @@ class EmbeddingBag:
         mode,
         padding_idx,
         scale_grad_by_freq,
+        sparse,
         results,
         needs,
     ):
@@ -306,7 +322,10 @@ class EmbeddingBag:
                 to_scales = to_scales.masked_fill(indices == padding_idx, 0)
         if factors is not None:
             spread = spread * factors.to(spread.dtype).unsqueeze(-1)
-        to_weight = F.embedding_dense_backward(spread, indices, rows, padding_idx, False)
+        if sparse:
+            to_weight = _sparse_rows(spread, indices, tuple(weight.shape), padding_idx)
+        else:
+            to_weight = F.embedding_dense_backward(spread, indices, rows, padding_idx, False)
         return to_weight, None, None, to_scales
 
     def samples(S):
@@ -408,14 +427,8 @@ def embedding_bag(
     op = "embedding_bag"
     if mode not in MODES:
         fail(ValueError, op, "mode has to be one of sum, mean or max", mode)
-    if sparse and weight.requires_grad and core.is_grad_enabled():
-        fail(
-            NotImplementedError,
-            op,
-            "a dense gradient was required",
-            "sparse=True",
-            "leave sparse=False: the gradient's values are the same",
-        )
+    if sparse and mode == "max":
+        fail(ValueError, op, "max mode does not support sparse weights", "sparse=True")
     if per_sample_weights is not None and mode != "sum":
         fail(
             NotImplementedError,
@@ -438,7 +451,7 @@ def embedding_bag(
         F.embedding_renorm_(weight, indices, max_norm, norm_type)
     scales = per_sample_weights.reshape((-1,)) if per_sample_weights is not None else None
     return F._embedding_bag(
-        weight, indices, offsets, scales, MODES[mode], padding, scale_grad_by_freq
+        weight, indices, offsets, scales, MODES[mode], padding, scale_grad_by_freq, sparse
     )[0]
 
 

@@ -308,7 +308,7 @@ class _index_put:
     def cpu_inplace(self, indices, values, accumulate):
         if accumulate and launch.accumulation_dtype(self.dtype) is not self.dtype:
             return False
-        if launch.overlap(self, values):
+        if core.overlapping(self, values):
             values = values.clone()
         put("index_put", self, indices, _trim(values, self, indices), accumulate)
         return True

@@ -165,7 +165,7 @@ class index_add:
         if launch.accumulation_dtype(self.dtype) is not self.dtype:
             return False
         index_add_into(
-            self, dim, index, source.clone() if launch.overlap(self, source) else source, alpha
+            self, dim, index, source.clone() if core.overlapping(self, source) else source, alpha
         )
         return True
 
@@ -229,7 +229,7 @@ class index_copy:
             negative=False,
         )
         _scatter_slices(
-            "set", self, dim, index, source.clone() if launch.overlap(self, source) else source
+            "set", self, dim, index, source.clone() if core.overlapping(self, source) else source
         )
         return True
 

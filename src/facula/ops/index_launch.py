@@ -104,9 +104,16 @@ def check_bounds(
     bad = core.empty((1,), dtype=core.int64)
     low = -size if negative else 0
     core.kernel("index.check")((bad, index), (low, size, count), ())
-    position = bad.item()
-    if position >= 0:
-        out_of_bounds(op, index, position, size, dim, exception, low)
+    if not core.passed(bad):
+        out_of_bounds(op, index, bad.item(), size, dim, exception, low)
+
+
+def within(index: Any, size: int) -> bool:
+    """Whether all indices of a tensor are in [0, size)."""
+    index = index.to(core.int64).contiguous()
+    bad = core.empty((1,), dtype=core.int64)
+    core.kernel("index.check")((bad, index), (0, size, index.numel()), ())
+    return core.passed(bad)
 
 
 def out_of_bounds(
@@ -136,9 +143,8 @@ def take_rows(op: str, result: Any, source: Any, index: Any, dim: int, negative:
     core.kernel(f"rows:b{source.dtype.itemsize}")(
         (result, source, index, bad), (outer, size, inner, count, low), ()
     )
-    position = bad.item()
-    if position >= 0:
-        out_of_bounds(op, index, position, size, dim, IndexError, low)
+    if not core.passed(bad):
+        out_of_bounds(op, index, bad.item(), size, dim, IndexError, low)
 
 
 def merge(
@@ -290,20 +296,6 @@ def broadcast_shapes(op: str, *shapes: Sequence[int]) -> tuple[int, ...]:
                 )
             result[d] = size if size != 1 else result[d]
     return tuple(result)
-
-
-def overlap(a: Any, b: Any) -> bool:
-    """Whether the memory ranges of two tensors meet."""
-    if a.numel() == 0 or b.numel() == 0:
-        return False
-    (a_low, a_high), (b_low, b_high) = _range(a), _range(b)
-    return a_low < b_high and b_low < a_high
-
-
-def _range(x: Any) -> tuple[int, int]:
-    extent = 1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True))
-    low = x.data_ptr()
-    return low, low + extent * x.dtype.itemsize
 
 
 def int_limits(dtype: Any) -> tuple[int, int]:

@@ -65,6 +65,7 @@ class _nonzero:
     """Coordinates of the elements that are not zero."""
 
     dynamic = True
+    fast = "nonzero"
 
     def cpu(self):
         return positions(_as_mask(self))
@@ -113,6 +114,7 @@ class masked_select:
     jvp = "linear"
 
     dynamic = True
+    fast = "select"
 
     def meta(self, mask):
         _check_mask("masked_select", mask)
@@ -191,13 +193,43 @@ class masked_scatter:
         if needs[0]:
             grad_self = F.sum_to_size(grad.masked_fill(mask, 0), self_meta.shape)
         if needs[-1]:
-            chosen = F.masked_select(grad, mask)
-            missing = source_meta.numel() - chosen.numel()
-            grad_source = F.constant_pad_nd(chosen, [0, missing]).reshape(source_meta.shape)
+            # the source's elements in order go to where the mask is true; all others to one more place
+            flat, count = mask.expand(grad.shape).reshape(-1), source_meta.numel()
+            places = F.where(flat, F.cumsum(flat, 0) - 1, count)
+            whole = F.scatter(grad.new_zeros((count + 1,)), 0, places, grad.reshape(-1))
+            grad_source = F.slice(whole, 0, 0, count, 1).reshape(source_meta.shape)
         return grad_self, None, grad_source
 
     def samples(S):
         yield (S(4, 5), S.mask(4, 5), S(20)), {}
+
+
+@operator(
+    "masked_scatter_backward(Tensor grad_output, Tensor mask, int[] sizes) -> Tensor",
+    names=(),
+    out=False,
+)
+class masked_scatter_backward:
+    """The gradient of what `masked_scatter` takes elements from: those where `mask` is true, in
+    order, and zeros behind them.
+    """
+
+    jvp = "linear"
+
+    def meta(grad_output, mask, sizes):
+        return core.empty(sizes, dtype=grad_output.dtype, device=grad_output.device)
+
+    def cpu(out, grad_output, mask, sizes):
+        chosen = F.masked_select(grad_output, mask)
+        missing = out.numel() - chosen.numel()
+        out.copy_(F.constant_pad_nd(chosen, [0, missing]).reshape(sizes))
+
+    def backward(grad, grad_output_meta, mask):
+        zeros = grad.new_zeros(grad_output_meta.shape)
+        return F.masked_scatter(zeros, mask, grad), None
+
+    def samples(S):
+        yield (S(4, 5), S.mask(4, 5), (20,)), {}
 
 
 @composite(

@@ -175,7 +175,7 @@ class scatter_add:
             self,
             dim,
             index,
-            src.clone() if launch.overlap(self, src) else src,
+            src.clone() if core.overlapping(self, src) else src,
         )
         return True
 
@@ -240,7 +240,7 @@ class scatter:
             self,
             dim,
             index,
-            source.clone() if launch.overlap(self, source) else source,
+            source.clone() if core.overlapping(self, source) else source,
         )
         return True
 

@@ -15,6 +15,7 @@ from facula import core
 from facula.core.errors import fail
 from facula.ops import batch_forms
 from facula.ops import reduce_launch as launch
+from facula.ops.index_launch import within
 from facula.ops.norm import wide_of
 from facula.ops.registry import F, composite, operator
 
@@ -26,6 +27,7 @@ def reduction_of(op: str, size_average: Any, reduce: Any, reduction: str) -> str
     if size_average is not None or reduce is not None:
         average = size_average is None or size_average
         reduction = "none" if reduce is False else "mean" if average else "sum"
+        core.unkept()  # each call warns
         warnings.warn(
             f"size_average and reduce args will be deprecated, please use "
             f"reduction='{reduction}' instead.",
@@ -49,9 +51,9 @@ def check_targets(target: Any, classes: int, ignore_index: int) -> None:
     if target.numel() == 0:
         return
     mapped = core.is_wrapper(target)
-    low, high = (0, 0) if mapped else (int(v) for v in F.aminmax(target))
-    if low >= 0 and high < classes and not mapped:
+    if not mapped and within(target, classes):
         return
+    low, high = (0, 0) if mapped else (int(v) for v in F.aminmax(target))
     for extreme in (low, high):
         if extreme != ignore_index and not 0 <= extreme < classes:
             fail(
@@ -109,7 +111,7 @@ class CrossEntropyRows:
     def backward(grads, input, target, weight, ignore_index, label_smoothing, results):
         if grads[0] is None:
             return None, None, None
-        if core.is_grad_enabled() or core.interpreters():
+        if any(core.is_wrapper(t) for t in (grads[0], input, target)):
             dx = _cross_entropy_formula(
                 grads[0], input, target, weight, ignore_index, label_smoothing
             )
@@ -124,19 +126,20 @@ class CrossEntropyRows:
 
 
 @operator(
-    "cross_entropy_rows_backward(Tensor grad, Tensor input, Tensor target, Tensor lse, Tensor? "
+    "cross_entropy_rows_backward(Tensor grad_output, Tensor input, Tensor target, Tensor lse, Tensor? "
     "weight, "
     "int ignore_index, float label_smoothing) -> Tensor",
     names=(),
     out=False,
+    nondifferentiable=(2,),
 )
 class CrossEntropyRowsBackward:
-    """grad * (softmax(input) - target distribution)."""
+    """grad * (softmax(input) - target distribution). `lse` counts as a function of `input`."""
 
-    def meta(grad, input, target, lse, weight, ignore_index, label_smoothing):
+    def meta(grad_output, input, target, lse, weight, ignore_index, label_smoothing):
         return core.empty(input.shape, dtype=input.dtype, device=input.device)
 
-    def cpu(out, grad, input, target, lse, weight, ignore_index, label_smoothing):
+    def cpu(out, grad_output, input, target, lse, weight, ignore_index, label_smoothing):
         kernel, parameters = "cross_entropy.backward", ()
         if weight is not None:
             kernel, parameters = kernel + ".weight", (weight.to(lse.dtype).contiguous(),)
@@ -147,17 +150,26 @@ class CrossEntropyRowsBackward:
                 *parameters,
                 target.contiguous(),
                 lse,
-                grad.to(lse.dtype).contiguous(),
+                grad_output.to(lse.dtype).contiguous(),
             ),
             (*launch.along(input, _class_dim(input)), 0, 0),
             (float(ignore_index), float(label_smoothing)),
         )
 
+    def backward(grad, grad_output, input, target, weight, ignore_index, label_smoothing):
+        dim = _class_dim(input)
+        spread, ignored = _distribution(input, target, weight, ignore_index, label_smoothing)
+        total, softmax = spread.sum(dim, True), F.softmax(input, dim)
+        slope = (grad * (softmax * total - spread)).sum(dim).masked_fill(ignored, 0)
+        scale = grad_output.masked_fill(ignored, 0).unsqueeze(dim).to(input.dtype) * total
+        along = (grad * softmax).sum(dim, True)
+        return slope.to(grad_output.dtype), scale * softmax * (grad - along), None, None, None
 
-def _cross_entropy_formula(
-    grad: Any, x: Any, target: Any, weight: Any, ignore_index: int, smoothing: float
-) -> Any:
-    """The gradient by operators, so that it can be differentiated again."""
+
+def _distribution(
+    x: Any, target: Any, weight: Any, ignore_index: int, smoothing: float
+) -> tuple[Any, Any]:
+    """(what each class weighs in a row's loss, which rows are ignored)."""
     dim = _class_dim(x)
     classes = x.shape[dim]
     ignored = target == ignore_index
@@ -169,6 +181,15 @@ def _cross_entropy_formula(
         shape = [1] * x.dim()
         shape[dim] = classes
         distribution = distribution * weight.reshape(shape)
+    return distribution, ignored
+
+
+def _cross_entropy_formula(
+    grad: Any, x: Any, target: Any, weight: Any, ignore_index: int, smoothing: float
+) -> Any:
+    """The gradient by operators, for mapped tensors."""
+    dim = _class_dim(x)
+    distribution, ignored = _distribution(x, target, weight, ignore_index, smoothing)
     scale = grad.masked_fill(ignored, 0).unsqueeze(dim).to(x.dtype)
     return (F.softmax(x, dim) * distribution.sum(dim, True) - distribution) * scale
 
@@ -311,6 +332,7 @@ def nll_loss(
 def _check_pair(op: str, input: Any, target: Any) -> tuple[Any, Any]:
     """Both in one shape and dtype; unlike shapes are broadcast, with a warning."""
     if tuple(input.shape) != tuple(target.shape):
+        core.unkept()  # each call warns
         warnings.warn(
             f"[{op}] Using a target size ({tuple(target.shape)}) that is different to the input "
             f"size "

@@ -28,6 +28,7 @@ def _loss(schema: str, autocast: str | None = "float32") -> Any:
 
 def _warn_unlike(op: str, input: Any, target: Any) -> None:
     if tuple(input.shape) != tuple(target.shape):
+        core.unkept()  # each call warns
         warnings.warn(
             f"[{op}] Using a target size ({tuple(target.shape)}) that is different to the input "
             f"size "
@@ -174,6 +175,7 @@ def kl_div(
     if not batch:
         reduction = reduction_of("kl_div", size_average, reduce, reduction)
         if reduction == "mean":
+            core.unkept()  # each call warns
             warnings.warn(
                 "reduction: 'mean' divides the total loss by both the batch size and the support "
                 "size."

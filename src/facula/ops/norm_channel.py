@@ -42,9 +42,12 @@ class Layout:
         """A result of the shape and memory format of `x`."""
         if not self.last or self.space == 1:
             return core.empty(x.shape, dtype=x.dtype, device=x.device)
-        shape = [x.shape[d] for d in self.order]
-        back = (0, x.dim() - 1, *range(1, x.dim() - 1))
-        return core.empty(shape, dtype=x.dtype, device=x.device).permute(back)
+        strides, step = [0] * x.dim(), 1
+        for d in reversed(self.order):
+            strides[d] = step
+            step *= max(x.shape[d], 1)
+        # memory of its own, not a view: what is written to it in place keeps its history
+        return core.empty_strided(x.shape, strides, dtype=x.dtype, device=x.device)
 
     @property
     def kind(self) -> str:
@@ -151,7 +154,7 @@ class BatchNormTrain:
     def backward(grads, input, weight, bias_meta, eps, result_1, result_2, needs):
         if grads[0] is None:
             return None, None, None, None, None
-        if core.is_grad_enabled() or core.interpreters():
+        if core.is_grad_enabled() or launch.transformed():
             dx, dweight, dbias = _batch_formula(grads[0], input, weight, eps)
         else:
             dx, dweight, dbias = F.batch_norm_backward(grads[0], input, result_1, result_2, weight)
@@ -393,7 +396,7 @@ class GroupNorm:
     def backward(grads, input, groups, weight, bias_meta, eps, result_1, result_2, needs):
         if grads[0] is None:
             return None, None, None
-        if core.is_grad_enabled() or core.interpreters():
+        if core.is_grad_enabled() or launch.transformed():
             dx, dweight, dbias = _group_formula(grads[0], input, groups, weight, eps)
         else:
             dx, dweight, dbias = F.group_norm_backward(

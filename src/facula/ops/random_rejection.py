@@ -28,21 +28,49 @@ def _doubles(tensor: Any) -> Any:
     return tensor.detach().to(device="cpu", dtype=core.float64).contiguous()
 
 
-def _drawn(kind: str, self: Any, other: Any, generator: Any) -> Any:
-    """Samples in the dtype and on the device of `self`."""
-    if self.is_meta:
+@operator(
+    "_poisson_draws(Tensor self, generator? generator=None) -> Tensor",
+    names=(),
+    out=False,
+    nondifferentiable=(0,),
+)
+class poisson_draws:
+    """Samples of `poisson`; traces keep the call."""
+
+    random = True
+
+    def meta(self, generator):
         return core.empty(self.shape, dtype=self.dtype, device=self.device)
-    wide = core.random_draws(kind, _doubles(self), other, generator)
-    return wide.to(device=self.device, dtype=self.dtype)
+
+    def cpu(out, self, generator):
+        if self.numel() and not (self >= 0).all().item():
+            fail(RuntimeError, "poisson", "invalid Poisson rate, expected rate to be non-negative")
+        out.copy_(core.random_draws("poisson", _doubles(self), None, generator))
+
+
+@operator(
+    "_binomial_draws(Tensor count, Tensor prob, generator? generator=None) -> Tensor",
+    names=(),
+    out=False,
+    nondifferentiable=(0, 1),
+)
+class binomial_draws:
+    """Samples of `binomial` for tensors of one shape; traces keep the call."""
+
+    random = True
+
+    def meta(count, prob, generator):
+        return core.empty(count.shape, dtype=count.dtype, device=count.device)
+
+    def cpu(out, count, prob, generator):
+        out.copy_(core.random_draws("binomial", _doubles(count), _doubles(prob), generator))
 
 
 @composite(f"poisson(Tensor self, {SOURCE}) -> Tensor", names=("poisson",), out=False)
 def poisson(self: Any, generator: Any) -> Any:
     """Counts of rare events with the tensor's elements as rates."""
     _check_floating("poisson", self)
-    if not self.is_meta and self.numel() and not (self >= 0).all().item():
-        fail(RuntimeError, "poisson", "invalid Poisson rate, expected rate to be non-negative")
-    result = _drawn("poisson", self, None, generator)
+    result = F._poisson_draws(self, generator)
     # the gradient of a sample is defined as zero
     return result + self * 0 if self.requires_grad and core.is_grad_enabled() else result
 
@@ -62,9 +90,7 @@ def binomial(count: Any, prob: Any, generator: Any) -> Any:
             f"{count.dtype} and {prob.dtype}",
         )
     count, prob = F.broadcast_tensors(count, prob)
-    if count.is_meta or prob.is_meta:
-        return core.empty(count.shape, dtype=count.dtype, device="meta")
-    result = _drawn("binomial", count, _doubles(prob), generator)
+    result = F._binomial_draws(count, prob, generator)
     needs = core.is_grad_enabled() and (count.requires_grad or prob.requires_grad)
     return result + count * 0 + prob * 0 if needs else result
 
@@ -92,6 +118,8 @@ class standard_gamma_grad:
 )
 class standard_gamma:
     """Gamma samples of rate 1 with the tensor's elements as shapes. [Marsaglia & Tsang 2000]"""
+
+    random = True
 
     def meta(self, generator):
         _check_floating("_standard_gamma", self)

@@ -218,3 +218,9 @@ def check_nonempty(op: str, shape: Sequence[int], dims: tuple[int, ...]) -> None
 def full(like: Any, shape: Sequence[int], value: float) -> Any:
     """A tensor of one value, with dtype and device of `like` (a tensor, or what is kept of it)."""
     return F.full(shape, value, dtype=like.dtype, device=like.device)
+
+
+def transformed() -> bool:
+    """Whether a function transform differentiates or maps what runs; one that only rewrites
+    programs takes fused operators as they are."""
+    return any(not getattr(level, "rewrites", False) for level in core.interpreters())

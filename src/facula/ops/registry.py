@@ -50,6 +50,9 @@ class Definition:
     takes_16_bits = True
     #: whether two calls with the same arguments give different results: those that take a generator
     random = False
+    #: whether what a call allocates and launches may be kept and done again without Python: it must follow
+    #: from shapes, dtypes and the other arguments alone (`core/replay.pxi`)
+    keeps = False
     #: PyTorch's name of the overload where `ops.overloads` would give another; "dim=dim_IntList" is the
     #: name where the argument `dim` is given
     overload: str | None = None
@@ -64,6 +67,8 @@ class Definition:
     vmap: str | Callable[..., Any] | None = None
     #: the tangent: "linear", "multilinear" or a function; None derives it
     jvp: str | Callable[..., Any] | None = None
+    #: the arguments that are images: read fastest where they lie channels last
+    images: tuple[str, ...] = ()
 
     def __init__(self, schema: Schema, body: Any, fields: dict[str, Any]) -> None:
         self.schema = schema
@@ -74,6 +79,8 @@ class Definition:
         self.inplace = fields.pop("inplace", self.has_inplace)
         self.out = fields.pop("out", self.has_out)
         self.random = any(p.type == "generator" for p in schema.parameters)
+        if "::" in self.name:  # from outside the package: what its Python code does may be meant
+            self.keeps = False
         for key, value in fields.items():
             setattr(self, key, value)
 
@@ -255,6 +262,7 @@ class Operator(Definition):
 
     kind = "operator"
     dynamic = False
+    keeps = True
 
     def __init__(self, schema: Schema, body: Any, fields: dict[str, Any]) -> None:
         own = {k: v for k, v in vars(body).items() if not k.startswith("__") and not callable(v)}
@@ -273,6 +281,7 @@ class Operator(Definition):
         self.reference = _function(body, "reference")
         self.flops = _function(body, "flops")
         self.wrap_results = _result_type(self.schema)
+        self.keeps = self.keeps and not self.dynamic
 
     def complete(self, operator: core.Op) -> None:
         formula = core.make_formula(operator, self.backward) if self.backward else None
@@ -313,6 +322,7 @@ class Composite(Definition):
     """A Python function over other operators."""
 
     kind = "composite"
+    keeps = True
 
     def __init__(self, schema: Schema, body: Any, fields: dict[str, Any]) -> None:
         super().__init__(schema, body, fields)

@@ -142,6 +142,7 @@ class LogSoftmaxBackward:
 
 def _implicit_dim(op: str, ndim: int) -> int:
     """The dimension that PyTorch takes when none is named."""
+    core.unkept()  # each call warns
     warnings.warn(
         f"[{op}] Implicit dimension choice for {op} has been deprecated: name dim=", stacklevel=4
     )

@@ -100,12 +100,19 @@ class SparseTensor(core.Tensor):
         return self._stored.get_device()
 
     def stride(self, dim: Any = None) -> Any:
-        """Raises: sparse tensors have no strides."""
-        self._lacks("strides", "sparse tensors do not have strides")
+        """Zeros for COO, which has no elements in memory; compressed layouts raise."""
+        if self._form is not COO:
+            self._lacks("stride", f"{self._matrices()} tensors do not have strides")
+        return (0,) * self.dim() if dim is None else 0
+
+    def _matrices(self) -> str:
+        return f"Sparse {str(self._form)[-3:].upper()}"
 
     def is_contiguous(self, **_: Any) -> bool:
-        """Raises: sparse tensors have no order in memory."""
-        self._lacks("is_contiguous", "sparse tensors do not have is_contiguous")
+        """False for COO, which has no elements in memory; compressed layouts raise."""
+        if self._form is not COO:
+            self._lacks("is_contiguous", f"{self._matrices()} tensors do not have is_contiguous")
+        return False
 
     def data_ptr(self) -> int:
         """Raises: sparse tensors have no storage."""
@@ -124,8 +131,10 @@ class SparseTensor(core.Tensor):
     storage = _typed_storage = untyped_storage
 
     def storage_offset(self) -> int:
-        """Raises: sparse tensors have no storage."""
-        self._lacks("storage_offset", "a tensor with storage was required")
+        """Zero for COO, which has no storage; compressed layouts raise."""
+        if self._form is not COO:
+            self._lacks("storage_offset", "a tensor with storage was required")
+        return 0
 
     def is_shared(self) -> bool:
         """Whether the values lie in memory that other processes see."""
@@ -162,13 +171,13 @@ class SparseTensor(core.Tensor):
     def _values(self) -> Any:
         """The values without history."""
         if self._form is not COO:
-            self._unlike("_values", "sparse coordinate")
+            self._cannot("_values")
         return self._stored.detach()
 
     def _indices(self) -> Any:
         """The indices as they are stored."""
         if self._form is not COO:
-            self._unlike("_indices", "sparse coordinate")
+            self._cannot("_indices")
         return self._places[0]
 
     def values(self) -> Any:
@@ -255,6 +264,13 @@ class SparseTensor(core.Tensor):
             return self
         return rebuilt(self, made, tuple(p.to(made.device) for p in self._places))
 
+    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+        """The name of the tensor type, or the tensor with another dtype."""
+        if dtype is not None:
+            return super().type(dtype) if isinstance(dtype, str) else self.to(dtype)
+        package, _, word = super().type().rpartition(".")
+        return f"{package}.sparse.{word}" if self._form is COO else f"{package}.sparse_csr.{word}"
+
     def copy_(self, src: Any, non_blocking: bool = False) -> Any:
         """Take the elements of another sparse tensor of this shape."""
         if not isinstance(src, SparseTensor):
@@ -275,10 +291,35 @@ class SparseTensor(core.Tensor):
         return assign(self, nothing(self.shape, self.dtype, self.device, self._form, sparse))
 
     def fill_(self, value: Any) -> Any:
-        """Raises for any value but zero: every element would be specified."""
+        """Set every specified element of a compressed layout; COO has zero only."""
+        if self._form is not COO:
+            return assign(self, rebuilt(self, F.full_like(values_of(self), value)))
         if value != 0:
-            self._lacks("fill_", "zero was required as the value of every element")
+            self._cannot("fill_")
         return self.zero_()
+
+    def resize_(self, *sizes: Any, memory_format: Any = None) -> Any:
+        """Raises: see `sparse_resize_`."""
+        self._cannot("resize_")
+
+    def set_(self, *_: Any, **__: Any) -> Any:
+        """Raises: sparse tensors have no memory of their own to put elsewhere."""
+        self._cannot("set_")
+
+    def share_memory_(self) -> Any:
+        """Put the parts into memory that other processes can map."""
+        for part in (*self._places, self._stored):
+            part.share_memory_()
+        return self
+
+    def _cannot(self, name: str) -> None:
+        fail(
+            NotImplementedError,
+            name,
+            f"Could not run 'aten::{name}' with arguments from the "
+            f"'{layout_word(self._form)}CPU' backend",
+            hint="use to_dense() first",
+        )
 
     def detach_(self) -> Any:
         """Cut the tensor off its history."""
@@ -300,7 +341,12 @@ class SparseTensor(core.Tensor):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         parts = tuple(p.detach() for p in self._places)
-        state = (parts, self._stored.detach(), tuple(self.shape), str(self._form).rpartition(".")[2])
+        state = (
+            parts,
+            self._stored.detach(),
+            tuple(self.shape),
+            str(self._form).rpartition(".")[2],
+        )
         return _unpickled, (*state, self._unique, self.requires_grad)
 
     def sparse_resize_(self, size: Any, sparse_dim: int, dense_dim: int) -> Any:
@@ -361,6 +407,7 @@ def shell(
     places: tuple[Any, ...], values: Any, size: Any, layout: Any, unique: bool
 ) -> SparseTensor:
     """A sparse tensor without history of parts without history."""
+    unique = unique or layout is not COO or places[0].shape[1] < 2
     made = core.make_shell(SparseTensor, tuple(size), values.dtype)
     made._places, made._stored, made._form, made._unique = places, values, layout, unique
     return made
@@ -426,8 +473,9 @@ class SparseCompose:
         pass
 
     def backward(grad, values_meta, places, size, layout, unique):
-        pattern = shell(places, core.empty(values_meta.shape, device="meta"), size, layout, unique)
-        return F._sparse_at(grad, pattern), None
+        from facula.ops.sparse_convert import Pattern, at_places
+
+        return at_places(grad, Pattern(places, values_meta.shape, size, layout)), None
 
 
 @operator("_sparse_values(Tensor self) -> Tensor", names=(), out=False)
@@ -441,7 +489,9 @@ class SparseValues:
         pass
 
     def backward(grad, self):
-        return rebuilt(self, grad)
+        from facula.ops.sparse_convert import once
+
+        return once(rebuilt(self, grad))
 
 
 # ------------------------------------------------------------------ methods of dense tensors

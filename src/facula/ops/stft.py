@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from facula import core
 from facula.core.errors import fail
 from facula.ops import batch_forms
 from facula.ops.fft import NONE, ROOT, WHOLE
@@ -34,6 +35,7 @@ def _check_sizes(op: str, n_fft: int, hop: int, length: int, window: Any) -> Non
 def _window(op: str, window: Any, length: int, n_fft: int, like: Any) -> Any:
     """The window in the middle of `n_fft` places."""
     if window is None:
+        core.unkept()  # each call warns
         warnings.warn(
             f"[{op}] a window was not provided: a rectangular window will be applied",
             UserWarning,
@@ -188,6 +190,7 @@ def istft(  # noqa: PLR0913
         )
     signal = signal / envelope
     if end > total:
+        core.unkept()  # each call warns
         warnings.warn(
             "[istft] the length is beyond the frames: it is filled with zeros", stacklevel=2
         )

@@ -244,6 +244,7 @@ class ElementwiseOptimizer(Optimizer):
                 entry[2] is not None
                 and p.dtype is dtype
                 and g.dtype is dtype
+                and (type(g) is core.Tensor or not g.is_sparse)
                 and p.is_contiguous()
                 and g.is_contiguous()
             ):

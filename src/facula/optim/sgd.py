@@ -92,7 +92,8 @@ class SGD(ElementwiseOptimizer):
             self._run(group, f"sgd.momentum{suffix}" if momentum else "sgd", gathered)
         starting = []
         for p, g, state in gathered.other:
-            if momentum and "momentum_buffer" not in state and fits((p, g)):
+            starts = momentum and "momentum_buffer" not in state and not g.is_sparse
+            if starts and fits((p, g)):
                 starting.append((p, g, state))
             else:
                 self._step_one(group, p, g, state if momentum else {})
@@ -134,7 +135,7 @@ class SGD(ElementwiseOptimizer):
 
     def _step_one(self, group: dict, p: Any, g: Any, state: dict) -> None:
         if g.is_sparse:
-            self._step_sparse(group, p, g)
+            self._step_sparse(group, p, g, state)
             return
         view: Any = facula.view_as_real if p.is_complex() else _same
         lr, momentum = group["lr"], group["momentum"]
@@ -156,13 +157,22 @@ class SGD(ElementwiseOptimizer):
             grad = grad + momentum * buffer if group["nesterov"] else buffer
         target.copy_(target - lr * grad)
 
-    def _step_sparse(self, group: dict, p: Any, g: Any) -> None:
-        if group["momentum"] != 0 or group["weight_decay"] != 0:
-            raise RuntimeError(
-                "SGD with momentum or weight_decay does not support sparse gradients"
-            )
-        lr = float(group["lr"])
-        p.add_(g, alpha=lr if group["maximize"] else -lr)
+    def _check_gradient(self, group: dict, grad: Any) -> None:
+        if grad.is_sparse and group["weight_decay"] != 0:
+            raise RuntimeError("SGD with weight_decay does not support sparse gradients")
+
+    def _step_sparse(self, group: dict, p: Any, g: Any, state: dict) -> None:
+        """A step with a sparse gradient; the momentum buffer then is sparse, too."""
+        self._check_gradient(group, g)
+        g, momentum = -g if group["maximize"] else g, group["momentum"]
+        if momentum != 0:
+            buffer = state.get("momentum_buffer")
+            if buffer is None:
+                buffer = state["momentum_buffer"] = g.detach().clone()
+            else:
+                buffer.mul_(momentum).add_(g, alpha=1 - group["dampening"])
+            g = g + buffer * momentum if group["nesterov"] else buffer
+        p.add_(g, alpha=-float(group["lr"]))
 
 
 def _same(tensor: Any) -> Any:

@@ -8,6 +8,7 @@ longest ago.
 
 import contextlib
 import fcntl
+import itertools
 import os
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from facula.core.errors import fail
 __all__ = ["cached_file", "clear", "directory", "size", "trim", "write_atomically"]
 
 LIMIT_BYTES = 1 << 30
+_made = itertools.count()
 
 
 def directory() -> Path:
@@ -90,7 +92,14 @@ def cached_file(kind: str, key: str, suffix: str, make: Callable[[Path], None]) 
         if not path.exists():
             with write_atomically(path) as temporary:
                 make(temporary)
+            _trim_sometimes()
     return path
+
+
+def _trim_sometimes() -> None:
+    """Keep the limit: at a process's first new file and at every 64th, since looking costs a little."""
+    if next(_made) % 64 == 0:
+        trim()
 
 
 def _files() -> list[tuple[float, int, Path]]:

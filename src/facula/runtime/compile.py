@@ -14,7 +14,8 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from facula.core import config
@@ -23,10 +24,12 @@ from facula.runtime import cache, cpu_features
 
 __all__ = [
     "CompileError",
+    "begin_library",
     "compile_library",
     "compiler_command",
     "default_flags",
     "find_compiler",
+    "graph_flags",
     "include_folder",
 ]
 
@@ -112,6 +115,15 @@ def default_flags(variant: str | None = None) -> tuple[str, ...]:
     return (*OPTIMIZATION, *cpu_features.march_flags(variant or cpu_features.detected()))
 
 
+def graph_flags() -> tuple[str, ...]:
+    """The flags for the kernels of a compiled graph on this machine.
+
+    At -O3 gcc jams the loops of reductions so that their lanes go through memory; at -O2 alone it
+    does not unroll the loop over the lanes, which has the same effect.
+    """
+    return (*default_flags(), "-O2", "-fpeel-loops", "-fvect-cost-model=dynamic")
+
+
 def _is_zig(command: Sequence[str]) -> bool:
     return tuple(command[1:3]) == ("-m", "ziglang")
 
@@ -134,10 +146,13 @@ def _spelled_for(command: Sequence[str], flags: Sequence[str]) -> tuple[str, ...
     return tuple(others)
 
 
-def compile_library(c_text: str, *, flags: Sequence[str] | None = None) -> Path:
+def compile_library(
+    c_text: str, *, flags: Sequence[str] | None = None, fresh: bool = False
+) -> Path:
     """Compiles C text to a shared library, or finds it in the cache.
 
     `flags` replaces the default flags (`default_flags()`), which suit this machine's variant.
+    `fresh` compiles in any case.
     Raises `CompileError` with the command, the first error and the file to look at.
     """
     command = compiler_command()
@@ -147,11 +162,38 @@ def compile_library(c_text: str, *, flags: Sequence[str] | None = None) -> Path:
         digest.update(part.encode())
         digest.update(b"\0")
     digest.update(_header())
+    if fresh:
+        digest.update(os.urandom(16))
 
     def make(path: Path) -> None:
         _compile([*command, *chosen], c_text, path)
 
     return cache.cached_file("kernels", digest.hexdigest()[:40], ".so", make)
+
+
+def begin_library(
+    c_text: str, *, flags: Sequence[str] | None = None, fresh: bool = False
+) -> Callable[[], Path]:
+    """Starts `compile_library` in the background; gives what waits for it, and raises what it raised."""
+    found: list[Path] = []
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            found.append(compile_library(c_text, flags=flags, fresh=fresh))
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work, name="facula-compile", daemon=True)
+    thread.start()
+
+    def wait() -> Path:
+        thread.join()
+        if errors:
+            raise errors[0]
+        return found[0]
+
+    return wait
 
 
 def _compile(command: list[str], c_text: str, output: Path) -> None:

@@ -116,6 +116,8 @@ class CheckpointPickler(_Pickler):
         plain, grad = type(value), bool(value.requires_grad)
         if hasattr(plain, "cls_to_become"):  # no shape yet: nothing but its kind is saved
             return self.named("torch.nn.parameter", plain.__name__), (grad,)
+        if _last(value.layout) != "strided":
+            return self._dense_or_not(value, grad)
         state = dict(getattr(value, "__dict__", None) or {})
         if getattr(plain, "__name__", "") == "Parameter" or getattr(value, "_is_param", False):
             state.pop("_is_param", None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["fastpath_count"]
+__all__ = ["fastpath_count", "prepack_count"]
 
 
 def fastpath_count(function: Callable[[], Any]) -> int:
@@ -19,3 +19,10 @@ def fastpath_count(function: Callable[[], Any]) -> int:
     before = attention_fast_path.fastpath_count()
     function()
     return attention_fast_path.fastpath_count() - before
+
+
+def prepack_count() -> int:
+    """How many weights compiled inference graphs have packed so far."""
+    from facula.compiler.inductor import freeze
+
+    return freeze.prepack_count()

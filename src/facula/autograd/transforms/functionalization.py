@@ -185,6 +185,12 @@ class FunctionalLevel(Level):
         else:
             x._aliases[self.number] = alias
 
+    def shows_too(self, made: Tensor, x: Tensor) -> None:
+        """Note that `made`, with a history of its own, shows what `x` shows."""
+        parent = self.alias_of(x)
+        step = ViewStep(DETACH, (), None, core.TensorMeta(x))
+        self.set_alias(made, Alias(parent.memory, made, parent, step))
+
     def _first_alias(self, x: Tensor) -> Alias:
         key = core.storage_key(x)
         if key in self.made:
@@ -265,6 +271,9 @@ class FunctionalLevel(Level):
             return self._plain(op, args, kwargs)
         if op is F.basic_index:
             return self._subscript(*bound)
+        if op is F.as_strided and not bound[0].requires_grad:
+            bound = self._strided_from_root(*bound)
+            args, kwargs = bound, {}
         return self._maybe_view(op, bound, args, kwargs)
 
     def _maybe_view(
@@ -292,6 +301,18 @@ class FunctionalLevel(Level):
             else:
                 self.made.add(core.storage_key(piece))
         return result
+
+    def _strided_from_root(self, x: Tensor, size: Any, stride: Any, offset: Any) -> tuple[Any, ...]:
+        """The same view of the tensor that owns the memory: it may reach beyond `x`."""
+        alias = below = self.alias_of(x)
+        if alias.memory.tensor.dtype is not x.dtype:
+            return x, size, stride, offset
+        while below.parent is not None and below.step is not None:
+            if below.step.detaches:
+                return x, size, stride, offset
+            below = below.parent
+        offset = x.storage_offset() if offset is None else offset
+        return (x if below is alias else alias.memory.tensor), size, stride, offset
 
     def _view(self, x: Tensor, view: Tensor, step: ViewStep) -> Tensor:
         """Remember that `view` shows a part of `x`."""
@@ -349,6 +370,11 @@ class FunctionalLevel(Level):
         _check_leaf(name, target)
         with Suspended(self.working):
             value = restrided(value, core.TensorMeta(target))
+            if core.is_grad_enabled() and not value.requires_grad:
+                value = _with_history_of(value, self.value_of(target))
+            elif value.requires_grad and (value.is_leaf or value._base is not None):
+                # what is written is a new tensor, neither a leaf nor a view of one
+                value = core.adopt_history(value.detach(), value)
             alias = self.alias_of(target)
             alias.store(value)
             self._show_history(target, alias)
@@ -408,6 +434,7 @@ class FunctionalLevel(Level):
 
     def _resize(self, target: Tensor, value: Tensor) -> None:
         """A tensor given as `out=` takes the shape of the result, as it does eagerly."""
+        shape = target.shape
         recording = core.set_grad_enabled(False)
         try:
             with Suspended([]):
@@ -417,6 +444,14 @@ class FunctionalLevel(Level):
         alias = self.alias_of(target)
         if alias.parent is not None:
             fail(RuntimeError, "out", "a view of the shape of the result was required as out=")
+        if alias.memory.external:
+            fail(
+                NotImplementedError,
+                "out",
+                "an input of the shape of the result was required as out= in a traced program",
+                list(shape),
+                hint="give a tensor that needs no resizing",
+            )
         alias.memory.geometry = core.TensorMeta(target)
 
     # ---------------------------------------------------------------- what is no operator
@@ -470,6 +505,13 @@ class FunctionalLevel(Level):
         with Suspended(self.working):
             shape = tuple(target.shape)
             value = F.full(shape, value, dtype=target.dtype, device=target.device)
+        if _overlaps(target):  # each place gets one element, so any order will do
+            part = target
+            for d, (n, step) in enumerate(zip(target.shape, target.stride(), strict=True)):
+                if step == 0 and n > 1:
+                    part = self._operator(F.slice, (part, d, 0, 1, 1), {})
+            self.fill_(function, (part, args[1]), kwargs)
+            return target
         return self.assign("fill_", target, value)
 
     def detach(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
@@ -546,9 +588,34 @@ def _same_geometry(meta: Any, x: Tensor) -> bool:
     )
 
 
+class _Overwritten(core.Node):
+    """The origin of elements that replace others with a history: those have no influence any more."""
+
+    def name(self) -> str:
+        """The node's name."""
+        return "OverwrittenBackward"
+
+    def apply(self, grad: Any) -> tuple[Any, ...]:
+        """Zeros."""
+        return (None if grad is None else F.zeros_like(grad),)
+
+
+def _with_history_of(value: Tensor, old: Tensor) -> Tensor:
+    """`value` as a tensor that requires grad, where what it replaces did."""
+    if not old.requires_grad or not (value.is_floating_point() or value.is_complex()):
+        return value
+    value = value.detach()
+    core.record_function(_Overwritten(), (old,), (value,), ())
+    return value
+
+
+def _overlaps(target: Tensor) -> bool:
+    """Whether several elements lie at one place."""
+    return any(s == 0 and n > 1 for n, s in zip(target.shape, target.stride(), strict=True))
+
+
 def _check_places(name: str, target: Tensor) -> None:
-    shape, stride = target.shape, target.stride()
-    if any(s == 0 and n > 1 for n, s in zip(shape, stride, strict=True)):
+    if _overlaps(target):
         fail(
             RuntimeError,
             name,

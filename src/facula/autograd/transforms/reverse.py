@@ -59,11 +59,17 @@ def _track(x: Tensor, levels: list[Any], recording: bool) -> Tensor:
                 spread = x.expand((level.size, *x.shape))
             made = wrap(_track(spread, below, recording), 0, level.number)
         return _copy_above(x, made, levels[position:])
+    value = x
+    writers: list[Any] = [level for level in levels if hasattr(level, "value_of")]
+    for level in reversed(writers):
+        value = level.value_of(value)
     with Suspended([]):
-        if recording and x.requires_grad:
-            made = x.view_as(x)
+        if recording and value.requires_grad:
+            made = value.view_as(value)
         else:
-            made = x.detach().requires_grad_()
+            made = value.detach().requires_grad_()
+    for level in writers:
+        level.shows_too(made, x)
     return _copy_above(x, made, levels)
 
 
@@ -152,6 +158,11 @@ class _Pull:
         level, below = levels[-1], levels[:-1]
         if hasattr(level, "size"):
             return self.through_batch(level, below, outputs, cotangents, inputs)
+        value_of = getattr(level, "value_of", None)
+        if value_of is not None:  # what was written lies with the level, not in the objects
+            return self.through(
+                below, [value_of(o) for o in outputs], [value_of(c) for c in cotangents], inputs
+            )
         if isinstance(level, Level):
             return self.through_dual(level, below, outputs, cotangents, inputs)
         return self.through(below, outputs, cotangents, inputs)

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from facula.codegen.c import loops_text, math
 from facula.codegen.c.fused_flat import Text, flat
 from facula.codegen.c.fused_rows import rows
-from facula.codegen.c.fused_text import PHILOX
+from facula.codegen.c.fused_text import PHILOX, WHOLE
+from facula.codegen.c.fused_tiles import tiled
 from facula.lower.loops import ir, nest
 
 VECTOR_BYTES = 64
@@ -53,7 +54,7 @@ class Unit:
 def kernel_text(kernel: nest.Flat | nest.Rows, dynamic: bool = False) -> Text:
     """The C text of one nest."""
     if isinstance(kernel, nest.Flat):
-        return flat(kernel, dynamic)
+        return tiled(kernel, dynamic) or flat(kernel, dynamic)
     return rows(kernel, dynamic, VECTOR_BYTES)
 
 
@@ -165,6 +166,7 @@ def unit(runs: Sequence[Run], dynamic: bool = False) -> Unit:
         "#include <string.h>",
         math.PREAMBLE,
         helpers,
+        WHOLE if "fk_whole_" in body else "",
         PHILOX if "fk_philox_" in body else "",
         _called_once(math.functions_for(body), body),
         body,

@@ -46,10 +46,6 @@ def _no_names(named: ir.Named, dtype: str) -> str:
     raise KeyError(f"[codegen] a load was required: got {named}")
 
 
-def _uniform(named: ir.Named, dtype: str) -> str:
-    return f"u{named.number}" if named.kind == "uniform" else _no_names(named, dtype)
-
-
 def _lifted(expressions: list[Scalar]) -> tuple[list[Scalar], list[Scalar]]:
     """Expressions with names for what no loop variable is in, and what these names stand for."""
     varies: dict[int, bool] = {}
@@ -89,16 +85,26 @@ def _moves(index: Index) -> bool:
 
 def flat(kernel: nest.Flat, dynamic: bool) -> Text:
     """The kernel of a flat nest."""
-    return _Flat(kernel, dynamic).run()
+    return FlatText(kernel, dynamic).run()
 
 
-class _Flat:
+class FlatText:
+    """Writes one nest; `fused_tiles` has another order of its loops."""
+
     def __init__(self, kernel: nest.Flat, dynamic: bool) -> None:
         self.kernel, self.names = kernel, Names(dynamic)
         self.expressions, self.once = _lifted([store.expression for store in kernel.stores])
-        self.guarded = has_guard(self.expressions)
         self.lane = kernel.loops[-1]
+        self.prepared()
+        self.guarded = has_guard(self.expressions)
         self.stages = _stages(self.expressions)
+
+    def prepared(self) -> None:
+        """What else has to be known before the text is written."""
+
+    def named(self, value: ir.Named, dtype: str) -> str:
+        """The text of a named value."""
+        return f"u{value.number}" if value.kind == "uniform" else _no_names(value, dtype)
 
     def run(self) -> Text:
         loops = self.kernel.loops
@@ -202,7 +208,7 @@ class _Flat:
         places: dict[int, str] = {}
 
         def named(value: ir.Named, dtype: str) -> str:
-            return places[value.number] if value.kind == "kept" else _uniform(value, dtype)
+            return places[value.number] if value.kind == "kept" else self.named(value, dtype)
 
         for number, stage in enumerate([*self.stages, []]):
             printer = Expressions(self.names, named, self.guarded)
@@ -238,7 +244,7 @@ class _Flat:
 
     def body(self, fast: bool) -> tuple[list[str], list[str]]:
         """What happens to one element, and the conditions for it."""
-        printer = Expressions(self.names, _uniform, fast)
+        printer = Expressions(self.names, self.named, fast)
         printer.add(self.expressions)
         stores = self.stores(printer, self.expressions)
         guards = printer.guards(self.expressions) if fast else []

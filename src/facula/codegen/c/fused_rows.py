@@ -20,6 +20,7 @@ from facula.codegen.c import loops_text
 from facula.codegen.c.fused_flat import HEAD, Text, decoded
 from facula.codegen.c.fused_text import Expressions, Names, has_guard, indent, is_slow, store
 from facula.lower.loops import ir, nest
+from facula.lower.loops.index import Index, Indirect
 from facula.lower.loops.ir import Named
 from facula.ops.scalar_node import Scalar
 
@@ -48,6 +49,7 @@ class _Rows:
         self.across = -(-kernel.inner[-1].extent // self.width) if self.tiled else 1
         self.items = prod(v.extent for v in [*kernel.outer, *kernel.inner[:-1]]) * self.across
         self.parts = self._parts()
+        self.homes = self._homes()
 
     def _width(self) -> int:
         """Cells of a tile: as wide as stays in the cache where a row is swept several times."""
@@ -67,6 +69,30 @@ class _Rows:
         if not self.kernel.splits or self.items >= 64 or work <= 65536 or total < 2:
             return 1
         return max(min(work // 32768, 256 // self.items, total), 1)
+
+    def _homes(self) -> dict[int, nest.Store]:
+        """For kept elements the result in whose memory they lie until it is written itself: lines
+        are fetched while something dear is computed, and the last pass finds them in the cache."""
+        passes = [p for sweep in self.kernel.sweeps for p in sweep.passes]
+        found: dict[int, nest.Store] = {}
+        for leaf in self.kernel.kept:
+            readers = [
+                n for n, p in enumerate(passes) if any(x is leaf for x in ir.leaves(p.expressions))
+            ]
+            for each in passes[readers[-1] :] if readers else []:
+                if has_guard(each.expressions):
+                    continue  # it may run twice
+                free = [
+                    s
+                    for s in each.stores
+                    if s.buffer.code == leaf.dtype
+                    and _plain(s.index)
+                    and all(s is not taken for taken in found.values())
+                ]
+                if free:
+                    found[leaf.value.number] = free[0]
+                    break
+        return found
 
     # --- names
     def named(self, value: Named, dtype: str) -> str:
@@ -91,6 +117,10 @@ class _Rows:
 
     def kept_text(self, number: int) -> str:
         """An element kept between passes."""
+        if number in self.homes:
+            home = self.homes[number]
+            place = Expressions(self.names, self.named, False).index(home.index)
+            return f"{self.names.buffer(home.buffer)}[{place}]"
         if self.tiled:
             return f"t{number}[(base + {self.at}) * {self.width} + l]"
         return f"t{number}[base + {self.at}]"
@@ -255,6 +285,8 @@ class _Rows:
             return self._guarded(guarded, lambda fast: self._plain_loop(each, fast))
         widest = max(loops_text.SIZE[f.expression.dtype] for f in each.folds)
         count = 4 * self.vector_bytes // widest
+        while not self.names.dynamic and count // 2 >= max(self.swept.extent, 4):
+            count //= 2  # short rows: no lane stays empty
         declared = [
             f"{C_TYPE[f.expression.dtype]} {self.lanes_name(f)}[{count}] "
             "__attribute__((aligned(64)));"
@@ -405,6 +437,7 @@ class _Rows:
         return [
             f"{C_TYPE[leaf.dtype]} t{leaf.value.number}[{cells}] __attribute__((aligned(64)));"
             for leaf in self.kernel.kept
+            if leaf.value.number not in self.homes
         ]
 
     def function(self, declared: list[str], variable: str, body: list[str]) -> list[str]:
@@ -413,7 +446,7 @@ class _Rows:
             HEAD,
             "{",
             "    (void)n, (void)s;",
-            *indent(self.names.pointers()),
+            *indent(self.names.pointers(True)),
             *indent(declared),
             f"    for (int64_t {variable} = begin; {variable} < end; {variable}++) {{",
             *indent(body, 2),
@@ -470,3 +503,8 @@ class _Rows:
             first, list(self.names.buffers), self.names.numbers, self.items * self.parts, 1,
             False, (second, self.items, 1, needed),
         )  # fmt: skip
+
+
+def _plain(index: Index) -> bool:
+    """Whether an index is made of loop variables alone."""
+    return not any(isinstance(atom, Indirect) for atom in index.atoms())

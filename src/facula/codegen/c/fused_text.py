@@ -53,6 +53,30 @@ static inline __attribute__((always_inline)) float fk_philox_uniform(
 """
 
 
+#: a value that is rounded before an operator reads it: the compiler must not join its last product
+#: with the next operator's sum, which eager does not see either. It does not know that the number is
+#: 0, since other libraries could write to it
+WHOLE = """\
+int64_t fk_whole_zero;
+static inline __attribute__((always_inline)) float fk_whole_f32(float x)
+{
+    int32_t bits;
+    memcpy(&bits, &x, sizeof x);
+    bits ^= (int32_t)fk_whole_zero;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+static inline __attribute__((always_inline)) double fk_whole_f64(double x)
+{
+    int64_t bits;
+    memcpy(&bits, &x, sizeof x);
+    bits ^= fk_whole_zero;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+"""
+
+
 def load(code: str, dtype: str, text: str) -> str:
     """An element as it is computed with."""
     if code in ("bf16", "f16"):
@@ -101,10 +125,12 @@ class Names:
         self.numbers.append(value)
         return f"n[{len(self.numbers) - 1}]"
 
-    def pointers(self) -> list[str]:
-        """Declarations of the pointers, in the order of `buffers`."""
+    def pointers(self, apart: bool = False) -> list[str]:
+        """Declarations of the pointers, in the order of `buffers`; `apart` says that no buffer is
+        written over another."""
+        kind = "*restrict" if apart else "*const"
         return [
-            f"{STORED[b.code]} *const {name} = ({STORED[b.code]} *)p[{k}];"
+            f"{STORED[b.code]} {kind} {name} = ({STORED[b.code]} *)p[{k}];"
             for k, (b, name) in enumerate(self.buffers.items())
         ]
 
@@ -180,6 +206,8 @@ class Expressions(Printer):
             return f"({C_TYPES[current.dtype]})({STORED[current.value]}){name}"
         if current.op == "rounded":
             (name,) = (self._names[id(arg)] for arg in current.args)
+            if current.value == current.dtype:
+                return f"fk_whole_{current.dtype}({name})"
             return f"fk_load_{current.value}(fk_store_{current.value}({name}))"
         if current.op == "philox":
             args = ", ".join(self._names[id(arg)] for arg in current.args)

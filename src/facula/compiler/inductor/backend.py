@@ -14,7 +14,8 @@ from typing import Any
 
 from facula.capture import events
 from facula.compiler.inductor import config, trace
-from facula.compiler.inductor.graph import compile_graph
+from facula.compiler.inductor.freeze import freeze, with_frozen
+from facula.compiler.inductor.graph import begin_graph
 from facula.core import config as settings
 from facula.core.errors import fail, message
 from facula.fx import Graph, GraphModule
@@ -22,6 +23,8 @@ from facula.lower.aot.api import aot_module_simplified
 from facula.lower.aot.min_cut import min_cut_rematerialization_partition
 from facula.lower.passes.attention import recognise_attention
 from facula.lower.passes.driver import optimise
+from facula.lower.passes.layout import calls_on_images, prefer_channels_last
+from facula.lower.passes.small_products import replace_small_products
 from facula.runtime.compile import find_compiler
 
 
@@ -59,7 +62,14 @@ def compile_fx(
         fw_compiler=inner,
         partition_fn=min_cut_rematerialization_partition,
         passes=_passes(chosen),
+        owned=[_is_owned(n) for n in module.graph.nodes if n.op == "placeholder"],
     )
+
+
+def _is_owned(node: Any) -> bool:
+    """Whether an input of a captured graph is a parameter or buffer of a module."""
+    source = str(node.meta.get("source", ""))
+    return "._parameters[" in source or "._buffers[" in source
 
 
 def _with_attention(module: Any) -> Any:
@@ -79,7 +89,11 @@ def _passes(chosen: dict[str, Any]) -> Callable[[Any], Any]:
     def run(module: Any) -> Any:
         with config.patch(chosen):
             trace.graph("flat graph", module)
-            return optimise(module, verify=config.get("debug"), watch=trace.watched)
+            improved = optimise(module, verify=config.get("debug"), watch=trace.watched)
+            if config.get("layout_optimization") and prefer_channels_last(improved.graph):
+                improved = optimise(improved, verify=config.get("debug"), watch=trace.watched)
+                trace.graph("images channels last", improved)
+            return improved
 
     return run
 
@@ -87,12 +101,39 @@ def _passes(chosen: dict[str, Any]) -> Callable[[Any], Any]:
 def _inner(chosen: dict[str, Any]) -> Callable[[Any, Sequence[Any]], Any]:
     """The compiler of flat graphs; what it gives takes a list of inputs."""
 
-    def compiled(module: Any, example_inputs: Sequence[Any]) -> Any:
+    def begin(module: Any, example_inputs: Sequence[Any]) -> Callable[[], Any]:
         if find_compiler() is None:
-            return _by_operators(module)
-        return compile_graph(module, chosen).boxed
+            return lambda: _by_operators(module)
+        with config.patch(chosen):
+            frozen = _specialised(module)
+        finish = begin_graph(module, chosen)
 
+        def finished() -> Any:
+            boxed = finish().boxed
+            return boxed if frozen is None else with_frozen(boxed, frozen)
+
+        return finished
+
+    def compiled(module: Any, example_inputs: Sequence[Any]) -> Any:
+        return begin(module, example_inputs)()
+
+    compiled.begin = begin  # type: ignore[attr-defined]
     return compiled
+
+
+def _specialised(module: Any) -> Any:
+    """Products in the form that suits their sizes; gives what was frozen.
+
+    Small ones as sums keep a graph free of calls; one with convolutions calls anyway, and freezes
+    all of its weights.
+    """
+    if config.get("dynamic"):
+        return None
+    freezes = config.get("freezing") and "part" not in module.meta
+    frozen = freeze(module) if freezes and calls_on_images(module.graph) else None
+    if replace_small_products(module.graph):
+        trace.graph("small products as sums", module)
+    return freeze(module) if freezes and frozen is None else frozen
 
 
 def _by_operators(module: Any) -> Any:

@@ -15,32 +15,24 @@ from facula.core.errors import fail
 #: name -> (default, meaning)
 OPTIONS: dict[str, tuple[Any, str]] = {
     "equal_rounding": (False, "round 16-bit floats after each operator, as eager does"),
-    "freezing": (False, "accepted for compatibility: it changes nothing yet"),
-    "max_autotune": (False, "accepted for compatibility: it changes nothing yet"),
-    "max_autotune_gemm": (False, "accepted for compatibility: it changes nothing yet"),
-    "max_autotune_pointwise": (False, "accepted for compatibility: it changes nothing yet"),
-    "triton.cudagraphs": (False, "accepted for compatibility: it changes nothing yet"),
+    "freezing": (True, "without gradients: pack weights and fold batch norms ahead of the calls"),
+    "max_autotune": (False, "choose kernels of frozen products by measurement, once a machine"),
+    "max_autotune_gemm": (False, "the same for matrix products only"),
     "dynamic": (False, "sizes are arguments of the kernels"),
-    "fx_graph_cache": (True, "accepted for compatibility: it changes nothing yet"),
-    "force_disable_caches": (False, "accepted for compatibility: it changes nothing yet"),
-    "trace.enabled": (False, "accepted for compatibility: it changes nothing yet"),
-    "trace.graph_diagram": (False, "accepted for compatibility: it changes nothing yet"),
-    "epilogue_fusion": (True, "accepted for compatibility: it changes nothing yet"),
-    "shape_padding": (False, "accepted for compatibility"),
-    "compile_threads": (0, "accepted for compatibility: it changes nothing yet"),
-    "cpp_wrapper": (False, "accepted for compatibility: the wrapper is small in any case"),
-    "fallback_random": (False, "accepted for compatibility: compiled numbers equal eager's"),
-    "size_asserts": (True, "accepted for compatibility: it changes nothing yet"),
+    "force_disable_caches": (False, "compile and measure anew, whatever the disk holds"),
+    "trace.enabled": (False, "write every stage to the folder facula_trace, as FACULA_TRACE does"),
+    "epilogue_fusion": (True, "without gradients: products take what follows them"),
     "debug": (False, "verify the program after each pass"),
-    "coordinate_descent_tuning": (False, "accepted for compatibility"),
+    "layout_optimization": (True, "keep images channels last between convolutions"),
     "pattern_matcher": (True, "recognise attention written by hand"),
 }
 
-#: mode -> options
+#: mode -> options; a graph of kernels alone is one call of the core in every mode, and kept operator
+#: calls run without Python, so that "reduce-overhead" finds nothing to add
 MODES: dict[str, dict[str, Any]] = {
     "default": {},
-    "reduce-overhead": {"triton.cudagraphs": True},
-    "max-autotune": {"max_autotune": True, "triton.cudagraphs": True},
+    "reduce-overhead": {},
+    "max-autotune": {"max_autotune": True},
     "max-autotune-no-cudagraphs": {"max_autotune": True},
 }
 

@@ -16,9 +16,9 @@ from facula.codegen.c import fused
 from facula.compiler.inductor import config, metrics, trace
 from facula.compiler.inductor.wrapper import Wrapper, direct_launch, layout_of
 from facula.core import logs
-from facula.lower.loops import fuse, ir, memory, nest, printing, verify
+from facula.lower.loops import fuse, ir, memory, nest, printing, verify, whole
 from facula.lower.loops.graph import lower_graph
-from facula.runtime.compile import compile_library
+from facula.runtime.compile import begin_library, graph_flags
 
 log = logs.get_logger("inductor")
 
@@ -49,13 +49,21 @@ OBSERVERS: list[Callable[[str, str], None]] = []
 
 def compile_graph(module: Any, options: dict[str, Any] | None = None) -> CompiledGraph:
     """Compile a flat graph (`docs/compiler.md`)."""
+    return begin_graph(module, options)()
+
+
+def begin_graph(module: Any, options: dict[str, Any] | None = None) -> Callable[[], CompiledGraph]:
+    """Compile a flat graph up to its C text, which a compiler then works on in the background; gives
+    what waits for it. So the C of a backward graph is written while that of the forward is compiled."""
     with config.patch(options or {}):
         started = time.perf_counter()
         trace.graph("graph to compile", module)
         program = lower_graph(module, config.get("equal_rounding"))
         trace.text("loops", "steps", printing.steps_text(program.steps))
+        log.debug("lowered: %d steps, %d inputs", len(program.steps), len(program.inputs))
         metrics.ir_nodes_pre_fusion += len(program.steps)
         order = fuse.fuse(program.steps)
+        order = whole.keep_whole(program, order, _overwriting(program, module))
         trace.text("loops", "kernels", printing.kernels_text(order))
         if config.get("debug"):
             verify.verify(program, order)
@@ -65,8 +73,13 @@ def compile_graph(module: Any, options: dict[str, Any] | None = None) -> Compile
         aliases = _overwritten(program, order, layouts, texts, module.meta.get("writes", {}))
         plan = memory.plan(_uses(order, texts), _outputs(program), aliases)
         runs, slots = _runs(order, texts, plan)
+        log.debug("fused: %d kernels and calls in %d runs", len(order), len(runs))
+        log.debug("planned: %d bytes of arena, %d aliases", plan.size, len(aliases))
         unit = fused.unit([run for run in runs if run is not None], dynamic)
-        drivers = _drivers(unit) if unit.drivers else []
+        library = _start(unit)
+
+    def finish() -> CompiledGraph:
+        drivers = _drivers(unit, library)
         wrapper = _wrapper(program, plan, order, runs, slots, drivers, unit)
         compiled = _finish(wrapper, unit)
         if len(drivers) == len(runs) == 1:
@@ -75,6 +88,15 @@ def compile_graph(module: Any, options: dict[str, Any] | None = None) -> Compile
         log.info("%d kernels, %.1f ms", len(texts), 1e3 * (time.perf_counter() - started))
         return compiled
 
+    return finish
+
+
+def _overwriting(program: ir.Program, module: Any) -> set[ir.Buffer]:
+    """Results that are the new elements of an input."""
+    outputs = program.outputs if isinstance(program.outputs, tuple) else ()
+    numbers = module.meta.get("writes", {})
+    return {outputs[k].buffer for k in numbers if isinstance(outputs[k], ir.View)}
+
 
 def _outputs(program: ir.Program) -> set[ir.Buffer]:
     return {view.buffer for view in ir.views_in(program.outputs)}
@@ -82,25 +104,10 @@ def _outputs(program: ir.Program) -> set[ir.Buffer]:
 
 def _laid_out(order: Sequence[Any], program: ir.Program) -> list[Any]:
     """The loop nests of kernels, None for calls."""
-    outputs = _outputs(program)
-    readers: dict[ir.Buffer, set[int]] = {}
-    for number, node in enumerate(order):
-        for buffer in node.reads:
-            readers.setdefault(buffer, set()).add(number)
     found: list[Any] = []
-    for number, node in enumerate(order):
-        if isinstance(node, ir.Extern):
-            found.append(None)
-            continue
-
-        def wanted(buffer: ir.Buffer, number: int = number) -> bool:
-            return (
-                buffer in outputs
-                or buffer.role == "input"
-                or bool(readers.get(buffer, set()) - {number})
-            )
-
-        found.append(nest.lay_out(node, wanted))
+    for node, wanted in zip(order, whole.exported(program, order), strict=True):
+        is_call = isinstance(node, ir.Extern)
+        found.append(None if is_call else nest.lay_out(node, wanted.__contains__))
     return found
 
 
@@ -179,11 +186,21 @@ def _runs(
     return runs, slots
 
 
-def _drivers(unit: fused.Unit) -> list[Any]:
-    """Compile and load a unit."""
-    if unit.drivers[0] not in core.KERNELS:
-        core.load_library(compile_library(unit.text))
-        metrics.compiled_units += 1
+def _start(unit: fused.Unit) -> Callable[[], Any] | None:
+    """Start compiling a unit, unless it is loaded; gives what waits for the library's path."""
+    if not unit.drivers or unit.drivers[0] in core.KERNELS:
+        return None
+    flags = graph_flags()
+    return begin_library(unit.text, flags=flags, fresh=config.get("force_disable_caches"))
+
+
+def _drivers(unit: fused.Unit, library: Callable[[], Any] | None) -> list[Any]:
+    """The drivers of a unit, loaded."""
+    if library is not None:
+        path = library()
+        if unit.drivers[0] not in core.KERNELS:
+            core.load_library(path)
+            metrics.compiled_units += 1
     return [core.kernel(name) for name in unit.drivers]
 
 

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from facula.compiler.inductor import config
 from facula.core import config as settings
 from facula.runtime.cache import write_atomically
 
@@ -30,7 +31,7 @@ _STYLE = (
 
 def folder() -> Path | None:
     """Where to write, or None."""
-    named = settings.get("trace")
+    named = settings.get("trace") or ("facula_trace" if config.get("trace.enabled") else None)
     return Path(named).expanduser() if named else None
 
 

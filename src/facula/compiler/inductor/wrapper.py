@@ -8,6 +8,7 @@ are one call.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -97,7 +98,8 @@ class Wrapper:
         targets = ", ".join(self.name(b) for b in step.results)
         if step.several:
             targets = f"({targets},)"
-        self.lines.append(f"{targets} = {function}({(args + keywords).removeprefix(', ')})")
+        call = f"{function}({(args + keywords).removeprefix(', ')})"
+        self.lines.append(f"{targets} = {call}" if step.results else call)
 
     def source(self) -> str:
         """The text of the function `call(args)`."""
@@ -125,6 +127,22 @@ def layout_of(buffer: ir.Buffer | None) -> Any:
     return buffer.shape, buffer.strides, DTYPES[buffer.code]
 
 
+def _covers(view: ir.View) -> bool:
+    """Whether a view shows all of a buffer's memory, in the buffer's dtype."""
+    own = view.buffer
+    return (
+        view.offset == 0
+        and view.code in ("", own.code)
+        and math.prod(view.shape) == math.prod(own.shape)
+        and _extent(view.shape, view.strides) == _extent(own.shape, own.strides)
+    )
+
+
+def _extent(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """How many elements of memory sizes and strides reach over."""
+    return 1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
+
+
 def direct_launch(
     program: ir.Program,
     plan: memory.Plan,
@@ -142,17 +160,24 @@ def direct_launch(
         kinds |= {b: (kind, k) for k, b in enumerate(group) if b is not None}
     kinds |= {b: kinds[target] for b, target in plan.aliases.items()}
     results: list[tuple[int, Any]] = []
+    layouts = [layout_of(b) for b in made]
+    shown = [view.buffer for view in ir.views_in(program.outputs)]
     for item in program.outputs:
         if isinstance(item, ir.View):
-            if not item.whole or kinds[item.buffer][0] > 1:
+            kind, number = kinds[item.buffer]
+            if kind > 1:
                 return None
-            results.append(kinds[item.buffer])
+            if not item.whole:
+                if kind != 1 or not _covers(item) or shown.count(item.buffer) > 1:
+                    return None
+                layouts[number] = (item.shape, item.strides, DTYPES[item.buffer.code])
+            results.append((kind, number))
         elif any(True for _ in ir.views_in(item)):
             return None
         else:
             results.append((2, item))
     return core.GraphLaunch(
-        driver, [layout_of(b) for b in program.inputs], [layout_of(b) for b in made],
+        driver, [layout_of(b) for b in program.inputs], layouts,
         [kinds[b] for b in slots], numbers, [t for _, t in program.constants], plan.size, results,
     )  # fmt: skip
 

@@ -32,6 +32,7 @@ typedef struct fk_storage {
     char *data;
     int64_t nbytes;     /* as asked for, not the capacity of the block */
     uint32_t version;   /* counts in-place writes */
+    uint32_t uncounted; /* counts those through `.data`, which `version` does not */
     int32_t size_class; /* of the block that the header stands in; negative: header only */
     int32_t flags;
     int32_t device;
@@ -287,6 +288,7 @@ FK_INLINE void fk_storage_start(fk_storage *storage, int64_t nbytes, int32_t fla
     storage->refs = 1;
     storage->nbytes = nbytes;
     storage->version = 0;
+    storage->uncounted = 0;
     storage->flags = flags;
     storage->device = 0;
     storage->owner = NULL;

@@ -34,6 +34,7 @@ def _options(
     decompositions: dict[Any, Callable[..., Any]] | None,
     inference_compiler: Compiler | None,
     passes: Callable[[GraphModule], GraphModule] | None = None,
+    keep_writes: bool = False,
 ) -> Options:
     return Options(
         fw_compiler=fw_compiler,
@@ -42,6 +43,7 @@ def _options(
         partition_fn=partition_fn,
         decompositions=decompositions,
         passes=passes,
+        keep_writes=keep_writes,
     )
 
 
@@ -114,11 +116,19 @@ def aot_function(
         decompositions: operator -> function that computes it by others.
         inference_compiler: compiles the graph where no gradients are wanted; default as the forward.
         passes: what is done to the traced graph first.
-        num_params_buffers, keep_inference_input_mutations, dynamic, enable_log: kept for PyTorch's
-            API; they change nothing here.
+        keep_inference_input_mutations: graphs without gradients write to inputs themselves.
+        num_params_buffers, dynamic, enable_log: kept for PyTorch's API; they change nothing here.
     """
     cache = _Cache(
-        _options(fw_compiler, bw_compiler, partition_fn, decompositions, inference_compiler, passes)
+        _options(
+            fw_compiler,
+            bw_compiler,
+            partition_fn,
+            decompositions,
+            inference_compiler,
+            passes,
+            keep_inference_input_mutations,
+        )  # fmt: skip
     )
 
     def compiled(*args: Any, **kwargs: Any) -> Any:
@@ -192,11 +202,13 @@ def _aot_options(
     decompositions: dict[Any, Callable[..., Any]] | None = None,
     inference_compiler: Compiler | None = None,
     passes: Callable[[GraphModule], GraphModule] | None = None,
+    keep_inference_input_mutations: bool = False,
     **others: Any,
 ) -> Options:
     return _options(
-        fw_compiler, bw_compiler, partition_fn, decompositions, inference_compiler, passes
-    )
+        fw_compiler, bw_compiler, partition_fn, decompositions, inference_compiler, passes,
+        keep_inference_input_mutations,
+    )  # fmt: skip
 
 
 def aot_module_simplified(
@@ -211,6 +223,7 @@ def aot_module_simplified(
     *,
     passes: Callable[[GraphModule], GraphModule] | None = None,
     boxed: bool = False,
+    owned: Sequence[bool] = (),
 ) -> Callable[..., Any]:
     """A captured graph compiled for inputs of one kind, without further checks of them.
 
@@ -218,12 +231,15 @@ def aot_module_simplified(
         mod: the captured graph: takes flat inputs, gives a flat tuple or list (or one result).
         args: its inputs; fake ones will do.
         boxed: give a function of a list of inputs.
+        owned: which of `args` are parameters and buffers of some module.
         others: as of `aot_function`.
     """
     options = _options(
-        fw_compiler, bw_compiler, partition_fn, decompositions, inference_compiler, passes
-    )
-    names, owned = _owned_tensors(mod)
+        fw_compiler, bw_compiler, partition_fn, decompositions, inference_compiler, passes,
+        keep_inference_input_mutations,
+    )  # fmt: skip
+    names, own = _owned_tensors(mod)
+    options.owned = [True] * len(names) + list(owned) if owned else ()
     shape: list[Any] = [None]
 
     def of_flat(*inputs: Any) -> list[Any]:
@@ -233,10 +249,10 @@ def aot_module_simplified(
         leaves, shape[0] = pytree.tree_flatten(results)
         return leaves
 
-    program = compile_flat(of_flat, [*owned(), *args], options)
+    program = compile_flat(of_flat, [*own(), *args], options)
     single = shape[0].is_leaf()
     flat_tuple = shape[0].type is tuple and all(c.is_leaf() for c in shape[0].children_specs)
-    return _flat_caller(program, owned if names else None, shape[0], single, flat_tuple, boxed)
+    return _flat_caller(program, own if names else None, shape[0], single, flat_tuple, boxed)
 
 
 def _owned_tensors(mod: nn.Module) -> tuple[list[str], Callable[[], list[Any]]]:
@@ -262,6 +278,9 @@ def _flat_caller(
         def program(args: list[Any]) -> Any:
             return inner([*read(), *args])
 
+    if not boxed and (single or flat_tuple):
+        call: Any = core.ArgumentsCall
+        return call(program, single)
     if single:
         finish: Any = lambda found: found[0]  # noqa: E731
     elif flat_tuple:

@@ -10,16 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from facula import core
 from facula.autograd.transforms.view_inverses import ViewStep
+from facula.core import logs
 from facula.core.errors import fail
 from facula.fx import GraphModule, Node
 from facula.lower.aot import runtime
 from facula.lower.aot.fakes import fake_inputs
 from facula.lower.aot.partition import default_partition
+from facula.lower.aot.signature import Signature
 from facula.lower.aot.tracing import Traced, trace
+from facula.ops.overloads import overload_of
 from facula.ops.registry import F
 
 Tensor = core.Tensor
@@ -37,6 +40,10 @@ class Options:
     decompositions: dict[Any, Callable[..., Any]] | None = None
     #: passes over flat graphs: a function from graph module to graph module
     passes: Callable[[GraphModule], GraphModule] | None = None
+    #: writes to inputs stand in inference graphs, as `copy_`
+    keep_writes: bool = False
+    #: of the program's inputs, those that a module owns: `meta["owned"]` of their placeholders
+    owned: Sequence[bool] = ()
 
 
 def compile_flat(function: Callable[..., Any], inputs: Sequence[Any], options: Options) -> Any:
@@ -46,15 +53,26 @@ def compile_flat(function: Callable[..., Any], inputs: Sequence[Any], options: O
     if plan.needs_bases(traced):
         plan.use_bases(inputs)
         traced = _trace(plan, function, inputs, options)
+    if options.owned and not plan.bases:
+        placeholders = [n for n in traced.joint.graph.nodes if n.op == "placeholder"]
+        for node, number in zip(placeholders, plan.kept, strict=False):
+            node.meta["owned"] = options.owned[number]
     call = _training(traced, options) if traced.training else _inference(traced, options)
-    return plan.wrap(call)
+    return plan.wrap(call, traced.held)
 
 
 def _trace(
     plan: _InputPlan, function: Callable[..., Any], inputs: Sequence[Any], options: Options
 ) -> Traced:
     fakes = fake_inputs(plan.taken(inputs))
-    return trace(plan.adapted(function), fakes, decompositions=options.decompositions)
+    return trace(plan.adapted(function), fakes, decompositions=options.decompositions, lift=True)
+
+
+def _show(part: str, module: GraphModule) -> None:
+    """Log a flat graph."""
+    if logs.is_on("aot_graphs"):
+        shown = module.print_readable(print_output=False)
+        logs.artifact("aot_graphs").debug("AOT %s graph:\n%s", part, shown)
 
 
 def examples_of(module: GraphModule) -> list[Any]:
@@ -64,6 +82,8 @@ def examples_of(module: GraphModule) -> list[Any]:
 
 def _inference(traced: Traced, options: Options) -> runtime.Boxed:
     module = traced.joint if options.passes is None else options.passes(traced.joint)
+    if options.keep_writes:
+        _write_in_graph(module, traced.signature)
     # values that are nothing but an input's new elements: a compiler may write them there at once,
     # and give the input itself as the value
     kept = {r.source for r in traced.signature.results if r.kind.startswith("value")}
@@ -72,21 +92,52 @@ def _inference(traced: Traced, options: Options) -> runtime.Boxed:
         for w in traced.signature.writes
         if w.value is not None and w.value not in kept
     }
+    _show("inference", module)
     compiled = runtime.boxed_of(options.inference_compiler(module, examples_of(module)))
     return runtime.inference_call(compiled, traced.signature)
+
+
+def _write_in_graph(module: GraphModule, signature: Signature) -> None:
+    """Let the graph write to inputs, instead of giving the new elements as values."""
+    graph = module.graph
+    output = graph.output_node()
+    values: list[Any] = list(output.args[0])
+    inputs = [n for n in graph.nodes if n.op == "placeholder"]
+    kept: set[int] = {r.source for r in signature.results if r.kind.startswith("value")}
+    for write in signature.writes:
+        if write.value is None:
+            continue
+        args = (inputs[write.input], values[write.value])
+        with graph.inserting_before(output):
+            metas = tuple(n.meta["val"] for n in args)
+            node = graph.call_function(overload_of(Tensor.copy_, metas), args)
+        node.meta["val"] = args[0].meta["val"]
+        write.value = None
+    places = {old: new for new, old in enumerate(sorted(kept))}
+    output.args = (tuple(values[old] for old in places),)
+    for result in signature.results:
+        if result.kind.startswith("value"):
+            result.source = places[result.source]
+    signature.differentiable = [signature.differentiable[old] for old in places]
+    signature.writes = [w for w in signature.writes if w.geometry]
+    module.recompile()
 
 
 def _training(traced: Traced, options: Options) -> runtime.Boxed:
     joint = traced.joint if options.passes is None else options.passes(traced.joint)
     count = len(traced.metas)
     forward, backward = options.partition_fn(joint, examples_of(joint), num_fwd_outputs=count)
+    _show("forward", forward)
+    _show("backward", backward)
     outputs = list(forward.graph.output_node().args[0])
     first = set(outputs[:count])
     values = [n for n in outputs[:count] if isinstance(n, Node)]
     kept = outputs[count:]
+    compiled_forward = _begun(options.fw_compiler, forward)
+    compiled_backward = _begun(options.bw_compiler, backward)
     program = runtime.Training(
-        forward=runtime.boxed_of(options.fw_compiler(forward, examples_of(forward))),
-        backward=runtime.boxed_of(options.bw_compiler(backward, examples_of(backward))),
+        forward=runtime.boxed_of(compiled_forward()),
+        backward=runtime.boxed_of(compiled_backward()),
         signature=traced.signature,
         wanted=tuple(traced.wanted),
         metas=traced.metas,
@@ -99,8 +150,18 @@ def _training(traced: Traced, options: Options) -> runtime.Boxed:
             and (n.op == "placeholder" or n in values)
         ),
         copied=tuple(i for i, n in enumerate(kept) if n.meta.get("written")),
+        graph=backward,
     )  # fmt: skip
     return runtime.training_call(program)
+
+
+def _begun(compiler: Compiler, module: GraphModule) -> Callable[[], Any]:
+    """A graph compiled, or where the compiler can do that (`compiler.begin`), on the way to it."""
+    begin = getattr(compiler, "begin", None)
+    if begin is not None:
+        return cast(Callable[[], Any], begin(module, examples_of(module)))
+    made = compiler(module, examples_of(module))
+    return lambda: made
 
 
 class _InputPlan:
@@ -122,7 +183,7 @@ class _InputPlan:
             self.place.append(known)
         self.memories = self._shared_memories(inputs)
         #: for each base: the numbers (among the kept) of its views, and how they are views
-        self.bases: list[list[tuple[int, ViewStep]]] = []
+        self.bases: list[list[tuple[int, tuple[ViewStep, ...]]]] = []
 
     def _shared_memories(self, inputs: Sequence[Any]) -> list[list[int]]:
         found: dict[int, list[int]] = {}
@@ -142,15 +203,19 @@ class _InputPlan:
 
     def needs_bases(self, traced: Traced) -> bool:
         """Whether a written input shares memory with another."""
-        written = {self.kept[w.input] for w in traced.signature.writes if w.value is not None}
+        count = len(self.kept)  # behind these come tensors that the program holds
+        written = {
+            self.kept[w.input]
+            for w in traced.signature.writes
+            if w.value is not None and w.input < count
+        }
         return any(written.intersection(group) for group in self.memories)
 
     def use_bases(self, inputs: Sequence[Any]) -> None:
         """Take the memory of inputs that share one as one input."""
         for group in self.memories:
             base = _base_of([inputs[i] for i in group])
-            meta = core.TensorMeta(base)
-            self.bases.append([(i, _place(inputs[i], meta)) for i in group])
+            self.bases.append([(i, _steps_to(inputs[i], base)) for i in group])
 
     def adapted(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The program as a function of the inputs of the graphs."""
@@ -170,12 +235,17 @@ class _InputPlan:
         rest = [i for i in self.kept if i not in views]
         known = dict(zip(rest, args, strict=False))
         for base, group in zip(args[len(rest) :], self.bases, strict=True):
-            for number, step in group:
-                known[number] = step.apply(base)
+            for number, steps in group:
+                view = base
+                for step in steps:
+                    view = step.apply(view)
+                known[number] = view
         return [known[self.kept[i]] for i in self.place]
 
-    def wrap(self, call: runtime.Boxed) -> runtime.Boxed:
-        """The compiled graphs as a function of the program's inputs."""
+    def wrap(self, call: runtime.Boxed, held: Sequence[Any]) -> runtime.Boxed:
+        """The compiled graphs as a function of the program's inputs; what it holds comes behind."""
+        if held:
+            return lambda args: call([*self.taken(args), *held])
         if not self.bases and len(self.kept) == len(self.place):
             return call
         if not self.bases:
@@ -187,7 +257,8 @@ class _InputPlan:
 def _base_of(views: list[Tensor]) -> Tensor:
     """One tensor that covers the memory of several."""
     bases = {id(v if v._base is None else v._base): v for v in views}
-    if len(bases) == 1:
+    dtype = views[0].dtype
+    if len(bases) == 1 and all(v.dtype is dtype for v in views):
         found = views[0] if views[0]._base is None else views[0]._base
         if found is not None:
             return found
@@ -200,19 +271,15 @@ def _base_of(views: list[Tensor]) -> Tensor:
             "inputs that share memory otherwise",
             hint="clone() one of them",
         )
-    dtype = views[0].dtype
-    if any(v.dtype != dtype for v in views):
-        fail(
-            NotImplementedError,
-            "compile",
-            "one dtype was required of inputs that share memory and are written",
-            ", ".join(sorted({str(v.dtype) for v in views})),
-            hint="clone() one of them",
-        )
     length = views[0].untyped_storage().nbytes() // dtype.itemsize
     return views[0].detach().as_strided((length,), (1,), 0)
 
 
-def _place(x: Tensor, meta: Any) -> ViewStep:
+def _steps_to(x: Tensor, base: Tensor) -> tuple[ViewStep, ...]:
+    """The views that lead from the tensor of a whole memory to an input on it."""
+    steps: list[ViewStep] = []
+    if x.dtype is not base.dtype:
+        steps.append(ViewStep(F.view_as_dtype, (x.dtype,), None, core.TensorMeta(base)))
+        base = steps[0].apply(base.detach())
     place = (tuple(x.shape), tuple(x.stride()), x.storage_offset())
-    return ViewStep(F.as_strided, place, None, meta)
+    return (*steps, ViewStep(F.as_strided, place, None, core.TensorMeta(base)))

@@ -154,9 +154,9 @@ def _exported(
     buffers = [n for n in names if n not in parameters]
     given = list(graph.output_node().args[0])
     values, gradients = given[: len(traced.metas)], given[len(traced.metas) :]
-    ordered, mutated = _outputs(traced, values, names, inputs)
+    ordered, mutated = ordered_outputs(traced, values, names, inputs)
     ordered_gradients = [g for g in gradients if g is not None]
-    _set_outputs(graph, [*ordered, *ordered_gradients])
+    set_outputs(graph, [*ordered, *ordered_gradients])
     final: list[Any] = [getattr(n, "name", None) for n in graph.output_node().args[0]]
     user = final[len(mutated) : len(ordered)]
     backward = None
@@ -188,7 +188,7 @@ def _exported(
     return module, signature
 
 
-def _outputs(
+def ordered_outputs(
     traced: Traced, values: list[Any], names: list[str], inputs: list[Any]
 ) -> tuple[list[Any], list[tuple[str, str]]]:
     """The outputs in order, and for each written input (output name, what was written)."""
@@ -266,7 +266,7 @@ def _view_node(graph: Any, node: Any, step: Any) -> Any:
     return picked
 
 
-def _set_outputs(graph: Any, outputs: list[Any]) -> None:
+def set_outputs(graph: Any, outputs: list[Any]) -> None:
     graph.output_node().args = (tuple(outputs),)
 
 

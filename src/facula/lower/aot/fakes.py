@@ -21,7 +21,7 @@ def fake_mode_of(inputs: Sequence[Any]) -> FakeTensorMode:
     for x in inputs:
         if isinstance(x, FakeTensor):
             return x.fake_mode
-    return FakeTensorMode()
+    return FakeTensorMode(allow_non_fake_inputs=True)
 
 
 def fake_inputs(inputs: Sequence[Any]) -> list[Any]:

@@ -16,7 +16,7 @@ from typing import Any
 from facula import core
 from facula.autograd.transforms.functionalization import restrided
 from facula.core.errors import fail
-from facula.lower.aot.signature import Result, Signature, Write
+from facula.lower.aot.signature import Result, Signature, Write, cotangent_strides
 
 Tensor = core.Tensor
 #: a compiled graph: a list of arguments, which it may empty, in; its outputs out
@@ -90,11 +90,17 @@ def finisher(signature: Signature) -> Callable[[list[Any], Sequence[Any]], list[
     """What turns inputs and the values of the graph into the program's results; None for nothing."""
     if signature.plain:
         return None
-    writes = [_write(w) for w in signature.writes]
+    count_writes: Any = core.count_writes
+    plain = [w for w in signature.writes if w.value is not None and not w.geometry]
+    pairs = tuple((w.input, w.value) for w in plain)
+    copies = [_write(w) for w in plain]
+    others = [_write(w) for w in signature.writes if w.value is None or w.geometry]
     results = [_result(r) for r in signature.results]
 
     def finish(args: list[Any], values: Sequence[Any]) -> list[Any]:
-        for write in writes:
+        for number in count_writes(args, values, pairs):
+            copies[number](args, values)
+        for write in others:
             write(args, values)
         return [result(args, values) for result in results]
 
@@ -106,19 +112,8 @@ def finisher(signature: Signature) -> Callable[[list[Any], Sequence[Any]], list[
 
 def inference_call(compiled: Boxed, signature: Signature) -> Boxed:
     """The program where nothing is recorded."""
-    finish = finisher(signature)
-    set_grad_enabled = core.set_grad_enabled
-
-    def call(args: list[Any]) -> Sequence[Any]:
-        inputs = args if finish is None else list(args)
-        recording = set_grad_enabled(False)
-        try:
-            values = compiled(args)
-        finally:
-            set_grad_enabled(recording)
-        return values if finish is None else finish(inputs, values)
-
-    return call
+    call: Any = core.GraphCall
+    return call(compiled, finisher(signature))
 
 
 # ------------------------------------------------------------------ with gradients
@@ -145,76 +140,20 @@ class Training:
     exposed: tuple[int, ...] = ()
     #: kept inputs that the program writes to afterwards
     copied: tuple[int, ...] = ()
-
-
-class CompiledFunctionBackward(core.Node):
-    """The node of a compiled program."""
-
-    program: Training
-    kept: Any
-    versions: Any
-
-    def name(self) -> str:
-        """The node's name."""
-        return "CompiledFunctionBackward"
-
-    @property
-    def saved_tensors(self) -> tuple[Any, ...]:
-        """The tensors that the backward graph reads."""
-        return tuple(t for t in self.kept or () if isinstance(t, Tensor))
-
-    def release_variables(self) -> None:
-        """Drop what was kept."""
-        self.kept = None
-
-    def apply(self, *grads: Any) -> tuple[Any, ...]:
-        """The gradients of the inputs."""
-        program, kept = self.program, self.kept
-        if kept is None:
-            fail(
-                RuntimeError,
-                "backward",
-                "Trying to backward through the graph a second time (or directly access saved "
-                "tensors after they have already been freed): saved tensors were required",
-                hint="call backward(retain_graph=True) the first time",
-            )
-        for place, version in zip(program.exposed, self.versions, strict=True):
-            if kept[place]._version != version:
-                _fail_modified(kept[place], version)
-        args = [*kept]
-        for number in program.cotangents:
-            args.append(_cotangent(grads[number], program.metas[number]))
-        recording = core.set_grad_enabled(False)
-        try:
-            found = program.backward(args)
-        finally:
-            core.set_grad_enabled(recording)
-        return _once(found) if recording else tuple(found)
-
-
-def _fail_modified(tensor: Tensor, version: int) -> None:
-    fail(
-        RuntimeError,
-        "backward",
-        "an unmodified saved tensor was required: one of the variables needed for gradient "
-        "computation has been modified by an inplace operation",
-        f"a tensor of shape {list(tensor.shape)} at version {tensor._version}; expected version "
-        f"{version}",
-        hint="clone() it before writing to it",
-    )
+    #: the backward graph, for traces of backward runs
+    graph: Any = None
 
 
 def _cotangent(grad: Any, meta: Any) -> Tensor:
     """A cotangent in the layout that the backward graph was made for."""
+    strides = cotangent_strides(meta.shape, meta.strides)
     if grad is None:
-        zeros = core.empty_strided(meta.shape, meta.strides, dtype=meta.dtype, device=meta.device)
+        zeros = core.empty_strided(meta.shape, strides, dtype=meta.dtype, device=meta.device)
         return zeros.zero_()
-    if grad.stride() != tuple(meta.strides):
+    if grad.stride() != strides:
         grad = restrided(grad, meta)
-        if grad.stride() != tuple(meta.strides):
-            whole = core.empty_strided(
-                meta.shape, meta.strides, dtype=meta.dtype, device=meta.device
-            )
+        if grad.stride() != strides:
+            whole = core.empty_strided(meta.shape, strides, dtype=meta.dtype, device=meta.device)
             grad = whole.copy_(grad)
     return grad if grad.dtype is meta.dtype else grad.to(meta.dtype)
 
@@ -245,36 +184,8 @@ def _once(found: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def training_call(program: Training) -> Boxed:
-    """The program with its node on the tape."""
-    finish = finisher(program.signature)
-    forward, passed, shared, wanted = (
-        program.forward, program.passed, program.shared, program.wanted,
-    )  # fmt: skip
-    flags = program.signature.differentiable
-    count, exposed, copied = len(flags), program.exposed, program.copied
-    set_grad_enabled, record = core.set_grad_enabled, core.record_function
-
-    def call(args: list[Any]) -> Sequence[Any]:
-        inputs = list(args)
-        recording = set_grad_enabled(False)
-        try:
-            found = list(forward(args))
-            for place in passed:
-                found[place] = found[place].detach()
-            kept = found[count:]
-            for place in shared:
-                kept[place] = kept[place].detach()
-            for place in copied:
-                kept[place] = kept[place].clone()
-        finally:
-            set_grad_enabled(recording)
-        values = found[:count]
-        node = CompiledFunctionBackward()
-        node.program, node.kept = program, kept
-        node.versions = [kept[place]._version for place in exposed]
-        sources = tuple([inputs[i] for i in wanted])
-        targets = tuple([v if f else None for v, f in zip(values, flags, strict=True)])
-        record(node, sources, targets, ())
-        return values if finish is None else finish(inputs, values)
-
-    return call
+    """The program with its node (`core.CompiledFunctionBackward`) on the tape."""
+    call: Any = core.TrainingCall
+    metas = [program.metas[n] for n in program.cotangents]
+    layouts = [(m.shape, cotangent_strides(m.shape, m.strides), m.dtype) for m in metas]
+    return call(program, layouts, finisher(program.signature), _cotangent, _once)

@@ -142,6 +142,17 @@ def _unrecorded(value: Tensor) -> Tensor:
     return value.detach() if value.requires_grad else value
 
 
+def cotangent_strides(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+    """The memory order of a value's cotangent: the value's, or contiguous where its elements overlap."""
+    if not any(s == 0 and n > 1 for n, s in zip(shape, strides, strict=True)):
+        return tuple(strides)
+    made, step = [], 1
+    for n in reversed(shape):
+        made.append(step)
+        step *= max(n, 1)
+    return tuple(reversed(made))
+
+
 def _steps(alias: Alias) -> list[ViewStep]:
     """The views that lead from the whole memory to an alias."""
     found: list[ViewStep] = []

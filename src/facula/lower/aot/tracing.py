@@ -16,9 +16,11 @@ from typing import Any
 from facula import core
 from facula.autograd.transforms.functionalization import FunctionalLevel
 from facula.fx import Graph, GraphModule, Node
-from facula.fx.proxy_tensor import make_fx
+from facula.fx.fake_tensor import FakeTensor
+from facula.fx.proxy_tensor import get_proxy_mode, make_fx
 from facula.lower import table
-from facula.lower.aot.signature import Signature, read_signature
+from facula.lower.aot.fakes import fake_inputs
+from facula.lower.aot.signature import Signature, cotangent_strides, read_signature
 from facula.ops.philox import Draws
 from facula.ops.registry import TABLE, F, operator
 
@@ -30,7 +32,8 @@ class Cotangent:
     """Stands for the cotangent of a value while a joint graph is traced; an input afterwards."""
 
     def meta(of: Any) -> Any:
-        return core.empty_strided(of.shape, of.stride(), dtype=of.dtype, device=of.device)
+        strides = cotangent_strides(of.shape, of.stride())
+        return core.empty_strided(of.shape, strides, dtype=of.dtype, device=of.device)
 
     def cpu(out: Any, of: Any) -> None:
         """Nothing: only shapes are traced."""
@@ -48,6 +51,8 @@ class Traced:
     wanted: list[int] = field(default_factory=list)
     #: the values whose cotangents the graph takes
     cotangents: list[int] = field(default_factory=list)
+    #: tensors that the function holds: inputs of the graph behind its own
+    held: list[Any] = field(default_factory=list)
 
     @property
     def training(self) -> bool:
@@ -58,9 +63,10 @@ class Traced:
 class _Program:
     """The function that is traced: runs the program, reads its signature, differentiates it."""
 
-    def __init__(self, function: Callable[..., Any], wanted: list[int]) -> None:
+    def __init__(self, function: Callable[..., Any], gradients: bool, lift: bool) -> None:
         self.function = function
-        self.wanted = wanted
+        self.gradients, self.lift = gradients, lift
+        self.wanted: list[int] = []
         self.traced: Any = None
 
     def __call__(self, *args: Any) -> list[Any]:
@@ -75,9 +81,15 @@ class _Program:
             for x in args:
                 if isinstance(x, Tensor):
                     level.alias_of(x)
+            wanted = [_wants_gradient(x) for x in args]
             outputs = self.function(*args)
+            held = _held(level, args) if self.lift else []
+            wanted += [_wants_gradient(x) for x in held]
+            args = (*args, *held)
             signature, values = read_signature(level, args, outputs)
-            traced = Traced(None, signature, [core.TensorMeta(v) for v in values])
+            traced = Traced(None, signature, [core.TensorMeta(v) for v in values], held=held)
+            if self.gradients:
+                self.wanted = [i for i, flag in enumerate(wanted) if flag]
             gradients: list[Any] = []
             chosen = [i for i, flag in enumerate(signature.differentiable) if flag]
             if chosen and self.wanted:
@@ -104,16 +116,17 @@ def trace(
     *,
     decompositions: dict[Any, Callable[..., Any]] | None = None,
     gradients: bool = True,
+    lift: bool = False,
 ) -> Traced:
-    """Trace a function of flat (fake) inputs that gives a flat list of results."""
-    recording = gradients and core.is_grad_enabled()
-    wanted = [
-        i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x.requires_grad and recording
-    ]
-    program = _Program(function, wanted)
-    joint = make_fx(program, decomposition_table=decompositions, tracing_mode="real")(*inputs)
+    """Trace a function of flat (fake) inputs that gives a flat list of results.
+
+    lift: tensors that the function holds become inputs (`held`); else they are constants.
+    """
+    program = _Program(function, gradients and core.is_grad_enabled(), lift)
+    tracer = make_fx(program, decompositions, "fake", _allow_non_fake_inputs=True)
+    joint = tracer(*inputs)
     traced: Traced = program.traced
-    traced.joint = _with_cotangents(joint)
+    traced.joint = _with_inputs(joint, traced.held)
     placeholders = [n for n in traced.joint.graph.nodes if n.op == "placeholder"]
     for write in traced.signature.writes:
         if write.value is not None:
@@ -121,8 +134,26 @@ def trace(
     return traced
 
 
-def _with_cotangents(joint: GraphModule) -> GraphModule:
-    """The same graph with inputs for the cotangents, inputs named by their part, nothing unused."""
+def _wants_gradient(x: Any) -> bool:
+    return isinstance(x, Tensor) and x.requires_grad
+
+
+def _held(level: FunctionalLevel, args: Sequence[Any]) -> list[Any]:
+    """The tensors from outside that the program read or wrote without being given them."""
+    mode: Any = get_proxy_mode()
+    given = {id(x) for x in args}
+    read = [t for t, node in mode.tracer.known_tensors() if node.op == "get_attr"]
+    written = [memory.tensor for memory in level.written()]
+    found = {
+        id(t): t for t in (*read, *written)
+        if id(t) not in given and core.storage_key(t) not in level.made
+        and not isinstance(t, FakeTensor)
+    }  # fmt: skip
+    return list(found.values())
+
+
+def _with_inputs(joint: GraphModule, held: Sequence[Any]) -> GraphModule:
+    """The same graph with inputs for held tensors and cotangents, named by their part, nothing unused."""
     stand_in = TABLE["_cotangent"]
     graph, made = joint.graph, Graph()
     known: dict[Node, Node] = {}
@@ -139,12 +170,23 @@ def _with_cotangents(joint: GraphModule) -> GraphModule:
     ]  # fmt: skip
     for number, node in enumerate(inputs, 1):
         placeholder(node, f"primals_{number}")
+    reads = {id(getattr(joint, n.target)): n for n in graph.nodes if _reads_tensor(joint, n)}
+    for number, (t, fake) in enumerate(zip(held, fake_inputs(held), strict=True), len(inputs) + 1):
+        node = reads.get(id(t))
+        if node is not None:
+            placeholder(node, f"primals_{number}")
+        made_node = known[node] if node is not None else made.placeholder(f"primals_{number}")
+        made_node.meta["val"] = fake
     for number, node in enumerate(stands, 1):
         placeholder(node, f"tangents_{number}")
     for node in graph.nodes:
         if node not in known and node in used:
             known[node] = made.node_copy(node, known.__getitem__)
     return GraphModule(joint, made)
+
+
+def _reads_tensor(joint: GraphModule, node: Node) -> bool:
+    return node.op == "get_attr" and isinstance(getattr(joint, str(node.target), None), Tensor)
 
 
 def _used(graph: Graph) -> set[Node]:

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from facula import core
+from facula.fx.symbols import plain
 from facula.ops import pointwise_rules as evaluation
 from facula.ops import scalar
 from facula.ops.registry import F
@@ -95,7 +96,8 @@ def decompose_pointwise(operator: Any, args: tuple[Any, ...], kwargs: dict[str, 
     namespace = Namespace(evaluation._DTYPE_OF[code], tensors[0].device)
     results = scalar.evaluate(expression, inputs, values, namespace)
     wanted = _result_meta(operator, bound)
-    made = [_settled(r, w, namespace) for r, w in zip(results, wanted, strict=True)]
+    shape = _broadcast(tensors)
+    made = [_settled(r, w, shape, namespace) for r, w in zip(results, wanted, strict=True)]
     return made[0] if len(made) == 1 else tuple(made)
 
 
@@ -118,7 +120,9 @@ def _result_meta(operator: Any, bound: tuple[Any, ...]) -> list[Any]:
 
 
 def _described(a: Any) -> Any:
-    return ("tensor", tuple(a.shape), a.dtype) if isinstance(a, Tensor) else ("value", type(a), a)
+    if isinstance(a, Tensor):  # the example sizes, where sizes are symbols
+        return ("tensor", tuple(Tensor.size(a)), a.dtype)
+    return ("value", type(a), a)
 
 
 @cache
@@ -141,10 +145,23 @@ def _metas(operator: Any, key: tuple[Any, ...]) -> list[Any]:
     return [core.TensorMeta(r) for r in results]
 
 
-def _settled(result: Any, meta: Any, namespace: Namespace) -> Tensor:
+def _broadcast(tensors: list[Tensor]) -> list[Any] | None:
+    """The shape of a result where operands have symbols for sizes, which shape functions lose."""
+    if all(getattr(t, "_symbolic", None) is None for t in tensors):
+        return None
+    rank = max(t.dim() for t in tensors)
+    shape: list[Any] = [1] * rank
+    for t in tensors:
+        for dim, size in enumerate(t.shape, rank - t.dim()):
+            shape[dim] = shape[dim] if plain(size) == 1 else size
+    return shape
+
+
+def _settled(result: Any, meta: Any, shape: list[Any] | None, namespace: Namespace) -> Tensor:
     """A result in the dtype and shape that the operator gives."""
+    wanted = list(meta.shape) if shape is None else shape
     if not isinstance(result, Tensor):
-        return F.full(tuple(meta.shape), result, dtype=meta.dtype, device=namespace.device)
+        return F.full(wanted, result, dtype=meta.dtype, device=namespace.device)
     if result.dtype is not meta.dtype:
         result = result.to(meta.dtype)
-    return result if result.shape == meta.shape else result.expand(meta.shape)
+    return result if Tensor.size(result) == meta.shape else result.expand(wanted)

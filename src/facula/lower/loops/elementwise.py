@@ -15,7 +15,7 @@ from typing import Any
 
 from facula import core
 from facula.lower.loops import ir
-from facula.lower.loops.index import ZERO, Index
+from facula.lower.loops.index import ZERO, Index, Indirect
 from facula.lower.loops.values import NotLoops, Value
 from facula.ops import pointwise_rules
 from facula.ops.scalar_node import Complex, Scalar, cast, constant, lift, node
@@ -38,6 +38,20 @@ def rounded(expression: Any, code: str) -> Any:
     """A value that went through memory of a dtype: 16-bit floats lose places."""
     found = converted(expression, code)
     return node("rounded", (found,), "f32", code) if code in HALVES else found
+
+
+def finished(expression: Any, code: str) -> Any:
+    """The result of an operator, rounded as eager's is before another operator reads it."""
+    found = rounded(expression, code)
+    if isinstance(found, Complex):
+        return Complex(_whole(found.re), _whole(found.im))
+    return found if code in HALVES else _whole(found)
+
+
+def _whole(found: Scalar) -> Scalar:
+    if found.dtype not in ("f32", "f64") or not found.args:
+        return found
+    return node("rounded", (found,), found.dtype, found.dtype)
 
 
 def read_broadcast(value: Value, positions: Sequence[Index]) -> Any:
@@ -91,7 +105,7 @@ def pointwise(
             raise NotLoops(f"{op.name} with several results")
         strong = next(d for d in dtypes if d is not None)
         output = _settled(lift(returned), strong)
-        return (rounded if equal_rounding else converted)(output, code)
+        return (finished if equal_rounding else converted)(output, code)
 
     return rule
 
@@ -130,7 +144,15 @@ def is_dear(expression: Any) -> bool:
     if len(order) > 24:
         return True
     loads = sum(isinstance(current.value, ir.Load) for current in order)
-    return loads > 4 or any(is_call(current) for current in order)
+    gathers = any(_gathers(current.value) for current in order if current.op == "input")
+    return loads > 4 or gathers or any(is_call(current) for current in order)
+
+
+def _gathers(value: Any) -> bool:
+    """Whether a leaf is read at a place that lies in memory."""
+    return isinstance(value, ir.Load) and any(
+        isinstance(atom, Indirect) and ir.loads_of([atom.value]) for atom in value.index.atoms()
+    )
 
 
 def is_call(current: Scalar) -> bool:

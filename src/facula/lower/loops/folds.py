@@ -15,14 +15,24 @@ from typing import Any
 
 from facula.lower.loops import index as ix
 from facula.lower.loops import ir
-from facula.lower.loops.elementwise import converted
+from facula.lower.loops.crosswise import reads_across
+from facula.lower.loops.elementwise import converted, finished
 from facula.lower.loops.index import Index, Var
 from facula.lower.loops.ir import Geometry, Named
 from facula.lower.loops.values import NotLoops, Value
 from facula.ops import reduction_programs, row_programs, rows  # noqa: F401  (fill the tables)
-from facula.ops.scalar_node import Scalar, cast, constant, substitute, topological_order
+from facula.ops.scalar_node import (
+    Scalar,
+    cast,
+    constant,
+    flatten,
+    substitute,
+    topological_order,
+)
 
 _owners = itertools.count()
+#: elements of an operand from which on it is copied rather than read across memory
+WORTH_A_COPY = 1 << 15
 
 
 def launch(
@@ -47,6 +57,15 @@ def _leaf(kind: str, owner: int, number: int, dtype: str) -> Scalar:
     return ir.leaf(Named(kind, owner, number), dtype)
 
 
+def _straighten(lowering: Any, value: Value) -> None:
+    """Store a large operand that would be read across memory, by each sweep again."""
+    if value.stored() is None and value.dense and value.numel >= WORTH_A_COPY:
+        variable = Var("m", value.numel)
+        place = ix.of(variable)
+        if reads_across(flatten([value.read_memory(place)]), [place], variable):
+            lowering.realize(value)
+
+
 class _Launch:
     """What the two kinds of programs share: operands, parameters, leaves."""
 
@@ -64,6 +83,9 @@ class _Launch:
         self.outputs, self.inputs = list(tensors[:count]), list(tensors[count:])
         if len(self.inputs) != len(program.inputs):
             raise NotLoops(f"{program.name} with {len(self.inputs)} operands")
+        for operand, value in zip(program.inputs, self.inputs, strict=True):
+            if operand.place == "full":
+                _straighten(lowering, value)
         self.sizes = tuple(sizes)
         self.numbers = dict(zip(program.parameters, numbers, strict=True))
 
@@ -296,6 +318,7 @@ class _Rows(_Launch):
             self.define(number, ir.View(buffer, value.shape, value.strides, 0, code))
             return
         strides = value.strides
+        finish = finished if self.lowering.equal_rounding else converted
 
         def full(positions: list[Index]) -> Any:
             flat = ix.linear(positions, strides)
@@ -304,11 +327,11 @@ class _Rows(_Launch):
                 (self.outer, self.length, self.inner),
                 (self.length * self.inner, self.inner, 1),
             )
-            return converted(self.at(result, outer, place, inner), code)
+            return finish(self.at(result, outer, place, inner), code)
 
         def row(positions: list[Index]) -> Any:
             flat = ix.linear(positions, strides)
             outer, inner = ix.digits(flat, (self.outer, self.inner), (self.inner, 1))
-            return converted(self.at(result, outer, ix.ZERO, inner), code)
+            return finish(self.at(result, outer, ix.ZERO, inner), code)
 
         self.lowering.define(value, rule=full if operand.place == "full" else row)

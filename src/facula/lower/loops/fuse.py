@@ -14,6 +14,7 @@ from typing import Any
 
 from facula.lower.loops import index as ix
 from facula.lower.loops import ir
+from facula.lower.loops.crosswise import step_reads_across
 from facula.lower.loops.index import Index, Var
 from facula.lower.loops.ir import Buffer, Elementwise, Geometry, Reduction
 from facula.ops.scalar_node import Scalar, topological_order
@@ -31,6 +32,7 @@ class Kernel:
     def __init__(self, number: int, step: Elementwise | Reduction) -> None:
         self.number = number
         self.steps: list[Any] = [step]
+        self.across = step_reads_across(step)
         self.geometry: Geometry | None = None
         self.variables: tuple[Var, ...]
         if isinstance(step, Reduction):
@@ -113,8 +115,11 @@ def joined(kernel: Kernel, step: Any) -> Kernel | None:
     places = step.geometry.numel if isinstance(step, Reduction) else step.variable.extent
     if not kernel.numel or not places:
         return None  # loops over nothing say nothing about each other
+    across = step_reads_across(step)
+    if (across and kernel.geometry) or (kernel.across and isinstance(step, Reduction)):
+        return None  # such reads want tiles, which sweeps over rows do not have
     new = Kernel.__new__(Kernel)
-    new.number = kernel.number
+    new.number, new.across = kernel.number, kernel.across or across
     new.geometry, new.variables = kernel.geometry, kernel.variables
     new.steps = list(kernel.steps)
     if isinstance(step, Reduction):
@@ -136,6 +141,7 @@ def joined(kernel: Kernel, step: Any) -> Kernel | None:
         if step.variable.extent != kernel.numel:
             return None
         step = moved(step, {step.variable: kernel.flat})
+        (step.variable,) = kernel.variables  # what a reduction that joins later replaces
     else:
         at = _into_geometry(kernel, step.variable.extent)
         if at is None:

@@ -37,6 +37,7 @@ class GraphLowering(Lowering):
         self.constants: list[tuple[ir.Buffer, Any]] = []
         self.outputs: Any = None
         self._constant_of: dict[int, Value] = {}
+        self._looped: list[tuple[Any, Any, Any, Any]] = []  # node, arguments, what it became
 
     def run(self) -> ir.Program:
         """The program of the graph."""
@@ -44,7 +45,32 @@ class GraphLowering(Lowering):
         self.results = {n for node in nodes if node.op == "output" for n in node.all_input_nodes}
         for node in nodes:
             getattr(self, "_" + node.op)(node)
-        return ir.Program(self.inputs, self.constants, self.steps, self.outputs)
+        calls = self._whole_calls()
+        steps = alive(self.steps, self.outputs)
+        return ir.Program(self.inputs, self.constants, steps, self.outputs, calls)
+
+    def _whole_calls(self) -> list[ir.Extern]:
+        """The calls that became loops between tensors in memory."""
+        found = []
+        for node, args, kwargs, results in self._looped:
+            values = list(results) if isinstance(results, tuple) else [results]
+            given = [v for v in _values_in((args, kwargs)) if isinstance(v, Value)]
+            views = [v.stored() for v in values]
+            if not given or any(v.stored() is None for v in given):
+                continue
+            if not all(v is not None and v.whole and v.buffer.role == "result" for v in views):
+                continue
+            found.append(
+                ir.Extern(
+                    node.target,
+                    self._placed(args),
+                    self._placed(kwargs),
+                    [v.buffer for v in views if v is not None],
+                    isinstance(results, tuple),
+                    str(node.target),
+                )  # fmt: skip
+            )
+        return found
 
     # --- kinds of nodes
     def _placeholder(self, node: Any) -> None:
@@ -89,11 +115,17 @@ class GraphLowering(Lowering):
         try:
             found = self.call(target, args, kwargs, val)
             _check(found, val)
+            self._settle(node, found)
+            self._remember(node, target, args, kwargs, found)
         except NotLoops:
-            del self.steps[steps:]
+            self.give_up(steps)
             found = self._extern(node, args, kwargs, val)
         self.values[node] = found
-        self._settle(node, found)
+
+    def _remember(self, node: Any, target: Any, args: Any, kwargs: Any, found: Any) -> None:
+        values = found if isinstance(found, tuple) else (found,)
+        if not is_view(target) and all(isinstance(v, Value) for v in values):
+            self._looped.append((node, args, kwargs, found))
 
     def _output(self, node: Any) -> None:
         self.outputs = self._result(self._given(node.args[0]))
@@ -117,17 +149,7 @@ class GraphLowering(Lowering):
             if not isinstance(value, Value) or value.stored() is not None:
                 continue
             if node in self.results or (readers(node) > 1 and self.worth_storing(value)):
-                self._store_here(value)
-
-    def _store_here(self, value: Value) -> None:
-        try:
-            self.realize(value)
-        except NotLoops:
-            self._copy(value)
-
-    def _copy(self, value: Value) -> None:
-        """Store a value whose strides leave gaps or overlap: densely."""
-        raise NotLoops("a result with gaps in memory")
+                self.realize(value)
 
     def _result(self, structure: Any) -> Any:
         """Outputs as views."""
@@ -198,6 +220,17 @@ def _check(found: Any, val: Any) -> None:
             raise NotLoops(f"{value.code}{list(value.shape)} for {tensor.dtype.code}{list(shape)}")
         if value.numel and not same_memory(shape, value.strides, strides):
             raise NotLoops(f"strides {value.strides} for {strides}")
+
+
+def alive(steps: Sequence[Any], outputs: Any) -> list[Any]:
+    """The steps that results or calls need, and all calls."""
+    needed = {view.buffer for view in ir.views_in(outputs)}
+    found = []
+    for step in reversed(steps):
+        if isinstance(step, ir.Extern) or not needed.isdisjoint(step.writes):
+            found.append(step)
+            needed |= step.reads
+    return found[::-1]
 
 
 def same_memory(shape: Sequence[int], a: Sequence[int], b: Sequence[int]) -> bool:

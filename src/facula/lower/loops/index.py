@@ -3,7 +3,7 @@
 Takes: loop variables with known extents, sums, products with numbers, quotients and remainders by
 numbers.
 Gives: `Var`, `Index` (immutable, simplified when it is made), `floordiv`, `mod`, `substitute`,
-`bounds`, `split_points`.
+`bounds`, `split_points`, `split`.
 Keeps true: equal expressions of the same form are equal objects; a simplification holds for all
 values within the variables' extents; every quotient is one that rounds down, of a number >= 0.
 
@@ -326,6 +326,20 @@ def split_points(indices: Iterable[Index], variable: Var) -> list[int] | None:
             return None
         previous = point
     return points
+
+
+def split(variable: Var, indices: list[Index]) -> tuple[list[Var], Index]:
+    """The digits of a variable (outermost first), and the variable in terms of them."""
+    points = split_points(indices, variable)
+    if not points:
+        return [variable], of(variable)
+    ends = [1, *points, variable.extent]
+    loops, value = [], ZERO
+    for k in range(len(ends) - 1):
+        digit = Var(f"{variable.name}{k}", ends[k + 1] // ends[k])
+        loops.append(digit)
+        value = value + of(digit) * ends[k]
+    return loops[::-1], value
 
 
 def _places(atom: _Divided, variable: Var) -> set[int]:

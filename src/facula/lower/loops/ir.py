@@ -358,9 +358,14 @@ def views_in(structure: Any) -> Iterator[View]:
 
 @dataclass(slots=True)
 class Program:
-    """Inputs, constants, steps in order, and outputs: views, numbers or None."""
+    """Inputs, constants, steps in order, and outputs: views, numbers or None.
+
+    `calls` are those of the graph that became loops although all that they read and give is in
+    memory: what `whole` may turn back into calls.
+    """
 
     inputs: list[Buffer | None]
     constants: list[tuple[Buffer, Any]]
     steps: list[Any]
-    outputs: list[Any]
+    outputs: Any
+    calls: list[Extern] = field(default_factory=list)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from facula import core
-from facula.lower.loops import elementwise, indexed, ir, recording
+from facula.lower.loops import elementwise, gathers, indexed, ir, recording
 from facula.lower.loops import index as ix
 from facula.lower.loops.index import Index, Var
 from facula.lower.loops.targets import name_of
@@ -47,6 +47,11 @@ class Lowering:
     def add(self, step: Any) -> None:
         """Append a step."""
         self.steps.append(step)
+
+    def give_up(self, first: int) -> None:
+        """Forget the calls among the steps from a number on, of an operator that is no loop after
+        all. The loops stay, since values may lie in them by now; dead ones go at the end."""
+        self.steps[first:] = [s for s in self.steps[first:] if not isinstance(s, ir.Extern)]
 
     def define(self, value: Value, *, view: ir.View | None = None, rule: Any = None) -> None:
         """Say what a result's elements are."""
@@ -113,7 +118,7 @@ class Lowering:
             raise NotLoops(name)
         definition = op.definition
         given = complete(definition.schema, args, kwargs)
-        rule = indexed.RULES.get(op.name)
+        rule = indexed.RULES.get(op.name) or gathers.RULES.get(op.name)
         if definition.kind == "pointwise":
             return self._pointwise(op, given, result)
         if definition.kind == "view":
@@ -124,7 +129,7 @@ class Lowering:
         try:
             return recording.record(self, op, given)
         except NotLoops:
-            del self.steps[steps:]
+            self.give_up(steps)
             raise
 
     def _pointwise(self, op: Any, args: Sequence[Any], result: Any) -> Value:

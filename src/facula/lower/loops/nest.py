@@ -18,7 +18,7 @@ from facula.lower.loops import index as ix
 from facula.lower.loops import ir
 from facula.lower.loops.elementwise import is_call
 from facula.lower.loops.fuse import Kernel
-from facula.lower.loops.index import Index, Var
+from facula.lower.loops.index import Index, Var, split
 from facula.lower.loops.ir import Buffer, Elementwise, Geometry, Load, Named, Reduction
 from facula.ops.scalar_node import Scalar, topological_order
 
@@ -142,20 +142,6 @@ class _Layout:
             if index is not None:
                 found.append(index)
         return found
-
-
-def split(variable: Var, indices: list[Index]) -> tuple[list[Var], Index]:
-    """The digits of a variable (outermost first), and the variable in terms of them."""
-    points = ix.split_points(indices, variable)
-    if not points:
-        return [variable], ix.of(variable)
-    ends = [1, *points, variable.extent]
-    loops, value = [], ix.ZERO
-    for k in range(len(ends) - 1):
-        digit = Var(f"{variable.name}{k}", ends[k + 1] // ends[k])
-        loops.append(digit)
-        value = value + ix.of(digit) * ends[k]
-    return loops[::-1], value
 
 
 class _FlatLayout(_Layout):

@@ -58,6 +58,8 @@ def record(lowering: Any, op: Any, args: Sequence[Any]) -> Any:
     """
     definition = op.definition
     composite = definition.kind == "composite"
+    if definition.random:  # running it would move a generator on
+        raise NotLoops(f"the draw {op.name}")
     if not composite and (
         definition.kind != "operator" or definition.cpu is None or definition.dynamic
     ):

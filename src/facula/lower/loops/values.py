@@ -53,6 +53,8 @@ class Value:
     @property
     def dense(self) -> bool:
         """Whether the elements fill their memory, each place once."""
+        if not self.numel:
+            return True
         expected = 1
         for stride, size in sorted(zip(self.strides, self.shape, strict=True)):
             if size != 1:

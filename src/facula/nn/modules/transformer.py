@@ -64,8 +64,8 @@ def _detect_is_causal_mask(
     """Whether ``mask`` is the causal one; ``is_causal`` says so without a look."""
     if is_causal is not None:
         return is_causal
-    if mask is None:
-        return False
+    if mask is None or getattr(mask, "fake_mode", None) is not None:
+        return False  # without elements nobody knows; the mask is applied as it is
     length = size if size is not None else mask.size(-2)
     causal = _generate_square_subsequent_mask(length, device=mask.device, dtype=mask.dtype)
     return mask.size() == causal.size() and bool((mask == causal).all())

@@ -5,11 +5,14 @@ Takes a kind; gives `conv2d_forward`, `conv2d_backward_data`, `conv2d_backward_w
 with channels first are converted at the edges, tensors with channels last are used where they lie;
 padding multiplies nothing.
 
-p = y, x, w, bias or null;  dx, dy, w;  dw, dy, x, dbias or null
+p = y, x, w, bias or null, residual;  dx, dy, w;  dw, dy, x, dbias or null
 n (2d) = N, Cin, H, W, Cout, kernel (h, w), stride (h, w), padding (top, left), dilation (h, w),
-         groups, outH, outW, x layout, y layout (0 channels first, 1 last), activation
+         groups, outH, outW, x layout, y layout (0 channels first, 1 last), extras
 n (3d) = N, Cin, D, H, W, Cout, kernel (d, h, w), stride, padding, dilation (3 each), groups,
-         outD, outH, outW, x layout, y layout, activation
+         outD, outH, outW, x layout, y layout, extras
+extras = flags: 1 a map, whose address comes next and whose attributes are s; 2 w is what `pack`
+         made; 4 p[4] is added to y (only with panels, and y channels last); 8 no transform
+`conv*_pack`: p = panels, w; n as of the forward kernel, whose flags say which transform
 """
 
 from ..isa import Isa
@@ -31,7 +34,7 @@ typedef struct {
     long size;
     int raw, same; /* images are words as they are; sums are results as they are */
     int (*image)(const char *, word *, long, long, long, long, int, const fk_runtime *);
-    int (*channels_first)(const acc_t *, char *, long, long, long, const char *, int, const fk_runtime *);
+    int (*channels_first)(const acc_t *, char *, long, long, long, const char *, tail, const fk_runtime *);
     int (*weights)(const char *, word *, long, long, long, long, int, const fk_runtime *);
     int (*gradient)(const acc_t *, long, char *, long, long, long, long, int, const fk_runtime *);
     void (*finish)(const output *, acc_t *, long, long, long, long, const long *);
@@ -96,14 +99,13 @@ static int pointwise_images(const image_format *f, const geometry *g, int backwa
     const long pixels = volume(g->in), groups = g->groups, size = f->size;
     const long from = (backward ? g->cout : g->cin) / groups, to = (backward ? g->cin : g->cout) / groups;
     const long row = backward ? 1 : from, column = backward ? to : 1; /* strides of the weights */
-    const int activation = backward ? 0 : g->activation;
     if (pixels == 1) {
         for (long i = 0; i < groups; i++) {
             char *p[] = {dest + i * to * size, (char *)source + i * from * size,
                          (char *)weights + i * to * from * size, (char *)bias + i * to * size};
             if (!bias) p[3] = NULL;
-            const int64_t n[] = {1, g->n, to, from, 0, groups * from, 1, 0, column, row, 0, groups * to, activation};
-            if (run_product(f->product, p, n, 1, 0, rt)) return 1;
+            const int64_t n[] = {1, g->n, to, from, 0, groups * from, 1, 0, column, row, 0, groups * to, 0};
+            if (run_product(f->product, p, n, 1, 0, g->tail, rt)) return 1;
         }
         return 0;
     }
@@ -113,11 +115,11 @@ static int pointwise_images(const image_format *f, const geometry *g, int backwa
     }
     const long together = groups == 1 ? g->n : groups, images = groups == 1 ? 1 : g->n;
     const int64_t n[] = {together, to, pixels, from, groups == 1 ? 0 : to * from, row, column, from * pixels,
-                         pixels, 1, to * pixels, pixels, activation};
+                         pixels, 1, to * pixels, pixels, 0};
     for (long i = 0; i < images; i++) {
         char *p[] = {dest + i * groups * to * pixels * size, (char *)weights,
                      (char *)source + i * groups * from * pixels * size, NULL};
-        if (run_product(f->product, p, n, 1, bias != NULL, rt)) return 1;
+        if (run_product(f->product, p, n, 1, bias != NULL, g->tail, rt)) return 1;
     }
     return 0;
 }
@@ -132,6 +134,7 @@ static int multiply_images(const geometry *g, gather *k, const fk_runtime *rt)
         winograd w = {k->n, k->from, k->to, k->source[1], k->source[2], k->dest[1], k->dest[2],
                       k->backward ? 2 - g->pad[1] : g->pad[1], k->backward ? 2 - g->pad[2] : g->pad[2],
                       k->x, NULL, k->out, k->plain};
+        if (g->packed) w.weights = k->weights;
         return run_winograd(&w, k->weights, rt);
     }
 #endif
@@ -146,7 +149,7 @@ static int gather_images(const image_format *f, const geometry *g, int backward,
     const long cin = g->cin / g->groups, cout = g->cout / g->groups, taps = volume(g->kernel);
     if (cin == 1 && cout == 1)
         return f->depthwise(g, backward, dest, source, weights, bias, rt);
-    if (is_pointwise(f, g))
+    if (!g->packed && is_pointwise(f, g))
         return pointwise_images(f, g, backward, dest, source, weights, bias, rt);
     gather k = {.n = g->n, .groups = g->groups, .from = CEIL(backward ? cout : cin, GROUP),
                 .to = backward ? cin : cout, .taps = taps, .backward = backward};
@@ -163,26 +166,29 @@ static int gather_images(const image_format *f, const geometry *g, int backward,
         plan_bytes += PIECE(axis_bytes(k.dest[d], g->kernel[d], backward ? g->stride[d] : 1));
     void *image = NULL;
     char *plan = rt->scratch(plan_bytes), *memory = plan;
-    word *panels = rt->scratch(weights_words(g->groups, backward ? cout : cin, k.to, taps) * sizeof(word));
+    word *panels = g->packed ? NULL : rt->scratch(
+        weights_words(g->groups, backward ? cout : cin, k.to, taps) * sizeof(word));
     acc_t *sums = dest_last ? NULL : rt->scratch(results * sizeof(acc_t));
-    int failed = !plan || !panels || !dest_last && !sums;
+    int failed = !plan || !g->packed && !panels || !dest_last && !sums;
     if (!failed)
         failed = !(k.x = words_image(f, source, g->n, g->groups, backward ? cout : cin,
                                      volume(k.source), source_last, &image, rt))
-                 || f->weights(weights, panels, g->groups, backward ? cout : cin, k.to, taps, backward, rt);
+                 || panels && f->weights(weights, panels, g->groups, backward ? cout : cin, k.to,
+                                         taps, backward, rt);
     if (!failed) {
         for (int d = 0; d < 3; d++) k.axes[d] = axis_of(g, d, backward, &memory);
-        k.weights = panels, k.copy_row = copy_words;
-        k.out = (output){f->finish, dest, bias, NULL, 0, 1, 0, backward ? 0 : g->activation, f->size};
-        k.plain = f->same && !bias && !k.out.activation;
+        k.weights = panels ? panels : (const word *)weights, k.copy_row = copy_words;
+        k.out = (output){.finish = f->finish, .c = dest, .bias = bias, .alpha = 1, .tail = g->tail,
+                         .residual = g->residual ? g->residual - dest : 0, .size = f->size};
+        k.plain = f->same && !bias && !g->tail.map && !g->residual;
         if (!dest_last) {
-            k.out = (output){sums_finish, (char *)sums, NULL, NULL, 0, 1, 0, 0, sizeof(acc_t)};
+            k.out = (output){.finish = sums_finish, .c = (char *)sums, .alpha = 1, .size = sizeof(acc_t)};
             k.plain = 1;
         }
         failed = multiply_images(g, &k, rt);
         if (!failed && !dest_last)
             failed = f->channels_first(sums, dest, g->n, g->groups * k.to, volume(k.dest), bias,
-                                       backward ? 0 : g->activation, rt);
+                                       g->tail, rt);
     }
     if (sums) rt->release(sums);
     if (panels) rt->release(panels);
@@ -201,7 +207,7 @@ static int bias_gradient_of(const image_format *f, const geometry *g, const word
     if (!sums) return 1;
     bias_gradient b = {dy, sums, g->n * volume(g->out), g->cout};
     int failed = launch(bias_gradient_unit, &b, CEIL(g->cout, NR), 0, b.pixels * b.channels > 50000, rt);
-    const output out = {f->finish, to, NULL, NULL, 0, 1, 0, 0, f->size};
+    const output out = {.finish = f->finish, .c = to, .alpha = 1, .size = f->size};
     const long row = 0;
     if (!failed) f->finish(&out, sums, 0, 1, 0, g->cout, &row);
     rt->release(sums);
@@ -265,6 +271,26 @@ static int weight_of_images(const image_format *f, const geometry *g, char *dw, 
 #endif
 """
 
+PACK = r"""
+/* the weights of a forward convolution as `multiply_images` reads them where they are packed */
+static int pack_weights(const image_format *f, const geometry *g, word *panels, const char *weights,
+                        const fk_runtime *rt)
+{
+    const long cin = g->cin / g->groups, cout = g->cout / g->groups, taps = volume(g->kernel);
+#if GROUP == 1
+    if (winograd_wins(g, cin, cout, g->n, volume(g->out))) {
+        word *direct = rt->scratch(weights_words(1, cin, cout, taps) * sizeof(word));
+        if (!direct) return 1;
+        int failed = f->weights(weights, direct, 1, cin, cout, taps, 0, rt)
+                     || winograd_panels(direct, panels, cin, CEIL(cout, NR), rt);
+        rt->release(direct);
+        return failed;
+    }
+#endif
+    return f->weights(weights, panels, g->groups, cin, cout, taps, 0, rt);
+}
+"""
+
 FORMAT = r"""
 static const image_format $S_images = {
     $SIZE, $RAW, $SAME, $S_image, $S_channels_first, $S_weights, $GRADIENT, $S_finish, $S_depthwise,
@@ -274,8 +300,14 @@ static const image_format $S_images = {
 GATHER_DRIVERS = r"""
 static int conv$Dd_forward_$S(char *const *p, const int64_t *n, const fk_scalar *s, const fk_runtime *rt)
 {
-    const geometry g = geometry_$Dd(n);
+    const geometry g = with_extras(geometry_$Dd(n), p, n + 6 * $D + 6, s);
     return gather_images(&$S_images, &g, 0, p[0], p[1], p[2], p[3], rt);
+}
+
+static int conv$Dd_pack_$S(char *const *p, const int64_t *n, const fk_scalar *s, const fk_runtime *rt)
+{
+    const geometry g = with_extras(geometry_$Dd(n), p, n + 6 * $D + 6, s);
+    return pack_weights(&$S_images, &g, (word *)p[0], p[1], rt);
 }
 
 static int conv$Dd_backward_data_$S(char *const *p, const int64_t *n, const fk_scalar *s,
@@ -323,7 +355,7 @@ def convolution_text(isa: Isa, kind: Kind) -> str:
     parts.append(f"#define words_columns {words}_columns")
     parts.append(f"#define sums_finish {own}_finish")
     parts.append(depthwise_text(kind, [name for name, _, _ in image_dtypes(kind)]))
-    parts += [TYPES, POINTWISE, GATHERING, WEIGHT]
+    parts += [TYPES, POINTWISE, GATHERING, PACK, WEIGHT]
     for name, gathers, sums in image_dtypes(kind):
         raw = int(name == kind.name)
         same = int(name == kind.accumulator_name)
@@ -344,7 +376,12 @@ def convolution_entries(kind: Kind) -> list[tuple[str, str]]:
     """Kernel names and C functions."""
     entries = []
     for name, gathers, sums in image_dtypes(kind):
-        works = [("forward", gathers), ("backward_data", gathers), ("backward_weight", sums)]
+        works = [
+            ("forward", gathers),
+            ("pack", gathers),
+            ("backward_data", gathers),
+            ("backward_weight", sums),
+        ]
         for dims in "23":
             for work, there in works:
                 if there:

@@ -1,15 +1,17 @@
 """Matrix products: C text of the `gemm` drivers on top of the register tile.
 
 Takes a kind; gives `gemm:<dtype>` for each dtype that it serves. Keeps true:
-C[b] = act(alpha * A[b] @ B[b] + beta * C[b] + bias) for any strides of A and B; a product too small
+C[b] = map(alpha * A[b] @ B[b] + beta * C[b] + bias + residual) for any strides of A and B; a product too small
 for a thread is computed by the caller on its own stack; results do not depend on the number of
 threads.
 
-p = C, A, B, bias or null (N values of C's dtype)
+p = C, A, B, bias or null (N values of C's dtype), residual (in the places of C)
 n = batch, M, N, K, A strides (batch, row, column), B strides (batch, row, column),
     C strides (batch, row; its columns are neighbours),
-    flags: bits 0..7 activation, 8 conj(A), 9 conj(B)
-s = alpha, beta
+    flags: bits 8 conj(A), 9 conj(B), 10 B is the panels that `gemm_pack` made, 11 there is a
+    residual, 12 there is a map, whose address comes next
+s = alpha, beta, attributes of the map
+`gemm_pack:<dtype>`: p = panels, B;  n = N, K, B strides (row, column)
 """
 
 from ..isa import Isa
@@ -37,7 +39,7 @@ typedef struct {
     const char *a, *b;
     long batch, m, n, k; /* n and k in real numbers */
     long a_batch, a_row, a_column, b_batch, b_row, b_column, c_batch, c_row; /* elements */
-    int conjugate, plain;
+    int conjugate, plain, packed;
     output out;
     /* the plan: units of rows x panels, K in blocks of kc, rows in blocks of mc */
     long panels, row_units, column_units, kc, mc, rows_kept, panels_kept, k_kept;
@@ -101,13 +103,15 @@ NOINLINE void packed_panels(const product *g, const output *out, const char *a, 
         long k0 = 0;
         do {
             const long elements = MIN(g->kc, g->k - k0), words = words_of(elements);
-            word *panels = packed + (g->k_kept > words_of(g->kc) ? words_of(k0) * group * NR : 0);
-            if (m0 == r0 || g->k_kept <= words_of(g->kc) && g->k > g->kc) {
+            const word *panels = packed + (g->k_kept > words_of(g->kc) ? words_of(k0) * group * NR : 0);
+            if (g->packed)
+                panels = (const word *)b + (words_of(k0) * g->panels + first * words) * NR;
+            else if (m0 == r0 || g->k_kept <= words_of(g->kc) && g->k > g->kc) {
                 for (long p = first; p < last; p++)
                     f->pack(b + (k0 / f->reals * g->b_row + p * NR / f->reals * g->b_column)
                                     * f->b_size,
                             g->b_row, g->b_column, elements, MIN(NR, g->n - p * NR), g->conjugate,
-                            panels + (p - first) * words * NR);
+                            (word *)panels + (p - first) * words * NR);
                 if (f->signed_a) add_correction(panels, words, group, correction);
             }
             const segment one = {0, 0, words};
@@ -256,22 +260,23 @@ NOINLINE void plan_product(product *g, long threads)
                      && g->k >= 2 * VECTOR * GROUP && g->batch * g->n >= 4;
     const int in_place = GROUP == 1 && f->raw_b && f->raw_a && f->reals == 1 && g->b_column == 1
                          && g->m <= IN_PLACE_M;
-    g->way = dots ? DOTS : in_place ? IN_PLACE : PACKED;
-    if (dots) { plan_dots(g, threads); return; }
-    const long most = in_place ? 1024 / VECTOR : L2_PANELS;
+    g->way = g->packed ? PACKED : dots ? DOTS : in_place ? IN_PLACE : PACKED;
+    if (g->way == DOTS) { plan_dots(g, threads); return; }
+    const long most = g->way == IN_PLACE ? 1024 / VECTOR : L2_PANELS;
     g->column_units = CEIL(g->panels, most);
     if (threads > 1) {
         g->column_units = even_units(MAX(g->column_units, CEIL(g->panels, 2)), g->column_units,
                                      g->batch, threads);
         const long tiles = CEIL(g->m, 4 * MR), units = g->column_units * g->batch;
-        if (!in_place && units % threads && units < 4 * threads)
+        if (g->way == PACKED && units % threads && units < 4 * threads)
             g->row_units = even_units(tiles, 1, units, threads);
     }
-    g->kc = MIN(in_place ? in_place_k(g) : KC * GROUP, MAX(g->k, 1)), g->mc = MC;
+    g->kc = MIN(g->way == IN_PLACE ? in_place_k(g) : KC * GROUP, MAX(g->k, 1)), g->mc = MC;
     g->panels_kept = CEIL(g->panels, g->column_units);
     const long rows = CEIL(CEIL(g->m, MR), g->row_units) * MR;
     g->rows_kept = MAX(MR, g->k > g->kc ? MIN(MC, rows) : MR);
     g->k_kept = rows > MC ? CEIL(g->k, g->kc) * words_of(g->kc) : words_of(g->kc);
+    if (g->packed) g->k_kept = 0;
 }
 
 NOINLINE long product_scratch(const product *g)
@@ -299,14 +304,16 @@ INLINE void fold_batch(product *g)
 }
 
 static int run_product(const format *f, char *const *p, const int64_t *n, acc_t alpha, acc_t beta,
-                       const fk_runtime *rt)
+                       tail map, const fk_runtime *rt)
 {
     product g = {f, p[1], p[2], n[0], n[1], n[2] * f->reals, n[3] * f->reals, n[4], n[5], n[6], n[7],
                  n[8], n[9], n[10], n[11]};
     if (g.batch <= 0 || g.m <= 0 || g.n <= 0) return 0;
-    g.out = (output){f->finish, p[0], p[3], NULL, 0, alpha, beta, n[12] & 255, f->c_size};
-    g.conjugate = n[12] >> 8 & 3;
-    g.plain = f->same && alpha == 1 && (beta == 0 || beta == 1) && !p[3] && !g.out.activation
+    g.out = (output){.finish = f->finish, .c = p[0], .bias = p[3], .alpha = alpha, .beta = beta,
+                     .tail = map, .size = f->c_size};
+    if (n[12] >> 11 & 1) g.out.residual = p[4] - p[0];
+    g.conjugate = n[12] >> 8 & 3, g.packed = n[12] >> 10 & 1;
+    g.plain = f->same && alpha == 1 && (beta == 0 || beta == 1) && !p[3] && !map.map && !g.out.residual
               && !f->signed_a;
     if (g.k == 1 * f->reals) g.a_column = g.b_row = 1; /* a stride that is never taken */
     if (g.n == 1 * f->reals && g.b_column != 1) g.b_column = MAX(g.k, 2);
@@ -327,7 +334,33 @@ DRIVER = r"""
 static const format $S_format = {$FORMAT};
 static int gemm_$S(char *const *p, const int64_t *n, const fk_scalar *s, const fk_runtime *rt)
 {
-    return run_product(&$S_format, p, n, (acc_t)s[0].$M, (acc_t)s[1].$M, rt);
+    const tail map = {n[12] >> 12 & 1 ? (fk_map)n[13] : NULL, s + 2};
+    return run_product(&$S_format, p, n, (acc_t)s[0].$M, (acc_t)s[1].$M, map, rt);
+}
+"""
+
+PACK = r"""
+typedef struct { const format *f; const char *b; word *panels; long n, k, row, column; } panel_job;
+
+/* one panel of all blocks of k: [block of k][panel][k][NR] */
+static void panel_unit(void *context, long p, char *scratch)
+{
+    const panel_job *j = context;
+    const long all = CEIL(j->n, NR), kc = MIN(KC * GROUP, MAX(j->k, 1));
+    for (long k0 = 0; k0 < j->k; k0 += kc) {
+        const long elements = MIN(kc, j->k - k0), words = words_of(elements);
+        j->f->pack(j->b + (k0 * j->row + p * NR * j->column) * j->f->b_size, j->row, j->column,
+                   elements, MIN(NR, j->n - p * NR), 0,
+                   j->panels + (words_of(k0) * all + p * words) * NR);
+    }
+}
+"""
+
+PACK_DRIVER = r"""
+static int gemm_pack_$S(char *const *p, const int64_t *n, const fk_scalar *s, const fk_runtime *rt)
+{
+    panel_job j = {&$S_format, p[1], (word *)p[0], n[0], n[1], n[2], n[3]};
+    return launch(panel_unit, &j, CEIL(n[0], NR), 0, n[0] * n[1] > 30000, rt);
 }
 """
 
@@ -366,13 +399,22 @@ def gemm_text(isa: Isa, kind: Kind) -> str:
         "#define DOTS_MOST 128 /* rows of A by dots where k is long; DOTS_M where it is not */"
     )
     copy_words, _, plan = PLAN.partition("\n\n")
-    parts += [TYPES, copy_words, UNITS, plan]
+    parts += [TYPES, copy_words, UNITS, plan, PACK]
     member = "f" if kind.accumulator in ("float", "double") else "i"
     for name in kind.storages:
         parts.append(fill(DRIVER, S=name, M=member, FORMAT=format_text(kind, name)))
+        if name in packed_dtypes(kind):
+            parts.append(fill(PACK_DRIVER, S=name))
     return "\n".join(parts)
 
 
 def gemm_entries(kind: Kind) -> list[tuple[str, str]]:
     """Kernel names and C functions."""
-    return [(f"gemm:{name}", f"gemm_{name}") for name in kind.storages]
+    packs = [(f"gemm_pack:{name}", f"gemm_pack_{name}") for name in packed_dtypes(kind)]
+    return [(f"gemm:{name}", f"gemm_{name}") for name in kind.storages] + packs
+
+
+def packed_dtypes(kind: Kind) -> list[str]:
+    """The dtypes whose B may be packed ahead: real floats that give their own dtype."""
+    floats = ("f32", "f64", "f16", "bf16")
+    return [name for name in kind.storages if name in floats]

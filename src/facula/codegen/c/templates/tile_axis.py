@@ -13,20 +13,34 @@ AXIS = r"""
 typedef struct {
     long n, cin, cout, groups;
     long in[3], kernel[3], out[3], stride[3], pad[3], dilation[3];
-    int x_last, y_last, activation; /* *_last: channels are the last dimension in memory */
+    int x_last, y_last; /* channels are the last dimension in memory */
+    int packed, direct; /* the weights are panels; no transform is wanted */
+    const char *residual;
+    tail tail;
 } geometry;
+
+enum { WITH_MAP = 1, WITH_PANELS = 2, WITH_RESIDUAL = 4, DIRECT = 8 };
+
+/* what stands behind the layouts: flags, then the address of a map */
+INLINE geometry with_extras(geometry g, char *const *p, const int64_t *n, const fk_scalar *s)
+{
+    g.packed = n[0] & WITH_PANELS ? 1 : 0, g.direct = n[0] & DIRECT ? 1 : 0;
+    if (n[0] & WITH_RESIDUAL) g.residual = p[4];
+    if (n[0] & WITH_MAP) g.tail.map = (fk_map)n[1], g.tail.scalars = s;
+    return g;
+}
 
 static geometry geometry_2d(const int64_t *n)
 {
     return (geometry){n[0], n[1], n[4], n[13], {1, n[2], n[3]}, {1, n[5], n[6]}, {1, n[14], n[15]},
-                      {1, n[7], n[8]}, {0, n[9], n[10]}, {1, n[11], n[12]}, n[16], n[17], n[18]};
+                      {1, n[7], n[8]}, {0, n[9], n[10]}, {1, n[11], n[12]}, n[16], n[17]};
 }
 
 static geometry geometry_3d(const int64_t *n)
 {
     return (geometry){n[0], n[1], n[5], n[18], {n[2], n[3], n[4]}, {n[6], n[7], n[8]},
                       {n[19], n[20], n[21]}, {n[9], n[10], n[11]}, {n[12], n[13], n[14]},
-                      {n[15], n[16], n[17]}, n[22], n[23], n[24]};
+                      {n[15], n[16], n[17]}, n[22], n[23]};
 }
 
 INLINE long volume(const long *size) { return size[0] * size[1] * size[2]; }

@@ -50,7 +50,8 @@ typedef struct depthwise_job {
     const char *source, *other, *weights, *bias;  /* other: dy, for the weights' gradient */
     char *dest;
     acc_t *sums;                                  /* [part][block][taps + 1][LANES] */
-    int source_last, dest_last, flip, activation;
+    int source_last, dest_last, flip;
+    tail tail;
 } depthwise_job;
 
 static padded padded_of(const geometry *g, int backward)
@@ -203,7 +204,7 @@ static void $S_row_lanes(const $E *from, long width, long room, long pixel, long
             }
 }
 
-/* a row of results back, through act(x + bias); `room` elements of a channel's plane, from the row's
+/* a row of results back, through map(x + bias); `room` elements of a channel's plane, from the row's
  * first, are still to be written */
 static void $S_row_store(const depthwise_job *j, acc_t *row, $E *to, long width, long room, long pixel,
                          long plane, int channels_last, long count, const acc_t *bias)
@@ -211,7 +212,7 @@ static void $S_row_store(const depthwise_job *j, acc_t *row, $E *to, long width,
     if (j->bias)
         for (long i = 0; i < width; i++)
             for (long c = 0; c < LANES; c++) row[i * LANES + c] += bias[c];
-    if (j->activation) activate(row, width * LANES, j->activation);
+    if (j->tail.map) map_row(&j->tail, row, width * LANES);
     if (channels_last && count == LANES)
         for (long i = 0; i < width; i++)
             for (long c = 0; c < LANES; c++) to[i * pixel + c] = $S_stored(row[i * LANES + c]);
@@ -332,7 +333,7 @@ NOINLINE int $S_depthwise(const geometry *g, int backward, char *dest, const cha
                           const char *weights, const char *bias, const fk_runtime *rt)
 {
     depthwise_job j = {padded_of(g, backward), g->n, g->groups, .source = source, .weights = weights,
-                       .bias = bias, .dest = dest, .flip = backward, .activation = backward ? 0 : g->activation};
+                       .bias = bias, .dest = dest, .flip = backward, .tail = g->tail};
     j.source_last = backward ? g->y_last : g->x_last, j.dest_last = backward ? g->x_last : g->y_last;
     if (!j.n || !volume(j.x.dest)) return 0;
     plan_bands(&j);

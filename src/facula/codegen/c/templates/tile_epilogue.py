@@ -1,25 +1,13 @@
-"""What happens to sums on their way to memory: C text of scaling, bias, activation, conversion.
+"""What happens to sums on their way to memory: C text of scaling, bias, residual, map, conversion.
 
 Takes a kind; gives `<dtype>_finish` for every result dtype. Keeps true: with beta zero C is not
-read; NaN stays NaN. To fuse another function, add a statement on `x` to `ACTIVATIONS`: its place
-in the table is its code in the kernels' flags.
+read; NaN stays NaN; the function at the end is any elementwise kernel of one operand (`fk_map`) in
+the accumulator's dtype, which works on a row of sums while it is in a cache: nothing lists which.
 """
 
 from .tile_kind import Kind, fill
 
-__all__ = ["ACTIVATIONS", "epilogue_text"]
-
-# code: statement on the accumulator value x ($f is the suffix of the C mathematical functions)
-ACTIVATIONS: dict[int, tuple[str, str]] = {
-    1: ("relu", "x = x < 0 ? 0 : x"),
-    2: ("gelu", "x = x * (acc_t)0.5 * (1 + erf$f(x * (acc_t)0.70710678118654752440))"),
-    3: (
-        "gelu_tanh",
-        "x = x * (acc_t)0.5 * (1 + tanh$f((acc_t)0.79788456080286535588"
-        " * (x + (acc_t)0.044715 * x * x * x)))",
-    ),
-    4: ("silu", "x = x / (1 + exp$f(-x))"),
-}
+__all__ = ["epilogue_text"]
 
 # result dtype: element type, value of an element `y`, element of a value `x`
 RESULTS = {
@@ -31,12 +19,12 @@ RESULTS = {
     "i64": ("int64_t", "y", "x"),
 }
 
-ACTIVATE = r"""
-NOINLINE void activate(acc_t *row, long count, int activation)
+MAP = r"""
+/* the elementwise function of a tail, on a row in place */
+INLINE void map_row(const tail *t, acc_t *row, long count)
 {
-    switch (activation) {
-$CASES
-    }
+    char *p[] = {(char *)row, (char *)row};
+    t->map(p, t->scalars, count);
 }
 """
 
@@ -64,7 +52,14 @@ NOINLINE void $S_finish(const output *o, acc_t *sums, long stride, long rows, lo
                 const $E y = bias[j];
                 sums[j] += (acc_t)($LOAD);
             }
-        if (o->activation) activate(sums, width, o->activation);
+        if (o->residual) {
+            const $E *more = (const $E *)((const char *)c + o->residual);
+            for (long j = 0; j < width; j++) {
+                const $E y = more[j];
+                sums[j] += (acc_t)($LOAD);
+            }
+        }
+        if (o->tail.map) map_row(&o->tail, sums, width);
         for (long j = 0; j < width; j++) {
             const acc_t x = sums[j];
             c[j] = $STORE;
@@ -75,22 +70,8 @@ NOINLINE void $S_finish(const output *o, acc_t *sums, long stride, long rows, lo
 
 
 def epilogue_text(kind: Kind) -> str:
-    """The activation hook and the finishing functions of a kind."""
-    floating = kind.accumulator in ("float", "double")
-    suffix = "f" if kind.accumulator == "float" else ""
-    cases = []
-    for code, (name, statement) in ACTIVATIONS.items():
-        if floating or name == "relu":
-            cases += [
-                f"    case {code}: /* {name} */",
-                "        for (long j = 0; j < count; j++) {",
-                "            acc_t x = row[j];",
-                f"            {statement.replace('$f', suffix)};",
-                "            row[j] = x;",
-                "        }",
-                "        break;",
-            ]
-    parts = [fill(ACTIVATE, CASES="\n".join(cases))]
+    """The hook for elementwise functions and the finishing functions of a kind."""
+    parts = [MAP]
     results = {
         "f32": ("f32", "f16", "bf16"),
         "f64": ("f64",),

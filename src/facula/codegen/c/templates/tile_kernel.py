@@ -98,7 +98,10 @@ INLINE cursor cursor_rows(long rows, long a_step, long c_step)
     return (cursor){{1, 1, 1, rows}, {0, 0, 0, a_step}, {0, 0, 0, c_step}};
 }
 
-/* How sums become results: C = act(alpha * sum + beta * C + bias), in C's own dtype. */
+/* an elementwise function in the accumulator's dtype, or none, and its attributes */
+typedef struct { fk_map map; const fk_scalar *scalars; } tail;
+
+/* How sums become results: C = map(alpha * sum + beta * C + bias + residual), in C's own dtype. */
 typedef struct output {
     void (*finish)(const struct output *o, acc_t *sums, long stride, long rows, long first,
                    long last, const long *c_row);
@@ -107,7 +110,8 @@ typedef struct output {
     const acc_t *correction; /* added to each row of sums, from column correction_first on */
     long correction_first;
     acc_t alpha, beta;
-    int activation;
+    tail tail;
+    long residual; /* bytes from an element of C to the one that is added to it; 0: nothing is */
     long size; /* bytes of an element of C */
 } output;
 

@@ -17,7 +17,8 @@ typedef struct image_job {
     const char *from;
     char *to;
     long n, groups, channels, words, pixels; /* of a group: channels, words */
-    int channels_last, activation;
+    int channels_last;
+    tail tail;
     const char *bias; /* of results that go to channels first */
     void (*run)(const struct image_job *, long image, long first, long last);
 } image_job;
@@ -97,7 +98,7 @@ NOINLINE int $S_image(const char *from, word *to, long n, long groups, long chan
 {
     const long whole = GROUP == 1 || channels % GROUP == 0; /* then groups need no padding */
     image_job j = {from, (char *)to, n, whole ? 1 : groups, whole ? groups * channels : channels, 0,
-                   pixels, channels_last, 0, NULL, $S_image_run};
+                   pixels, channels_last, {0}, NULL, $S_image_run};
     j.words = CEIL(j.channels, GROUP);
     return run_images(&j, rt);
 }
@@ -126,7 +127,7 @@ static void $S_channels_first_run(const image_job *j, long image, long first, lo
                     const $E y = bias[c + i];
                     *(acc_vec *)&m[i] += (acc_t)($LOAD);
                 }
-                if (j->activation) activate((acc_t *)&m[i], VECTOR, j->activation);
+                if (j->tail.map) map_row(&j->tail, (acc_t *)&m[i], VECTOR);
                 if (height == VECTOR)
                     for (long k = 0; k < VECTOR; k++) {
                         const acc_t x = ((acc_t *)&m[i])[k];
@@ -141,11 +142,11 @@ static void $S_channels_first_run(const image_job *j, long image, long first, lo
         }
 }
 
-/* [n][pixels][channels] of sums to act(sums + bias) in [n][channels][pixels] */
+/* [n][pixels][channels] of sums to map(sums + bias) in [n][channels][pixels] */
 NOINLINE int $S_channels_first(const acc_t *from, char *to, long n, long channels, long pixels,
-                               const char *bias, int activation, const fk_runtime *rt)
+                               const char *bias, tail tail, const fk_runtime *rt)
 {
-    image_job j = {(const char *)from, to, n, 1, channels, channels, pixels, 0, activation, bias,
+    image_job j = {(const char *)from, to, n, 1, channels, channels, pixels, 0, tail, bias,
                    $S_channels_first_run};
     return run_images(&j, rt);
 }

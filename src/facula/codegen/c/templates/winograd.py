@@ -183,6 +183,13 @@ static void winograd_unit(void *context, long unit, char *scratch)
 }
 
 /* `direct` holds weights as the gathering product packs them: [panel][tap][from][NR] */
+NOINLINE int winograd_panels(const word *direct, word *to, long from, long panels, const fk_runtime *rt)
+{
+    winograd_weights job = {direct, to, from, panels};
+    return launch(winograd_weights_unit, &job, panels * CEIL(from, 32), 0, 1, rt);
+}
+
+/* w->weights holds transformed weights, or is NULL: then they are transformed here */
 NOINLINE int run_winograd(winograd *w, const word *direct, const fk_runtime *rt)
 {
     w->panels = CEIL(w->to, NR), w->down = CEIL(w->out_height, 2), w->across = CEIL(w->out_width, 2);
@@ -190,16 +197,19 @@ NOINLINE int run_winograd(winograd *w, const word *direct, const fk_runtime *rt)
     /* patches and sums of a unit stay in L2, beside a part of the weights */
     const long tile_bytes = POINTS * (winograd_pitch(w->from) + w->panels * NR) * sizeof(word);
     w->tiles = MAX(2 * MR, MIN(16 * MR, (long)WINOGRAD_BYTES / tile_bytes / MR * MR));
-    word *weights = rt->scratch(w->panels * POINTS * w->from * NR * sizeof(word));
-    if (!weights) return 1;
-    winograd_weights job = {direct, weights, w->from, w->panels};
-    int failed = launch(winograd_weights_unit, &job, w->panels * CEIL(w->from, 32), 0, 1, rt);
-    w->weights = weights;
+    word *weights = NULL;
+    int failed = 0;
+    if (!w->weights) {
+        weights = rt->scratch(w->panels * POINTS * w->from * NR * sizeof(word));
+        if (!weights) return 1;
+        failed = winograd_panels(direct, weights, w->from, w->panels, rt);
+        w->weights = weights;
+    }
     const long bytes = PIECE(POINTS * w->tiles * winograd_pitch(w->from) * sizeof(word))
                        + PIECE(POINTS * w->tiles * (w->panels * NR + VECTOR) * sizeof(acc_t))
                        + PIECE(MAX(4 * (w->panels * NR + VECTOR), MR * NR) * sizeof(acc_t));
     if (!failed) failed = launch(winograd_unit, w, CEIL(w->total, w->tiles), bytes, 1, rt);
-    rt->release(weights);
+    if (weights) rt->release(weights);
     return failed;
 }
 
@@ -210,7 +220,7 @@ INLINE int winograd_wins(const geometry *g, long from, long to, long n, long pix
         const int flat = d == 0;
         if (g->kernel[d] != (flat ? 1 : 3) || g->stride[d] != 1 || g->dilation[d] != 1) return 0;
     }
-    return g->groups == 1 && g->in[0] == 1 && g->out[0] == 1 && from >= 32 && to >= 32
+    return !g->direct && g->groups == 1 && g->in[0] == 1 && g->out[0] == 1 && from >= 32 && to >= 32
            && n * pixels >= WINOGRAD_PIXELS;
 }
 #endif

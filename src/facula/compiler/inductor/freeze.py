@@ -1,0 +1,122 @@
+"""What depends on a module's own tensors alone, computed once: packed weights, folded batch norms.
+
+Takes: a flat inference graph. Gives: `freeze`: the graph without those parts, whose results are
+further inputs, and a `Frozen` that has them ready.
+Keeps true: a write to any of those tensors, through whatever alias, and another tensor in its place
+are seen at the next call; where somebody holds a raw pointer to one, it is computed anew each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from facula import core
+from facula.capture import events
+from facula.compiler.inductor import tails
+from facula.fx import GraphModule, Node
+from facula.lower import table
+from facula.lower.aot.partition import extract
+from facula.lower.passes.dead_code import remove_dead_code
+from facula.lower.passes.layout import prefer_channels_last
+from facula.ops.registry import F
+
+
+class Frozen:
+    """The results of a graph of owned tensors, kept until one of those changes."""
+
+    def __init__(self, module: Any, places: Sequence[int], packs: int) -> None:
+        self.module, self.places, self.packs = module, tuple(places), packs
+        self.key: Any = None
+        self.sources: list[Any] = []  # keeps the memory that the key names alive
+        self.results: list[Any] = []
+
+    def __call__(self, args: Sequence[Any]) -> list[Any]:
+        """The results for these inputs of the whole graph."""
+        given = [args[place] for place in self.places]
+        key = core.write_counts(given)
+        if key is None or key != self.key:
+            recording = core.set_grad_enabled(False)
+            try:
+                self.results = list(self.module(*given))
+            finally:
+                core.set_grad_enabled(recording)
+            self.key, self.sources = key, [x.detach() for x in given]
+            events.COUNTERS["inductor"]["weights_prepacked"] += self.packs
+        return self.results
+
+
+def freeze(module: Any) -> Frozen | None:
+    """Take the frozen part out of an inference graph; None where there is none."""
+    graph = module.graph
+    if not any(n.meta.get("owned") for n in graph.nodes if n.op == "placeholder"):
+        return None
+    tails.fold_batch_norm(graph)
+    prefer_channels_last(graph)
+    if not tails.fuse_tails(graph):
+        module.recompile()
+        return None
+    remove_dead_code(graph)
+    found = _take_out(module)
+    module.recompile()
+    return found
+
+
+def _take_out(module: Any) -> Frozen | None:
+    graph = module.graph
+    frozen = tails.frozen_nodes(graph)
+    computed = {n for n in frozen if n.op == "call_function" and _computes(n, frozen)}
+    edge = [n for n in graph.nodes if n in computed and any(u not in computed for u in n.users)]
+    if not edge:
+        return None
+    inputs = [n for n in graph.nodes if n.op == "placeholder"]
+    needed = _sources(edge)
+    places = [k for k, n in enumerate(inputs) if n in needed]
+    part = GraphModule(module, extract(graph, [inputs[k] for k in places], edge, "frozen"))
+    last = inputs[-1]
+    for number, node in enumerate(edge):
+        with graph.inserting_after(last):
+            last = graph.placeholder(f"frozen_{number}")
+        last.meta = {**node.meta, "owned": True}
+        node.replace_all_uses_with(last)
+    for node in reversed([n for n in graph.nodes if n in computed]):
+        graph.erase_node(node)
+    packs = sum(table.operator_of(n.target) in _PACKS for n in computed)
+    return Frozen(part, places, packs)
+
+
+def _computes(node: Node, frozen: set[Node]) -> bool:
+    """Whether a node, or what it reads, is more than a view of an input."""
+    if not table.is_view(node):
+        return True
+    return any(n.op == "call_function" and _computes(n, frozen) for n in node.all_input_nodes)
+
+
+def _sources(nodes: Sequence[Node]) -> set[Node]:
+    """The placeholders that nodes depend on."""
+    found: set[Node] = set()
+    pending = list(nodes)
+    while pending:
+        node = pending.pop()
+        if node not in found:
+            found.add(node)
+            pending.extend(node.all_input_nodes)
+    return {n for n in found if n.op == "placeholder"}
+
+
+def with_frozen(call: Callable[[list[Any]], Any], frozen: Frozen) -> Callable[[list[Any]], Any]:
+    """A compiled graph that takes the frozen results behind its inputs."""
+
+    def run(args: list[Any]) -> Any:
+        return call([*args, *frozen(args)])
+
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run
+
+
+def prepack_count() -> int:
+    """How many weights were packed so far."""
+    return int(events.COUNTERS["inductor"]["weights_prepacked"])
+
+
+_PACKS = (F._conv_pack, F._linear_pack)

@@ -1,0 +1,64 @@
+"""Choices by measurement, for `max_autotune`: candidates run on memory of the right sizes.
+
+Takes: a name for what is chosen, and candidates as functions. Gives: `fastest`, the name of the one
+that took the least time.
+Keeps true: a choice is measured once for a machine's instruction set and number of threads, and then
+read from the cache on disk; results of candidates are equal up to rounding, whichever is chosen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from facula import core
+from facula.compiler.inductor import config
+from facula.core import logs
+from facula.runtime import cache, cpu_features
+
+log = logs.get_logger("inductor")
+
+#: runs of each candidate; the least time counts
+RUNS = 5
+_known: dict[str, str] = {}
+
+
+def fastest(what: str, candidates: Mapping[str, Callable[[], Any]]) -> str:
+    """The candidate that takes the least time; `what` names everything that times depend on."""
+    facts = (what, cpu_features.detected(), str(core.get_num_threads()), *candidates)
+    key = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:40]
+    if config.get("force_disable_caches"):
+        times = _measured(candidates)
+        return min(times, key=times.__getitem__)
+    if key not in _known:
+        path = cache.cached_file("tuning", key, ".txt", lambda path: _write(path, what, candidates))
+        name = path.read_text().split()[0]
+        _known[key] = name if name in candidates else next(iter(candidates))
+    return _known[key]
+
+
+def _write(path: Path, what: str, candidates: Mapping[str, Callable[[], Any]]) -> None:
+    times = _measured(candidates)
+    best = min(times, key=times.__getitem__)
+    log.info("%s: %s", what, ", ".join(f"{name} {1e3 * t:.3f} ms" for name, t in times.items()))
+    path.write_text(f"{best} {what}\n")
+
+
+def _measured(candidates: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
+    """The least time of each, taken in turn so that all see the same machine."""
+    times = dict.fromkeys(candidates, float("inf"))
+    recording = core.set_grad_enabled(False)
+    try:
+        for run in candidates.values():
+            run()
+        for _ in range(RUNS):
+            for name, run in candidates.items():
+                started = time.perf_counter()
+                run()
+                times[name] = min(times[name], time.perf_counter() - started)
+    finally:
+        core.set_grad_enabled(recording)
+    return times

@@ -1,0 +1,217 @@
+"""Gradients in buckets: sent while the backward pass goes on.
+
+Takes: parameters, a group, how a bucket is exchanged. Gives: `Reducer`, which hears of each gradient.
+Keeps true: buckets are exchanged in one order on all ranks, each as soon as it and those before it are
+full; when the last gradient has come, all parameters have the exchanged ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.core.logs import get_logger
+from facula.distributed.operations import all_reduce
+from facula.distributed.process_group import ProcessGroup
+from facula.distributed.types import ReduceOp
+from facula.futures import Future
+from facula.ops.registry import F
+
+Tensor = core.Tensor
+#: the first bucket is small, so that the exchange begins early
+_FIRST_BYTES = 1 << 20
+
+
+class GradBucket:
+    """Gradients that are exchanged together, as communication hooks see them."""
+
+    def __init__(self, index: int, parameters: list[Any], is_last: bool) -> None:
+        self._index, self._parameters, self._is_last = index, parameters, is_last
+        like = parameters[0]
+        total = sum(p.numel() for p in parameters)
+        self._buffer: Tensor = core.empty((total,), dtype=like.dtype, device=like.device)
+        self.left: set[int] = set()
+        self.future: Any = None
+
+    def index(self) -> int:
+        """Its number, in the order of the exchange."""
+        return self._index
+
+    def is_last(self) -> bool:
+        """Whether it is the last one of the backward pass."""
+        return self._is_last
+
+    def buffer(self) -> Tensor:
+        """All gradients behind each other."""
+        return self._buffer
+
+    def set_buffer(self, tensor: Tensor) -> None:
+        """Exchange another tensor."""
+        self._buffer = tensor
+
+    def parameters(self) -> list[Any]:
+        """The parameters that the gradients belong to."""
+        return list(self._parameters)
+
+    def gradients(self) -> list[Tensor]:
+        """The gradients, as parts of the buffer."""
+        parts = self._buffer.split([p.numel() for p in self._parameters])
+        return [part.view(p.shape) for part, p in zip(parts, self._parameters, strict=True)]
+
+
+def bucketed(parameters: Iterable[Any], cap: float) -> list[list[Any]]:
+    """Parameters in the order in which gradients come, by dtype and device, in parts of some bytes."""
+    open_ones: dict[Any, tuple[list[Any], int]] = {}
+    made: list[list[Any]] = []
+    for p in parameters:
+        key = (p.dtype, p.device)
+        held, size = open_ones.get(key, ([], 0))
+        held.append(p)
+        size += p.numel() * p.element_size()
+        limit = cap if made else min(cap, _FIRST_BYTES)
+        if size >= limit:
+            made.append(held)
+            open_ones.pop(key, None)
+        else:
+            open_ones[key] = (held, size)
+    return made + [held for held, _ in open_ones.values()]
+
+
+class Reducer:
+    """Exchanges the gradients of one module."""
+
+    def __init__(
+        self, parameters: list[Any], group: ProcessGroup, cap_megabytes: float, find_unused: bool
+    ) -> None:
+        self.group, self.find_unused = group, find_unused
+        self.hook: Callable[[Any, GradBucket], Future] | None = None
+        self.state: Any = None
+        parts = bucketed(reversed(parameters), cap_megabytes * (1 << 20))
+        last = len(parts) - 1
+        self.buckets = [GradBucket(i, part, i == last) for i, part in enumerate(parts)]
+        self.place = {id(p): (b, i) for b in self.buckets for i, p in enumerate(b._parameters)}
+        self.parameters = parameters
+        self.active, self.began = False, False
+        self.next = 0
+        self.unused: set[int] = set()
+        self.handles = [p.register_post_accumulate_grad_hook(self.came) for p in parameters]
+        get_logger("distributed").info(
+            "gradients of %d parameters in %d buckets", len(parameters), len(parts)
+        )
+
+    def prepare(self, unused: set[int]) -> None:
+        """A forward pass whose backward is to be exchanged has run."""
+        if self.active and self.began:
+            missing = sum(len(b.left) for b in self.buckets)
+            self.active = self.began = False
+            fail(
+                RuntimeError,
+                "DistributedDataParallel",
+                "gradients of all parameters were required (Expected to have finished reduction in the "
+                "prior iteration before starting a new one)",
+                f"none for {missing} parameters",
+                "pass find_unused_parameters=True where the loss does not depend on all of them",
+            )
+        self.active, self.began, self.next = True, False, 0
+        self.unused = unused
+        for bucket in self.buckets:
+            bucket.left = {id(p) for p in bucket._parameters}
+            bucket.future = None
+
+    def came(self, parameter: Any) -> None:
+        """The gradient of a parameter is complete."""
+        if not self.active:
+            return
+        if not self.began:
+            self.began = True
+            for p in self.parameters:
+                if id(p) in self.unused and id(p) != id(parameter):
+                    self._ready(p)
+        self._ready(parameter)
+
+    def _ready(self, parameter: Any) -> None:
+        bucket, index = self.place[id(parameter)]
+        if id(parameter) not in bucket.left:
+            fail(
+                RuntimeError,
+                "DistributedDataParallel",
+                "one gradient for each parameter and forward pass was required (Expected to mark a "
+                "variable ready only once)",
+                f"a second one for parameter {index} of bucket {bucket.index()}",
+                "a parameter is used by several backward passes of one forward",
+            )
+        bucket.left.discard(id(parameter))
+        recording = core.set_grad_enabled(False)
+        try:
+            self._keep(bucket, index, parameter)
+            while self.next < len(self.buckets) and not self.buckets[self.next].left:
+                self._exchange(self.buckets[self.next])
+                self.next += 1
+            if self.next == len(self.buckets):
+                self._finish()
+        finally:
+            core.set_grad_enabled(recording)
+
+    @staticmethod
+    def _keep(bucket: GradBucket, index: int, parameter: Any) -> None:
+        part = bucket.gradients()[index]
+        if parameter.grad is None:
+            part.zero_()
+        else:
+            part.copy_(parameter.grad)
+
+    def _exchange(self, bucket: GradBucket) -> None:
+        if self.hook is not None:
+            bucket.future = self.hook(self.state, bucket)
+            return
+        bucket.buffer().div_(self.group.size())
+        work = all_reduce(bucket.buffer(), group=self.group, async_op=True)
+        bucket.future = work
+
+    def _used(self) -> set[int] | None:
+        """The parameters that some rank used; None where all are."""
+        if not self.find_unused:
+            return None
+        flags = [int(id(p) not in self.unused) for p in self.parameters]
+        used = core.tensor(flags, dtype=core.int32)
+        all_reduce(used, ReduceOp.MAX, self.group)
+        return {id(p) for p, flag in zip(self.parameters, used.tolist(), strict=True) if flag}
+
+    def _finish(self) -> None:
+        """Wait for all buckets and give the parameters their gradients."""
+        self.active = self.began = False
+        used = self._used()
+        for bucket in self.buckets:
+            self._take(bucket)
+            for p, part in zip(bucket._parameters, bucket.gradients(), strict=True):
+                if used is not None and id(p) not in used:
+                    continue
+                if p.grad is None:
+                    p.grad = part.clone()
+                else:
+                    p.grad.copy_(part)
+
+    def _take(self, bucket: GradBucket) -> None:
+        future = bucket.future
+        if not isinstance(future, Future):
+            future.wait()
+            return
+        value = future.wait()
+        result = value[0] if isinstance(value, (list, tuple)) else value
+        if result.data_ptr() != bucket.buffer().data_ptr():
+            bucket.buffer().copy_(result.reshape(-1))
+
+
+def coalesced(tensors: Iterable[Tensor]) -> list[list[Tensor]]:
+    """Tensors by dtype and device."""
+    found: dict[Any, list[Tensor]] = {}
+    for t in tensors:
+        found.setdefault((t.dtype, t.device), []).append(t)
+    return list(found.values())
+
+
+def flattened(tensors: list[Tensor]) -> Tensor:
+    """Tensors of one dtype behind each other."""
+    return F.cat([t.detach().reshape(-1) for t in tensors])

@@ -1,0 +1,63 @@
+"""The elements of tensors as bytes, and back.
+
+Takes: tensors. Gives: `memoryview`s of contiguous copies or of the tensors themselves.
+Keeps true: no element is converted; a view keeps its tensor alive.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from facula import core
+
+Tensor = core.Tensor
+
+
+def host(t: Tensor) -> Tensor:
+    """A dense tensor in the memory of the processor with the same elements."""
+    plain = t.detach()
+    if plain.device.type != "cpu":
+        plain = plain.cpu()
+    return plain.contiguous()
+
+
+class Bytes:
+    """The bytes of a dense tensor."""
+
+    def __init__(self, t: Tensor) -> None:
+        self.tensor = t
+        size = t.numel() * t.element_size()
+        if size:
+            held = (ctypes.c_ubyte * size).from_address(t.data_ptr())
+            self.view = memoryview(held).cast("B")
+        else:
+            self.view = memoryview(bytearray())
+
+
+def view_of(t: Tensor) -> memoryview:
+    """The bytes of a dense tensor, to be used while the tensor lives."""
+    return Bytes(t).view
+
+
+def fill(t: Tensor, payload: Any) -> None:
+    """Write bytes to any tensor of as many."""
+    target = t.detach()
+    if target.device.type == "cpu" and target.is_contiguous():
+        view_of(target)[:] = payload
+        return
+    made = core.empty(tuple(t.shape), dtype=t.dtype)
+    view_of(made)[:] = payload
+    recording = core.set_grad_enabled(False)
+    try:
+        target.copy_(made)
+    finally:
+        core.set_grad_enabled(recording)
+
+
+def tensor_of(payload: Any, like: Tensor) -> Tensor:
+    """A tensor of one dimension, of these bytes."""
+    size = len(payload) // like.element_size()
+    made = core.empty((size,), dtype=like.dtype)
+    view_of(made)[:] = payload
+    return made

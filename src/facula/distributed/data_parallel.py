@@ -1,0 +1,202 @@
+"""`DistributedDataParallel`: the same module on every rank, gradients averaged.
+
+Takes: a module and a process group. Gives: a module of the same forward.
+Keeps true: all ranks begin with rank 0's parameters and buffers, and after each backward pass have the
+same gradients, the mean of all ranks'; buffers are rank 0's at the start of each forward.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from facula import core, nn
+from facula.core.errors import fail
+from facula.distributed.buckets import Reducer, coalesced, flattened
+from facula.distributed.operations import all_gather_object, broadcast
+from facula.distributed.world import default_group, group_of
+
+Tensor = core.Tensor
+
+__all__ = ["DistributedDataParallel"]
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    """The tensors in nested results."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _tensors(inner)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from _tensors(inner)
+    elif hasattr(value, "__dataclass_fields__"):
+        yield from _tensors(vars(value))
+
+
+def _reached(results: Iterable[Tensor]) -> set[int]:
+    """The leaves whose gradients a backward pass from these results computes."""
+    found: set[int] = set()
+    seen: set[Any] = set()
+    todo = [t.grad_fn for t in results if t.grad_fn is not None]
+    while todo:
+        node = todo.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        leaf = getattr(node, "variable", None)
+        if leaf is not None:
+            found.add(id(leaf))
+        todo.extend(inner for inner, _ in node.next_functions if inner is not None)
+    return found
+
+
+def spread(tensors: Iterable[Tensor], group: Any, root: int = 0) -> None:
+    """Give all ranks the root's tensors."""
+    recording = core.set_grad_enabled(False)
+    try:
+        for same in coalesced(tensors):
+            flat = flattened(same)
+            broadcast(flat, group=group, group_src=root)
+            for t, part in zip(same, flat.split([t.numel() for t in same]), strict=True):
+                t.detach().copy_(part.view(t.shape))
+    finally:
+        core.set_grad_enabled(recording)
+
+
+class DistributedDataParallel(nn.Module):
+    """A module that every rank runs on data of its own.
+
+    >>> model = DistributedDataParallel(model)
+    >>> loss(model(x), y).backward()  # gradients are the mean of all ranks' now
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        device_ids: Any = None,
+        output_device: Any = None,
+        dim: int = 0,
+        broadcast_buffers: bool = True,
+        init_sync: bool = True,
+        process_group: Any = None,
+        bucket_cap_mb: float | None = None,
+        find_unused_parameters: bool = False,
+        check_reduction: bool = False,
+        gradient_as_bucket_view: bool = False,
+        static_graph: bool = False,
+        **options: Any,
+    ) -> None:
+        """Wrap a module.
+
+        Args:
+            broadcast_buffers: whether buffers are rank 0's at each forward.
+            init_sync: whether parameters and buffers are rank 0's from now on.
+            process_group: default: all ranks.
+            bucket_cap_mb: how many MiB of gradients go together; default 25.
+            find_unused_parameters: whether the loss may not depend on some parameters.
+            device_ids, output_device, dim, check_reduction, gradient_as_bucket_view, options: kept
+                for PyTorch's API; they change nothing here.
+            static_graph: the set of used parameters never changes: they are looked for each time.
+        """
+        super().__init__()
+        self.module = module
+        self.process_group = group_of(process_group) or default_group()
+        ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
+        named = [(n, p) for n, p in module.named_parameters() if n not in ignored]
+        self._trained = [p for _, p in named if p.requires_grad]
+        if not self._trained:
+            fail(
+                RuntimeError,
+                "DistributedDataParallel",
+                "a parameter that requires a gradient was required (DistributedDataParallel is not "
+                "needed when a module doesn't have any parameters that require a gradient)",
+                "none",
+            )
+        self.device_ids, self.output_device, self.dim = device_ids, output_device, dim
+        self.device = self._trained[0].device
+        self.broadcast_buffers = broadcast_buffers
+        self.find_unused_parameters = find_unused_parameters or static_graph
+        self.require_backward_grad_sync = True
+        self.require_forward_param_sync = True
+        self._shared_buffers = [b for n, b in module.named_buffers() if n not in ignored]
+        if init_sync:
+            self._compare(named)
+            spread([p for _, p in named] + self._shared_buffers, self.process_group)
+        self.reducer = Reducer(
+            self._trained,
+            self.process_group,
+            25 if bucket_cap_mb is None else bucket_cap_mb,
+            self.find_unused_parameters,
+        )
+
+    def _compare(self, named: list[tuple[str, Any]]) -> None:
+        """Raise where ranks have different parameters."""
+        mine = [(n, tuple(p.shape), str(p.dtype)) for n, p in named]
+        every: list[Any] = [None] * self.process_group.size()
+        all_gather_object(every, mine, self.process_group)
+        for rank, theirs in enumerate(every):
+            if theirs != mine:
+                other = next((pair for pair in zip(mine, theirs, strict=False) if pair[0] != pair[1]),
+                             (f"{len(mine)} parameters", f"{len(theirs)}"))  # fmt: skip
+                fail(RuntimeError, "DistributedDataParallel", "the same parameters on all ranks were "
+                     f"required (Params are not the same across processes): {other[0]}",
+                     f"{other[1]} on rank {rank}")  # fmt: skip
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        """The module's result."""
+        self._before()
+        return self._after(self.module(*inputs, **kwargs))
+
+    def _before(self) -> None:
+        if self.require_forward_param_sync and self.will_sync_module_buffers():
+            spread(self._shared_buffers, self.process_group)
+
+    def _after(self, result: Any) -> Any:
+        if core.is_grad_enabled() and self.require_backward_grad_sync:
+            self.require_forward_param_sync = True
+            unused: set[int] = set()
+            if self.find_unused_parameters:
+                reached = _reached(_tensors(result))
+                unused = {id(p) for p in self._trained} - reached
+            self.reducer.prepare(unused)
+        elif core.is_grad_enabled():
+            self.require_forward_param_sync = False
+        return result
+
+    def will_sync_module_buffers(self) -> bool:
+        """Whether the next forward gives buffers rank 0's values."""
+        return bool(
+            self.require_forward_param_sync and self.broadcast_buffers and self._shared_buffers
+        )
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """A block whose forwards have backwards without an exchange: gradients add up locally."""
+        before = self.require_backward_grad_sync
+        self.require_backward_grad_sync = False
+        try:
+            yield
+        finally:
+            self.require_backward_grad_sync = before
+
+    def register_comm_hook(self, state: Any, hook: Callable[[Any, Any], Any]) -> None:
+        """Exchange buckets by a function `(state, bucket) -> Future` of the new buffer; once."""
+        if not callable(hook):
+            fail(TypeError, "register_comm_hook", "a callable was required (Communication hook must be "
+                 "callable)", type(hook).__name__)  # fmt: skip
+        if self.reducer.hook is not None:
+            fail(RuntimeError, "register_comm_hook", "a module without a hook was required "
+                 "(register_comm_hook can only be called once)", "a second one")  # fmt: skip
+        self.reducer.hook, self.reducer.state = hook, state
+
+    def train(self, mode: bool = True) -> DistributedDataParallel:
+        """Choose the module's mode."""
+        super().train(mode)
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        fail(RuntimeError, "DistributedDataParallel", "the inner module was required to be saved",
+             "the wrapper", "save model.module, or state_dict()")  # fmt: skip

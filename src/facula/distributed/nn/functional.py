@@ -1,0 +1,131 @@
+"""Collectives that give new tensors, with gradients.
+
+Takes: tensors and a group. Gives: tensors.
+Keeps true: the gradient of a collective is the collective that is its transpose, so all ranks must run
+the backward pass, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from facula import core
+from facula.autograd import Function
+from facula.distributed import operations as operations
+from facula.distributed.types import ReduceOp
+from facula.distributed.world import default_group, group_of
+
+Tensor = core.Tensor
+
+__all__ = ["all_gather", "all_reduce", "all_to_all_single", "broadcast", "reduce_scatter"]
+
+
+def _group(group: Any) -> Any:
+    return group_of(group) or default_group()
+
+
+class _AllReduce(Function):
+    @staticmethod
+    def forward(ctx: Any, op: Any, group: Any, tensor: Tensor) -> Tensor:
+        ctx.op, ctx.group = op, group
+        made = tensor.detach().clone()
+        operations.all_reduce(made, op, group)
+        return made
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        return None, None, _AllReduce.apply(ctx.op, ctx.group, grad)
+
+
+class _Broadcast(Function):
+    @staticmethod
+    def forward(ctx: Any, src: int, group: Any, tensor: Tensor) -> Tensor:
+        ctx.src, ctx.group = src, group
+        made = tensor.detach().clone()
+        operations.broadcast(made, src, group)
+        return made
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        total = grad.detach().clone()
+        operations.reduce(total, ctx.src, ReduceOp.SUM, ctx.group)
+        mine = ctx.group.ranks[ctx.group.rank()] == ctx.src
+        return None, None, total if mine else total.zero_()
+
+
+class _AllGather(Function):
+    @staticmethod
+    def forward(ctx: Any, group: Any, tensor: Tensor) -> Any:
+        ctx.group = group
+        made = [core.empty(tuple(tensor.shape), dtype=tensor.dtype) for _ in range(group.size())]
+        operations.all_gather(made, tensor.detach(), group)
+        return tuple(made)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        return None, _ReduceScatter.apply(ReduceOp.SUM, ctx.group, *grads)
+
+
+class _ReduceScatter(Function):
+    @staticmethod
+    def forward(ctx: Any, op: Any, group: Any, *tensors: Tensor) -> Tensor:
+        ctx.group = group
+        mine = tensors[group.rank()]
+        made = core.empty(tuple(mine.shape), dtype=mine.dtype)
+        operations.reduce_scatter(made, [t.detach() for t in tensors], op, group)
+        return made
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        return (None, None, *_AllGather.apply(ctx.group, grad))
+
+
+class _AllToAllSingle(Function):
+    @staticmethod
+    def forward(
+        ctx: Any, group: Any, sizes_in: Any, sizes_out: Any, shape: Any, tensor: Tensor
+    ) -> Tensor:
+        ctx.group, ctx.sizes = group, (sizes_in, sizes_out)
+        ctx.shape = tuple(tensor.shape)
+        made = core.empty(tuple(shape), dtype=tensor.dtype)
+        operations.all_to_all_single(made, tensor.detach(), sizes_out, sizes_in, group)
+        return made
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        sizes_in, sizes_out = ctx.sizes
+        found = _AllToAllSingle.apply(ctx.group, sizes_out, sizes_in, ctx.shape, grad)
+        return None, None, None, None, found
+
+
+def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None) -> Tensor:
+    """The combination of all ranks' tensors; its gradient is combined likewise."""
+    return _AllReduce.apply(op, _group(group), tensor)
+
+
+def broadcast(tensor: Tensor, src: int, group: Any = None) -> Tensor:
+    """One rank's tensor; its gradient is the sum of all ranks', on that rank."""
+    return _Broadcast.apply(src, _group(group), tensor)
+
+
+def all_gather(tensor: Tensor, group: Any = None) -> tuple[Tensor, ...]:
+    """Each rank's tensor."""
+    return _AllGather.apply(_group(group), tensor)
+
+
+def reduce_scatter(
+    output: Tensor, input_list: Sequence[Tensor], op: Any = ReduceOp.SUM, group: Any = None
+) -> Tensor:
+    """The combination of all ranks' entry with this rank's number; `output` says no more than its shape."""
+    return _ReduceScatter.apply(op, _group(group), *input_list)
+
+
+def all_to_all_single(
+    output: Tensor, input: Tensor, output_split_sizes: Any = None, input_split_sizes: Any = None,
+    group: Any = None,
+) -> Tensor:  # fmt: skip
+    """Parts of the tensor to all ranks, parts from all; `output` says no more than the result's shape."""
+    return _AllToAllSingle.apply(
+        _group(group), input_split_sizes, output_split_sizes, output.shape, input
+    )

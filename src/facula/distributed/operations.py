@@ -1,0 +1,545 @@
+"""Collectives and messages on tensors and objects.
+
+Takes: tensors (or Python objects) and a group. Gives: tensors that are written in place; with
+`async_op=True` a `Work`.
+Keeps true: names, arguments and results are PyTorch's; a process that is no member of the group does
+nothing; roots and peers are ranks of the world.
+"""
+
+from __future__ import annotations
+
+import datetime
+import io
+import pickle
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.distributed import collectives as algorithms
+from facula.distributed.buffers import fill, host, view_of
+from facula.distributed.errors import DistBackendError
+from facula.distributed.process_group import Exchange, ProcessGroup
+from facula.distributed.stores import seconds_of
+from facula.distributed.types import P2POp, ReduceOp, Work
+from facula.distributed.world import group_of
+from facula.ops.registry import F
+
+Tensor = core.Tensor
+
+
+def _checked(tensors: Any, op: str, name: str = "tensor") -> None:
+    """Raise unless these are dense tensors."""
+    many = tensors if isinstance(tensors, (list, tuple)) else [tensors]
+    for t in many:
+        if not isinstance(t, Tensor):
+            fail(TypeError, op, f"a tensor was required as {name} (Invalid function argument. Expected "
+                 f"parameter `{name}` to be a tensor)", type(t).__name__)  # fmt: skip
+
+
+def _started(
+    group: ProcessGroup, name: str, algorithm: Any, tensors: Sequence[Any], async_op: bool,
+    seconds: float | None = None,
+) -> Work | None:  # fmt: skip
+    work = group.start(name, algorithm, tensors, seconds)
+    if async_op:
+        return work
+    work.wait()
+    return None
+
+
+def _flat(t: Tensor) -> Tensor:
+    return host(t).view(-1)
+
+
+def _written(target: Tensor, flat: Tensor) -> None:
+    fill(target, view_of(flat.contiguous()))
+
+
+def _root(group: ProcessGroup, rank: int | None, group_rank: int | None, op: str) -> int:
+    """A rank of the world, or one of the group, as a rank of the group."""
+    if group_rank is not None:
+        if rank is not None:
+            fail(ValueError, op, "a rank or a rank of the group was required", "both")
+        return group_rank
+    if rank is None:
+        fail(ValueError, op, "a rank was required", "none")
+    if rank not in group.ranks:
+        fail(ValueError, op, f"a rank out of {group.ranks} was required (Global rank {rank} is not part of "
+             "group)", rank)  # fmt: skip
+    return group.ranks.index(rank)
+
+
+def _reducer(op: Any, t: Tensor) -> Any:
+    """How two tensors become one."""
+    combine = op.combine
+    if t.dtype is core.bool and op in (ReduceOp.SUM, ReduceOp.AVG):
+        fail(RuntimeError, "all_reduce", "a dtype of numbers was required for SUM", t.dtype)
+    return combine
+
+
+def _finished(flat: Tensor, op: Any, size: int) -> Tensor:
+    return flat / size if op == ReduceOp.AVG else flat
+
+
+def all_reduce(
+    tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
+) -> Any:
+    """Put the combination of all ranks' tensors into each of them."""
+    _checked(tensor, "all_reduce")
+    found = group_of(group)
+    if found is None:
+        return None
+    combine = _reducer(op, tensor)
+
+    def run(x: Exchange) -> None:
+        total = algorithms.all_reduce(x, _flat(tensor), combine)
+        _written(tensor, _finished(total, op, x.size))
+
+    return _started(found, "all_reduce", run, [tensor], async_op)
+
+
+def all_reduce_coalesced(
+    tensors: list[Tensor], op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
+) -> Any:
+    """`all_reduce` of several tensors."""
+    works = [all_reduce(t, op, group, async_op=True) for t in tensors]
+    if async_op:
+        return works[-1] if works else None
+    for work in works:
+        if work is not None:
+            work.wait()
+    return None
+
+
+def reduce(
+    tensor: Tensor, dst: int | None = None, op: Any = ReduceOp.SUM, group: Any = None,
+    async_op: bool = False, group_dst: int | None = None,
+) -> Any:  # fmt: skip
+    """Put the combination of all ranks' tensors into that of one rank."""
+    _checked(tensor, "reduce")
+    found = group_of(group)
+    if found is None:
+        return None
+    root, combine = _root(found, dst, group_dst, "reduce"), _reducer(op, tensor)
+
+    def run(x: Exchange) -> None:
+        total = algorithms.reduce(x, _flat(tensor), combine, root)
+        if x.rank == root:
+            _written(tensor, _finished(total, op, x.size))
+
+    return _started(found, "reduce", run, [tensor], async_op)
+
+
+def broadcast(
+    tensor: Tensor, src: int | None = None, group: Any = None, async_op: bool = False,
+    group_src: int | None = None,
+) -> Any:  # fmt: skip
+    """Put one rank's tensor into those of all."""
+    _checked(tensor, "broadcast")
+    found = group_of(group)
+    if found is None:
+        return None
+    root = _root(found, src, group_src, "broadcast")
+
+    def run(x: Exchange) -> None:
+        got = algorithms.broadcast(x, _flat(tensor), root)
+        if x.rank != root:
+            _written(tensor, got)
+
+    return _started(found, "broadcast", run, [tensor], async_op)
+
+
+def all_gather(
+    tensor_list: list[Tensor], tensor: Tensor, group: Any = None, async_op: bool = False
+) -> Any:
+    """Put each rank's tensor into the list of all."""
+    _checked(tensor, "all_gather")
+    _checked(tensor_list, "all_gather", "tensor_list")
+    found = group_of(group)
+    if found is None:
+        return None
+    if len(tensor_list) != found.size():
+        fail(
+            ValueError,
+            "all_gather",
+            f"a list of {found.size()} tensors was required",
+            len(tensor_list),
+        )
+    if any(t.dtype is not tensor.dtype for t in tensor_list):
+        fail(TypeError, "all_gather", "tensors of one dtype were required (Invalid usage of tensors with "
+             "different dtypes)", [t.dtype for t in tensor_list])  # fmt: skip
+
+    def run(x: Exchange) -> None:
+        likes = [core.empty((t.numel(),), dtype=t.dtype) for t in tensor_list]
+        for target, got in zip(
+            tensor_list, algorithms.all_gather(x, _flat(tensor), likes), strict=True
+        ):
+            _written(target, got)
+
+    return _started(found, "all_gather", run, tensor_list, async_op)
+
+
+def all_gather_into_tensor(
+    output_tensor: Tensor, input_tensor: Tensor, group: Any = None, async_op: bool = False
+) -> Any:
+    """Put all ranks' tensors behind each other into one."""
+    _checked([output_tensor, input_tensor], "all_gather_into_tensor")
+    found = group_of(group)
+    if found is None:
+        return None
+    if output_tensor.numel() != input_tensor.numel() * found.size():
+        fail(ValueError, "all_gather_into_tensor", f"an output of {found.size()} times the input's elements "
+             "was required", tuple(output_tensor.shape))  # fmt: skip
+
+    def run(x: Exchange) -> None:
+        flat = _flat(input_tensor)
+        likes = [core.empty((flat.numel(),), dtype=flat.dtype) for _ in range(x.size)]
+        _written(output_tensor, F.cat(algorithms.all_gather(x, flat, likes)))
+
+    return _started(found, "all_gather_into_tensor", run, [output_tensor], async_op)
+
+
+_all_gather_base = all_gather_into_tensor
+
+
+def reduce_scatter(
+    output: Tensor, input_list: list[Tensor], op: Any = ReduceOp.SUM, group: Any = None,
+    async_op: bool = False,
+) -> Any:  # fmt: skip
+    """Combine the ranks' lists entry by entry; rank r gets entry r."""
+    _checked(output, "reduce_scatter", "output")
+    _checked(input_list, "reduce_scatter", "input_list")
+    found = group_of(group)
+    if found is None:
+        return None
+    if len(input_list) != found.size():
+        fail(ValueError, "reduce_scatter", f"a list of {found.size()} tensors was required",
+             len(input_list))  # fmt: skip
+    combine = _reducer(op, output)
+
+    def run(x: Exchange) -> None:
+        got = algorithms.reduce_scatter(x, [_flat(t) for t in input_list], combine)
+        _written(output, _finished(got, op, x.size))
+
+    return _started(found, "reduce_scatter", run, [output], async_op)
+
+
+def reduce_scatter_tensor(
+    output: Tensor, input: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
+) -> Any:  # fmt: skip
+    """`reduce_scatter` of one tensor in equal parts."""
+    found = group_of(group)
+    if found is None:
+        return None
+    if input.numel() != output.numel() * found.size():
+        fail(ValueError, "reduce_scatter_tensor", f"an input of {found.size()} times the output's elements "
+             "was required", tuple(input.shape))  # fmt: skip
+    parts = list(input.detach().reshape(found.size(), -1).unbind(0))
+    return reduce_scatter(output, parts, op, group, async_op)
+
+
+_reduce_scatter_base = reduce_scatter_tensor
+
+
+def all_to_all(
+    output_tensor_list: list[Tensor], input_tensor_list: list[Tensor], group: Any = None,
+    async_op: bool = False,
+) -> Any:  # fmt: skip
+    """Entry r of the inputs goes to rank r; entry r of the outputs comes from it."""
+    found = group_of(group)
+    if found is None:
+        return None
+    for given in (output_tensor_list, input_tensor_list):
+        _checked(given, "all_to_all")
+        if len(given) != found.size():
+            fail(
+                ValueError,
+                "all_to_all",
+                f"lists of {found.size()} tensors were required",
+                len(given),
+            )
+
+    def run(x: Exchange) -> None:
+        algorithms.all_to_all(x, [host(t) for t in input_tensor_list], output_tensor_list)
+
+    return _started(found, "all_to_all", run, output_tensor_list, async_op)
+
+
+def all_to_all_single(
+    output: Tensor, input: Tensor, output_split_sizes: Any = None, input_split_sizes: Any = None,
+    group: Any = None, async_op: bool = False,
+) -> Any:  # fmt: skip
+    """`all_to_all` of one tensor, in equal parts or parts of these sizes along the first dimension."""
+    found = group_of(group)
+    if found is None:
+        return None
+    _checked([output, input], "all_to_all_single")
+
+    def parts(t: Tensor, sizes: Any) -> list[Tensor]:
+        if not sizes:
+            if t.shape[0] % found.size():
+                fail(ValueError, "all_to_all_single", f"a first dimension that {found.size()} divides was "
+                     "required", tuple(t.shape))  # fmt: skip
+            sizes = [t.shape[0] // found.size()] * found.size()
+        return list(t.detach().split(list(sizes), 0))
+
+    return all_to_all(
+        parts(output, output_split_sizes), parts(input, input_split_sizes), group, async_op
+    )
+
+
+def gather(
+    tensor: Tensor, gather_list: list[Tensor] | None = None, dst: int | None = None,
+    group: Any = None, async_op: bool = False, group_dst: int | None = None,
+) -> Any:  # fmt: skip
+    """Put each rank's tensor into the list of one rank."""
+    _checked(tensor, "gather")
+    found = group_of(group)
+    if found is None:
+        return None
+    root = _root(found, 0 if dst is None and group_dst is None else dst, group_dst, "gather")
+    if found.rank() == root and len(gather_list or []) != found.size():
+        fail(ValueError, "gather", f"a gather_list of {found.size()} tensors was required on the "
+             "destination rank", len(gather_list or []))  # fmt: skip
+
+    def run(x: Exchange) -> None:
+        algorithms.gather(x, host(tensor), gather_list or [], root)
+
+    return _started(found, "gather", run, gather_list or [tensor], async_op)
+
+
+def scatter(
+    tensor: Tensor, scatter_list: list[Tensor] | None = None, src: int | None = None,
+    group: Any = None, async_op: bool = False, group_src: int | None = None,
+) -> Any:  # fmt: skip
+    """Put entry r of one rank's list into the tensor of rank r."""
+    _checked(tensor, "scatter")
+    found = group_of(group)
+    if found is None:
+        return None
+    root = _root(found, 0 if src is None and group_src is None else src, group_src, "scatter")
+    if found.rank() == root and len(scatter_list or []) != found.size():
+        fail(ValueError, "scatter", f"a scatter_list of {found.size()} tensors was required on the source "
+             "rank", len(scatter_list or []))  # fmt: skip
+
+    def run(x: Exchange) -> None:
+        algorithms.scatter(x, tensor, [host(t) for t in scatter_list or []], root)
+
+    return _started(found, "scatter", run, [tensor], async_op)
+
+
+def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Any:
+    """Wait until all ranks have come here."""
+    found = group_of(group)
+    if found is None:
+        return None
+    return _started(found, "barrier", algorithms.barrier, [], async_op)
+
+
+def monitored_barrier(
+    group: Any = None, timeout: datetime.timedelta | None = None, wait_all_ranks: bool = False
+) -> None:
+    """A barrier whose error names the first rank that did not come, or all of them."""
+    found = group_of(group)
+    if found is None:
+        return
+    limit = seconds_of(timeout, found.seconds)
+
+    def run(x: Exchange) -> None:
+        end = x.end = time.monotonic() + limit
+        missing = []
+        if x.rank:
+            x.send(0, 0, b"")
+            x.end = end + limit
+            x.receive(0, 1, 0)
+            return
+        for peer in range(1, x.size):
+            try:
+                x.receive(peer, 0, 0)
+            except (TimeoutError, DistBackendError):
+                missing.append(found.ranks[peer])
+                if not wait_all_ranks:
+                    break
+        if missing:
+            names = ", ".join(map(str, missing))
+            fail(DistBackendError, "monitored_barrier", f"all ranks were required within {limit:g} s "
+                 f"(timeout): ranks {names} failed to come", f"{x.size - len(missing)} of {x.size}",
+                 f"look at the output of rank {names}")  # fmt: skip
+        for peer in range(1, x.size):
+            x.send(peer, 1, b"")
+
+    _started(found, "monitored_barrier", run, [], False, 2 * limit + 5)
+
+
+# ------------------------------------------------------------------ messages
+
+
+def _peer(group: ProcessGroup, rank: int | None, group_rank: int | None, op: str) -> int:
+    peer = _root(group, rank, group_rank, op)
+    if peer == group.rank():
+        fail(ValueError, op, "another rank was required (Invalid rank: destination rank should not be the "
+             "same as the rank of the current process)", rank)  # fmt: skip
+    return peer
+
+
+def isend(
+    tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None
+) -> Work | None:  # fmt: skip
+    """Send a tensor to a rank; it may be changed as soon as this returns."""
+    _checked(tensor, "isend")
+    found = group_of(group)
+    if found is None:
+        return None
+    return found.isend(tensor, _peer(found, dst, group_dst, "isend"), tag)
+
+
+def irecv(
+    tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None
+) -> Work | None:  # fmt: skip
+    """Write what a rank (any, without one) sends to a tensor."""
+    _checked(tensor, "irecv")
+    found = group_of(group)
+    if found is None:
+        return None
+    nobody = src is None and group_src is None
+    return found.irecv(tensor, None if nobody else _peer(found, src, group_src, "irecv"), tag)
+
+
+def send(
+    tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None
+) -> None:  # fmt: skip
+    """Send a tensor to a rank."""
+    work = isend(tensor, dst, group, tag, group_dst)
+    if work is not None:
+        work.wait()
+
+
+def recv(
+    tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None
+) -> int:  # fmt: skip
+    """Wait for what a rank (any, without one) sends; gives the sender's rank."""
+    work = irecv(tensor, src, group, tag, group_src)
+    if work is None:
+        return -1
+    work.wait()
+    return work.source_rank()
+
+
+def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
+    """Start several messages; receives first, so that none waits for memory."""
+    if not p2p_op_list or not all(isinstance(op, P2POp) for op in p2p_op_list):
+        fail(ValueError, "batch_isend_irecv", "a list of P2POp was required (Invalid ``p2p_op_list``. Each "
+             "op is expected to be of type ``P2POp``)", p2p_op_list)  # fmt: skip
+    order = sorted(range(len(p2p_op_list)), key=lambda i: p2p_op_list[i].op.__name__ == "isend")
+    works = {i: p2p_op_list[i].start() for i in order}
+    return [w for _, w in sorted(works.items()) if w is not None]
+
+
+# ------------------------------------------------------------------ objects
+
+
+def _pickled(value: Any) -> Tensor:
+    buffer = io.BytesIO()
+    pickle.Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
+    data = buffer.getvalue()
+    made = core.empty((len(data),), dtype=core.uint8)
+    view_of(made)[:] = data
+    return made
+
+
+def _unpickled(t: Tensor) -> Any:
+    return pickle.loads(bytes(view_of(t)))
+
+
+def _sizes(mine: int, group: ProcessGroup) -> list[int]:
+    each = [core.empty((1,), dtype=core.int64) for _ in range(group.size())]
+    all_gather(each, F.full((1,), mine, dtype=core.int64), group)
+    return [int(t) for t in each]
+
+
+def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
+    """Put each rank's object into the list of all. Only between ranks that trust each other: pickle."""
+    found = group_of(group)
+    if found is None:
+        return
+    data = _pickled(obj)
+    parts = [core.empty((n,), dtype=core.uint8) for n in _sizes(data.numel(), found)]
+    all_gather(parts, data, found)
+    object_list[:] = [_unpickled(t) for t in parts]
+
+
+def gather_object(
+    obj: Any, object_gather_list: list[Any] | None = None, dst: int | None = None, group: Any = None,
+    group_dst: int | None = None,
+) -> None:  # fmt: skip
+    """Put each rank's object into the list of one rank."""
+    found = group_of(group)
+    if found is None:
+        return
+    root = _root(found, 0 if dst is None and group_dst is None else dst, group_dst, "gather_object")
+    data = _pickled(obj)
+    sizes = _sizes(data.numel(), found)
+    parts = [core.empty((n,), dtype=core.uint8) for n in sizes] if found.rank() == root else None
+    gather(data, parts, group=found, group_dst=root)
+    if parts is not None and object_gather_list is not None:
+        object_gather_list[:] = [_unpickled(t) for t in parts]
+
+
+def broadcast_object_list(
+    object_list: list[Any], src: int | None = None, group: Any = None, device: Any = None,
+    group_src: int | None = None,
+) -> None:  # fmt: skip
+    """Put one rank's objects into the lists of all."""
+    found = group_of(group)
+    if found is None:
+        return
+    root = _root(found, 0 if src is None and group_src is None else src, group_src, "broadcast")
+    data = _pickled(list(object_list))
+    size = F.full((1,), data.numel(), dtype=core.int64)
+    broadcast(size, group=found, group_src=root)
+    if found.rank() != root:
+        data = core.empty((int(size),), dtype=core.uint8)
+    broadcast(data, group=found, group_src=root)
+    if found.rank() != root:
+        object_list[:] = _unpickled(data)
+
+
+def scatter_object_list(
+    scatter_object_output_list: list[Any], scatter_object_input_list: list[Any] | None = None,
+    src: int | None = None, group: Any = None, group_src: int | None = None,
+) -> None:  # fmt: skip
+    """Put entry r of one rank's list into the first place of rank r's."""
+    found = group_of(group)
+    if found is None:
+        return
+    whole: list[Any] = [scatter_object_input_list]
+    broadcast_object_list(whole, src, found, group_src=group_src)
+    scatter_object_output_list[0] = whole[0][found.rank()]
+
+
+def send_object_list(
+    object_list: list[Any], dst: int | None = None, group: Any = None, **options: Any
+) -> None:
+    """Send objects to a rank."""
+    data = _pickled(list(object_list))
+    send(F.full((1,), data.numel(), dtype=core.int64), dst, group, **_group_peer(options, "dst"))
+    send(data, dst, group, **_group_peer(options, "dst"))
+
+
+def recv_object_list(
+    object_list: list[Any], src: int | None = None, group: Any = None, **options: Any
+) -> int:
+    """Wait for objects of a rank; gives the sender's rank."""
+    size = core.empty((1,), dtype=core.int64)
+    source = recv(size, src, group, **_group_peer(options, "src"))
+    data = core.empty((int(size),), dtype=core.uint8)
+    recv(data, source, group)
+    object_list[:] = _unpickled(data)
+    return source
+
+
+def _group_peer(options: dict[str, Any], side: str) -> dict[str, Any]:
+    name = f"group_{side}"
+    return {name: options[name]} if options.get(name) is not None else {}

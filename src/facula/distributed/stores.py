@@ -1,0 +1,273 @@
+"""Where processes leave values for each other: stores of bytes by key.
+
+Takes: a place (memory, a file, the address of a server). Gives: `Store` and its kinds `HashStore`,
+`FileStore`, `PrefixStore`; `TCPStore` stands in `tcp_store`.
+Keeps true: `get` and `wait` wait for keys until the time-out, and then name those that are missing;
+`add` and `compare_set` are atomic among all processes.
+"""
+
+from __future__ import annotations
+
+import datetime
+import fcntl
+import json
+import os
+import threading
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from facula.core.errors import fail
+from facula.distributed.errors import DistStoreError
+
+__all__ = ["FileStore", "HashStore", "PrefixStore", "Store", "seconds_of"]
+
+DEFAULT_TIMEOUT = datetime.timedelta(minutes=5)
+#: how long to sleep between looks at something that another process changes
+_PAUSE = 0.01
+
+
+def seconds_of(timeout: datetime.timedelta | float | None, default: float) -> float:
+    """A time-out in seconds."""
+    if timeout is None:
+        return default
+    if isinstance(timeout, datetime.timedelta):
+        return timeout.total_seconds()
+    return float(timeout)
+
+
+def as_bytes(value: Any) -> bytes:
+    """A value as stores keep it."""
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    return fail(TypeError, "Store", "a string or bytes was required", type(value).__name__)
+
+
+Change = Callable[[dict[str, bytes]], Any]
+
+
+class Store:
+    """Bytes by key. A kind of store says how to change its table atomically: `_change`."""
+
+    def __init__(self, timeout: datetime.timedelta = DEFAULT_TIMEOUT) -> None:
+        self._timeout = timeout
+
+    @property
+    def timeout(self) -> datetime.timedelta:
+        """How long `get` and `wait` wait."""
+        return self._timeout
+
+    def set_timeout(self, timeout: datetime.timedelta) -> None:
+        """Choose how long `get` and `wait` wait."""
+        self._timeout = timeout
+
+    def _change(self, function: Change) -> Any:
+        """Run a function on the table while nobody else does."""
+        raise NotImplementedError
+
+    def _changed(self, seconds: float) -> None:
+        """Wait for a change, at most this long."""
+        time.sleep(min(seconds, _PAUSE))
+
+    def set(self, key: str, value: Any) -> None:
+        """Keep a value."""
+        data = as_bytes(value)
+        self._change(lambda table: table.__setitem__(key, data))
+
+    def get(self, key: str) -> bytes:
+        """A value, once it is there."""
+        self.wait([key])
+        return self._change(lambda table: table[key])
+
+    def add(self, key: str, amount: int) -> int:
+        """Add to a number, which starts at 0; gives the sum."""
+
+        def added(table: dict[str, bytes]) -> int:
+            total = int(table.get(key, b"0")) + amount
+            table[key] = str(total).encode()
+            return total
+
+        return self._change(added)
+
+    def append(self, key: str, value: Any) -> None:
+        """Put bytes behind those that are there."""
+        data = as_bytes(value)
+        self._change(lambda table: table.__setitem__(key, table.get(key, b"") + data))
+
+    def compare_set(self, key: str, expected_value: Any, desired_value: Any) -> bytes:
+        """Keep a value if the present one (none: an empty one) is as expected; gives the one kept."""
+        expected, desired = as_bytes(expected_value), as_bytes(desired_value)
+
+        def compared(table: dict[str, bytes]) -> bytes:
+            present = table.get(key)
+            if present == expected or (present is None and not expected):
+                table[key] = desired
+                return desired
+            return expected if present is None else present
+
+        return self._change(compared)
+
+    def delete_key(self, key: str) -> bool:
+        """Remove a value; gives whether there was one."""
+        return self._change(lambda table: table.pop(key, None) is not None)
+
+    def num_keys(self) -> int:
+        """How many keys there are."""
+        return self._change(len)
+
+    def check(self, keys: Iterable[str]) -> bool:
+        """Whether all keys are there now."""
+        keys = list(keys)
+        return self._change(lambda table: all(key in table for key in keys))
+
+    def wait(self, keys: Sequence[str], timeout: datetime.timedelta | None = None) -> None:
+        """Wait until all keys are there.
+
+        Raises:
+            DistStoreError: the time is over; it names the keys that are missing.
+        """
+        keys = list(keys)
+        limit = seconds_of(timeout, self._timeout.total_seconds())
+        end = time.monotonic() + limit
+        while not self.check(keys):
+            left = end - time.monotonic()
+            if left <= 0:
+                missing = self._change(lambda table: [k for k in keys if k not in table])
+                fail(
+                    DistStoreError,
+                    "Store.wait",
+                    f"the keys {missing} were required within {limit:g} s (wait timeout)",
+                    "no value for them",
+                    "see whether all processes were started, and with the same world_size",
+                )
+            self._changed(left)
+
+    def multi_get(self, keys: Sequence[str]) -> list[bytes]:
+        """Several values, once all are there."""
+        self.wait(keys)
+        return self._change(lambda table: [table[key] for key in keys])
+
+    def multi_set(self, keys: Sequence[str], values: Sequence[Any]) -> None:
+        """Keep several values at once."""
+        pairs = [(k, as_bytes(v)) for k, v in zip(keys, values, strict=True)]
+        self._change(lambda table: table.update(pairs))
+
+    def has_extended_api(self) -> bool:
+        """Whether `append`, `multi_get` and `multi_set` work."""
+        return True
+
+
+class HashStore(Store):
+    """A store for the threads of one process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._table: dict[str, bytes] = {}
+        self._condition = threading.Condition()
+
+    def _change(self, function: Change) -> Any:
+        with self._condition:
+            result = function(self._table)
+            self._condition.notify_all()
+            return result
+
+    def _changed(self, seconds: float) -> None:
+        with self._condition:
+            self._condition.wait(min(seconds, 0.1))
+
+
+class FileStore(Store):
+    """A store in a file that all processes see; the file is locked while it is read or changed."""
+
+    def __init__(self, file_name: str, world_size: int = -1) -> None:
+        super().__init__()
+        self._path = os.fspath(file_name)
+        self._world_size = world_size
+
+    @property
+    def path(self) -> str:
+        """Where the file is."""
+        return self._path
+
+    def _change(self, function: Change) -> Any:
+        with open(self._path, "a+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            before = file.read()
+            table = {k: b64decode(v) for k, v in json.loads(before or b"{}").items()}
+            result = function(table)
+            text = {k: b64encode(v).decode() for k, v in table.items()}
+            after = json.dumps(text).encode()
+            if after != before:
+                file.seek(0)
+                file.truncate()
+                file.write(after)
+            return result
+
+
+class PrefixStore(Store):
+    """Another store's keys that begin with a prefix."""
+
+    def __init__(self, prefix: str, store: Store) -> None:
+        super().__init__(store.timeout)
+        self._prefix, self._store = prefix, store
+
+    @property
+    def underlying_store(self) -> Store:
+        """The store that keeps the values."""
+        return self._store
+
+    def _key(self, key: str) -> str:
+        return f"{self._prefix}/{key}"
+
+    def set_timeout(self, timeout: datetime.timedelta) -> None:
+        """Choose how long `get` and `wait` wait."""
+        super().set_timeout(timeout)
+        self._store.set_timeout(timeout)
+
+    def set(self, key: str, value: Any) -> None:
+        """Keep a value."""
+        self._store.set(self._key(key), value)
+
+    def get(self, key: str) -> bytes:
+        """A value, once it is there."""
+        return self._store.get(self._key(key))
+
+    def add(self, key: str, amount: int) -> int:
+        """Add to a number, which starts at 0; gives the sum."""
+        return self._store.add(self._key(key), amount)
+
+    def append(self, key: str, value: Any) -> None:
+        """Put bytes behind those that are there."""
+        self._store.append(self._key(key), value)
+
+    def compare_set(self, key: str, expected_value: Any, desired_value: Any) -> bytes:
+        """Keep a value if the present one is as expected; gives the one kept."""
+        return self._store.compare_set(self._key(key), expected_value, desired_value)
+
+    def delete_key(self, key: str) -> bool:
+        """Remove a value; gives whether there was one."""
+        return self._store.delete_key(self._key(key))
+
+    def num_keys(self) -> int:
+        """How many keys the whole store has."""
+        return self._store.num_keys()
+
+    def check(self, keys: Iterable[str]) -> bool:
+        """Whether all keys are there now."""
+        return self._store.check([self._key(key) for key in keys])
+
+    def wait(self, keys: Sequence[str], timeout: datetime.timedelta | None = None) -> None:
+        """Wait until all keys are there."""
+        self._store.wait([self._key(key) for key in keys], timeout or self._timeout)
+
+    def multi_get(self, keys: Sequence[str]) -> list[bytes]:
+        """Several values, once all are there."""
+        return self._store.multi_get([self._key(key) for key in keys])
+
+    def multi_set(self, keys: Sequence[str], values: Sequence[Any]) -> None:
+        """Keep several values at once."""
+        self._store.multi_set([self._key(key) for key in keys], values)

@@ -1,0 +1,250 @@
+"""`TCPStore`: a store in the memory of one process, for all processes that reach its port.
+
+Takes: an address; the master listens there. Gives: a `Store`.
+Keeps true: requests of one process are answered in their order; a waiting request does not hold up
+others: each connection has a thread of the server.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import socket
+import struct
+import threading
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from facula.core.errors import fail
+from facula.distributed import wire
+from facula.distributed.errors import DistStoreError
+from facula.distributed.stores import DEFAULT_TIMEOUT, HashStore, Store, as_bytes, seconds_of
+
+_LENGTH = struct.Struct("!I")
+
+
+def _send(connection: socket.socket, value: Any) -> None:
+    data = json.dumps(value).encode()
+    connection.sendall(_LENGTH.pack(len(data)) + data)
+
+
+def _receive(connection: socket.socket) -> Any:
+    (size,) = _LENGTH.unpack(wire.receive_exactly(connection, _LENGTH.size))
+    return json.loads(wire.receive_exactly(connection, size))
+
+
+def _packed(x: Any) -> Any:
+    """Bytes as text, in a nested value."""
+    if isinstance(x, bytes):
+        return {"bytes": b64encode(x).decode()}
+    return [_packed(v) for v in x] if isinstance(x, (list, tuple)) else x
+
+
+def _unpacked(x: Any) -> Any:
+    if isinstance(x, dict):
+        return b64decode(x["bytes"])
+    return [_unpacked(v) for v in x] if isinstance(x, list) else x
+
+
+#: what clients may ask for
+_REQUESTS = frozenset(
+    ("set", "add", "append", "compare_set", "delete_key", "num_keys", "check", "multi_set", "wait",
+     "multi_get")
+)  # fmt: skip
+
+
+class Server:
+    """Answers requests on a table."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.table = HashStore()
+        self.socket = wire.listen(host, port)
+        self.port: int = self.socket.getsockname()[1]
+        self.connections: set[socket.socket] = set()
+        threading.Thread(target=self._accept, name="facula-store", daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self.socket.accept()
+            except OSError:
+                return  # closed
+            self.connections.add(connection)
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            while True:
+                name, args = _receive(connection)
+                _send(connection, self._answer(name, _unpacked(args)))
+        except (OSError, ValueError, TypeError):
+            self.connections.discard(connection)
+            connection.close()
+
+    def _answer(self, name: str, args: list[Any]) -> list[Any]:
+        if name not in _REQUESTS:
+            return ["error", f"unknown request {name}"]
+        if name == "wait":
+            args = [args[0], datetime.timedelta(seconds=args[1])]
+        try:
+            return ["ok", _packed(getattr(self.table, name)(*args))]
+        except DistStoreError as error:
+            return ["missing", str(error)]
+        except Exception as error:
+            return ["error", str(error)]
+
+    def close(self) -> None:
+        """Stop answering."""
+        wire.close(self.socket)
+        for connection in list(self.connections):
+            wire.close(connection)
+
+
+class TCPStore(Store):
+    """A store that the master process keeps, for all that know its address."""
+
+    def __init__(
+        self,
+        host_name: str,
+        port: int = 0,
+        world_size: int | None = None,
+        is_master: bool = False,
+        timeout: datetime.timedelta = DEFAULT_TIMEOUT,
+        wait_for_workers: bool = True,
+        multi_tenant: bool = False,
+        master_listen_fd: int | None = None,
+        use_libuv: bool = True,
+    ) -> None:
+        """Listen (the master) and connect.
+
+        Args:
+            world_size: how many processes connect; the constructor waits for them.
+            wait_for_workers: whether it does.
+            multi_tenant, master_listen_fd, use_libuv: kept for PyTorch's API; they change nothing.
+        """
+        super().__init__(timeout)
+        self._server: Server | None = None
+        if is_master:
+            local = host_name in ("localhost", "127.0.0.1", "::1")
+            self._server = Server("127.0.0.1" if local else "0.0.0.0", port)
+            port = self._server.port
+        self._host, self._port = host_name, port
+        self._lock = threading.Lock()
+        self._connection = wire.connect(host_name, port, timeout.total_seconds())
+        if wait_for_workers and world_size is not None and world_size > 0:
+            self._wait_for(world_size)
+
+    def _wait_for(self, world_size: int) -> None:
+        if self.add("_/joined", 1) >= world_size:
+            self.set("_/all", b"1")
+        self.wait(["_/all"])
+
+    @property
+    def host(self) -> str:
+        """The server's name."""
+        return self._host
+
+    @property
+    def port(self) -> int:
+        """The server's port."""
+        return self._port
+
+    @property
+    def local_address(self) -> str:
+        """This process's address on the way to the server."""
+        return self._connection.getsockname()[0]
+
+    def _ask(self, name: str, *args: Any, seconds: float | None = None) -> Any:
+        limit = self._timeout.total_seconds() if seconds is None else seconds
+        with self._lock:
+            try:
+                self._connection.settimeout(limit + 10)
+                _send(self._connection, [name, _packed(args)])
+                kind, value = _receive(self._connection)
+            except OSError as error:
+                wire.close(self._connection)
+                fail(
+                    DistStoreError,
+                    f"TCPStore.{name}",
+                    f"an answer of the store at {self._host}:{self._port} was required (connection "
+                    "closed)",
+                    str(error),
+                    "the process of rank 0 keeps the store and may have exited",
+                )
+        if kind != "ok":
+            raise DistStoreError(value)
+        return _unpacked(value)
+
+    def set(self, key: str, value: Any) -> None:
+        """Keep a value."""
+        self._ask("set", key, as_bytes(value))
+
+    def get(self, key: str) -> bytes:
+        """A value, once it is there."""
+        return self.multi_get([key])[0]
+
+    def add(self, key: str, amount: int) -> int:
+        """Add to a number, which starts at 0; gives the sum."""
+        return self._ask("add", key, amount)
+
+    def append(self, key: str, value: Any) -> None:
+        """Put bytes behind those that are there."""
+        self._ask("append", key, as_bytes(value))
+
+    def compare_set(self, key: str, expected_value: Any, desired_value: Any) -> bytes:
+        """Keep a value if the present one is as expected; gives the one kept."""
+        return self._ask("compare_set", key, as_bytes(expected_value), as_bytes(desired_value))
+
+    def delete_key(self, key: str) -> bool:
+        """Remove a value; gives whether there was one."""
+        return self._ask("delete_key", key)
+
+    def num_keys(self) -> int:
+        """How many keys there are."""
+        return self._ask("num_keys")
+
+    def check(self, keys: Iterable[str]) -> bool:
+        """Whether all keys are there now."""
+        return self._ask("check", list(keys))
+
+    def wait(self, keys: Sequence[str], timeout: datetime.timedelta | None = None) -> None:
+        """Wait until all keys are there."""
+        limit = seconds_of(timeout, self._timeout.total_seconds())
+        end = time.monotonic() + limit
+        while True:  # in short waits, so that other threads get their answers between
+            part = min(max(end - time.monotonic(), 0.0), 0.2)
+            try:
+                self._ask("wait", list(keys), part, seconds=part)
+                return
+            except DistStoreError:
+                if time.monotonic() >= end or not self._alive():
+                    break
+        missing = [key for key in keys if not self.check([key])]
+        fail(
+            DistStoreError,
+            "TCPStore.wait",
+            f"the keys {missing} were required within {limit:g} s (wait timeout)",
+            "no value for them",
+            "see whether all processes were started, and with the same world_size",
+        )
+
+    def _alive(self) -> bool:
+        return self._connection.fileno() >= 0
+
+    def multi_get(self, keys: Sequence[str]) -> list[bytes]:
+        """Several values, once all are there."""
+        self.wait(keys)
+        return self._ask("multi_get", list(keys))
+
+    def multi_set(self, keys: Sequence[str], values: Sequence[Any]) -> None:
+        """Keep several values at once."""
+        self._ask("multi_set", list(keys), [as_bytes(v) for v in values])
+
+    def close(self) -> None:
+        """Close the connection, and the server where this process has it."""
+        wire.close(self._connection)
+        if self._server is not None:
+            self._server.close()

@@ -1,0 +1,405 @@
+"""The process groups of this program: the default one, and those made of its ranks.
+
+Takes: how processes find each other (environment, an address, a file, a store). Gives:
+`init_process_group`, `new_group`, questions about groups, `destroy_process_group`.
+Keeps true: groups are numbered in the order in which all ranks make them, so that numbers agree; a
+world of one process opens no connection.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import urllib.parse
+from collections.abc import Sequence
+from typing import Any
+
+from facula.core.errors import fail
+from facula.core.logs import get_logger
+from facula.distributed.process_group import ProcessGroup
+from facula.distributed.stores import FileStore, PrefixStore, Store, seconds_of
+from facula.distributed.tcp_store import TCPStore
+from facula.distributed.transport import Transport
+
+DEFAULT_TIMEOUT = datetime.timedelta(minutes=30)
+#: backends by the name that programs know; all are the same transport over TCP
+BACKENDS = ("gloo",)
+
+
+class GroupMember:
+    """What stands for a group that this process is no member of."""
+
+    WORLD: Any = None
+    NON_GROUP_MEMBER = -100
+
+
+class _Group:
+    """`group.WORLD`: the default group."""
+
+    @property
+    def WORLD(self) -> ProcessGroup | None:  # noqa: N802 - PyTorch's name
+        """The default group, once there is one."""
+        return _STATE.default
+
+    @WORLD.setter
+    def WORLD(self, value: Any) -> None:  # noqa: N802
+        _STATE.default = value
+
+
+group = _Group()
+
+
+class _State:
+    """The groups of this process."""
+
+    def __init__(self) -> None:
+        self.default: ProcessGroup | None = None
+        self.transport: Transport | None = None
+        self.store: Store | None = None
+        self.owned: TCPStore | None = None
+        self.groups: dict[int, ProcessGroup] = {}
+        self.made = 0
+        self.backend = ""
+
+    def status(self, number: int) -> dict[str, Any]:
+        """What this process is doing in a group."""
+        found = self.groups.get(number)
+        return found.status if found is not None else {}
+
+
+_STATE = _State()
+
+
+def is_available() -> bool:
+    """Whether process groups can be made: they need sockets only."""
+    return True
+
+
+def is_gloo_available() -> bool:
+    """Whether the backend of processors is there; it goes by gloo's name."""
+    return True
+
+
+def is_mpi_available() -> bool:
+    """Whether there is a backend on MPI."""
+    return False
+
+
+def is_nccl_available() -> bool:
+    """Whether there is a backend on NCCL."""
+    return False
+
+
+def is_ucc_available() -> bool:
+    """Whether there is a backend on UCC."""
+    return False
+
+
+def is_xccl_available() -> bool:
+    """Whether there is a backend on XCCL."""
+    return False
+
+
+def is_backend_available(backend: str) -> bool:
+    """Whether process groups can be made with a backend."""
+    return backend.lower() in BACKENDS
+
+
+def is_torchelastic_launched() -> bool:
+    """Whether a launcher such as `facula.distributed.run` started this process."""
+    return os.environ.get("TORCHELASTIC_RUN_ID") is not None
+
+
+def is_initialized() -> bool:
+    """Whether the default process group has been made."""
+    return _STATE.default is not None
+
+
+def get_default_backend_for_device(device: Any) -> str:
+    """The backend for tensors of a device."""
+    kind = getattr(device, "type", str(device)).split(":")[0]
+    if kind != "cpu":
+        fail(ValueError, "get_default_backend_for_device", "a device with a backend was required "
+             "(Default backend not registered for device)", kind)  # fmt: skip
+    return BACKENDS[0]
+
+
+def _backend(name: str | None) -> str:
+    """The backend that a name asks for; `cpu:gloo,cuda:nccl` names one for each device."""
+    if name is None or name in ("", "undefined"):
+        return BACKENDS[0]
+    chosen = [part.rpartition(":")[2].lower() for part in str(name).split(",")]
+    for_cpu = [c for c in chosen if c in BACKENDS]
+    if not for_cpu:
+        known = ("nccl", "mpi", "ucc", "xccl")
+        problem = "not built in" if chosen[0] in known else "unknown (Invalid backend)"
+        fail(
+            RuntimeError if chosen[0] in known else ValueError,
+            "init_process_group",
+            f"a backend out of {', '.join(BACKENDS)} was required",
+            f"{name!r}, which is {problem}",
+        )
+    return for_cpu[0]
+
+
+def _environment(name: str, given: int) -> int:
+    if given >= 0:
+        return given
+    text = os.environ.get(name)
+    if text is None:
+        fail(
+            ValueError,
+            "init_process_group",
+            f"the environment variable {name} was required (Error initializing process group using "
+            f"env:// rendezvous: environment variable {name} expected, but not set)",
+            "none",
+            "start the program with `python -m facula.distributed.run`",
+        )
+    return int(text)
+
+
+def _rendezvous(
+    method: str | None, store: Store | None, rank: int, world_size: int, timeout: datetime.timedelta
+) -> tuple[Store, int, int]:
+    """The store by which processes find each other, this process's rank, and the world's size."""
+    if store is not None:
+        if rank < 0 or world_size < 1:
+            fail(AssertionError, "init_process_group", "rank and world_size were required with a store",
+                 f"rank={rank}, world_size={world_size}")  # fmt: skip
+        return store, rank, world_size
+    url = urllib.parse.urlparse(method or "env://")
+    query = dict(urllib.parse.parse_qsl(url.query))
+    rank = int(query.get("rank", rank))
+    world_size = int(query.get("world_size", world_size))
+    if url.scheme == "env":
+        rank, world_size = _environment("RANK", rank), _environment("WORLD_SIZE", world_size)
+        host = os.environ.get("MASTER_ADDR") or ("127.0.0.1" if world_size == 1 else None)
+        port = os.environ.get("MASTER_PORT") or ("0" if world_size == 1 else None)
+        for name, value in (("MASTER_ADDR", host), ("MASTER_PORT", port)):
+            if value is None:
+                fail(ValueError, "init_process_group", f"the environment variable {name} was required "
+                     f"(environment variable {name} expected, but not set)", "none")  # fmt: skip
+        return _tcp_store(str(host), int(port or 0), rank, world_size, timeout), rank, world_size
+    if rank < 0 or world_size < 1:
+        fail(ValueError, "init_process_group", f"rank and world_size were required with {method}",
+             f"rank={rank}, world_size={world_size}")  # fmt: skip
+    if url.scheme == "file":
+        made = FileStore(url.netloc + url.path, world_size)
+        made.set_timeout(timeout)
+        return made, rank, world_size
+    if url.scheme == "tcp" and url.hostname and url.port:
+        return _tcp_store(url.hostname, url.port, rank, world_size, timeout), rank, world_size
+    return fail(
+        RuntimeError,
+        "init_process_group",
+        "an init_method of env://, tcp://host:port or file:///path was required (No rendezvous handler)",
+        repr(method),
+    )
+
+
+def _tcp_store(
+    host: str, port: int, rank: int, world_size: int, timeout: datetime.timedelta
+) -> Store:
+    _STATE.owned = TCPStore(host, port, world_size, rank == 0, timeout)
+    return _STATE.owned
+
+
+def init_process_group(
+    backend: str | None = None,
+    init_method: str | None = None,
+    timeout: datetime.timedelta | None = None,
+    world_size: int = -1,
+    rank: int = -1,
+    store: Store | None = None,
+    group_name: str = "",
+    pg_options: Any = None,
+    device_id: Any = None,
+) -> None:
+    """Make the default process group; every process calls this once.
+
+    Args:
+        backend: "gloo", the transport over TCP; None takes it.
+        init_method: `env://` (the default: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT),
+            `tcp://host:port`, or `file:///path`.
+        timeout: how long a collective may take before it is an error.
+        store: instead of `init_method`, with `rank` and `world_size`.
+        group_name, pg_options, device_id: kept for PyTorch's API; they change nothing.
+    """
+    if _STATE.default is not None:
+        fail(ValueError, "init_process_group", "no process group was required (trying to initialize the "
+             "default process group twice!)", "one that is there")  # fmt: skip
+    if store is not None and init_method is not None:
+        fail(AssertionError, "init_process_group", "either store or init_method was required (Cannot "
+             "specify both init_method and store.)", "both")  # fmt: skip
+    chosen = _backend(backend)
+    limit = timeout or DEFAULT_TIMEOUT
+    if not isinstance(limit, datetime.timedelta):
+        fail(TypeError, "init_process_group", "a datetime.timedelta was required (Expected timeout "
+             "argument to be of type datetime.timedelta)", type(timeout).__name__)  # fmt: skip
+    found, rank, world_size = _rendezvous(init_method, store, rank, world_size, limit)
+    log = get_logger("distributed")
+    if not 0 <= rank < world_size:
+        fail(ValueError, "init_process_group", f"a rank in [0, {world_size}) was required", rank)
+    _STATE.store = PrefixStore("facula", found)
+    if world_size > 1:
+        log.info("rank %d of %d found its store %s", rank, world_size, type(found).__name__)
+        host = getattr(found, "local_address", "127.0.0.1")
+        limit_s = limit.total_seconds()
+        _STATE.transport = Transport(_STATE.store, rank, world_size, limit_s, host)
+        _STATE.transport.status = _STATE.status
+    _STATE.made, _STATE.backend = 1, chosen
+    _STATE.default = ProcessGroup(
+        _STATE.transport, range(world_size), rank, 0, "default", chosen, limit.total_seconds()
+    )
+    _STATE.groups[0] = GroupMember.WORLD = _STATE.default
+    log.info(
+        "process group initialised: backend %s, rank %d, world size %d", chosen, rank, world_size
+    )
+
+
+def default_group() -> ProcessGroup:
+    """The default group; raises where there is none."""
+    if _STATE.default is None:
+        fail(
+            ValueError,
+            "distributed",
+            "a process group was required (Default process group has not been initialized)",
+            "none",
+            "call init_process_group first",
+        )
+    return _STATE.default
+
+
+def group_of(given: Any) -> ProcessGroup | None:
+    """The group that an argument means; None where this process is no member."""
+    if given is None:
+        return default_group()
+    return None if given == GroupMember.NON_GROUP_MEMBER else given
+
+
+def new_group(
+    ranks: Sequence[int] | None = None,
+    timeout: datetime.timedelta | None = None,
+    backend: str | None = None,
+    pg_options: Any = None,
+    use_local_synchronization: bool = False,
+    group_desc: str | None = None,
+    device_id: Any = None,
+) -> Any:
+    """A group of some ranks. All processes call this in the same order, members or not."""
+    world = default_group()
+    chosen = sorted(range(world.size()) if ranks is None else ranks)
+    if len(set(chosen)) != len(chosen):
+        fail(ValueError, "new_group", "different ranks were required", chosen)
+    if chosen and not (chosen[0] >= 0 and chosen[-1] < world.size()):
+        fail(ValueError, "new_group", f"ranks in [0, {world.size()}) were required (The new group's rank "
+             "should be within the world_size set by init_process_group)", chosen)  # fmt: skip
+    number, _STATE.made = _STATE.made, _STATE.made + 1
+    if world.rank() not in chosen:
+        return GroupMember.NON_GROUP_MEMBER
+    made = ProcessGroup(
+        _STATE.transport, chosen, world.rank(), number, group_desc or str(number),
+        _backend(backend or _STATE.backend), seconds_of(timeout, world.seconds),
+    )  # fmt: skip
+    _STATE.groups[number] = made
+    return made
+
+
+def new_subgroups(
+    group_size: int | None = None, group: Any = None, timeout: Any = None, backend: Any = None,
+    pg_options: Any = None, group_desc: str | None = None,
+) -> tuple[Any, list[Any]]:  # fmt: skip
+    """The world in groups of equal size: this rank's, and all."""
+    size = default_group().size()
+    group_size = size if group_size is None else group_size
+    if group_size < 1 or size % group_size:
+        fail(ValueError, "new_subgroups", f"a size that divides {size} was required", group_size)
+    lists = [list(range(i, i + group_size)) for i in range(0, size, group_size)]
+    return new_subgroups_by_enumeration(lists, timeout, backend, pg_options, group_desc)
+
+
+def new_subgroups_by_enumeration(
+    ranks_per_subgroup_list: Sequence[Sequence[int]], timeout: Any = None, backend: Any = None,
+    pg_options: Any = None, group_desc: str | None = None,
+) -> tuple[Any, list[Any]]:  # fmt: skip
+    """Groups of the ranks in each list: this rank's (None without one), and all."""
+    made, mine = [], None
+    for ranks in ranks_per_subgroup_list:
+        one = new_group(ranks, timeout, backend, pg_options)
+        made.append(one)
+        mine = one if get_rank() in ranks else mine
+    return mine, made
+
+
+def get_rank(group: Any = None) -> int:
+    """This process's number in a group; -1 where it is no member."""
+    found = group_of(group)
+    return -1 if found is None else found.rank()
+
+
+def get_world_size(group: Any = None) -> int:
+    """How many ranks a group has; -1 where this process is no member."""
+    found = group_of(group)
+    return -1 if found is None else found.size()
+
+
+def get_backend(group: Any = None) -> str:
+    """The name of a group's backend."""
+    found = group_of(group)
+    if found is None:
+        fail(ValueError, "get_backend", "a group of this process was required (Invalid process group "
+             "specified)", "another")  # fmt: skip
+    return found.backend_name
+
+
+def get_process_group_ranks(group: Any) -> list[int]:
+    """The ranks of a group in the world."""
+    return list((group_of(group) or default_group()).ranks)
+
+
+def get_global_rank(group: Any, group_rank: int) -> int:
+    """A rank of a group, in the world."""
+    found = group_of(group)
+    if found is None or not 0 <= group_rank < found.size():
+        fail(ValueError, "get_global_rank", "a rank of the group was required", group_rank)
+    return found.ranks[group_rank]
+
+
+def get_group_rank(group: Any, global_rank: int) -> int:
+    """A rank of the world, in a group."""
+    found = group_of(group)
+    if found is None or global_rank not in found.ranks:
+        fail(ValueError, "get_group_rank", "a rank of the group was required (Global rank is not part of "
+             "group)", global_rank)  # fmt: skip
+    return found.ranks.index(global_rank)
+
+
+def get_node_local_rank(fallback_rank: int | None = None) -> int:
+    """This process's number on its machine, as the launcher said."""
+    text = os.environ.get("LOCAL_RANK")
+    if text is not None:
+        return int(text)
+    if fallback_rank is None:
+        fail(RuntimeError, "get_node_local_rank", "the environment variable LOCAL_RANK was required",
+             "none")  # fmt: skip
+    return fallback_rank
+
+
+def destroy_process_group(group: Any = None) -> None:
+    """Forget a group; the default one with all others, and close the connections."""
+    found = group_of(group)
+    if found is None:
+        return
+    if found is not _STATE.default:
+        found.close()
+        _STATE.groups.pop(found.number, None)
+        return
+    for one in _STATE.groups.values():
+        one.close()
+    if _STATE.transport is not None:
+        _STATE.transport.close()
+    if _STATE.owned is not None:
+        _STATE.owned.close()
+    get_logger("distributed").info("process group destroyed")
+    _STATE.__init__()  # type: ignore[misc]
+    GroupMember.WORLD = None

@@ -1,0 +1,33 @@
+"""Programs to keep: a module's forward as a graph of operators, with everything that it reads.
+
+Takes: a module and example arguments. Gives: `export` and `ExportedProgram`, `save` and `load`, `Dim` for
+sizes that may change.
+Keeps true: an exported program holds no Python of the user's; loading one runs no code of the file.
+"""
+
+from __future__ import annotations
+
+from facula.export.api import export
+from facula.export.archive import load, register_dataclass, save
+from facula.export.dynamic_shapes import Dim, ShapesCollection, dims
+from facula.export.exported_program import (
+    CustomDecompTable,
+    ExportedProgram,
+    default_decompositions,
+)
+from facula.export.signature import ExportBackwardSignature, ExportGraphSignature
+
+__all__ = [
+    "CustomDecompTable",
+    "Dim",
+    "ExportBackwardSignature",
+    "ExportGraphSignature",
+    "ExportedProgram",
+    "ShapesCollection",
+    "default_decompositions",
+    "dims",
+    "export",
+    "load",
+    "register_dataclass",
+    "save",
+]

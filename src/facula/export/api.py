@@ -1,0 +1,98 @@
+"""`export`: a module, for arguments of a kind, as an `ExportedProgram`.
+
+Takes: a module and example arguments. Gives: its program.
+Keeps true: the module's state is what it was; control flow on values is an error, not a guess.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from facula import core, nn
+from facula.core.errors import fail
+from facula.core.logs import get_logger
+from facula.export.exported_program import ExportedProgram
+from facula.export.tracing import trace_module
+from facula.fx import _pytree as pytree
+from facula.random import fork_rng
+
+Tensor = core.Tensor
+
+
+def export(
+    mod: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    strict: bool = False,
+    preserve_module_call_signature: tuple[str, ...] = (),
+    prefer_deferred_runtime_asserts_over_guards: bool = False,
+) -> ExportedProgram:
+    """Export the forward of a module.
+
+    Args:
+        args, kwargs: example arguments; what is no tensor becomes a constant of the program.
+        dynamic_shapes: which sizes may change: by argument name or position, nested as the
+            arguments, for a tensor `{dimension: Dim}` or a list of one entry for each dimension.
+        strict: capture the module's bytecode first, so that whatever would break a graph is an error.
+        preserve_module_call_signature, prefer_deferred_runtime_asserts_over_guards: kept for PyTorch's
+            API; graphs are flat, and guards are checked when the module is called.
+
+    Raises:
+        UserError: the program fixes a size that was to change.
+        ValueError: `mod` is no module.
+
+    >>> program = facula.export.export(nn.Linear(3, 2), (facula.ones(4, 3),))
+    >>> program.module()(facula.ones(4, 3))
+    """
+    if not isinstance(mod, nn.Module):
+        fail(
+            ValueError,
+            "export",
+            "a module was required (Expected `mod` to be an instance of `torch.nn.Module`)",
+            type(mod).__name__,
+            "a function is exported as the forward of a module",
+        )
+    if not isinstance(args, tuple):
+        fail(
+            TypeError,
+            "export",
+            "a tuple of arguments was required (Expecting `args` to be a tuple of example positional "
+            "inputs)",
+            type(args).__name__,
+        )
+    kwargs = kwargs or {}
+    if strict:
+        _capture(mod, args, kwargs)
+    parts = trace_module(mod, args, kwargs, dynamic_shapes)
+    program = ExportedProgram(
+        parts.module,
+        parts.signature,
+        parts.state,
+        parts.constants,
+        parts.ranges,
+        parts.in_spec,
+        parts.out_spec,
+        guards=list(parts.env.guards),
+        argument_names=parts.argument_names,
+        example_inputs=(args, kwargs),
+        training=mod.training,
+    )
+    get_logger("export").debug("%s", program)
+    return program
+
+
+def _capture(mod: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Capture a copy of the module as one graph; raises where that is impossible."""
+    from facula.compiler.api import compile as compiled
+
+    cloned = pytree.tree_map(
+        lambda x: (
+            x.detach().clone().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x
+        ),
+        (args, kwargs),
+    )
+    with fork_rng():
+        compiled(copy.deepcopy(mod), backend="eager", fullgraph=True)(*cloned[0], **cloned[1])

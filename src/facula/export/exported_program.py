@@ -1,0 +1,294 @@
+"""`ExportedProgram`: a program as data.
+
+Takes: the parts that a trace gave, or that a file holds. Gives: the graph, its signature and state,
+`module()` to run it, `run_decompositions()` for a graph of fewer operators.
+Keeps true: it is not run itself; what it gives belongs to it, and `run_decompositions` makes a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from facula import core, nn
+from facula.capture.errors import UserError
+from facula.core.errors import fail
+from facula.export.dynamic_shapes import ValueRanges
+from facula.export.signature import ExportGraphSignature, OutputKind
+from facula.export.tracing import output_argument
+from facula.export.unlift import unlift
+from facula.fx import Graph, GraphModule, Interpreter
+from facula.fx import traceback as fx_traceback
+from facula.fx.proxy_tensor import make_fx
+from facula.lower.decompositions import core_decompositions, decompositions_of
+from facula.lower.table import operator_of
+from facula.ops.registry import TABLE
+
+Tensor = core.Tensor
+
+
+class CallSpec(NamedTuple):
+    """How arguments and results are nested."""
+
+    in_spec: Any
+    out_spec: Any
+
+
+class CustomDecompTable(dict[Any, Any]):
+    """Decompositions by operator, to change before `run_decompositions`."""
+
+    def pop(self, op: Any, *default: Any) -> Any:
+        """Take out the decomposition of an operator, whichever overload is named."""
+        return super().pop(op, *default)
+
+    def materialize(self) -> dict[Any, Any]:
+        """A plain dictionary of it."""
+        return dict(self)
+
+
+def default_decompositions() -> CustomDecompTable:
+    """The decompositions that lead to the core operators."""
+    return CustomDecompTable(core_decompositions() | decompositions_of([TABLE["linear"]]))
+
+
+class ExportedProgram:
+    """A flat graph, the meaning of its inputs and outputs, and the tensors that it reads."""
+
+    def __init__(
+        self,
+        root: GraphModule,
+        graph_signature: ExportGraphSignature,
+        state_dict: dict[str, Any],
+        constants: dict[str, Any],
+        range_constraints: dict[str, ValueRanges],
+        in_spec: Any,
+        out_spec: Any,
+        *,
+        guards: list[Any],
+        argument_names: list[str],
+        example_inputs: tuple[tuple[Any, ...], dict[str, Any]] | None,
+        training: bool = False,
+    ) -> None:
+        self._module = root
+        self._signature = graph_signature
+        self._state_dict = state_dict
+        self._constants = constants
+        self.ranges = range_constraints
+        self.in_spec, self.out_spec = in_spec, out_spec
+        self.guards = guards
+        self.argument_names = argument_names
+        self._example_inputs = example_inputs
+        self.training = training
+
+    @property
+    def graph_module(self) -> GraphModule:
+        """The graph as a module of flat inputs and outputs."""
+        return self._module
+
+    @property
+    def graph(self) -> Graph:
+        """The graph."""
+        return self._module.graph
+
+    @property
+    def graph_signature(self) -> ExportGraphSignature:
+        """What inputs and outputs are."""
+        return self._signature
+
+    @property
+    def state_dict(self) -> dict[str, Any]:
+        """Parameters and buffers by their path."""
+        return self._state_dict
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """Other tensors that the program reads, by name."""
+        return self._constants
+
+    @property
+    def tensor_constants(self) -> dict[str, Any]:
+        """The same as `constants`."""
+        return self._constants
+
+    @property
+    def range_constraints(self) -> dict[str, ValueRanges]:
+        """The values that sizes may have, by symbol."""
+        return self.ranges
+
+    @property
+    def example_inputs(self) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """The arguments that the program was exported with."""
+        return self._example_inputs
+
+    @example_inputs.setter
+    def example_inputs(self, value: Any) -> None:
+        self._example_inputs = value
+
+    @property
+    def call_spec(self) -> Any:
+        """How arguments and results are nested."""
+        return CallSpec(self.in_spec, self.out_spec)
+
+    @property
+    def dialect(self) -> str:
+        """Which operators the graph has."""
+        return "ATEN"
+
+    def parameters(self) -> Iterator[Any]:
+        """The parameters."""
+        return (p for _, p in self.named_parameters())
+
+    def named_parameters(self) -> Iterator[tuple[str, Any]]:
+        """The parameters with their paths."""
+        return ((name, self._state_dict[name]) for name in self._signature.parameters)
+
+    def buffers(self) -> Iterator[Any]:
+        """The buffers."""
+        return (b for _, b in self.named_buffers())
+
+    def named_buffers(self) -> Iterator[tuple[str, Any]]:
+        """The buffers with their paths."""
+        for name in self._signature.buffers:
+            held = self._constants if name in self._constants else self._state_dict
+            yield name, held[name]
+
+    def module(self, check_guards: bool = True) -> GraphModule:
+        """A module that runs the program, with the parameters and buffers of this one.
+
+        `check_guards` is kept for PyTorch's API; inputs are always checked.
+        """
+        return unlift(self)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        fail(
+            RuntimeError,
+            "export",
+            "a module was required to run: Unable to call ExportedProgram directly. You should use "
+            "`exported_program.module()` instead",
+        )
+
+    def run_decompositions(
+        self, decomp_table: dict[Any, Any] | None = None, decompose_custom_triton_ops: bool = False
+    ) -> ExportedProgram:
+        """The program with operators replaced by others; default: down to the core operators."""
+        table = default_decompositions() if decomp_table is None else decomp_table
+        rules = {op: rule for op, rule in table.items() if operator_of(op) is not None}
+        made = _retraced(self._module, rules)
+        placeholders = [n for n in self.graph.nodes if n.op == "placeholder"]
+        for old, new in zip(placeholders, made.graph.find_nodes(op="placeholder"), strict=True):
+            new.name = new.target = old.name
+            new.meta = dict(old.meta)
+        signature = _followed(self._signature, made)
+        made.recompile()
+        program = self._with(made, signature)
+        program.guards = _guards_of(made, self.ranges)
+        return program
+
+    def _with(self, module: GraphModule, signature: ExportGraphSignature) -> ExportedProgram:
+        return ExportedProgram(
+            module,
+            signature,
+            self._state_dict,
+            self._constants,
+            self.ranges,
+            self.in_spec,
+            self.out_spec,
+            guards=self.guards,
+            argument_names=self.argument_names,
+            example_inputs=self._example_inputs,
+            training=self.training,
+        )
+
+    def validate(self) -> None:
+        """Check the graph and that the signature is one of it."""
+        self.graph.lint()
+        placeholders = [n.name for n in self.graph.nodes if n.op == "placeholder"]
+        described = [spec.arg.name for spec in self._signature.input_specs]
+        if placeholders != described:
+            fail(
+                ValueError,
+                "export",
+                f"a signature of the inputs {placeholders} was required",
+                described,
+            )
+
+    def __str__(self) -> str:
+        code = self._module.print_readable(print_output=False).replace("\n", "\n    ")
+        return (
+            f"ExportedProgram:\n    {code}\nGraph signature: {self._signature}\n"
+            f"Range constraints: {self.ranges}\n"
+        )
+
+    __repr__ = __str__
+
+
+def _guards_of(module: GraphModule, ranges: dict[str, ValueRanges]) -> list[Any]:
+    """What a graph relies on; raises where it fixed a size that may change."""
+    values = [n.meta.get("val") for n in module.graph.nodes if n.op == "placeholder"]
+    modes = [v.fake_mode for v in values if hasattr(v, "fake_mode")]
+    if not modes:
+        return []
+    env = modes[0].shape_env
+    fixed = [name for name in ranges if name in env.replacements]
+    if fixed:
+        fail(
+            UserError,
+            "run_decompositions",
+            f"decompositions that serve all sizes {', '.join(fixed)} were required",
+            ", ".join(f"{name} == {env.replacements[name]}" for name in fixed),
+            "leave the decomposition out that reads these sizes as numbers",
+        )
+    return list(env.guards)
+
+
+class _Rerun(Interpreter):
+    """Runs a graph for another trace."""
+
+    def __init__(self, module: GraphModule) -> None:
+        super().__init__(module)
+        self.garbage_collect_values = False
+
+
+def _retraced(module: GraphModule, rules: dict[Any, Any]) -> GraphModule:
+    """The graph with decompositions, of the same inputs."""
+    values = [n.meta["val"] for n in module.graph.nodes if n.op == "placeholder"]
+    tensors = [i for i, v in enumerate(values) if isinstance(v, Tensor)]
+
+    def run(*given: Any) -> Any:
+        inputs = list(values)
+        for i, x in zip(tensors, given, strict=True):
+            inputs[i] = x
+        return _Rerun(module).run(*inputs)
+
+    recording = core.set_grad_enabled(False)
+    try:
+        with fx_traceback.preserve_node_meta():
+            traced = make_fx(run, decomposition_table=rules)(*[values[i] for i in tensors])
+    finally:
+        core.set_grad_enabled(recording)
+    graph = Graph()
+    known: dict[Any, Any] = {}
+    found = iter(n for n in traced.graph.nodes if n.op == "placeholder")
+    for i, old in enumerate(n for n in module.graph.nodes if n.op == "placeholder"):
+        made = graph.placeholder(old.name)
+        if i in tensors:
+            known[next(found)] = made
+    for node in traced.graph.nodes:
+        if node.op != "placeholder":
+            known[node] = graph.node_copy(node, known.__getitem__)
+    return GraphModule(
+        traced if any(n.op == "get_attr" for n in graph.nodes) else nn.Module(), graph
+    )
+
+
+def _followed(signature: ExportGraphSignature, module: GraphModule) -> ExportGraphSignature:
+    """The signature for a graph with the same inputs and other nodes."""
+    from copy import deepcopy
+
+    made = deepcopy(signature)
+    outputs = module.graph.output_node().args[0]
+    for spec, value in zip(made.output_specs, outputs, strict=True):
+        constant = spec.kind is OutputKind.USER_OUTPUT and not hasattr(value, "meta")
+        if not constant:
+            spec.arg = output_argument(value)
+    return made

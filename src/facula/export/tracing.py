@@ -1,0 +1,301 @@
+"""A module traced for export: one flat graph of parameters, buffers, constants and inputs.
+
+Takes: a module, example arguments and `dynamic_shapes`.
+Gives: `Parts`, from which an `ExportedProgram` is made: the graph with named placeholders, its
+signature, the tensors that it reads, and the ranges of sizes.
+Keeps true: the module runs once, on tensors without elements, so that nothing of it changes; each
+parameter is one input, whatever its number of names; tensors that the module holds otherwise become
+inputs, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from facula import core, nn
+from facula.core.errors import fail
+from facula.export.dynamic_shapes import Resolved, ValueRanges, arguments_by_name
+from facula.export.signature import (
+    ConstantArgument,
+    ExportGraphSignature,
+    InputKind,
+    InputSpec,
+    OutputKind,
+    OutputSpec,
+    SymIntArgument,
+    TensorArgument,
+)
+from facula.fx import Graph, GraphModule, Node
+from facula.fx import _pytree as pytree
+from facula.fx.fake_tensor import FakeTensorMode
+from facula.fx.shape_env import ShapeEnv, nodes_of_numbers
+from facula.fx.symbols import SymInt
+from facula.lower.aot.api import _Swapped
+from facula.lower.aot.export import ordered_outputs, set_outputs
+from facula.lower.aot.tracing import Traced, trace
+
+Tensor = core.Tensor
+
+
+@dataclass
+class Parts:
+    """What an exported program is made of."""
+
+    module: GraphModule
+    signature: ExportGraphSignature
+    state: dict[str, Any]
+    constants: dict[str, Any]
+    ranges: dict[str, ValueRanges]
+    in_spec: Any
+    out_spec: Any
+    env: ShapeEnv
+    argument_names: list[str] = field(default_factory=list)
+
+
+class _Held:
+    """A module's parameters and buffers: each once, with all of its names."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.names: dict[int, list[str]] = {}
+        self.tensors: list[Any] = []
+        self.parameters = dict(module.named_parameters(remove_duplicate=False))
+        self.buffers = dict(module.named_buffers(remove_duplicate=False))
+        for name, tensor in (*self.parameters.items(), *self.buffers.items()):
+            if id(tensor) not in self.names:
+                self.tensors.append(tensor)
+            self.names.setdefault(id(tensor), []).append(name)
+        self.first = [self.names[id(t)][0] for t in self.tensors]
+        self.module = module
+
+    def replaced(self, values: list[Any]) -> _Swapped:
+        """A block in which all names stand for other tensors."""
+        pairs = zip(self.tensors, values, strict=True)
+        return _Swapped(self.module, {n: v for t, v in pairs for n in self.names[id(t)]})
+
+    def kind(self, name: str) -> InputKind:
+        """Whether a name is that of a parameter or a buffer."""
+        return InputKind.PARAMETER if name in self.parameters else InputKind.BUFFER
+
+    def persistent(self, name: str) -> bool:
+        """Whether a buffer is part of the state."""
+        path, _, last = name.rpartition(".")
+        return last not in self.module.get_submodule(path)._non_persistent_buffers_set
+
+
+def trace_module(
+    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
+) -> Parts:
+    """Trace a module for these arguments."""
+    env = ShapeEnv(duck_shape=False)
+    sizes = Resolved(env)
+    sizes.read(module, args, kwargs, dynamic_shapes)
+    held = _Held(module)
+    leaves, in_spec = pytree.tree_flatten((args, kwargs))
+    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=env)
+    given = [x for x in leaves if isinstance(x, Tensor)]
+    fakes = [_fake(t, mode) for t in (*held.tensors, *given)]
+    for real, fake in zip(given, fakes[len(held.tensors) :], strict=True):
+        sizes.give_symbols(real, fake)
+    specs: dict[str, Any] = {}
+
+    def program(*flat: Any) -> list[Any]:
+        tensors = iter(flat[len(held.tensors) :])
+        values = [next(tensors) if isinstance(x, Tensor) else x for x in leaves]
+        positional, named = pytree.tree_unflatten(values, in_spec)
+        with held.replaced(list(flat[: len(held.tensors)])):
+            result = module(*positional, **named)
+        flat_result, specs["out"] = pytree.tree_flatten(result)
+        return [_checked(x) for x in flat_result]
+
+    traced = _traced(program, fakes)
+    ranges = sizes.ranges()
+    named = arguments_by_name(module, args, kwargs) if args or kwargs else {}
+    builder = _Builder(traced, held, mode, leaves, _leaf_names(named, len(leaves)))
+    return Parts(
+        module=builder.module,
+        signature=builder.signature,
+        state=builder.state,
+        constants=builder.constants,
+        ranges=ranges,
+        in_spec=in_spec,
+        out_spec=specs["out"],
+        env=env,
+        argument_names=list(named),
+    )
+
+
+def _fake(t: Any, mode: FakeTensorMode) -> Any:
+    made: Any = mode.from_tensor(t.detach(), static_shapes=True)
+    made.requires_grad_(t.requires_grad)
+    if t.requires_grad and not t.is_leaf:
+        made._inner = True
+    return made
+
+
+def _checked(x: Any) -> Any:
+    """A result, if a graph can give it."""
+    if isinstance(x, (Tensor, int, float, bool, str, complex)) or x is None:
+        return x
+    return fail(
+        RuntimeError,
+        "export",
+        "tensors, numbers, strings and None were required as results, in containers that pytree "
+        "knows (Unsupported output type)",
+        type(x).__name__,
+        "export.register_dataclass makes a dataclass such a container",
+    )
+
+
+def _traced(program: Callable[..., Any], fakes: list[Any]) -> Traced:
+    recording = core.set_grad_enabled(False)
+    try:
+        return trace(program, fakes, decompositions={}, gradients=False)
+    finally:
+        core.set_grad_enabled(recording)
+
+
+def _leaf_names(named: dict[str, Any], count: int) -> list[str]:
+    """A name for each leaf of the arguments: `x`, and for what is nested in it `x_0`, `x_key`."""
+    found: list[str] = []
+    for name, value in named.items():
+        try:
+            paths = [pytree.keystr(path) for path, _ in pytree.tree_leaves_with_path(value)]
+        except ValueError:  # a container without keys
+            paths = [f"_{i}" for i in range(len(pytree.tree_leaves(value)))]
+        for path in paths:
+            found.append(re.sub(r"\W+", "_", name + path).rstrip("_"))
+    return found if len(found) == count else [f"arg_{i}" for i in range(count)]
+
+
+class _Builder:
+    """Makes the graph of a trace one with named placeholders, and writes its signature."""
+
+    def __init__(
+        self, traced: Traced, held: _Held, mode: Any, leaves: list[Any], leaf_names: list[str]
+    ) -> None:
+        self.mode = mode
+        self.traced, self.held, self.leaves = traced, held, leaves
+        self.module: GraphModule = traced.joint
+        self.graph: Graph = self.module.graph
+        self.signature = ExportGraphSignature()
+        self.state = dict(held.module.state_dict(keep_vars=True))
+        self.state = {k: v for k, v in self.state.items() if isinstance(v, Tensor)}
+        self.constants: dict[str, Any] = {}
+        inputs = [n for n in self.graph.nodes if n.op == "placeholder"]
+        nodes, written = self._ordered(inputs)
+        count = len(held.tensors)
+        for node, name in zip(inputs[:count], held.first, strict=True):
+            self._held_input(node, name)
+        self._lift_constants(inputs[:count])
+        self._user_inputs(inputs[count:], leaf_names)
+        self._outputs(nodes, written, inputs)
+        self.graph.lint()
+        self.module.recompile()
+
+    def _ordered(self, inputs: list[Node]) -> tuple[list[Any], list[tuple[str, str]]]:
+        values = list(self.graph.output_node().args[0])[: len(self.traced.metas)]
+        names = [str(i) for i in range(len(inputs))]
+        nodes, written = ordered_outputs(self.traced, values, names, inputs)
+        with self.graph.inserting_before(self.graph.output_node()):
+            nodes = nodes_of_numbers(self.graph, nodes)  # results that are sizes
+        set_outputs(self.graph, nodes)
+        self.graph.eliminate_dead_code()
+        return nodes, written
+
+    def _rename(self, node: Node, name: str) -> None:
+        name = re.sub(r"\W", "_", name)
+        node._rename(name)
+        node.target = node.name
+
+    def _held_input(self, node: Node, name: str) -> None:
+        kind = self.held.kind(name)
+        persistent = self.held.persistent(name) if kind is InputKind.BUFFER else None
+        self._rename(node, f"{'p' if kind is InputKind.PARAMETER else 'b'}_{name}")
+        spec = InputSpec(kind, TensorArgument(node.name), name, persistent)
+        self.signature.input_specs.append(spec)
+        if persistent is False:
+            self.constants[name] = self.held.buffers[name]
+
+    def _lift_constants(self, behind: list[Node]) -> None:
+        """Tensors that the trace found outside of its inputs become inputs."""
+        places = _attributes(self.held.module)
+        at: Node | None = behind[-1] if behind else None
+        made: dict[int, Node] = {}
+        for node in list(self.graph.nodes):
+            if node.op != "get_attr":
+                continue
+            tensor = getattr(self.module, str(node.target))
+            found = made.get(id(tensor))
+            if found is None:
+                name = places.get(id(tensor), f"lifted_tensor_{len(made)}")
+                with self._insertion(at):
+                    found = at = made[id(tensor)] = self.graph.placeholder(name)
+                found.meta = {"val": self.mode.from_tensor(tensor.detach(), static_shapes=True)}
+                self._rename(found, f"c_{name}")
+                self.constants[name] = tensor.detach() if tensor.requires_grad else tensor
+                spec = InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(found.name), name)
+                self.signature.input_specs.append(spec)
+            node.replace_all_uses_with(found)
+            self.graph.erase_node(node)
+        self.module = GraphModule(nn.Module(), self.graph)
+        self.graph = self.module.graph
+
+    def _insertion(self, behind: Node | None) -> Any:
+        if behind is not None:
+            return self.graph.inserting_after(behind)
+        return self.graph.inserting_before(next(iter(self.graph.nodes)))
+
+    def _user_inputs(self, nodes: list[Node], names: list[str]) -> None:
+        remaining = iter(nodes)
+        at = [n for n in self.graph.nodes if n.op == "placeholder"]
+        last = next((n for n in reversed(at) if n not in nodes), None)
+        for leaf, name in zip(self.leaves, names, strict=True):
+            if isinstance(leaf, Tensor):
+                last = next(remaining)
+                self._rename(last, name)
+                arg: Any = TensorArgument(last.name)
+            else:
+                with self._insertion(last):
+                    last = self.graph.placeholder(re.sub(r"\W", "_", name))
+                last.meta["val"] = leaf
+                last.target = last.name
+                arg = ConstantArgument(last.name, leaf)
+            self.signature.input_specs.append(InputSpec(InputKind.USER_INPUT, arg))
+
+    def _outputs(
+        self, nodes: list[Any], written: list[tuple[str, str]], inputs: list[Node]
+    ) -> None:
+        for node, (_, number) in zip(nodes, written, strict=False):
+            index = int(number) if number.isdigit() else -1
+            if 0 <= index < len(self.held.first):
+                target = self.held.first[index]
+                parameter = self.held.kind(target) is InputKind.PARAMETER
+                kind = OutputKind.PARAMETER_MUTATION if parameter else OutputKind.BUFFER_MUTATION
+            else:
+                kind, target = OutputKind.USER_INPUT_MUTATION, inputs[index].name
+            self.signature.output_specs.append(OutputSpec(kind, TensorArgument(node.name), target))
+        for value in nodes[len(written) :]:
+            arg = output_argument(value)
+            self.signature.output_specs.append(OutputSpec(OutputKind.USER_OUTPUT, arg))
+
+
+def output_argument(value: Any) -> Any:
+    """What describes one output."""
+    if not isinstance(value, Node):
+        return ConstantArgument("", value)
+    if isinstance(value.meta.get("val"), (SymInt, int)):
+        return SymIntArgument(value.name)
+    return TensorArgument(value.name)
+
+
+def _attributes(module: nn.Module) -> dict[int, str]:
+    """Tensors that modules hold as plain attributes, by their path."""
+    found: dict[int, str] = {}
+    for path, owner in module.named_modules():
+        for name, value in vars(owner).items():
+            if isinstance(value, Tensor):
+                found.setdefault(id(value), f"{path}.{name}" if path else name)
+    return found

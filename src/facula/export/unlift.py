@@ -1,0 +1,244 @@
+"""An exported program as a module again.
+
+Takes: an exported graph, its signature and the tensors that it reads.
+Gives: a `GraphModule` with the parameters and buffers under their paths, called as the original was.
+Keeps true: inputs that the graph was not made for are refused, with the name of the input; what the
+program writes to is written: buffers, parameters, inputs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import core, nn, ops
+from facula.core.errors import fail
+from facula.export.signature import ConstantArgument, InputKind, OutputKind
+from facula.fx import Graph, GraphModule, Node
+from facula.fx import _pytree as pytree
+from facula.fx.codegen import PyTreeCodeGen, _PyTreeInfo
+from facula.fx.symbolic_run import sizes_of
+
+Tensor = core.Tensor
+
+
+class _CallCodeGen(PyTreeCodeGen):
+    """A function of any arguments: they are checked, and taken apart, by `_inputs`."""
+
+    def gen_fn_def(
+        self, free_vars: list[str], maybe_return_annotation: str, *, expanded_def: bool = False
+    ) -> str:
+        """The head, and a statement that checks and flattens."""
+        head = f"def {self._func_name}(self, *args, **kwargs){maybe_return_annotation}:"
+        leaves = [v.partition(" :")[0].partition(" =")[0].strip() for v in free_vars if v != "self"]
+        into = f"{', '.join(leaves)}, = " if leaves else ""
+        return f"{head}\n    {into}self._inputs(args, kwargs)"
+
+
+class InputCheck:
+    """Takes the arguments of an exported program apart, and refuses what it was not made for."""
+
+    def __init__(self, in_spec: Any, expected: list[Any], names: list[str], program: Any) -> None:
+        self.in_spec = in_spec
+        #: for each leaf: (sizes, dtype) of a tensor, or (None, value)
+        self.expected = expected
+        self.names = names
+        self.ranges = dict(program.ranges)
+        self.guards = list(program.guards)
+
+    def __deepcopy__(self, memo: Any) -> InputCheck:
+        return self  # it never changes
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """The leaves."""
+        leaves, spec = pytree.tree_flatten((args, self._ordered(kwargs)))
+        if spec != self.in_spec:
+            fail(
+                ValueError,
+                "export",
+                f"arguments nested as in the export were required (Trying to flatten user inputs "
+                f"with exported input tree spec): {self.in_spec}",
+                spec,
+            )
+        sizes: dict[str, int] = {}
+        for name, (shape, kind), leaf in zip(self.names, self.expected, leaves, strict=True):
+            if shape is None:
+                self._check_value(name, kind, leaf)
+            else:
+                self._check_tensor(name, shape, kind, leaf, sizes)
+        self._check_sizes(sizes)
+        return leaves
+
+    def _ordered(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        expected = self.in_spec.children_specs[1].context
+        if set(kwargs) != set(expected):
+            fail(
+                ValueError,
+                "export",
+                f"the keywords {list(expected)} were required (Ran into a kwarg keyword mismatch)",
+                list(kwargs),
+            )
+        return {name: kwargs[name] for name in expected}
+
+    def _check_value(self, name: str, value: Any, leaf: Any) -> None:
+        if type(leaf) is not type(value) or leaf != value:
+            fail(
+                AssertionError,
+                "export",
+                f"the value {value!r} was required for {name}, which was a constant of the export "
+                f"(Guard failed: {name} == {value!r})",
+                repr(leaf),
+            )
+
+    def _check_tensor(
+        self, name: str, shape: Any, dtype: Any, leaf: Any, sizes: dict[str, int]
+    ) -> None:
+        if not isinstance(leaf, Tensor):
+            fail(AssertionError, "export", f"a tensor was required for {name} (Guard failed: {name})",
+                 type(leaf).__name__)  # fmt: skip
+        if leaf.dtype is not dtype:
+            fail(AssertionError, "export", f"{dtype} was required for {name} (Guard failed: "
+                 f"{name}.dtype == {dtype})", leaf.dtype)  # fmt: skip
+        if leaf.dim() != len(shape):
+            fail(AssertionError, "export", f"{len(shape)} dimensions were required for {name} "
+                 f"(Guard failed: len({name}.size()) == {len(shape)})", tuple(leaf.shape))  # fmt: skip
+        for dim, (expected, size) in enumerate(zip(shape, leaf.shape, strict=True)):
+            if expected.symbol is not None:
+                expected_size = sizes.setdefault(expected.symbol, size)
+            elif expected.free_symbols:
+                expected_size = self._derived(expected, size, sizes)
+            else:
+                expected_size = expected.constant
+            if size != expected_size:
+                fail(
+                    AssertionError,
+                    "export",
+                    f"a size of {expected_size} was required for {name} (Guard failed: "
+                    f"{name}.size()[{dim}] == {expected})",
+                    size,
+                )
+
+    @staticmethod
+    def _derived(expected: Any, size: int, sizes: dict[str, int]) -> int:
+        """The size that a linear expression asks for; a symbol seen first is solved for."""
+        name = next(iter(expected.free_symbols))
+        if name not in sizes:
+            offset = expected.value({name: 0})
+            factor = expected.value({name: 1}) - offset
+            sizes[name] = (size - offset) // factor
+        return expected.value(sizes)
+
+    def _check_sizes(self, sizes: dict[str, int]) -> None:
+        for name, size in sizes.items():
+            bounds = self.ranges.get(name)
+            if bounds is not None and size not in bounds:
+                fail(
+                    AssertionError,
+                    "export",
+                    f"sizes in {bounds} were required for {name} (Guard failed: {bounds.lower} <= "
+                    f"{name} <= {bounds.upper})",
+                    size,
+                )
+        for guard in self.guards:
+            known = (guard.left.free_symbols | guard.right.free_symbols) <= sizes.keys()
+            if known and not guard.holds(sizes):
+                fail(AssertionError, "export", f"sizes for which the program was exported were "
+                     f"required (Guard failed: {guard})", sizes)  # fmt: skip
+
+
+def _refuse_mode(self: nn.Module, mode: bool = True) -> nn.Module:
+    return fail(
+        NotImplementedError,
+        "export",
+        "the mode in which the program was exported was required: Calling train() or eval() is not "
+        "supported for exported modules",
+    )
+
+
+def unlift(program: Any) -> GraphModule:
+    """The module of an exported program."""
+    root, signature = nn.Module(), program.graph_signature
+    for name, value in (*program.state_dict.items(), *program.constants.items()):
+        parameter = isinstance(value, nn.Parameter)
+        _put(root, name, value, parameter, name not in program.state_dict)
+    graph, inputs, expected, names = _body(program)
+    module = GraphModule(root, graph, "GraphModule")
+    info = _PyTreeInfo(program.argument_names, program.in_spec, program.out_spec)
+    graph = module.graph
+    module._inputs = InputCheck(program.in_spec, expected, names, program)
+    for name, value in (*program.state_dict.items(), *program.constants.items()):
+        _put(module, name, value, isinstance(value, nn.Parameter), name not in program.state_dict)
+    graph.set_codegen(_CallCodeGen(info))
+    module.recompile()
+    module.training = program.training
+    module._facula_exported = signature
+    type(module).train = _refuse_mode
+    type(module).eval = lambda self: _refuse_mode(self)
+    return module
+
+
+def _put(root: nn.Module, path: str, value: Any, parameter: bool, hidden: bool) -> None:
+    """Register a tensor under its path."""
+    *owners, last = path.split(".")
+    at = root
+    for name in owners:
+        inner = at._modules.get(name)
+        if inner is None:
+            inner = nn.Module()
+            at.add_module(name, inner)
+        at = inner
+    if last in at._parameters or last in at._buffers:
+        if hidden and not parameter:
+            at._non_persistent_buffers_set.add(last)
+        return
+    vars(at).pop(last, None)
+    if parameter:
+        at.register_parameter(last, value)
+    else:
+        at.register_buffer(last, value, persistent=not hidden)
+
+
+def _body(program: Any) -> tuple[Graph, list[Node], list[Any], list[str]]:
+    """The graph with attributes for what is not the user's, and writes before its end."""
+    source, signature = program.graph, program.graph_signature
+    graph = Graph()
+    known: dict[Node, Node] = {}
+    by_name: dict[str, Node] = {}
+    holders: dict[str, Node] = {}
+    expected: list[Any] = []
+    names: list[str] = []
+    placeholders = [n for n in source.nodes if n.op == "placeholder"]
+    pairs = list(zip(placeholders, signature.input_specs, strict=True))
+    for node, spec in pairs:
+        if spec.kind is InputKind.USER_INPUT:
+            known[node] = by_name[node.name] = graph.placeholder(node.name)
+            known[node].meta = dict(node.meta)
+            names.append(node.name)
+            expected.append(_expectation(node, spec))
+    for node, spec in pairs:
+        if spec.kind is not InputKind.USER_INPUT:
+            made = known[node] = holders[spec.target] = graph.get_attr(spec.target)
+            made.meta = dict(node.meta)
+    for node in source.nodes:
+        if node.op not in ("placeholder", "output"):
+            known[node] = graph.node_copy(node, known.__getitem__)
+    values = [known.get(v, v) if isinstance(v, Node) else v for v in source.output_node().args[0]]
+    results = []
+    for value, spec in zip(values, signature.output_specs, strict=True):
+        if spec.kind is OutputKind.USER_OUTPUT:
+            results.append(value)
+            continue
+        target = by_name.get(spec.target) if spec.kind is OutputKind.USER_INPUT_MUTATION else None
+        target = holders[spec.target] if target is None else target
+        if spec.kind is OutputKind.PARAMETER_MUTATION:
+            target = graph.call_function(ops.aten.detach.default, (target,))
+            value = graph.call_function(ops.aten.detach.default, (value,))
+        graph.call_function(ops.aten.copy_.default, (target, value))
+    graph.output(tuple(results))
+    return graph, placeholders, expected, names
+
+
+def _expectation(node: Node, spec: Any) -> Any:
+    if isinstance(spec.arg, ConstantArgument):
+        return None, spec.arg.value
+    value = node.meta["val"]
+    return sizes_of(value), value.dtype

@@ -1,0 +1,45 @@
+"""Runs a function of this folder's programs in several processes, with a deadline.
+
+Takes: the name of a function in `programs`, a number of ranks. Gives: what each rank's function gave.
+Keeps true: no process outlives the call; a rank's error is shown whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from typing import Any
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def run(program: str, size: int = 2, seconds: float = 60) -> list[Any]:
+    """The results of all ranks."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    base = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, os.path.join(HERE, "programs.py"), program]
+    processes = [
+        subprocess.Popen(
+            command,
+            env={**base, "RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(size)
+    ]
+    try:
+        ended = [process.communicate(timeout=seconds) for process in processes]
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+    for rank, (process, (_, errors)) in enumerate(zip(processes, ended, strict=True)):
+        assert process.returncode == 0, f"rank {rank}: {errors[-3000:]}"
+    return [json.loads(out.strip().splitlines()[-1]) for out, _ in ended]

@@ -1,0 +1,299 @@
+"""`facula.export`: what a program gives is what the module gives, for all sizes that were promised."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import io
+import json
+import zipfile
+
+import pytest
+
+import facula
+from facula import export, nn
+from facula.capture.errors import UserError
+from facula.export import Dim
+
+
+class Everything(nn.Module):
+    """Parameters, buffers of both kinds, a constant, writes, nested arguments and results."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+        self.tied = nn.Linear(4, 3)
+        self.tied.weight = self.linear.weight
+        self.register_buffer("count", facula.zeros(()))
+        self.register_buffer("hidden", facula.ones(3), persistent=False)
+        self.constant = facula.full((3,), 2.0)
+
+    def forward(self, x, *, extra, scale=2.0):  # type: ignore[no-untyped-def]
+        self.count.add_(1)
+        y = self.linear(x) * self.hidden + self.tied(x) + self.constant
+        return {"y": y * scale, "more": (extra["a"] + self.count, 7, None)}
+
+
+def exported(**options):  # type: ignore[no-untyped-def]
+    module = Everything()
+    x, a = facula.randn(5, 4), facula.ones(3)
+    return module, export.export(module, (x,), {"extra": {"a": a}}, **options)
+
+
+def test_program_computes_what_the_module_does_and_writes_its_buffers():
+    module, program = exported()
+    run = copy.deepcopy(program).module()
+    x, extra = facula.randn(5, 4), {"a": facula.rand(3)}
+    expected, found = module(x, extra=extra), run(x, extra=extra)
+    assert facula.equal(found["y"], expected["y"]) and found["more"][1:] == (7, None)
+    assert facula.equal(found["more"][0], expected["more"][0])
+    assert float(run.count) == 1
+    found["y"].sum().backward()
+    assert run.linear.weight.grad is not None
+
+
+def test_export_leaves_the_module_alone():
+    module, program = exported()
+    assert float(module.count) == 0 and module.linear.weight.grad is None
+    assert program.state_dict["linear.weight"] is module.linear.weight
+
+
+def test_signature_describes_inputs_and_outputs():
+    _, program = exported()
+    s = program.graph_signature
+    assert s.parameters == ("linear.weight", "linear.bias", "tied.bias")
+    assert s.buffers == ("count", "hidden") and s.non_persistent_buffers == {"hidden"}
+    assert s.lifted_tensor_constants == ("constant",)
+    assert s.user_inputs == ("x", "extra_a") and s.user_outputs[1:] != ()
+    assert list(s.buffers_to_mutate.values()) == ["count"]
+    assert set(program.constants) == {"hidden", "constant"} and "hidden" not in program.state_dict
+    program.validate()
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_dynamic_batch(strict: bool):
+    net = nn.Sequential(
+        nn.Linear(6, 8), nn.ReLU(), nn.LayerNorm(8), nn.Linear(8, 3), nn.Softmax(-1)
+    )
+    batch = Dim("batch", min=2, max=32)
+    program = export.export(net, (facula.randn(4, 6),), dynamic_shapes=({0: batch},), strict=strict)
+    assert [str(r) for r in program.range_constraints.values()] == ["VR[2, 32]"]
+    for one in (program, program.run_decompositions()):
+        for n in (2, 7, 32):
+            x = facula.randn(n, 6)
+            assert facula.allclose(one.module()(x), net(x), atol=1e-6)
+        with pytest.raises(AssertionError, match="Guard failed.*batch|Guard failed.*s0"):
+            one.module()(facula.randn(33, 6))
+
+
+def test_derived_and_shared_sizes():
+    class Pairs(nn.Module):
+        def forward(self, x, y):  # type: ignore[no-untyped-def]
+            return x[::2] + y
+
+    n = Dim("n", min=2, max=50)
+    shapes = {"x": {0: 2 * n}, "y": {0: n}}
+    program = export.export(Pairs(), (facula.randn(6), facula.randn(3)), dynamic_shapes=shapes)
+    x, y = facula.randn(20), facula.randn(10)
+    assert facula.equal(program.module()(x, y), x[::2] + y)
+    with pytest.raises(AssertionError, match="Guard failed"):
+        program.module()(facula.randn(20), facula.randn(9))
+
+
+def test_sizes_are_results_too():
+    class Sizes(nn.Module):
+        def forward(self, x):  # type: ignore[no-untyped-def]
+            return x.reshape(-1), x.shape[0] * 2, facula.arange(x.shape[0])
+
+    program = export.export(Sizes(), (facula.ones(3, 2),), dynamic_shapes=({0: Dim.DYNAMIC},))
+    buffer = io.BytesIO()
+    export.save(program, buffer)
+    buffer.seek(0)
+    for one in (program, export.load(buffer), program.run_decompositions()):
+        flat, double, numbers = one.module()(facula.ones(5, 2))
+        assert flat.shape == (10,) and double == 10 and numbers.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_size_is_bounded_by_the_table_that_it_cuts():
+    class Places(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Parameter(facula.randn(12, 3))
+
+        def forward(self, x):  # type: ignore[no-untyped-def]
+            return x + self.table[: x.shape[0]]
+
+    net = Places()
+    with pytest.raises(UserError, match=r"n = Dim\('n', min=0, max=12\)"):
+        export.export(net, (facula.randn(5, 3),), dynamic_shapes=({0: Dim("n")},))
+    program = export.export(net, (facula.randn(5, 3),), dynamic_shapes=({0: Dim("n", max=12)},))
+    x = facula.randn(12, 3)
+    assert facula.equal(program.module()(x), net(x))
+
+
+def test_transformer_with_two_dynamic_sizes():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    net = nn.TransformerEncoder(layer, 2).eval()
+    shapes = {"src": {0: Dim("batch"), 1: Dim("length")}}
+    program = export.export(net, (facula.randn(3, 7, 8),), dynamic_shapes=shapes)
+    x = facula.randn(5, 4, 8)
+    assert facula.allclose(program.module()(x), net(x), atol=1e-5)
+
+
+class Fixed(nn.Module):
+    def forward(self, x, y):  # type: ignore[no-untyped-def]
+        if x.shape[0] > 5:
+            return x + 1
+        return x + y
+
+
+def test_ranges_that_do_not_hold_are_refused_with_a_suggestion():
+    inputs = (facula.randn(8), facula.randn(8))
+    with pytest.raises(UserError, match=r"Constraints violated \(n\)(.|\n)*n = Dim\('n', min=6\)"):
+        export.export(Fixed(), inputs, dynamic_shapes=({0: Dim("n")}, None))
+    program = export.export(Fixed(), inputs, dynamic_shapes=({0: Dim.AUTO}, {0: Dim.AUTO}))
+    assert program.range_constraints["s0"].lower == 6
+    with pytest.raises(AssertionError, match="Guard failed"):
+        program.module()(facula.randn(3), facula.randn(3))
+    small = (facula.randn(3), facula.randn(3))
+    two = ({0: Dim("a", max=5)}, {0: Dim("b", max=5)})
+    with pytest.raises(UserError, match="must always be equal"):
+        export.export(Fixed(), small, dynamic_shapes=two)
+
+
+@pytest.mark.parametrize(
+    "shapes", [{"z": None, "y": None}, ({0: Dim("n")},), {"x": {3: Dim("n")}, "y": None}]
+)
+def test_shapes_of_another_structure_are_refused(shapes):  # type: ignore[no-untyped-def]
+    with pytest.raises(UserError):
+        export.export(Fixed(), (facula.randn(8), facula.randn(8)), dynamic_shapes=shapes)
+
+
+def test_shapes_collection():
+    x, y = facula.randn(4), facula.randn(4)
+    shapes = export.ShapesCollection()
+    n = Dim("n", max=5)
+    shapes[x], shapes[y] = {0: n}, {0: n}
+    program = export.export(Fixed(), (x, y), dynamic_shapes=shapes)
+    assert facula.equal(program.module()(x[:3], y[:3]), x[:3] + y[:3])
+
+
+def test_inputs_that_do_not_fit_are_refused():
+    run = exported()[1].module()
+    good = {"extra": {"a": facula.ones(3)}}
+    for args, kwargs, error in (
+        ((facula.randn(5, 5),), good, AssertionError),
+        ((facula.randn(5, 4).double(),), good, AssertionError),
+        ((facula.randn(20),), good, AssertionError),
+        ((facula.randn(5, 4),), {}, ValueError),
+        ((facula.randn(5, 4),), {"extra": {"b": facula.ones(3)}}, ValueError),
+    ):
+        with pytest.raises(error):
+            run(*args, **kwargs)
+
+
+def test_input_writes_reach_the_input():
+    class Writes(nn.Module):
+        def forward(self, x):  # type: ignore[no-untyped-def]
+            x.mul_(2)
+            return x + 1
+
+    program = export.export(Writes(), (facula.ones(3),))
+    x = facula.ones(3)
+    assert program.module()(x).tolist() == [3, 3, 3] and x.tolist() == [2, 2, 2]
+    assert list(program.graph_signature.user_inputs_to_mutate.values()) == ["x"]
+
+
+def test_decompositions_keep_numbers_and_state():
+    net = nn.Sequential(
+        nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.Hardswish(), nn.Flatten()
+    ).double()
+    x = facula.randn(2, 2, 6, 6, dtype=facula.float64)
+    program = export.export(net, (x,))
+    core = program.run_decompositions()
+    names = {str(n.target) for n in core.graph.nodes if n.op == "call_function"}
+    assert not any("hardswish" in n for n in names)
+    first = core.module()
+    before = net[1].running_mean.clone()
+    got = first(x)
+    assert not facula.equal(first.get_buffer("1.running_mean"), before)
+    net[1].running_mean.copy_(before)
+    assert facula.allclose(got, net(x))
+
+
+def test_control_flow_on_values_is_an_error():
+    class Branch(nn.Module):
+        def forward(self, x):  # type: ignore[no-untyped-def]
+            return x if x.sum() > 0 else -x
+
+    with pytest.raises(RuntimeError, match="a fake tensor has none"):
+        export.export(Branch(), (facula.ones(2),))
+    with pytest.raises(RuntimeError):
+        export.export(Branch(), (facula.ones(2),), strict=True)
+
+
+def test_other_arguments_are_errors():
+    with pytest.raises(ValueError, match="Module"):
+        export.export(lambda x: x, (facula.ones(2),))
+    with pytest.raises(TypeError, match="tuple"):
+        export.export(nn.ReLU(), [facula.ones(2)])
+    program = exported()[1]
+    with pytest.raises(RuntimeError, match="Unable to call ExportedProgram directly"):
+        program(facula.ones(5, 4))
+    with pytest.raises(NotImplementedError):
+        program.module().train()
+
+
+@dataclasses.dataclass
+class Pair:
+    first: facula.Tensor
+    second: facula.Tensor
+
+
+export.register_dataclass(Pair)
+
+
+def test_files_give_the_program_back(tmp_path):  # type: ignore[no-untyped-def]
+    class Swap(nn.Module):
+        def forward(self, p):  # type: ignore[no-untyped-def]
+            return Pair(p.second * 2, p.first.to(facula.float64))
+
+    batch = Dim("batch", min=2, max=9)
+    pair = Pair(facula.ones(3, 2), facula.ones(3, 2))
+    program = export.export(Swap(), (pair,), dynamic_shapes=None)
+    everything = exported(dynamic_shapes={"x": {0: batch}, "extra": {"a": None}})[1]
+    export.save(program, tmp_path / "swap.pt2")
+    export.save(everything, tmp_path / "all.pt2", extra_files={"note": "hello"})
+    back = export.load(tmp_path / "swap.pt2").module()(pair)
+    assert isinstance(back, Pair) and back.second.dtype is facula.float64
+    notes = {"note": ""}
+    loaded = export.load(tmp_path / "all.pt2", extra_files=notes)
+    assert notes == {"note": "hello"} and str(loaded) == str(everything)
+    x, extra = facula.randn(7, 4), {"a": facula.ones(3)}
+    expected = everything.module()(x, extra=extra)
+    everything.state_dict["count"].zero_()
+    assert facula.equal(loaded.module()(x, extra=extra)["y"], expected["y"])
+    assert isinstance(loaded.state_dict["linear.weight"], nn.Parameter)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["all.pt2", "swap.pt2"]
+    assert facula.allclose(
+        loaded.run_decompositions().module()(x, extra=extra)["y"], expected["y"], atol=1e-6
+    )
+
+
+def test_files_can_name_operators_only():
+    buffer = io.BytesIO()
+    export.save(export.export(nn.ReLU(), (facula.ones(2),)), buffer)
+    with zipfile.ZipFile(buffer) as archive:
+        described, tensors = json.loads(archive.read("program.json")), archive.read("tensors.pt")
+    for change, match in (
+        ({"version": 99}, "version"),
+        ({"nodes": [{**n, "target": "os.system"} for n in described["nodes"]]}, "operator"),
+    ):
+        changed = io.BytesIO()
+        with zipfile.ZipFile(changed, "w") as archive:
+            archive.writestr("program.json", json.dumps({**described, **change}))
+            archive.writestr("tensors.pt", tensors)
+        with pytest.raises(RuntimeError, match=match):
+            export.load(changed)
+    with pytest.raises(RuntimeError, match="export.save"):
+        export.load(io.BytesIO(b"nothing"))

@@ -1,0 +1,221 @@
+"""Weights are packed once and never stale; what follows a product is part of it; images keep one order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import facula
+from facula import nn
+from facula.compiler.inductor import freeze, metrics, tuning
+from facula.compiler.inductor.graph import OBSERVERS
+
+
+class Block(nn.Module):
+    """A residual block, a depthwise convolution, and rows behind it."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(channels, channels, 3, padding=1)
+        self.conv = nn.Conv2d(channels, channels, 3, padding=1)
+        self.norm = nn.BatchNorm2d(channels)
+        self.deep = nn.Conv2d(channels, channels, 3, padding=1, groups=channels)
+        self.rows, self.more = nn.Linear(channels, channels), nn.Linear(channels, channels)
+
+    def forward(self, x: Any) -> Any:
+        x = self.first(x)
+        y = (self.norm(self.conv(x)) + x).relu()
+        z = nn.functional.leaky_relu(self.deep(y), 0.3)
+        rows = z.flatten(2).transpose(1, 2)
+        return nn.functional.gelu(self.rows(rows), approximate="tanh"), self.more(rows) + rows
+
+
+def block(channels: int = 20) -> Any:
+    """A block in evaluation, with statistics that matter."""
+    facula.manual_seed(3)
+    made = Block(channels).eval()
+    made.norm.running_mean.normal_()
+    made.norm.running_var.uniform_(0.5, 2.0)
+    return made
+
+
+def close(got: Any, want: Any, tolerance: float = 1e-5) -> None:
+    """Assert that results have one geometry and about the same elements."""
+    for a, b in zip(got, want, strict=True):
+        assert a.shape == b.shape and a.stride() == b.stride()
+        assert (a - b).abs().max().item() <= tolerance * max(1.0, b.abs().max().item())
+
+
+@pytest.mark.parametrize("mode", [None, "max-autotune"])
+def test_products_take_what_follows_them(mode: str | None) -> None:
+    net, x = block(), facula.randn(2, 20, 9, 7)
+    wrappers: list[str] = []
+    see = lambda wrapper, kernels: wrappers.append(wrapper)  # noqa: E731
+    OBSERVERS.append(see)
+    try:
+        with facula.no_grad():
+            close(facula.compile(net, mode=mode)(x), net(x))
+    finally:
+        OBSERVERS.remove(see)
+    text = "".join(wrappers)
+    assert all(name in text for name in ("'relu:f32'", "'gelu.tanh:f32'", "'leaky_relu"))
+    assert "batch_norm" not in text and "_add_" not in text
+
+
+def test_weights_are_packed_once() -> None:
+    net, x = block(), facula.randn(2, 20, 9, 7)
+    compiled = facula.compile(net)
+    with facula.no_grad():
+        compiled(x)
+        count = freeze.prepack_count()
+        close(compiled(x + 1), net(x + 1))
+        assert freeze.prepack_count() == count
+
+
+WRITES = {
+    "in place": lambda p: p.mul_(2),
+    "through data": lambda p: p.data.mul_(2),
+    "through a kept alias": lambda p: p.kept.mul_(2),
+    "through numpy": lambda p: p.detach().numpy().__imul__(2),
+    "other memory": lambda p: setattr(p, "data", p.data * 2),
+}
+
+
+@pytest.mark.parametrize("way", WRITES)
+def test_every_write_to_a_weight_is_seen(way: str) -> None:
+    net, x = block(), facula.randn(2, 20, 9, 7)
+    for parameter in net.parameters():
+        parameter.kept = parameter.data
+    compiled = facula.compile(net)
+    with facula.no_grad():
+        compiled(x)
+        for parameter in net.parameters():
+            WRITES[way](parameter)
+            close(compiled(x), net(x))
+        net.norm.running_var.add_(1)
+        close(compiled(x), net(x))
+
+
+def test_another_tensor_in_the_place_of_a_weight_is_seen() -> None:
+    net, x = block(), facula.randn(2, 20, 9, 7)
+    compiled = facula.compile(net)
+    with facula.no_grad():
+        compiled(x)
+        net.conv.weight = nn.Parameter(facula.randn(20, 20, 3, 3))
+        close(compiled(x), net(x))
+
+
+def test_freezing_can_be_switched_off() -> None:
+    net, x = block(), facula.randn(2, 20, 9, 7)
+    with facula.no_grad():
+        count = freeze.prepack_count()
+        close(facula.compile(net, options={"freezing": False})(x), net(x))
+        assert freeze.prepack_count() == count
+
+
+@pytest.mark.parametrize("dtype", [facula.float32, facula.float64, facula.bfloat16, facula.float16])
+@pytest.mark.parametrize("shape", [(5, 3, 70), (2, 300, 33), (3, 1, 1)])
+def test_packed_rows(dtype: Any, shape: tuple[int, int, int]) -> None:
+    rows, inner, features = shape
+    from facula.ops.registry import F
+
+    x, w = facula.randn(rows, inner, dtype=dtype), facula.randn(features, inner, dtype=dtype)
+    b, r = facula.randn(features, dtype=dtype), facula.randn(rows, features, dtype=dtype)
+    got = F._linear_tail(x, F._linear_pack(w), b, r, features, "", ())
+    want = nn.functional.linear(x.double(), w.double(), b.double()) + r.double()
+    tolerance = {2: 2e-2, 4: 1e-5, 8: 1e-12}[x.element_size()]
+    assert got.dtype is dtype
+    assert (got.double() - want).abs().max().item() <= tolerance * want.abs().max().item()
+
+
+@pytest.mark.parametrize("dtype", [facula.float32, facula.float64, facula.bfloat16])
+@pytest.mark.parametrize("direct", [False, True])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_packed_images(dtype: Any, direct: bool, groups: int) -> None:
+    from facula.ops.registry import F
+
+    x = facula.randn(2, 36, 12, 11, dtype=dtype)
+    w, b = facula.randn(40, 36 // groups, 3, 3, dtype=dtype), facula.randn(40, dtype=dtype)
+    settings = ((1, 1), (1, 1), (1, 1), groups, (12, 11))
+    panels = F._conv_pack(w, tuple(x.shape), *settings, direct)
+    want = nn.functional.conv2d(x.double(), w.double(), b.double(), padding=1, groups=groups)
+    tolerance = {2: 3e-2, 4: 1e-5, 8: 1e-12}[x.element_size()]
+    for last in (False, True):
+        got = F._conv_tail(x, panels, b, None, tuple(w.shape), *settings, last, direct, "", ())
+        assert got.is_contiguous() is not last
+        assert (got.double() - want).abs().max().item() <= tolerance * want.abs().max().item()
+
+
+class Chain(nn.Module):
+    """Convolutions with batch norms, a skip and pooling between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Conv2d(3, 16, 3, bias=False), nn.Conv2d(16, 16, 3, padding=1)
+        self.n, self.m = nn.BatchNorm2d(16), nn.BatchNorm2d(16)
+        self.pool, self.relu = nn.MaxPool2d(2), nn.ReLU(inplace=True)
+
+    def forward(self, x: Any) -> Any:
+        x = self.relu(self.n(self.a(x)))
+        return self.pool(self.relu(self.m(self.b(x)) + x))
+
+
+def test_training_keeps_images_channels_last_and_gives_eager_results() -> None:
+    facula.manual_seed(0)
+    net = Chain().double()
+    x = facula.randn(4, 3, 14, 14, dtype=facula.float64)
+    wanted = net(x)
+    (wanted * wanted).sum().backward()
+    grads = [p.grad.clone() for p in net.parameters()]
+    net.zero_grad()
+    wrappers: list[str] = []
+    see = lambda wrapper, kernels: wrappers.append(wrapper)  # noqa: E731
+    OBSERVERS.append(see)
+    try:
+        got = facula.compile(net)(x)
+        (got * got).sum().backward()
+    finally:
+        OBSERVERS.remove(see)
+    assert got.stride() == wanted.stride()
+    close([got], [wanted], 1e-10)
+    close([p.grad for p in net.parameters()], grads, 1e-9)
+    assert "(4, 16, 12, 12), (2304, 1, 192, 16)" in "".join(wrappers)
+
+
+def test_in_place_functions_behind_a_channels_last_batch_norm_have_gradients() -> None:
+    conv, norm = nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8)
+    x = facula.randn(2, 3, 6, 6).contiguous(memory_format=facula.channels_last)
+    norm(conv(x)).relu_().sum().backward()
+    assert conv.weight.grad is not None and norm.weight.grad is not None
+
+
+def test_strides_that_a_program_asks_for_are_those_of_its_own_order() -> None:
+    net = nn.Conv2d(3, 8, 3)
+
+    def strided(x: Any) -> Any:
+        y = net(x)
+        return y.as_strided((2, 5), (1, 7), 3), net(y[:, :3]).flatten()
+
+    x = facula.randn(2, 3, 9, 9)
+    with facula.no_grad():
+        close(facula.compile(strided)(x), strided(x))
+
+
+def test_a_measured_choice_is_kept_on_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    monkeypatch.setattr(tuning.cache, "directory", lambda: tmp_path)
+    runs: list[str] = []
+    candidates = {name: (lambda name=name: runs.append(name)) for name in ("one", "other")}
+    chosen = tuning.fastest("a test", candidates)
+    assert chosen in candidates and len(runs) == 2 * (tuning.RUNS + 1)
+    tuning._known.clear()
+    assert tuning.fastest("a test", candidates) == chosen
+    assert len(runs) == 2 * (tuning.RUNS + 1)
+
+
+def test_frozen_graphs_compile_fewer_calls() -> None:
+    net = nn.Sequential(nn.Conv2d(8, 16, 3), nn.BatchNorm2d(16), nn.ReLU()).eval()
+    with facula.no_grad():
+        metrics.reset()
+        facula.compile(net)(facula.randn(1, 8, 9, 9))
+    assert metrics.extern_call_count == 1
