@@ -30,9 +30,9 @@ class Switches(dict[str, bool]):
     def __setitem__(self, name: str, value: bool) -> None:
         self.update({name: value})
 
-    def update(self, values: dict[str, bool]) -> None:  # type: ignore[override]
-        """Set several."""
-        super().update(values)
+    def update(self, *values: dict[str, bool], **named: bool) -> None:  # type: ignore[override]
+        """Set several, as a dictionary's `update`."""
+        super().update(*values, **named)
         core.set_kept_settings(sum(value << place for place, value in enumerate(self.values())))
 
 
