@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from facula import core
-from facula.ops.registry import TABLE
+from facula.ops.registry import own_operators
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTE = "<!-- Generated from the operator table by tools/gen_api.py: edit the definitions. -->\n\n"
@@ -111,7 +111,10 @@ def page(family: str, operators: list[core.Op]) -> str:
 
 def index(families: dict[str, list[core.Op]]) -> str:
     """The list of families, and of every public name with its page."""
-    lines = [NOTE + "# Operators\n", f"{len(TABLE)} operators in {len(families)} families.\n"]
+    lines = [
+        NOTE + "# Operators\n",
+        f"{len(own_operators())} operators in {len(families)} families.\n",
+    ]
     for family in sorted(families):
         module = _module(families[family][0].definition)
         first = (inspect.cleandoc(module.__doc__ or "") if module else "").splitlines()[:1]
@@ -129,7 +132,7 @@ def index(families: dict[str, list[core.Op]]) -> str:
 def pages() -> dict[str, str]:
     """Every page by its name."""
     families: dict[str, list[core.Op]] = defaultdict(list)
-    for _, operator in sorted(TABLE.items()):
+    for _, operator in sorted(own_operators().items()):
         families[family_of(operator.definition)].append(operator)
     made = {f"{family}.md": page(family, operators) for family, operators in families.items()}
     made["README.md"] = index(families)

@@ -7,6 +7,7 @@ Keeps true: a name that users can reach is in a stub; an operator's types are th
 
 from __future__ import annotations
 
+import ast
 import inspect
 import keyword
 import re
@@ -44,17 +45,19 @@ TYPES = {
 ALIASES = (
     "import builtins\n"
     "from collections.abc import Callable, Iterator, Sequence\n"
-    "from typing import Any, overload\n\n"
+    "from typing import Any, Self, overload\n\n"
     "{imports}"
     "_int = builtins.int\n_float = builtins.float\n_bool = builtins.bool\n"
     "_Number = builtins.int | builtins.float | builtins.complex\n\n"
 )
 FROM_CORE = (
     "from facula import return_types\n"
-    "from facula.core import Generator, Size, Tensor\n"
+    "from facula.core import Generator as Generator, Size as Size, Tensor as Tensor\n"
     "from facula.core import device as _device, dtype as _dtype, layout as _layout\n"
     "from facula.core import memory_format as _memory_format\n\n"
 )
+#: `Py_TPFLAGS_HAVE_VECTORCALL`: objects of the class are called through a slot of C
+VECTORCALL = 1 << 11
 #: what Python's protocols give; other special methods give a tensor
 PROTOCOL_RESULTS = {
     **dict.fromkeys(("__len__", "__int__", "__index__", "__hash__", "__long__"), "_int"),
@@ -113,9 +116,11 @@ def parameter_type(parameter: Any) -> str:
     if parameter.is_list:
         item = f"{base} | None" if parameter.optional_items else base
         base = f"Sequence[{item}]"
-        if parameter.type in ("int", "float"):
-            base = f"{TYPES[parameter.type]} | {base}" if parameter.length else base
-            base += " | Size" if parameter.type == "int" else ""
+        # one integer stands for a list of it; one float only where the schema gives the length
+        if parameter.type == "int" or (parameter.type == "float" and parameter.length):
+            base = f"{TYPES[parameter.type]} | {base}"
+        if parameter.type == "int":
+            base += " | Size"
     return f"{base} | None" if parameter.optional and base != "Any" else base
 
 
@@ -185,7 +190,8 @@ def operator_stub(name: str, operator: Any, method: bool) -> str:
     indent = "    " if method else ""
     inplace = isinstance(operator, core.InplaceOp)
     definition = operator.definition
-    result = "Tensor" if inplace else result_type(definition)
+    changed = "Self" if method else "Tensor"
+    result = changed if inplace else result_type(definition)
     joined, separate = operator_arguments(definition, method, inplace)
     if method and name in getattr(definition, "properties", ()):
         return f"{indent}@property\n{indent}def {name}(self) -> {result}: ...\n"
@@ -211,12 +217,15 @@ def _annotation(value: Any) -> str:
     return simple.get(text, "Any")
 
 
-def function_stub(name: str, function: Any, indent: str = "", result: str = "") -> str:
+def function_stub(
+    name: str, function: Any, indent: str = "", result: str = "", bound: bool = True
+) -> str:
     """The declaration of a Python function or of a compiled method that has a signature."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        arguments = "self, *args: Any, **kwargs: Any" if indent else "*args: Any, **kwargs: Any"
+        own = "self, " if indent and bound else ""
+        arguments = f"{own}*args: Any, **kwargs: Any"
         return f"{indent}def {name}({arguments}) -> {result or 'Any'}: ...\n"
     parts, star, slash = [], False, False
     for index, p in enumerate(signature.parameters.values()):
@@ -227,7 +236,7 @@ def function_stub(name: str, function: Any, indent: str = "", result: str = "") 
             parts.append("*")
         star = star or p.kind in (p.VAR_POSITIONAL, p.KEYWORD_ONLY)
         stars = "*" if p.kind is p.VAR_POSITIONAL else "**" if p.kind is p.VAR_KEYWORD else ""
-        if index == 0 and indent:
+        if index == 0 and indent and bound:
             parts.append("self")
             continue
         default = " = ..." if p.default is not p.empty else ""
@@ -269,17 +278,23 @@ def _tensor_member(name: str, value: Any, source: cython_signatures.Source) -> s
         return operator_stub(name, value, True)
     if isinstance(value, property) or type(value).__name__ == "getset_descriptor":
         kind = FIELDS.get(name, "Any")
-        text = f"    @property\n    def {name}(self) -> {kind}: ...\n"
-        return text + f"    @{name}.setter\n    def {name}(self, value: Any) -> None: ...\n"
+        return _property_stub(name, source.classes["Tensor"].properties.get(name, True), kind)
     if name.startswith("__") and name.endswith("__"):
         return _special(name)
     if not callable(value) and not isinstance(value, (staticmethod, classmethod)):
         return f"    {name}: Any\n"
-    result = METHOD_RESULTS.get(name, "_bool" if name.startswith("is_") else "Tensor")
+    usual = "_bool" if name.startswith("is_") else "Self" if name.endswith("_") else "Tensor"
+    result = METHOD_RESULTS.get(name, usual)
     if name.startswith("_"):
         result = "Any"
     if type(value).__name__ in ("function", "cython_function_or_method"):
-        return function_stub(name, value, "    ", "" if name.startswith("_") else result)
+        said = _annotation(inspect.signature(value).return_annotation)
+        own = name.startswith("_") or (name not in METHOD_RESULTS and said != "Any")
+        return function_stub(name, value, "    ", "" if own else result)
+    if isinstance(value, staticmethod):
+        return (
+            f"    @staticmethod\n{function_stub(name, value.__func__, '    ', result, bound=False)}"
+        )
     found = source.classes["Tensor"].methods.get(name)
     if found is None:
         return f"    def {name}(self, *args: Any, **kwargs: Any) -> {result}: ...\n"
@@ -321,6 +336,8 @@ def tensor_stub(source: cython_signatures.Source) -> str:
         quoted(core.Tensor.__doc__ or "A tensor.", "    ") + "\n",
         "    def __init__(self, *args: Any, **kwargs: Any) -> None: ...\n",
         "    def __getattr__(self, name: str, /) -> Any: ...\n",
+        # a tensor has a dictionary: programs keep things of their own on it
+        "    def __setattr__(self, name: str, value: Any, /) -> None: ...\n",
     ]
     for name in sorted(vars(core.Tensor)):
         if name not in HIDDEN:
@@ -328,34 +345,51 @@ def tensor_stub(source: cython_signatures.Source) -> str:
     return "".join(lines)
 
 
+def _class_methods(found: cython_signatures.Class) -> dict[str, str]:
+    """The arguments of each method; those of `__cinit__` are what the class is called with."""
+    methods = dict(found.methods)
+    if "__cinit__" in methods:
+        methods.setdefault("__init__", methods.pop("__cinit__"))
+    for name in ("__dealloc__", "__eq__", "__ne__", "__reduce__"):
+        methods.pop(name, None)
+    return methods
+
+
+def _property_stub(name: str, writable: bool, kind: str = "Any") -> str:
+    """A property, with its setter where it has one."""
+    text = f"    @property\n    def {name}(self) -> {kind}: ...\n"
+    if writable:
+        text += f"    @{name}.setter\n    def {name}(self, value: Any) -> None: ...\n"
+    return text
+
+
 def class_stub(kind: type, found: cython_signatures.Class | None) -> str:
     """Another class of the core, by its source."""
     name = kind.__name__
-    bases = found.bases if found is not None else ""
-    bases = bases if bases in ("tuple", "RuntimeError", "MemoryError") else ""
-    bases = "tuple[_int, ...]" if bases == "tuple" else bases
+    found = found or cython_signatures.Class(name)
+    bases = {"tuple": "tuple[_int, ...]"}.get(found.bases, found.bases)
+    bases = bases if found.bases in ("tuple", "RuntimeError", "MemoryError") else ""
     lines = [f"class {name}({bases}):\n" if bases else f"class {name}:\n"]
     lines.append(quoted(kind.__doc__ or name, "    ") + "\n")
-    if found is not None:
-        lines += [f"    {field}: {text}\n" for field, text in found.fields.items()]
-        for method, arguments in found.methods.items():
-            if not bases or not method.startswith("__"):
-                result = "None" if method in ("__init__", "__cinit__") else "Any"
-                result = {"__hash__": "_int", "__repr__": "str", "__str__": "str"}.get(
-                    method, result
-                )
-                if method not in ("__cinit__", "__dealloc__", "__eq__", "__ne__", "__reduce__"):
-                    lines.append(f"    def {method}({arguments}) -> {result}: ...\n")
-        for prop, writable in found.properties.items():
-            lines.append(f"    @property\n    def {prop}(self) -> Any: ...\n")
-            if writable:
-                lines.append(f"    @{prop}.setter\n    def {prop}(self, value: Any) -> None: ...\n")
-    if not bases:
+    lines += [f"    {field}: {text}\n" for field, text in found.fields.items()]
+    methods = _class_methods(found)
+    results = {"__init__": "None", "__hash__": "_int", "__repr__": "str", "__str__": "str"}
+    for method, arguments in methods.items():
+        if not bases or not method.startswith("__"):
+            lines.append(f"    def {method}({arguments}) -> {results.get(method, 'Any')}: ...\n")
+    for prop, writable in found.properties.items():
+        if prop not in HIDDEN:
+            lines.append(_property_stub(prop, writable))
+    if kind.__flags__ & VECTORCALL and "__call__" not in methods:
+        lines.append("    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...\n")
+    if not bases and "__getattr__" not in methods:
         lines.append("    def __getattr__(self, name: str, /) -> Any: ...\n")
     return "".join(lines)
 
 
 def _core_value(name: str, value: Any, source: cython_signatures.Source) -> str:
+    if isinstance(value, type) and value.__name__ != name:
+        return f"{name}: Any\n"  # a class of Python's under another name
     if isinstance(value, type):
         if value is core.Tensor:
             return tensor_stub(source)
@@ -430,6 +464,26 @@ def _exists(module: str) -> bool:
         return False
 
 
+def _bound_names(module: str) -> set[str]:
+    """The names that the source of a module binds in so many words."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(inspect.getsource(import_module(module)))):
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            names.add(node.name)
+        elif isinstance(node, ast.alias):
+            names.add(node.asname or node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    return names
+
+
+def _import_of(name: str, module: str) -> str:
+    """How the stub says that a name comes from a module; one that code makes there is Any."""
+    if name in _bound_names(module):
+        return f"from {module} import {name} as {name}\n"
+    return f"{name}: Any\n"
+
+
 def package_stub() -> str:
     """`facula/__init__.pyi`: operators of the top level, the core, and names found on first use."""
     from facula.core import _core
@@ -441,7 +495,7 @@ def package_stub() -> str:
     lines.append("from facula.version import __version__ as __version__\n")
     places = PLACES[""]
     lines += [
-        f"from {module} import {name} as {name}\n"
+        _import_of(name, module)
         for name, module in sorted(NAMES.items())
         if name not in places and name not in submodules and _exists(module)
     ]

@@ -7,7 +7,8 @@ writes in place, control flow and inputs that share memory.
 Gives: for each fault a script that shows it, with every statement taken out that it does not need;
 exit status 1 where there was one.
 Keeps true: a program runs eagerly before it is compiled, so statements are valid; the same seed makes
-the same program; outputs, inputs afterwards and gradients are compared, over two calls.
+the same program; outputs, inputs afterwards and gradients are compared, over two calls, and over calls
+with other sizes where the program runs for them.
 """
 
 from __future__ import annotations
@@ -75,8 +76,8 @@ class Program:
         exec(compile(text, name, "exec"), space)  # noqa: S102 - text that this module wrote
         return space["program"]
 
-    def arguments(self, scale: float = 1.0) -> list[Tensor]:
-        """Fresh inputs that share memory as they should."""
+    def arguments(self, scale: float = 1.0, size: int | None = None) -> list[Tensor]:
+        """Fresh inputs that share memory as they should; with `size`, that for all sizes of 4."""
         made: list[Tensor] = []
         for n, x in enumerate(self.inputs):
             if n in self.aliases:
@@ -84,6 +85,9 @@ class Program:
                 made.append(eval(view, {"x": made[of]}))  # noqa: S307 - text of this module
                 continue
             fresh = x.detach().clone()
+            for dim, n in enumerate(fresh.shape):
+                if size is not None and n == 4:
+                    fresh = fresh.index_select(dim, facula.arange(size) % n)
             if scale != 1.0 and fresh.is_floating_point():
                 fresh.mul_(scale)
             made.append(fresh.requires_grad_(n in self.grad))
@@ -99,9 +103,11 @@ class Outcome:
     grads: list[Any]
 
 
-def run(program: Program, function: Callable[..., Any], scale: float = 1.0) -> Outcome:
+def run(
+    program: Program, function: Callable[..., Any], scale: float = 1.0, size: int | None = None
+) -> Outcome:
     """Run a function of the program's inputs, and backward from its outputs."""
-    args = program.arguments(scale)
+    args = program.arguments(scale, size)
     facula.manual_seed(program.seed)
     outputs = list(function(*args))
     tracked = [o for o in outputs if isinstance(o, Tensor) and o.requires_grad]
@@ -126,8 +132,6 @@ def differences(expected: Outcome, found: Outcome, tolerance: float) -> str | No
 
 
 def _difference(a: Any, b: Any, tolerance: float) -> str | None:
-    if a is None and isinstance(b, Tensor) and not b.any():
-        return None  # a compiled backward counts what does not arrive as zeros
     if not isinstance(a, Tensor) or not isinstance(b, Tensor):
         same = type(a) is type(b) and (a == b or a != a)
         return None if same else f"{a!r} expected, got {b!r}"
@@ -486,6 +490,13 @@ def fault_of(program: Program, backend: str) -> str | None:
                 text = differences(expected[n], run(program, compiled, scale), tolerance)
                 if text is not None:
                     return f"wrong: call {n}: {text}"
+            for size in (5, 7):
+                other = _for_size(program, function, size)
+                if other is None:
+                    break
+                text = differences(other, run(program, compiled, 1.0, size), tolerance)
+                if text is not None:
+                    return f"wrong: size {size}: {text}"
         except Exception as error:
             if "modified by an inplace operation" in str(error):
                 return None  # a compiled program may keep other tensors for its backward
@@ -494,6 +505,15 @@ def fault_of(program: Program, backend: str) -> str | None:
             place = f"{Path(frame.filename).name}:{frame.lineno}"
             return f"error: {type(error).__name__} in {place}: {' '.join(first[:3])[:300]}"
     return None
+
+
+def _for_size(program: Program, function: Callable[..., Any], size: int) -> Outcome | None:
+    """What the program does for another size; None where it does not run, or not twice the same."""
+    try:
+        first, second = (run(program, function, 1.0, size) for _ in range(2))
+    except Exception:
+        return None
+    return first if differences(first, second, 1e-6) is None else None
 
 
 def _kind(fault: str | None) -> str | None:

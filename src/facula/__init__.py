@@ -24,6 +24,7 @@ from facula import constants as _constants  # noqa: E402
 from facula import tensor_methods as _tensor_methods  # noqa: E402
 from facula.public import NAMES as _NAMES  # noqa: E402
 from facula.public import SUBMODULES as _SUBMODULES  # noqa: E402
+from facula.public import SecondNames as _SecondNames  # noqa: E402
 
 
 def _make_kernel(*question: _Any) -> int | None:
@@ -48,6 +49,7 @@ globals().update({_n: getattr(_constants, _n) for _n in _constants.__all__})
 for _name in _NAMES:
     globals().pop(_name, None)
 _tensor_methods.attach()
+_SecondNames.install()
 
 
 def __getattr__(name: str) -> _Any:

@@ -61,6 +61,7 @@ def register_decomposition(
         raise AssertionError(
             f"[register_decomposition] one of {set(global_decomposition_table)} was required as "
             f"type: got {type}"
+            "\nhint: leave type out for the usual table"
         )
 
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,6 +13,8 @@ from facula.backends import load, registered
 from facula.core.errors import fail
 
 __all__ = [
+    "Event",
+    "Stream",
     "current_accelerator",
     "current_device_index",
     "device_count",
@@ -56,8 +58,36 @@ def current_device_index() -> int:
     """
     found = current_accelerator()
     if found is None:
-        fail(RuntimeError, "accelerator", "an accelerator was required", "none")
+        fail(
+            RuntimeError,
+            "accelerator",
+            "an accelerator was required",
+            "none",
+            hint="facula.accelerator.is_available() asks before",
+        )
     return found.index or 0
+
+
+class _OfAccelerator:
+    """What only an accelerator can make: its backend does."""
+
+    def __new__(cls, device: Any = None, **options: Any) -> Any:
+        found = core.device(device) if device is not None else current_accelerator()
+        backend = core.BACKENDS[found.type] if found is not None and found.type != "cpu" else None
+        make = getattr(backend, cls.__name__, None)
+        if make is None:
+            required = "a device with streams was required (no accelerator is available)"
+            hint = "the CPU runs each operator before the next one begins: no stream is needed"
+            fail(RuntimeError, cls.__name__, required, found or "none", hint)
+        return make(found, **options)
+
+
+class Stream(_OfAccelerator):
+    """A queue of work of the accelerator."""
+
+
+class Event(_OfAccelerator):
+    """A mark in a stream."""
 
 
 def synchronize(device: Any = None) -> None:

@@ -45,6 +45,7 @@ def is_nonzero(input: Tensor) -> bool:
             "is_nonzero",
             "Boolean value of Tensor with one value was required (is ambiguous otherwise)",
             list(input.shape),
+            hint="use input.any() or input.all()",
         )
     return bool(input.item() != 0)
 
@@ -73,13 +74,24 @@ def typename(obj: Any) -> str:
 
 def broadcast_shapes(*shapes: Any) -> core.Size:
     """The shape to which all shapes broadcast."""
+    for shape in shapes:
+        if not isinstance(shape, int) and not hasattr(shape, "__iter__"):
+            required = "ints or tuples of ints were required"
+            hint = "pass tensor.shape, or sizes such as (2, 3)"
+            fail(TypeError, "broadcast_shapes", required, type(shape).__name__, hint)
     lists = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
     rank = max((len(s) for s in lists), default=0)
     result = [1] * rank
     for shape in lists:
         for i, size in enumerate(shape, rank - len(shape)):
             if size < 0:
-                fail(RuntimeError, "broadcast_shapes", "non-negative sizes were required", shape)
+                fail(
+                    RuntimeError,
+                    "broadcast_shapes",
+                    "non-negative sizes were required",
+                    shape,
+                    hint="sizes are tensor.shape, where -1 does not occur",
+                )
             if size != 1 and size != result[i]:
                 if result[i] != 1:
                     fail(
@@ -87,6 +99,7 @@ def broadcast_shapes(*shapes: Any) -> core.Size:
                         "broadcast_shapes",
                         "Shape mismatch: objects cannot be broadcast to a single shape",
                         list(shapes),
+                        hint="sizes are equal or 1, from the last dimension on",
                     )
                 result[i] = size
     return core.Size(result)
@@ -123,6 +136,7 @@ def set_float32_matmul_precision(precision: str) -> None:
             "set_float32_matmul_precision",
             "'highest', 'high' or 'medium' was required",
             repr(precision),
+            hint="'highest' is the default",
         )
     _SWITCHES["matmul_precision"] = precision
 
@@ -157,6 +171,7 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
             "set_deterministic_debug_mode",
             "0, 1, 2, 'default', 'warn' or 'error' was required",
             debug_mode,
+            hint="'default' switches it off, 'warn' warns, 'error' raises",
         )
     use_deterministic_algorithms(mode != 0, warn_only=mode == 1)
 
@@ -186,7 +201,13 @@ def get_num_interop_threads() -> int:
 def set_num_interop_threads(n: int) -> None:
     """Kept for PyTorch's API: operators run one after another."""
     if n < 1:
-        fail(RuntimeError, "set_num_interop_threads", "a positive number was required", n)
+        fail(
+            RuntimeError,
+            "set_num_interop_threads",
+            "a positive number was required",
+            n,
+            hint="1 runs everything in one thread",
+        )
     _SWITCHES["interop"] = n
 
 
@@ -223,6 +244,7 @@ def asarray(
                 "asarray",
                 "an object whose memory can be shared was required with copy=False",
                 type(obj).__name__,
+                hint="leave copy out to have the values copied",
             )
         shared = core.tensor(obj, dtype=dtype, device=device)
         copy = None
@@ -237,6 +259,7 @@ def asarray(
             "asarray",
             "no copy was required: can't alias a tensor of another dtype or device",
             f"{shared.dtype}",
+            hint="leave copy out to have the values copied where they must be",
         )
     if requires_grad is None and result.requires_grad:
         warnings.warn(
@@ -253,7 +276,13 @@ def asarray(
 
 def _tensor_required(op: str, value: Any) -> Tensor:
     if not isinstance(value, Tensor):
-        fail(TypeError, op, "a tensor was required", type(value).__name__)
+        fail(
+            TypeError,
+            op,
+            "a tensor was required",
+            type(value).__name__,
+            hint="facula.as_tensor(value) makes one of numbers",
+        )
     return value
 
 
@@ -334,7 +363,13 @@ def set_default_tensor_type(t: Any) -> None:
         found = t
     dtype = getattr(found, "dtype", None)
     if not isinstance(dtype, core.dtype) or not dtype.is_floating_point:
-        fail(TypeError, "set_default_tensor_type", "a floating-point tensor type was required", t)
+        fail(
+            TypeError,
+            "set_default_tensor_type",
+            "a floating-point tensor type was required",
+            t,
+            hint="facula.set_default_dtype(facula.float64) is the newer form",
+        )
     core.set_default_dtype(dtype)
 
 
@@ -375,6 +410,7 @@ def from_file(
                     "from_file",
                     f"a file of at least {length} bytes was required",
                     f"{present} bytes",
+                    hint="shared=True makes the file as large as needed",
                 )
             file.truncate(length)
     with open(filename, "r+b" if shared else "rb") as file:
@@ -393,10 +429,17 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
             "unravel_index",
             "expected 'indices' to be integer dtype, but got",
             indices.dtype,
+            hint="convert them with .long()",
         )
     sizes = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
     if any(n < 0 for n in sizes):
-        fail(ValueError, "unravel_index", "'shape' cannot have negative values", sizes)
+        fail(
+            ValueError,
+            "unravel_index",
+            "'shape' cannot have negative values",
+            sizes,
+            hint="shape is that of the indexed tensor, x.shape",
+        )
     places, rest = [], indices
     for size in reversed(sizes):
         places.append(rest % size if size else rest)

@@ -54,6 +54,7 @@ class Future:
                 "Future.value",
                 "a future that is done was required",
                 "one that is not",
+                hint="wait() returns the value when it is there",
             )
         if self._error is not None:
             raise self._error
@@ -67,6 +68,7 @@ class Future:
                     "Future.set_result",
                     "a future without a value was required (Future can only be marked completed once)",
                     "one that is done",
+                    hint="make another Future for the second value",
                 )
             self._value, self._error = value, error
             self._ended.set()
@@ -82,7 +84,8 @@ class Future:
         """End it with an exception."""
         if not isinstance(result, BaseException):
             fail(AssertionError, "Future.set_exception", "an exception was required",
-                 f"{result!r} is of type {type(result).__name__}, not an Exception.")  # fmt: skip
+                 f"{result!r} is of type {type(result).__name__}, not an Exception.",
+                 hint="pass an exception, as RuntimeError('...')")  # fmt: skip
         self._end(None, result)
 
     def add_done_callback(self, callback: Callable[[Future], Any]) -> None:

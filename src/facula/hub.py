@@ -129,3 +129,51 @@ def _is_packed(path: str) -> bool:
         return False
     with zipfile.ZipFile(path) as archive:
         return len(archive.infolist()) == 1
+
+
+class _Progress:
+    """A count of what is done, shown on a terminal; the part of `tqdm` that downloads use."""
+
+    def __init__(
+        self,
+        total: float | None = None,
+        disable: bool = False,
+        unit: str = "",
+        *args: Any,
+        **options: Any,
+    ) -> None:
+        self.total, self.n, self.unit = total, 0.0, unit
+        self.disable = disable or not sys.stderr.isatty()
+
+    def update(self, n: float) -> None:
+        """Counts `n` more."""
+        self.n += n
+        if not self.disable:
+            of = f" of {self.total}" if self.total is not None else ""
+            print(f"\r{self.n:.0f}{of} {self.unit}", end="", file=sys.stderr)
+
+    def set_description(self, *args: Any, **options: Any) -> None:
+        """Titles are not shown."""
+
+    def close(self) -> None:
+        """Ends the line."""
+        if not self.disable:
+            self.disable = True
+            print(file=sys.stderr)
+
+    def __enter__(self) -> _Progress:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self.close()
+
+
+def __getattr__(name: str) -> Any:
+    """`tqdm`: that of the package where it is installed, else a plain count."""
+    if name == "tqdm":
+        try:
+            from tqdm.auto import tqdm
+        except ImportError:
+            return _Progress
+        return tqdm
+    raise AttributeError(f"module 'facula.hub' has no attribute {name!r}")

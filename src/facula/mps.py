@@ -42,7 +42,13 @@ def device_count() -> int:
 def synchronize(device: Any = None) -> None:
     """Waits for the device."""
     if not is_available():
-        fail(RuntimeError, "mps.synchronize", "a device 'mps' was required", "none")
+        fail(
+            RuntimeError,
+            "mps.synchronize",
+            "a device 'mps' was required",
+            "none",
+            hint="facula.mps.is_available() asks before",
+        )
     core.BACKENDS["mps"].synchronize(device)
 
 

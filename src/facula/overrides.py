@@ -90,7 +90,13 @@ def handle_torch_function(
             return result
     name = f"{public_api.__module__}.{public_api.__name__}"
     required = f"no implementation found for '{name}' on types that implement __torch_function__"
-    fail(TypeError, "handle_torch_function", required, [kind.__name__ for kind in types])
+    fail(
+        TypeError,
+        "handle_torch_function",
+        required,
+        [kind.__name__ for kind in types],
+        hint="return a result from one of the __torch_function__ methods instead of NotImplemented",
+    )
 
 
 def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[[Any], Any]:

@@ -2,17 +2,20 @@
 
 Takes: nothing. Gives: `SUBMODULES`, the modules that `facula.name` imports when asked, and `NAMES`,
 the module of each function or class that is found there on first use. Keeps true: nothing is
-imported here; no operator is named (their names are derived from the table).
+imported here before it is asked for; no operator is named (their names are derived from the table).
 """
 
 from __future__ import annotations
+
+import sys
+from typing import Any
 
 SUBMODULES = frozenset(
     (
         "nn optim autograd signal utils data serialization testing random backends fx func amp linalg "
         "special fft masked sparse storage distributions cpu cuda mps xpu accelerator types return_types overrides "
         "library jit profiler _C version compiler _dynamo _logging ao alias torch_version distributed __config__ hub "
-        "export futures multiprocessing"
+        "export futures multiprocessing onnx"
     ).split()
 )
 
@@ -20,6 +23,9 @@ _FROM = {
     "facula.compiler.api": "compile",
     "facula.capture.higher_order": "cond",
     "facula.serialization": "save load",
+    "facula.serialization.reader": "PyTorchFileReader",
+    "facula.jit": "ScriptModule ScriptFunction",
+    "facula.accelerator": "Stream Event",
     "facula.autograd.grad_mode": "no_grad enable_grad set_grad_enabled inference_mode",
     "facula.autograd.transforms": "vmap",
     "facula.random": "seed initial_seed get_rng_state set_rng_state",
@@ -66,3 +72,23 @@ _FROM = {
     ),
 }
 NAMES = {name: module for module, names in _FROM.items() for name in names.split()}
+
+
+class SecondNames:
+    """Asks `facula.second_names`, once somebody imports a module of the package after it is there."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
+        """Where the module is, if it is one under a second name."""
+        if not name.startswith("facula.") or name == "facula.second_names":
+            return None
+        from facula import second_names
+
+        return second_names.find_spec(name)
+
+    @staticmethod
+    def install() -> None:
+        """Comes first: packages that are others would be executed again."""
+        finder: Any = SecondNames
+        if finder not in sys.meta_path:
+            sys.meta_path.insert(0, finder)

@@ -69,7 +69,12 @@ def as_sparse_gradcheck(gradcheck: Callable[..., bool]) -> Callable[..., bool]:
         given = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
         moved = [isinstance(x, SparseTensor) and x.requires_grad for x in given]
         if any(moved) and not masked:
-            fail(ValueError, "as_sparse_gradcheck", "masked=True was required with sparse inputs")
+            fail(
+                ValueError,
+                "as_sparse_gradcheck",
+                "masked=True was required with sparse inputs",
+                hint="gradcheck(f, inputs, masked=True)",
+            )
 
         def of_values(*values: Any) -> Any:
             made = [

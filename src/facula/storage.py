@@ -47,12 +47,22 @@ class TypedStorage(metaclass=_Kind):
         if wrap_storage is not None:
             if not isinstance(wrap_storage, UntypedStorage):
                 fail(
-                    TypeError, "TypedStorage", "an UntypedStorage was required", type(wrap_storage)
+                    TypeError,
+                    "TypedStorage",
+                    "an UntypedStorage was required",
+                    type(wrap_storage),
+                    hint="tensor.untyped_storage() gives one",
                 )
             self._untyped_storage = wrap_storage
             return
         if len(args) > 1:
-            fail(TypeError, "TypedStorage", "one size or one sequence was required", len(args))
+            fail(
+                TypeError,
+                "TypedStorage",
+                "one size or one sequence was required",
+                len(args),
+                hint="TypedStorage(4) or TypedStorage([1.0, 2.0])",
+            )
         given = args[0] if args else 0
         if isinstance(given, UntypedStorage):
             self._untyped_storage = given
@@ -226,8 +236,8 @@ def _cast(dtype: Any) -> Any:
     return method
 
 
-#: method -> dtype
-_CASTS = {
+#: the methods of storages and tensors that cast, and to what
+CASTS = {
     "float": core.float32,
     "double": core.float64,
     "half": core.float16,
@@ -238,10 +248,9 @@ _CASTS = {
     "char": core.int8,
     "byte": core.uint8,
     "bool": core.bool_,
-    "complex_float": core.complex64,
-    "complex_double": core.complex128,
 }
-for _name, _dtype in _CASTS.items():
+_COMPLEX_CASTS = {"complex_float": core.complex64, "complex_double": core.complex128}
+for _name, _dtype in {**CASTS, **_COMPLEX_CASTS}.items():
     setattr(TypedStorage, _name, _cast(_dtype))
     _kind = f"{_dtype.type_word}Storage"
     globals()[_kind] = _Kind(

@@ -13,20 +13,12 @@ from facula import core, older_methods
 from facula.core import printing
 from facula.core.errors import fail
 from facula.ops.registry import F
+from facula.storage import CASTS
 
 Tensor = core.Tensor
 
 _CASTS = {
-    "float": core.float32,
-    "double": core.float64,
-    "half": core.float16,
-    "bfloat16": core.bfloat16,
-    "long": core.int64,
-    "int": core.int32,
-    "short": core.int16,
-    "char": core.int8,
-    "byte": core.uint8,
-    "bool": core.bool_,
+    **CASTS,
     "cfloat": core.complex64,
     "cdouble": core.complex128,
     "chalf": core.complex32,
@@ -56,6 +48,7 @@ def _matrix_transposed(self: Tensor) -> Tensor:
             "mT",
             "tensor.mT is only supported on matrices or batches of matrices",
             f"{self.dim()}-D tensor",
+            hint="x[:, None] is a column, x[None] a row of a vector",
         )
     return self.transpose(-2, -1)
 
@@ -68,6 +61,7 @@ def _hermitian(self: Tensor) -> Tensor:
             "H",
             "tensor.H is only supported on matrices (2-D tensors)",
             f"{self.dim()}-D tensor",
+            hint="x.mH takes batches of matrices",
         )
     return self.adjoint() if self.dim() else self.conj()
 
@@ -119,7 +113,12 @@ def is_set_to(self: Tensor, tensor: Tensor) -> bool:
 def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:  # noqa: A002
     """Replace every element by `callable(element)`: slow, for the CPU."""
     if self.requires_grad and core.is_grad_enabled():
-        fail(TypeError, "apply_", "apply_() can't be called on tensors that require grad")
+        fail(
+            TypeError,
+            "apply_",
+            "apply_() can't be called on tensors that require grad",
+            hint="call it on x.detach()",
+        )
     flat = [callable(value) for value in self.reshape(-1).tolist()]
     return self.copy_(core.tensor(flat, dtype=self.dtype).reshape(self.shape) if flat else self)
 
@@ -161,13 +160,25 @@ def is_distributed(self: Tensor) -> bool:
 
 def is_coalesced(self: Tensor) -> bool:
     """For sparse tensors only."""
-    fail(RuntimeError, "is_coalesced", "a sparse tensor was required", self.layout)
+    fail(
+        RuntimeError,
+        "is_coalesced",
+        "a sparse tensor was required",
+        self.layout,
+        hint="to_sparse() makes one",
+    )
 
 
 def rename(self: Tensor, *names: Any, **mapping: Any) -> Tensor:
     """facula has no dimension names: only `rename(None)` is answered."""
     if mapping or names != (None,):
-        fail(NotImplementedError, "rename", "unnamed dimensions were required", names or mapping)
+        fail(
+            NotImplementedError,
+            "rename",
+            "unnamed dimensions were required",
+            names or mapping,
+            hint="dimensions are numbered here: use permute() and dim numbers",
+        )
     return self
 
 

@@ -39,7 +39,13 @@ def device_count() -> int:
 def synchronize(device: Any = None) -> None:
     """Waits for the device."""
     if not is_available():
-        fail(RuntimeError, "xpu.synchronize", "a device 'xpu' was required", "none")
+        fail(
+            RuntimeError,
+            "xpu.synchronize",
+            "a device 'xpu' was required",
+            "none",
+            hint="facula.xpu.is_available() asks before",
+        )
     core.BACKENDS["xpu"].synchronize(device)
 
 

@@ -4,8 +4,11 @@ import pytest
 
 import facula
 from facula.ops import TABLE
+from facula.ops.registry import own_operators
 
-POINTWISE = sorted(name for name, op in TABLE.items() if op.definition.kind == "pointwise")
+POINTWISE = sorted(
+    name for name, op in own_operators().items() if op.definition.kind == "pointwise"
+)
 DTYPES = {
     "float": facula.float32,
     "int": facula.int64,

@@ -146,3 +146,49 @@ def test_disabled_functions_run_as_they_are():
 @pytest.mark.parametrize("code", breaks.CATALOGUE)
 def test_pages_are_current(code):
     assert (PAGES / f"{code}.md").read_text() == breaks.page(code)
+
+
+def test_values_collected_across_breaks():
+    stop = facula._dynamo.graph_break
+
+    def program(xs):
+        return (
+            [x for x in xs if stop() is None],
+            {x for x in xs if stop() is None},
+            {x: stop() for x in xs},
+            [*xs, stop(), *xs],
+            [[x * y for y in xs if stop() is None] for x in xs],
+            sorted(xs, key=lambda x: (stop(), -x)[1]),
+        )
+
+    call = facula.compile(program, backend="eager")
+    assert call([1, 2]) == program([1, 2]) == call([1, 2])
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_breaks_where_gradients_are_not_recorded(backend):
+    def program(x):
+        y = x * 2
+        with facula.no_grad():
+            facula._dynamo.graph_break()
+            z = y * 3
+        w = y * z
+        with facula.no_grad():
+            u = w + 1
+            facula._dynamo.graph_break()
+            with facula.enable_grad():
+                v = w * 2
+                facula._dynamo.graph_break()
+                last = v * x
+        return y, z, w, u, v, last
+
+    call = facula.compile(program, backend=backend)
+    for _ in range(2):
+        found = []
+        for function in (program, call):
+            x = facula.ones(3, requires_grad=True)
+            outputs = function(x)
+            assert facula.is_grad_enabled()
+            sum(t.sum() for t in outputs if t.requires_grad).backward()
+            found.append(([t.requires_grad for t in outputs], x.grad.tolist()))
+        assert found[0] == found[1]

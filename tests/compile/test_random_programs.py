@@ -117,3 +117,36 @@ def test_two_tensors_that_become_one_are_captured_again():
     assert compiled(many).tolist() == [2.0, 2.0]
     many[-1] = many[0]
     assert compiled(many).tolist() == [6.0, 6.0]
+
+
+NETWORKS = TOOL.parent / "fuzz_networks.py"
+
+
+def test_networks_train_compiled_as_they_do_eagerly():
+    spec = importlib.util.spec_from_file_location("fuzz_networks", NETWORKS)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    faults = {seed: module.fault_of(seed, "aot_eager") for seed in range(12)}
+    assert not {seed: fault for seed, fault in faults.items() if fault}
+
+
+@pytest.mark.parametrize(
+    "program, good, bad, error",
+    [
+        (lambda i: facula.nn.functional.one_hot(i, 3), [0, 2], [0, 3], "smaller than num_classes"),
+        (
+            lambda i: facula.nn.functional.embedding_bag(
+                facula.arange(4), facula.eye(4), offsets=i, mode="sum"
+            ),
+            [0, 2],
+            [0, 9],
+            "do not exceed 4",
+        ),
+    ],
+    ids=["one_hot", "embedding_bag"],
+)
+def test_checks_of_elements_are_part_of_the_graph(program, good, bad, error):
+    call = facula.compile(program, backend="aot_eager", fullgraph=True)
+    assert call(facula.tensor(good)).equal(program(facula.tensor(good)))
+    with pytest.raises(RuntimeError, match=error):
+        call(facula.tensor(bad))

@@ -26,6 +26,7 @@ def run(script, *arguments):
 
 def test_statistics():
     gc.collect()
+    core.empty_cache()  # memory of earlier tests would be used again
     before = core.memory_stats()
     core.reset_peak_memory()
     x = facula.zeros(4 * MIB, dtype=facula.uint8)

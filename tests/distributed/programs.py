@@ -246,5 +246,50 @@ def pipelines() -> Any:
     return found
 
 
+def sharded() -> Any:
+    from facula.distributed.tensor import (
+        DTensor,
+        Partial,
+        Replicate,
+        Shard,
+        distribute_module,
+        distribute_tensor,
+        init_device_mesh,
+        zeros,
+    )
+
+    rank, size = begin()
+    mesh = init_device_mesh("cpu", (size,))
+    whole = facula.arange(15.0).reshape(5, 3)
+    x = distribute_tensor(whole, mesh, [Shard(0)])
+    found: dict[str, Any] = {"piece": list(x.to_local().shape), "whole": x.full_tensor().tolist()}
+    doubled = (x * 2 - x).relu()
+    found["elementwise"] = [doubled.placements == (Shard(0),), doubled.full_tensor().tolist()]
+    w = distribute_tensor(facula.ones(3, 4), mesh, [Shard(1)]).requires_grad_()
+    (x @ w).sum().backward()
+    found["gradient"] = w.grad.full_tensor().tolist()
+    other = x.redistribute(placements=[Shard(1)])
+    found["other"] = [other.full_tensor().tolist() == whole.tolist(), list(other.to_local().shape)]
+    part = DTensor.from_local(facula.ones(2) * (rank + 1), mesh, [Partial()])
+    found["partial"] = part.full_tensor().tolist()
+    local = facula.ones(2, requires_grad=True)
+    (DTensor.from_local(local, mesh, [Shard(0)]) * 3).sum().full_tensor().backward()
+    found["local gradient"] = local.grad.tolist()
+    x.mul_(2)
+    found["in place"] = x.full_tensor().sum().item()
+    found["zeros"] = list(zeros(5, 2, device_mesh=mesh, placements=[Shard(0)]).to_local().shape)
+    layer = distribute_module(nn.Linear(3, 1, bias=False), mesh)
+    before = layer.weight.full_tensor().detach().clone()
+    optimizer = facula.optim.SGD(layer.parameters(), lr=0.5)
+    layer(distribute_tensor(facula.ones(2, 3), mesh, [Replicate()])).sum().backward()
+    optimizer.step()
+    found["step"] = (before - layer.weight.full_tensor().detach()).tolist()
+    try:
+        x + facula.ones(5, 3)
+    except RuntimeError as error:
+        found["mixed"] = str(error)
+    return found
+
+
 if __name__ == "__main__":
     print(json.dumps(globals()[sys.argv[1]]()))

@@ -140,6 +140,18 @@ def test_symbolic_graphs_serve_other_sizes(name):
         assert facula.allclose(traced(*args), function(*args), atol=1e-4)
 
 
+def test_guards_do_not_depend_on_earlier_calls():
+    # what eager calls remember of their sizes must not meet symbols
+    _, sizes, _ = OTHER_SIZES["convolution"]
+    inputs = [facula.randn(*s) for s in sizes]
+    found = []
+    for _ in range(2):
+        traced = make_fx(convolved, tracing_mode="symbolic")(*inputs)
+        found.append([g.expr for g in traced.shape_env.guards])
+        convolved(*inputs)
+    assert found[0] == found[1] and not any("==" in expr for expr in found[0])
+
+
 def test_control_flow_on_sizes_is_guarded():
     def function(x):
         return x * 2 if x.shape[0] > 4 else x * 3

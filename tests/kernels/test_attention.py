@@ -13,6 +13,7 @@ import pytest
 import facula
 from facula import core
 from facula.nn import functional as F
+from facula.nn.attention import SDPBackend, sdpa_kernel
 
 EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 # batch, heads, key heads, queries, keys, depth, value depth
@@ -136,6 +137,22 @@ def test_no_keys_and_not_a_number():
     x[0, 0, 2, 1] = np.nan
     got = F.scaled_dot_product_attention(facula.from_numpy(x), q, q).numpy()
     assert np.isnan(got[0, 0, 2]).all() and not np.isnan(got[0, 0, [0, 1, 3]]).any()
+
+
+@pytest.mark.parametrize("name", ["MATH", "FLASH_ATTENTION"])
+def test_queries_whose_scores_are_all_minus_infinity(name):
+    """They allow no key, with or without a mask; their neighbours do not change."""
+    values = np.abs(np.random.default_rng(3).standard_normal((3, 1, 2, 70, 8)).astype("float32"))
+    values[0, 0, 1, 5] = -np.inf
+    q, k, v = (facula.from_numpy(x) for x in values)
+    with sdpa_kernel(getattr(SDPBackend, name)):
+        out = F.scaled_dot_product_attention(q, k, v)
+        masked = F.scaled_dot_product_attention(q, k, v, facula.ones(70, 70, dtype=facula.bool))
+    values[0, 0, 1, 5] = 0
+    expected = reference(*values.astype("float64"), 0.0, False, 8**-0.5)
+    expected[0, 1, 5] = 0
+    close(out, expected, "float32", 16)
+    close(masked, expected, "float32", 16)
 
 
 def test_threads_do_not_change_results():

@@ -93,6 +93,8 @@ SHAPES += [
     (2, 3, 0),
     (40, 70, 301),
     (100, 37, 803),
+    (32, 70, 300),
+    (63, 130, 517),
 ]
 ORDERS = ["rows", "columns", "strided"]
 
@@ -215,6 +217,34 @@ def test_gemm_tail(library, dtype, shape):
     close(values.wide(c), expected, np.abs(wide[0]) @ np.abs(wide[1]) + 4, dtype, k)
 
 
+# from one panel of B read where it lies to sums over several blocks, and dot products
+BY_ROW = [(7, 64, 5), (40, 150, 64), (130, 70, 1100), (3, 33, 40), (50, 96, 65), (32, 70, 300)]
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "f16", "i32"])
+@pytest.mark.parametrize("shape", BY_ROW, ids=str)
+@pytest.mark.parametrize("order", ["rows", "columns"])
+@pytest.mark.parametrize("own", [False, True], ids=["shared", "own"])
+def test_gemm_bias_of_rows(library, dtype, shape, order, own):
+    """Rows of every matrix of a batch start from a bias, which is one for all or their own."""
+    m, n, k = shape
+    values, relu = Values(m + n + k, dtype), relu_map(dtype)
+    a, c = values.draw(2, m, k), values.draw(2, m, n)
+    b = np.stack([arrange(values.draw(k, n), order) for _ in range(2)])
+    b = b if order == "rows" else np.ascontiguousarray(b.swapaxes(1, 2)).swapaxes(1, 2)
+    bias = values.draw(1 + own, m)
+    wide = [values.wide(x).astype(float) for x in (a, b, bias)]
+    product = wide[0] @ wide[1] + wide[2][:, :, None]
+    size = np.abs(wide[0]) @ np.abs(wide[1]) + np.abs(wide[2][:, :, None])
+    scalars = [1, 0] if dtype == "i32" else [1.0, 0.0]
+    for mapped in (0, 1):
+        flags = mapped << 12 | 1 << 13 | own << 14
+        ints = [2, m, n, k, *strides(a), *strides(b), m * n, n, flags, address_of(relu)]
+        library.call(f"gemm:{dtype}", [c, a, b, bias], ints, scalars)
+        expected = np.maximum(product, 0) if mapped else product
+        close(values.wide(c), expected, size, "f64" if dtype == "i32" else dtype, k)
+
+
 def test_gemm_not_a_number(library):
     """C is not read when beta is zero, and NaN in an operand stays in its row."""
     a, b = np.ones((8, 40), np.float32), np.ones((40, 70), np.float32)
@@ -253,6 +283,9 @@ CONVOLUTIONS = [
     (1, 90, (4, 5), 40, (1, 1), (2, 2), (0, 0), (1, 1), 1),
     (2, 40, (9, 8), 90, (1, 1), (2, 3), (0, 0), (1, 1), 2),
     (2, 8, (6, 6), 20, (1, 1), (1, 1), (1, 1), (1, 1), 1),
+    (2, 40, (8, 8), 60, (1, 1), (1, 1), (0, 0), (1, 1), 2),
+    (3, 24, (14, 14), 72, (1, 1), (1, 1), (0, 0), (1, 1), 1),
+    (2, 21, (5, 5), 87, (1, 1), (1, 1), (0, 0), (1, 1), 1),
 ]
 
 

@@ -16,11 +16,12 @@ from facula.lower.aot import api
 from facula.lower.passes.driver import optimise
 from facula.lower.verify import verify
 from facula.ops import TABLE
+from facula.ops.registry import own_operators
 from facula.testing.samples import Samples, pointwise_samples
 
 NAMES = [
     name
-    for name, op in TABLE.items()
+    for name, op in own_operators().items()
     if op.definition.kind == "pointwise" or op.definition.samples is not None
 ]
 
@@ -132,6 +133,6 @@ def needs_elements(operator):
     formula = inspect.getsource(definition.backward) if definition.backward else ""
     return any(
         f"F.{name}(" in formula
-        for name, op in TABLE.items()
+        for name, op in own_operators().items()
         if getattr(op.definition, "dynamic", False)
     )

@@ -15,11 +15,12 @@ from facula.lower import decompositions
 from facula.lower.decompositions.rules import rule_of
 from facula.lower.table import operator_of
 from facula.ops import TABLE
+from facula.ops.registry import own_operators
 from facula.testing.samples import Samples, pointwise_samples
 
 DECOMPOSED = [
     name
-    for name, op in TABLE.items()
+    for name, op in own_operators().items()
     if rule_of(op) is not None
     and (op.definition.kind == "pointwise" or op.definition.samples is not None)
 ]

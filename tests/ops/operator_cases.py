@@ -9,9 +9,10 @@ import numpy as np
 
 import facula
 from facula.ops import TABLE
+from facula.ops.registry import own_operators
 from facula.testing.samples import Samples, map_tensors, pointwise_samples
 
-DEFINITIONS = {name: operator.definition for name, operator in TABLE.items()}
+DEFINITIONS = {name: operator.definition for name, operator in own_operators().items()}
 POINTWISE = [name for name, d in DEFINITIONS.items() if d.kind == "pointwise"]
 SAMPLED = [name for name, d in DEFINITIONS.items() if d.samples is not None]
 EVERY = POINTWISE + SAMPLED

@@ -1,4 +1,4 @@
-"""Each error that a definition names is raised with its type and message, and changes nothing."""
+"""Each error that a definition names is raised with its type, message and hint, and changes nothing."""
 
 import pytest
 from operator_cases import (
@@ -24,6 +24,7 @@ def test_errors_of_the_definition(name):
             TABLE[name](*args, **kwargs)
         text = str(caught.value)
         assert text.startswith("[") and "] " in text.splitlines()[0]
+        assert text.splitlines()[-1].startswith("hint: ")
         assert message in text
         assert_same((args, kwargs), kept)
 

@@ -244,3 +244,22 @@ def test_whole_tensor_optimizers_go_downhill(cls):
         optimizer.step()
         losses.append(float(loss))
     assert losses[-1] < 0.7 * losses[0]
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "NAdam"])
+def test_one_by_one_and_together_are_the_same(name) -> None:
+    """`foreach=False` updates a parameter after the other, and gives the same numbers."""
+    start = [facula.randn(n) for n in (3, 700, 1)]
+    results = []
+    for foreach in (False, None):
+        params = [x.clone().requires_grad_() for x in start]
+        optimizer = getattr(optim, name)(params, lr=0.01, foreach=foreach)
+        for step in range(3):
+            for p in params:
+                p.grad = facula.full_like(p, 0.5 - step)
+            versions = [p._version for p in params]
+            optimizer.step()
+            assert all(p._version > v for p, v in zip(params, versions, strict=True))
+        results.append(params)
+    for a, b in zip(*results, strict=True):
+        assert facula.equal(a, b)

@@ -6,7 +6,7 @@ import json
 import pytest
 
 import facula
-from facula.autograd.profiler_util import format_memory, format_time
+from facula.autograd.profiler_formats import format_memory, format_time
 from facula.profiler import (
     ProfilerAction,
     ProfilerActivity,

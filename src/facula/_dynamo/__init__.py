@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from facula._dynamo import backends, compiled_autograd, config, exc, utils
+from facula._dynamo import backends, compiled_autograd, config, eval_frame, exc, utils
 from facula._dynamo.decorators import (
     mark_dynamic,
     mark_static,

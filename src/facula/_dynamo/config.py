@@ -16,7 +16,10 @@ class _Config(types.ModuleType):
         name = _config._ALIASES.get(name, name)
         if name in _config._NAMES or name == "patch":
             return getattr(_config, name)
-        raise AttributeError(f"[config] a setting of capture was required: got {name}")
+        raise AttributeError(
+            f"[config] a setting of capture was required: got {name}"
+            "\nhint: facula.capture.config.names() lists them"
+        )
 
     def __setattr__(self, name: str, value: Any) -> None:
         name = _config._ALIASES.get(name, name)
@@ -25,7 +28,10 @@ class _Config(types.ModuleType):
         elif name in _config._NAMES:
             setattr(_config, name, value)
         else:
-            raise AttributeError(f"[config] a setting of capture was required: got {name}")
+            raise AttributeError(
+                f"[config] a setting of capture was required: got {name}"
+                "\nhint: facula.capture.config.names() lists them"
+            )
 
 
 sys.modules[__name__].__class__ = _Config

@@ -23,18 +23,26 @@ def mark_dynamic(
     max: int | None = None,
     **more: Any,
 ) -> None:
-    """The size may change from the first call on."""
+    """The size may change from the first call on; a program that fixes it is an error.
+
+    min, max: other sizes are captured anew.
+    """
     _mark(t, "_dynamo_dynamic_indices", index)
+    if min is not None or max is not None:
+        ranges = dict(getattr(t, "_dynamo_dynamic_range", None) or {})
+        for i in [index] if isinstance(index, int) else index:
+            ranges[i % t.dim()] = (min, max)
+        t._dynamo_dynamic_range = ranges
 
 
 def maybe_mark_dynamic(t: Any, index: int | Sequence[int]) -> None:
     """The size may change, where nothing in the program asks for a certain one."""
-    _mark(t, "_dynamo_dynamic_indices", index)
+    _mark(t, "_dynamo_weak_dynamic_indices", index)
 
 
 def mark_unbacked(t: Any, index: int | Sequence[int], **more: Any) -> None:
-    """The size may change."""
-    _mark(t, "_dynamo_dynamic_indices", index)
+    """The size may change, and nothing in the program may depend on it."""
+    _mark(t, "_dynamo_unbacked_indices", index)
 
 
 def mark_static(t: Any, index: int | Sequence[int] | None = None) -> None:

@@ -21,4 +21,15 @@ def same(a: Any, b: Any, tol: float = 1e-4) -> bool:
     return a == b
 
 
-__all__ = ["counters", "same", "settings"]
+def is_compile_supported(device_type: str) -> bool:
+    """Whether `compile` makes code for a device type, a number behind it or not."""
+    return device_type.partition(":")[0] in ("cpu", "cuda") and _has_device(device_type)
+
+
+def _has_device(device_type: str) -> bool:
+    import facula
+
+    return device_type.startswith("cpu") or facula.cuda.is_available()
+
+
+__all__ = ["counters", "is_compile_supported", "same", "settings"]

@@ -17,7 +17,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 import facula
-from facula import core
+from facula import core, second_names
 from facula.alias.version import API_VERSION, SITE, TorchVersion
 from facula.core.errors import fail
 
@@ -159,7 +159,7 @@ class _FaculaFinder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if not name.startswith(_OURS + "."):
+        if not name.startswith(_OURS + ".") or second_names.first_name(name) is not None:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:

@@ -55,6 +55,7 @@ class autocast:  # noqa: N801 - PyTorch's name
                 "autocast",
                 "a device type as a string was required (Expected `device_type` of type `str`)",
                 type(device_type).__name__,
+                hint="for example 'cpu'; device.type is the string of a device",
             )
         default = state.get_autocast_dtype(device_type)
         self.device = device_type
@@ -63,29 +64,15 @@ class autocast:  # noqa: N801 - PyTorch's name
         self._cache_enabled = (
             state.is_autocast_cache_enabled() if cache_enabled is None else cache_enabled
         )
-        self._before: list[tuple[bool, Any, bool]] = []
+        self._before: list[tuple[Any, ...]] = []
 
     def __enter__(self) -> autocast:
-        self._before.append(
-            (
-                state.is_autocast_enabled(self.device),
-                state.get_autocast_dtype(self.device),
-                state.is_autocast_cache_enabled(),
-            )
-        )
-        state.set_autocast_dtype(self.device, self.fast_dtype)
-        state.set_autocast_enabled(self.device, self._enabled)
-        state.set_autocast_cache_enabled(self._cache_enabled)
-        state.autocast_increment_nesting()
+        settings = (self._enabled, self.fast_dtype, self._cache_enabled)
+        self._before.append(state.enter_region(self.device, *settings))
         return self
 
     def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
-        enabled, dtype, cache = self._before.pop()
-        if state.autocast_decrement_nesting() == 0:
-            state.clear_autocast_cache()
-        state.set_autocast_enabled(self.device, enabled)
-        state.set_autocast_dtype(self.device, dtype)
-        state.set_autocast_cache_enabled(cache)
+        state.leave_region(self._before.pop())
 
     def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(func)
@@ -136,6 +123,7 @@ def custom_fwd(
             "custom_fwd",
             "a device type as a string was required",
             type(device_type).__name__,
+            hint="for example 'cpu'; device.type is the string of a device",
         )
     if fwd is None:
         return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
@@ -168,6 +156,7 @@ def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Ca
             "custom_bwd",
             "a device type as a string was required",
             type(device_type).__name__,
+            hint="for example 'cpu'; device.type is the string of a device",
         )
     if bwd is None:
         return functools.partial(custom_bwd, device_type=device_type)

@@ -68,10 +68,20 @@ class GradScaler:
             self._enabled = False
         if self._enabled:
             if growth_factor <= 1.0:
-                fail(AssertionError, "GradScaler", "The growth factor must be > 1.0", growth_factor)
+                fail(
+                    AssertionError,
+                    "GradScaler",
+                    "The growth factor must be > 1.0",
+                    growth_factor,
+                    hint="growth_factor=2.0 is the default",
+                )
             if backoff_factor >= 1.0:
                 fail(
-                    AssertionError, "GradScaler", "The backoff factor must be < 1.0", backoff_factor
+                    AssertionError,
+                    "GradScaler",
+                    "The backoff factor must be < 1.0",
+                    backoff_factor,
+                    hint="backoff_factor=0.5 is the default",
                 )
         self._init_scale = init_scale
         self._scale: Any = None
@@ -115,6 +125,7 @@ class GradScaler:
             "GradScaler.scale",
             "outputs must be a Tensor or an iterable of Tensors",
             type(outputs).__name__,
+            hint="scale(loss) takes the loss, or a list of losses",
         )
 
     def _unscale_grads_(
@@ -156,12 +167,14 @@ class GradScaler:
                 "GradScaler.unscale_",
                 "one call was required (unscale_() has already been called on this optimizer "
                 "since the last update().)",
+                hint="call update() once after every step()",
             )
         if state["stage"] is OptState.STEPPED:
             fail(
                 RuntimeError,
                 "GradScaler.unscale_",
                 "a call before step() was required (unscale_() is being called after step().)",
+                hint="call it after backward() and before step()",
             )
         inverse = scale.to(core.float64).reciprocal().to(core.float32)
         none_found = core.tensor(0.0, dtype=core.float32, device=scale.device)
@@ -178,6 +191,7 @@ class GradScaler:
                 "GradScaler.step",
                 "no closure was required (Closure use is not currently supported if GradScaler is "
                 "enabled.)",
+                hint="compute the loss before step() instead",
             )
         self._scale_tensor("GradScaler.step")
         state = self._per_optimizer_states[id(optimizer)]
@@ -186,6 +200,7 @@ class GradScaler:
                 RuntimeError,
                 "GradScaler.step",
                 "one call was required (step() has already been called since the last update().)",
+                hint="call update() after every step()",
             )
         if state["stage"] is OptState.READY:
             self.unscale_(optimizer)
@@ -194,6 +209,7 @@ class GradScaler:
                 AssertionError,
                 "GradScaler.step",
                 "gradients were required (No inf checks were recorded for this optimizer.)",
+                hint="call scaler.scale(loss).backward() before step()",
             )
         result = None
         if not any(found.item() for found in state["found_inf_per_device"].values()):
@@ -214,6 +230,7 @@ class GradScaler:
                 "GradScaler.update",
                 "a step or unscale_ before was required (No inf checks were recorded prior to "
                 "update.)",
+                hint="call scaler.step(optimizer) before update()",
             )
         return any(value.item() for value in found)
 
@@ -231,6 +248,7 @@ class GradScaler:
                     "GradScaler.update",
                     "new_scale should be a float or a 1-element tensor with requires_grad=False",
                     new_scale,
+                    hint="for example update(1024.0)",
                 )
             scale.fill_(float(new_scale))
         elif self._found_infinite():
@@ -307,6 +325,7 @@ class GradScaler:
                 "GradScaler.load_state_dict",
                 "the state of an enabled scaler was required (The source state dict is empty)",
                 "{}",
+                hint="make both scalers with enabled=True",
             )
         self._init_scale = state_dict["scale"]
         self._growth_factor = state_dict["growth_factor"]
@@ -326,6 +345,7 @@ class GradScaler:
                     "GradScaler",
                     "A GradScaler instance may only be pickled at the beginning of an iteration, "
                     "or at the end after scaler.update()",
+                    hint="call update() first",
                 )
             state["_init_scale"] = self.get_scale()
             state["_init_growth_tracker"] = self._get_growth_tracker()

@@ -7,6 +7,8 @@ Keeps true: `backward` accumulates into leaves, `grad` returns gradients and tou
 from __future__ import annotations
 
 import importlib
+import sys
+import types
 import warnings
 from typing import Any
 
@@ -53,6 +55,7 @@ def _check_gradient(op: str, index: int, output: Any, grad: Any) -> None:
             got=f"Mismatch in shape: grad_output[{index}] has a shape of {grad.shape} and "
             f"output[{index}] has a shape of "
             f"{output.shape}.",
+            hint="facula.ones_like(output) has the shape; expand() or sum() makes it fit",
         )
     if output.dtype.is_complex != grad.dtype.is_complex:
         fail(
@@ -63,6 +66,7 @@ def _check_gradient(op: str, index: int, output: Any, grad: Any) -> None:
             "dtype. Mismatch in dtype: "
             f"grad_output[{index}] has a dtype of {grad.dtype} and output[{index}] has a dtype of "
             f"{output.dtype}.",
+            hint="gradient.to(output.dtype) converts it",
         )
 
 
@@ -74,6 +78,7 @@ def _make_gradients(op: str, outputs: tuple, grads: tuple, batched: bool = False
             op,
             f"a gradient for each of {len(outputs)} tensors",
             got=f"got {len(outputs)} tensors and {len(grads)} gradients",
+            hint="None stands for a gradient of one, for outputs of one element",
         )
     made: list[Any] = []
     for i, (output, grad) in enumerate(zip(outputs, grads, strict=True)):
@@ -87,9 +92,16 @@ def _make_gradients(op: str, outputs: tuple, grads: tuple, batched: bool = False
                 op,
                 "gradients that are tensors or None",
                 got=f"gradients can be either Tensors or None, but got {type(grad).__name__}",
+                hint="facula.as_tensor(value) makes one",
             )
         elif isinstance(output, graph.GradientEdge):
-            fail(RuntimeError, op, "a gradient for each gradient edge", got="None")
+            fail(
+                RuntimeError,
+                op,
+                "a gradient for each gradient edge",
+                got="None",
+                hint="pass facula.ones_like(output) for the output of the edge",
+            )
         elif not output.requires_grad:
             made.append(None)
         else:
@@ -114,6 +126,7 @@ def _implicit_gradient(op: str, output: Any) -> Any:
             "a gradient",
             got="grad can be implicitly created only for real scalar outputs but got "
             f"{output.dtype}",
+            hint="pass a gradient, or differentiate output.abs() or output.real",
         )
     if type(output) is not Tensor:
         return F.ones_like(output).detach()  # of a class that handles operators itself
@@ -145,6 +158,7 @@ def backward(
                 "grad_tensors alone",
                 got="`grad_tensors` and `grad_variables` (deprecated) arguments both passed to "
                 "`backward()`.",
+                hint="leave grad_variables out",
             )
         grad_tensors = grad_variables
     inputs_tuple = _as_tuple(inputs)
@@ -154,6 +168,7 @@ def backward(
             "backward",
             "inputs",
             got="`inputs` argument to `backward()` cannot be empty.",
+            hint="leave inputs out to reach all leaves",
         )
     outputs = _as_tuple(tensors)
     grads = _as_tuple(grad_tensors) if grad_tensors is not None else (None,) * len(outputs)
@@ -266,3 +281,15 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY_MODULES:
         return importlib.import_module(f"facula.autograd.{name}")
     raise AttributeError(f"module 'facula.autograd' has no attribute {name!r}")
+
+
+class _Package(types.ModuleType):
+    """This package: `gradcheck` is the function also where the module of that name is imported."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _LAZY and isinstance(value, types.ModuleType):
+            value = getattr(value, name)
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -66,7 +66,13 @@ _STATE = _State()
 
 def _device_type(op: str, device_type: Any) -> str:
     if not isinstance(device_type, str):
-        fail(TypeError, op, "a device type as a string was required", type(device_type).__name__)
+        fail(
+            TypeError,
+            op,
+            "a device type as a string was required",
+            type(device_type).__name__,
+            hint="for example 'cpu'; device.type is the string of a device",
+        )
     if device_type not in DEFAULT_DTYPES:
         fail(
             RuntimeError,
@@ -83,7 +89,11 @@ def is_autocast_available(device_type: str) -> bool:
     """Whether autocast knows a device type."""
     if not isinstance(device_type, str):
         fail(
-            TypeError, "is_autocast_available", "a string was required", type(device_type).__name__
+            TypeError,
+            "is_autocast_available",
+            "a string was required",
+            type(device_type).__name__,
+            hint="for example 'cpu'; device.type is the string of a device",
         )
     return device_type in DEFAULT_DTYPES
 
@@ -118,7 +128,13 @@ def set_autocast_dtype(device_type: str, dtype: core.dtype) -> None:
     """Set the dtype to which autocast lowers on a device type."""
     device_type = _device_type("set_autocast_dtype", device_type)
     if not isinstance(dtype, core.dtype):
-        fail(TypeError, "set_autocast_dtype", "a dtype was required", type(dtype).__name__)
+        fail(
+            TypeError,
+            "set_autocast_dtype",
+            "a dtype was required",
+            type(dtype).__name__,
+            hint="for example facula.bfloat16",
+        )
     _STATE.dtypes[device_type] = dtype
 
 
@@ -177,6 +193,31 @@ def autocast_decrement_nesting() -> int:
     """Leave one autocast region; gives how many remain open."""
     _STATE.nesting -= 1
     return _STATE.nesting
+
+
+def enter_region(device_type: str, enabled: bool, dtype: Any, cache: bool) -> tuple[Any, ...]:
+    """Begin a region with these settings; gives what `leave_region` restores."""
+    before = (
+        device_type,
+        is_autocast_enabled(device_type),
+        get_autocast_dtype(device_type),
+        is_autocast_cache_enabled(),
+    )
+    set_autocast_dtype(device_type, dtype)
+    set_autocast_enabled(device_type, enabled)
+    set_autocast_cache_enabled(cache)
+    autocast_increment_nesting()
+    return before
+
+
+def leave_region(before: tuple[Any, ...]) -> None:
+    """End the region that began last; the outermost one drops the kept copies of parameters."""
+    device_type, enabled, dtype, cache = before
+    if autocast_decrement_nesting() == 0:
+        clear_autocast_cache()
+    set_autocast_enabled(device_type, enabled)
+    set_autocast_dtype(device_type, dtype)
+    set_autocast_cache_enabled(cache)
 
 
 def _castable(value: Any, device_type: str) -> bool:

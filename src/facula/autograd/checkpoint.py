@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import platform
+import sys
 import threading
 import traceback
 import uuid
@@ -22,8 +23,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import facula
 from facula import core
+from facula.autograd import autocast
 from facula.autograd import backward as run_backward
 from facula.autograd.function import Function
 from facula.autograd.grad_mode import enable_grad, no_grad
@@ -37,6 +38,13 @@ set_checkpoint_early_stop set_device_states""".split()
 
 _debug_enabled: bool | None = None
 _early_stop = True
+
+
+# what to do where the second computation is another one than the first
+_ALIKE = (
+    "\nhint: the function must compute the same on both runs: look for state that it changes, or "
+    "that depends on time"
+)
 
 
 class CheckpointError(RuntimeError):
@@ -84,7 +92,13 @@ def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
 def detach_variable(inputs: tuple) -> tuple:
     """Tensors of ``inputs`` without history and with the same ``requires_grad``."""
     if not isinstance(inputs, tuple):
-        fail(RuntimeError, "detach_variable", "a tuple of tensors", got=type(inputs).__name__)
+        fail(
+            RuntimeError,
+            "detach_variable",
+            "a tuple of tensors",
+            got=type(inputs).__name__,
+            hint="pass (x,) for a single tensor",
+        )
     out = []
     for value in inputs:
         if isinstance(value, core.Tensor):
@@ -104,6 +118,11 @@ def check_backward_validity(inputs: Any) -> None:
         )
 
 
+def _device_module(kind: str) -> Any:
+    """The functions of a kind of device: an attribute of the root package, also of a program's own."""
+    return getattr(sys.modules[__name__.partition(".")[0]], kind)
+
+
 def get_device_states(*args: Any) -> tuple[list[int], list[Any]]:
     """The devices of the arguments, beside the CPU, and their random states."""
     devices = {
@@ -111,8 +130,10 @@ def get_device_states(*args: Any) -> tuple[list[int], list[Any]]:
         for a in args
         if isinstance(a, core.Tensor) and a.device.type not in ("cpu", "meta")
     }
-    module = getattr(facula, DefaultDeviceType.get_device_type(), None) if devices else None
-    return sorted(devices), [module.get_rng_state(d) for d in sorted(devices)]  # type: ignore[union-attr]
+    if not devices:
+        return [], []
+    module = _device_module(DefaultDeviceType.get_device_type())
+    return sorted(devices), [module.get_rng_state(d) for d in sorted(devices)]
 
 
 def set_device_states(
@@ -121,7 +142,7 @@ def set_device_states(
     """Put back what `get_device_states` gave."""
     kind = device_type or DefaultDeviceType.get_device_type()
     for device, state in zip(devices, states, strict=True):
-        getattr(facula, kind).set_rng_state(state, device)
+        _device_module(kind).set_rng_state(state, device)
 
 
 class _RandomState:
@@ -146,16 +167,23 @@ class _RandomState:
 def _autocast_state() -> dict[str, Any]:
     return {
         "device_type": "cpu",
-        "enabled": facula.is_autocast_enabled("cpu"),
-        "dtype": facula.get_autocast_dtype("cpu"),
+        "enabled": autocast.is_autocast_enabled("cpu"),
+        "dtype": autocast.get_autocast_dtype("cpu"),
+        "cache": autocast.is_autocast_cache_enabled(),
     }
 
 
-def _same_autocast(state: dict[str, Any]) -> Any:
+@contextlib.contextmanager
+def _same_autocast(state: dict[str, Any]) -> Iterator[None]:
     """A context with the autocast state of the first computation."""
-    if state["enabled"] == facula.is_autocast_enabled("cpu"):
-        return contextlib.nullcontext()
-    return facula.autocast(**state)
+    if state["enabled"] == autocast.is_autocast_enabled("cpu"):
+        yield
+        return
+    before = autocast.enter_region(**state)
+    try:
+        yield
+    finally:
+        autocast.leave_region(before)
 
 
 class CheckpointFunction(Function):
@@ -198,6 +226,7 @@ class CheckpointFunction(Function):
                 "checkpoint",
                 "an output that requires a gradient",
                 got="none of output has requires_grad=True, this checkpoint() is not necessary",
+                hint="call requires_grad_() on an input, or pass use_reentrant=False",
             )
         run_backward([out for out, _ in pairs], [grad for _, grad in pairs])
         grads = tuple(i.grad if isinstance(i, core.Tensor) else None for i in detached)
@@ -335,7 +364,7 @@ class _Frame:
                 "tensors was saved during the original forward and recomputation.\nNumber of "
                 "tensors saved during "
                 f"forward: {len(self.holders)}\nNumber of tensors saved during recomputation: "
-                f"{self.counts[run]}"
+                f"{self.counts[run]}" + _ALIKE
             )
         if self.metadata is None:
             return
@@ -359,6 +388,7 @@ class _Frame:
                 "values for the following "
                 "tensors have different metadata than during the forward pass.\n"
                 + "\n".join(different)
+                + _ALIKE
             )
 
 
@@ -372,7 +402,7 @@ def _recomputation_hooks(frame_reference: Any, run: Any) -> saved_tensors_hooks:
                 raise CheckpointError(
                     "[checkpoint] the same number of saved tensors in both computations was "
                     "required: trying to save more "
-                    "tensors during recomputation than during the original forward pass."
+                    "tensors during recomputation than during the original forward pass." + _ALIKE
                 )
             raise _StopRecomputation
         holder = frame.holders[index]()
@@ -547,7 +577,7 @@ class _PolicyMode:
             raise RuntimeError(
                 f"[checkpoint] a kept result of {func} was required: got none; the second "
                 "computation calls it more often "
-                "than the first"
+                "than the first" + _ALIKE
             )
         return queue.pop(0).get(self.allow_mutation)
 

@@ -152,6 +152,7 @@ class BackwardCFunction(core.Node, FunctionCtx, _HookMixin):
                 cls.__name__,
                 "either 'backward' or 'vjp', not both",
                 got="Implementing both 'backward' and 'vjp' for a custom Function is not allowed",
+                hint="remove one of them",
             )
         return vjp if vjp is not Function.vjp else backward
 
@@ -188,6 +189,7 @@ class BackwardCFunction(core.Node, FunctionCtx, _HookMixin):
             got=f"function {self.name()} returned an incorrect number of gradients (expected "
             f"{self._n_inputs}, got "
             f"{count})",
+            hint="return None for an input that has no gradient",
         )
 
     def _checked(self, grad: Any, position: int, meta: tuple) -> Any:
@@ -198,6 +200,7 @@ class BackwardCFunction(core.Node, FunctionCtx, _HookMixin):
                 self._forward_cls.__name__,
                 f"a Tensor or None from backward for input {position}",
                 got=f"expected Variable or None (got {type(grad).__name__})",
+                hint="facula.as_tensor(value) makes a tensor of a number",
             )
         shape, dtype, _ = meta
         if grad.shape != shape:
@@ -209,6 +212,7 @@ class BackwardCFunction(core.Node, FunctionCtx, _HookMixin):
                     got=f"Function {self.name()} returned an invalid gradient at index {position} "
                     "- got "
                     f"{list(grad.shape)} but expected shape compatible with {list(shape)}",
+                    hint="sum over the dimensions that were broadcast",
                 )
             grad = grad.sum_to_size(shape)
         if grad.dtype != dtype:
@@ -240,7 +244,7 @@ class FunctionMeta(type):
 
     def __init__(cls, name: str, bases: tuple, attrs: dict) -> None:
         node_name = name + "Backward"
-        cls._backward_cls = type(  # type: ignore[attr-defined]
+        cls._backward_cls = type(
             node_name, (BackwardCFunction,), {"_forward_cls": cls, "__module__": cls.__module__}
         )
         super().__init__(name, bases, attrs)
@@ -398,6 +402,7 @@ def _prepare_outputs(ctx: Any, args: tuple, results: list, record: bool) -> tupl
             got="Some elements marked as dirty during the forward method were not returned as "
             "output. The inputs that are "
             "modified inplace must all be outputs of the Function.",
+            hint="return the tensor that was written to as well",
         )
     targets: list[Any] = []
     dirty: list[bool] = []
@@ -428,6 +433,7 @@ def _check_dirty(ctx: Any, tensor: Any, inputs: dict, record: bool) -> None:
             ctx.name(),
             "inputs only in mark_dirty",
             got="a tensor that is no input of forward",
+            hint="outputs need no mark: mark_dirty() is for inputs",
         )
     if record and tensor.is_leaf and tensor.requires_grad:
         fail(
@@ -435,6 +441,7 @@ def _check_dirty(ctx: Any, tensor: Any, inputs: dict, record: bool) -> None:
             ctx.name(),
             "no in-place change of a leaf",
             got="a leaf Variable that requires grad is being used in an in-place operation",
+            hint="clone() it first, or change it under no_grad()",
         )
 
 
@@ -496,6 +503,8 @@ class _DelayedError(core.Node):
             "one differentiation only",
             got="trying to differentiate twice a function that was marked with "
             "@once_differentiable",
+            hint="leave @once_differentiable out, and write backward with differentiable "
+            "operations",
         )
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import facula
 from facula import core
 from facula.autograd import grad as _grad
+from facula.autograd import transforms
 from facula.autograd.grad_mode import enable_grad, set_grad_enabled
 from facula.core.errors import fail
+from facula.ops.registry import F
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
@@ -31,6 +32,7 @@ def _as_tuple(value: Any, name: str, op: str) -> tuple[bool, tuple]:
                 op,
                 f"the {name} to be either a Tensor or a tuple of Tensors",
                 got=f"{at}type {type(element)}",
+                hint="facula.as_tensor(value) makes one",
             )
     return many, values
 
@@ -72,12 +74,17 @@ def _check_vector(v: Any, likes: tuple, many_likes: bool, name: str, op: str) ->
                 else "The vector v can only be None if the input to the user-provided function is "
                 "a single Tensor with a "
                 "single element.",
+                hint="pass facula.ones_like of it, or reduce it to one element",
             )
-        return tuple(facula.ones_like(t) for t in likes)
+        return tuple(F.ones_like(t) for t in likes)
     _, values = _as_tuple(v, "v", op)
     if len(values) != len(likes):
         fail(
-            RuntimeError, op, f"v of {len(likes)} tensors", got=f"v of invalid length {len(values)}"
+            RuntimeError,
+            op,
+            f"v of {len(likes)} tensors",
+            got=f"v of invalid length {len(values)}",
+            hint="give one tensor for each, as a tuple",
         )
     for i, (value, like) in enumerate(zip(values, likes, strict=True)):
         if value.size() != like.size():
@@ -86,6 +93,7 @@ def _check_vector(v: Any, likes: tuple, many_likes: bool, name: str, op: str) ->
                 op,
                 f"entry {i} of v of size {like.size()}",
                 got=f"v has invalid size: should be {like.size()} but got {value.size()}.",
+                hint="facula.ones_like(...) has the size",
             )
     return tuple(value.detach() if not value.requires_grad else value for value in values)
 
@@ -100,6 +108,7 @@ def _strict_outputs(outputs: tuple, op: str) -> None:
                 got=f"Output {i} of the user-provided function does not require gradients. The "
                 "outputs must be computed "
                 "in a differentiable manner from the input when running in strict mode.",
+                hint="compute with facula operations only, without detach() or item()",
             )
 
 
@@ -117,14 +126,16 @@ def _fill_zeros(
                     "dependence on every input in strict mode",
                     got=f"The {what} user-provided function is independent of input {i}. This is "
                     "not allowed in strict mode.",
+                    hint="use the input in the function, or pass strict=False for zeros",
                 )
-            grad = facula.zeros_like(like)
+            grad = F.zeros_like(like)
         elif strict and create_graph and not grad.requires_grad:
             fail(
                 RuntimeError,
                 op,
                 "a derivative that depends on every input in strict mode with create_graph",
                 got=f"The jacobian of the user-provided function is independent of input {i}.",
+                hint="pass strict=False for zeros",
             )
         filled.append(grad)
     return tuple(filled)
@@ -182,7 +193,7 @@ def jvp(
         many_out, outputs = _as_tuple(func(*inputs), "outputs of the user-provided function", "jvp")
         if strict:
             _strict_outputs(outputs, "jvp")
-        dummies = tuple(facula.zeros_like(o).requires_grad_() for o in outputs)
+        dummies = tuple(F.zeros_like(o).requires_grad_() for o in outputs)
         grads = _gradients(outputs, inputs, dummies, True)
         grads = (
             _fill_zeros(grads, inputs, strict, True, "jvp", "output of the") if strict else grads
@@ -226,8 +237,9 @@ def _jacobian_rows(
                         got=f"Output {index} of the user-provided function is independent of input "
                         f"{number}. This is not "
                         "allowed in strict mode.",
+                        hint="use the input in the function, or pass strict=False for zeros",
                     )
-                grad = facula.zeros_like(tensor)
+                grad = F.zeros_like(tensor)
             elif strict and create_graph and not grad.requires_grad:
                 fail(
                     RuntimeError,
@@ -235,6 +247,7 @@ def _jacobian_rows(
                     "a jacobian that depends on every input in strict mode with create_graph",
                     got="The jacobian of the user-provided function is independent of input "
                     f"{number}.",
+                    hint="pass strict=False for zeros",
                 )
             column.append(grad)
     return columns
@@ -248,7 +261,7 @@ def _jacobian_by_rows(outputs: tuple, inputs: tuple, create_graph: bool, strict:
         for column, tensor in zip(columns, inputs, strict=True):
             shape = (*output.size(), *tensor.size())
             empty = tensor.new_zeros(shape)
-            blocks.append(facula.stack(column).view(shape) if column else empty)
+            blocks.append(F.stack(column).view(shape) if column else empty)
         result.append(tuple(blocks))
     return tuple(result)
 
@@ -259,7 +272,7 @@ def _jacobian_batched(outputs: tuple, inputs: tuple, create_graph: bool) -> tupl
     for output in outputs:
         count = output.numel()
         if output.requires_grad:
-            basis = facula.eye(count, dtype=output.dtype, device=output.device)
+            basis = F.eye(count, dtype=output.dtype, device=output.device)
             grads = _grad(
                 [output.reshape(-1)],
                 inputs,
@@ -281,7 +294,6 @@ def _jacobian_batched(outputs: tuple, inputs: tuple, create_graph: bool) -> tupl
 
 def _jacobian_forward(func: Callable, inputs: tuple) -> tuple[bool, tuple]:
     """Columns by forward mode: (the function gives a tuple, blocks)."""
-    transforms = facula.func
     argnums = tuple(range(len(inputs)))
     shape_of: dict[str, bool] = {}
 
@@ -360,13 +372,20 @@ def _single_output(func: Callable, op: str) -> Callable:
     def checked(*args: Any) -> Any:
         many, outputs = _as_tuple(func(*args), "outputs of the user-provided function", op)
         if many or not isinstance(outputs[0], core.Tensor):
-            fail(RuntimeError, op, "a function that returns a single Tensor", got="a tuple")
+            fail(
+                RuntimeError,
+                op,
+                "a function that returns a single Tensor",
+                got="a tuple",
+                hint="return one of the results, or stack them and reduce to one element",
+            )
         if outputs[0].numel() != 1:
             fail(
                 RuntimeError,
                 op,
                 "a single element",
                 got="The Tensor returned by the function should contain a single element",
+                hint="reduce it, for example with sum()",
             )
         return outputs[0].reshape(())
 
@@ -441,7 +460,7 @@ def hvp(
             _strict_outputs((output,), "hvp")
         first = _gradients((output,), prepared, None, True)
         first = _fill_zeros(first, prepared, strict, True, "hvp", "output of the")
-        dummies = tuple(facula.zeros_like(t).requires_grad_() for t in prepared)
+        dummies = tuple(F.zeros_like(t).requires_grad_() for t in prepared)
         double = _gradients(first, prepared, dummies, True)
         double = _fill_zeros(double, prepared, strict, True, "hvp", "double backward of the")
     with set_grad_enabled(create_graph or core.is_grad_enabled()):

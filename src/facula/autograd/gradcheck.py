@@ -13,11 +13,12 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import facula
 from facula import core
 from facula.autograd import grad as _grad
+from facula.autograd import transforms
 from facula.autograd.function import Function
 from facula.autograd.grad_mode import enable_grad, no_grad
+from facula.ops.registry import F
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
@@ -126,15 +127,14 @@ class _Check:
         """The gradients of all tensors for one cotangent; zeros where there is none."""
         grads = _grad(output, self.tensors, cotangent, retain_graph=True, allow_unused=True)
         return [
-            facula.zeros_like(t) if g is None else g
-            for g, t in zip(grads, self.tensors, strict=True)
+            F.zeros_like(t) if g is None else g for g, t in zip(grads, self.tensors, strict=True)
         ]
 
     def analytical_rows(self, output: Any, imaginary: bool) -> list[Any]:
         """For each tensor ``[elements of the output, elements of the tensor]``, by unit cotangents."""
         rows: list[list[Any]] = [[] for _ in self.tensors]
         for index in _indices(output.shape):
-            unit = facula.zeros_like(output)
+            unit = F.zeros_like(output)
             unit[index] = 1j if imaginary else 1
             for k, grad in enumerate(self.analytical(output, unit)):
                 rows[k].append(grad.detach().reshape(-1).clone())
@@ -146,7 +146,7 @@ def _indices(shape: Any) -> Iterable[tuple]:
 
 
 def _stack(rows: list[Any], like: Any) -> Any:
-    return facula.stack(rows) if rows else like.new_zeros((0, like.numel()))
+    return F.stack(rows) if rows else like.new_zeros((0, like.numel()))
 
 
 def _dense(tensor: Any) -> Any:
@@ -158,12 +158,12 @@ def _expected_gradient(jacobian: Any, complex_input: bool, cotangent_imaginary: 
 
     def part(values: Any) -> Any:
         if not values.is_complex():
-            return facula.zeros_like(values) if cotangent_imaginary else values
+            return F.zeros_like(values) if cotangent_imaginary else values
         return values.imag if cotangent_imaginary else values.real
 
     if not complex_input:
         return part(jacobian)
-    return facula.complex(part(jacobian[0]), part(jacobian[1]))
+    return F.complex(part(jacobian[0]), part(jacobian[1]))
 
 
 def _close(a: Any, b: Any, check: _Check) -> bool:
@@ -188,7 +188,7 @@ def _slow(check: _Check, outputs: tuple, positions: list[int]) -> None:
             for j, tensor in enumerate(check.tensors):
                 expected = _expected_gradient(numerical[j][i], tensor.is_complex(), imaginary)
                 if rows is None:
-                    got = facula.zeros_like(expected)
+                    got = F.zeros_like(expected)
                 else:
                     got = rows[j].transpose(0, 1)
                 extra = "computed with complex outputs only (imaginary part) " if imaginary else ""
@@ -202,14 +202,14 @@ def _random_like(tensor: Any, generator: Any) -> Any:
     real = tensor.abs().dtype if tensor.is_complex() else tensor.dtype
 
     def draw() -> Any:
-        return facula.rand(tensor.shape, generator=generator, dtype=real) + 0.5
+        return F.rand(tensor.shape, generator=generator, dtype=real) + 0.5
 
-    return facula.complex(draw(), draw()) if tensor.is_complex() else draw()
+    return F.complex(draw(), draw()) if tensor.is_complex() else draw()
 
 
 def _fast(check: _Check, outputs: tuple, positions: list[int]) -> None:
     """One random direction in, one random cotangent out: u . (J v) against (u J) . v."""
-    generator = facula.Generator()
+    generator = core.Generator()
     generator.manual_seed(0)
     for j, tensor in enumerate(check.tensors):
         direction = _random_like(tensor, generator)
@@ -230,7 +230,7 @@ def _fast(check: _Check, outputs: tuple, positions: list[int]) -> None:
             if output.requires_grad:
                 grad = check.analytical(output, cotangent)[j]
             else:
-                grad = facula.zeros_like(tensor)
+                grad = F.zeros_like(tensor)
             product = (grad.conj() * direction).sum()
             analytical = product.real if product.is_complex() else product
             # tolerances are per element of the Jacobian: the projection sums over many
@@ -280,6 +280,8 @@ def _check_no_differentiable_outputs(check: _Check, outputs: tuple) -> None:
                         "[gradcheck] a zero Jacobian was required: Numerical gradient for "
                         "function expected to be zero, but "
                         f"it is not for input {j}"
+                        "\nhint: look at the derivative in backward: the function does not "
+                        "change with this input"
                     )
 
 
@@ -287,7 +289,7 @@ def _check_determinism(check: _Check, outputs: tuple, tolerance: float) -> None:
     for output in outputs:
         if not output.requires_grad:
             continue
-        cotangent = facula.ones_like(output)
+        cotangent = F.ones_like(output)
         first = check.analytical(output, cotangent)
         second = check.analytical(output, cotangent)
         for a, b in zip(first, second, strict=True):
@@ -299,6 +301,8 @@ def _check_determinism(check: _Check, outputs: tuple, tolerance: float) -> None:
                     "with same input and grad_output multiple times gives different values, "
                     "although analytical gradient "
                     f"matches numerical gradient. The tolerance for nondeterminism was {tolerance}."
+                    "\nhint: nondet_tol=... allows for rounding that varies; look for random "
+                    "numbers in backward"
                 )
 
 
@@ -315,7 +319,7 @@ def _check_undefined(check: _Check) -> None:
         return _grad(
             passed,
             check.tensors,
-            [facula.ones_like(o) for o in passed],
+            [F.ones_like(o) for o in passed],
             allow_unused=True,
         )
 
@@ -327,6 +331,7 @@ def _check_undefined(check: _Check) -> None:
             raise GradcheckError(
                 "[gradcheck] a backward that takes undefined gradients (None) was required: got an "
                 f"error, {error}"
+                "\nhint: write backward so that it takes None, or pass check_undefined_grad=False"
             ) from error
         if kept:
             continue
@@ -337,6 +342,7 @@ def _check_undefined(check: _Check) -> None:
                     "grads to be undefined or zero "
                     "when all output grads are undefined or zero, for an input of shape "
                     f"{list(tensor.shape)}"
+                    "\nhint: return None or zeros from backward where all gradients are None"
                 )
 
 
@@ -346,7 +352,7 @@ def _check_dtypes(check: _Check, outputs: tuple) -> None:
             grads = _grad(
                 output,
                 check.tensors,
-                facula.zeros_like(output),
+                F.zeros_like(output),
                 retain_graph=True,
                 allow_unused=True,
             )
@@ -362,6 +368,8 @@ def _check_dtypes(check: _Check, outputs: tuple) -> None:
                         "[gradcheck] gradients like their inputs were required: grad is incorrect "
                         "layout, dtype or size "
                         f"({grad.layout}, {grad.dtype}, {list(grad.size())})"
+                        "\nhint: return gradients of the dtype and shape of the inputs from "
+                        "backward"
                     )
 
 
@@ -371,9 +379,9 @@ def _check_forward(check: _Check, outputs: tuple, positions: list[int]) -> None:
         numerical = check.numerical(tensor, outputs)
         for row, index in enumerate(_indices(tensor.shape)):
             for imaginary in (False, True) if tensor.is_complex() else (False,):
-                tangent = facula.zeros_like(tensor)
+                tangent = F.zeros_like(tensor)
                 tangent[index] = 1j if imaginary else 1
-                tangents = [facula.zeros_like(t) for t in check.tensors]
+                tangents = [F.zeros_like(t) for t in check.tensors]
                 tangents[j] = tangent
 
                 def call(*tensors: Any) -> tuple:
@@ -383,7 +391,7 @@ def _check_forward(check: _Check, outputs: tuple, positions: list[int]) -> None:
                     return _outputs(check.func(*values))
 
                 plain = tuple(t.detach() for t in check.tensors)
-                _, columns = facula.func.jvp(call, plain, tuple(tangents))
+                _, columns = transforms.jvp(call, plain, tuple(tangents))
                 for i, column in enumerate(columns):
                     rows = numerical[i][int(imaginary)] if tensor.is_complex() else numerical[i]
                     if not _close(column.reshape(-1), rows[row], check):
@@ -398,7 +406,7 @@ def _check_batched(check: _Check, outputs: tuple) -> None:
     for output in outputs:
         if not output.requires_grad:
             continue
-        cotangents = facula.stack([facula.randn_like(output) for _ in range(2)])
+        cotangents = F.stack([F.randn_like(output) for _ in range(2)])
         batched = _grad(
             output,
             check.tensors,
@@ -414,6 +422,7 @@ def _check_batched(check: _Check, outputs: tuple) -> None:
                         "[gradcheck] batched gradients like single ones were required: gradcheck "
                         "expected the gradient "
                         "computed with vmap to match that computed without it"
+                        "\nhint: give the operator a vmap rule, or pass check_batched_grad=False"
                     )
 
 
@@ -558,7 +567,7 @@ def gradgradcheck(
 
 
 def _random_cotangent(output: Any, non_contiguous: bool) -> Any:
-    made = facula.randn_like(output.detach())
+    made = F.randn_like(output.detach())
     if non_contiguous and made.dim() > 0:
-        made = facula.stack([made, made], -1)[..., 0]
+        made = F.stack([made, made], -1)[..., 0]
     return made.requires_grad_()

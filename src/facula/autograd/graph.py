@@ -50,6 +50,7 @@ def get_gradient_edge(tensor: Any) -> GradientEdge:
             "a tensor that requires grad",
             got="It is not possible to get the gradient edge for a Tensor that does not require "
             "gradients",
+            hint="call requires_grad_() on it, or on what it is computed from",
         )
     node = accumulation_node(tensor)
     return GradientEdge(node, tensor.output_nr if tensor.grad_fn is not None else 0, tensor)
@@ -258,6 +259,7 @@ def allow_mutation_on_saved_tensors() -> Iterator[_MutationGuard]:
             "allow_mutation_on_saved_tensors",
             "one such context at a time",
             got="allow_mutation_on_saved_tensors contexts cannot be nested",
+            hint="leave the inner one out",
         )
     with saved_tensors_hooks(pack, unpack):
         _allow_mutation = True

@@ -66,7 +66,7 @@ class record_function(contextlib.ContextDecorator):
             recorder, event = self._open.pop()
             recorder.leave(event)
 
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, function: Callable[..., Any]) -> Any:
         @functools.wraps(function)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             with record_function(self.name, self.args):
@@ -77,7 +77,12 @@ class record_function(contextlib.ContextDecorator):
     def _call_end_callbacks_on_future(self, future: Any) -> Any:
         """End the range when the future is done instead of at the end of the block."""
         if not self.run_callbacks_on_exit:
-            fail(RuntimeError, "record_function", "at most one future was required for a range")
+            fail(
+                RuntimeError,
+                "record_function",
+                "at most one future was required for a range",
+                hint="make a record_function for every future",
+            )
         self.run_callbacks_on_exit = False
         if not self._open:
             return future
@@ -145,7 +150,12 @@ class profile:
         if not self.enabled:
             return None
         if self.entered:
-            fail(RuntimeError, "profile", "Profiler context manager is not reentrant")
+            fail(
+                RuntimeError,
+                "profile",
+                "Profiler context manager is not reentrant",
+                hint="make another profiler for the inner range",
+            )
         self._prepare_trace()
         self._start_trace()
         return self
@@ -189,7 +199,12 @@ class profile:
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
         """Write the stacks with their times, as flame graph tools read them."""
         if not self.with_stack:
-            fail(ValueError, "export_stacks", "export_stacks() requires with_stack=True")
+            fail(
+                ValueError,
+                "export_stacks",
+                "export_stacks() requires with_stack=True",
+                hint="profile(with_stack=True) records them",
+            )
         self._events().export_stacks(path, metric)
 
     def key_averages(

@@ -58,7 +58,12 @@ class _Emit:
             return None
         if self.entered:
             name = type(self).__name__
-            fail(RuntimeError, name, f"{name} annotation context manager is not reentrant")
+            fail(
+                RuntimeError,
+                name,
+                f"{name} annotation context manager is not reentrant",
+                hint=f"make another {name} for the inner range",
+            )
         self._announcer = _Announcer(*self._tool(), self.record_shapes)
         self._announcer.begin()
         self.entered = True

@@ -7,9 +7,13 @@ Keeps true: columns that no event fills are left out; rows keep the order that w
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from facula.autograd.profiler_util import MEMORY_EVENT_NAME, EventList, format_memory, format_time
+from facula.autograd.profiler_formats import format_memory, format_time
+from facula.autograd.profiler_recorder import MEMORY_EVENT_NAME
+
+if TYPE_CHECKING:
+    from facula.autograd.profiler_util import EventList
 from facula.core.errors import fail
 
 _SPACE = "  "
@@ -42,7 +46,13 @@ def _ordered(events: EventList, sort_by: str | None, top_level: bool) -> list[An
         return rows
     sort_by = sort_by.replace("cuda", "device").replace("xpu", "device")
     if rows and not hasattr(rows[0], sort_by):
-        fail(AttributeError, "table", "sort_by: an attribute of events was required", repr(sort_by))
+        fail(
+            AttributeError,
+            "table",
+            "sort_by: an attribute of events was required",
+            repr(sort_by),
+            hint="for example 'cpu_time_total' or 'count'",
+        )
     return sorted(rows, key=lambda event: getattr(event, sort_by), reverse=True)
 
 
@@ -111,7 +121,13 @@ def build_table(
 ) -> str:
     """The events as text, see `EventList.table`."""
     if time_unit is not None and time_unit not in _UNITS:
-        fail(ValueError, "table", "time_unit: 's', 'ms' or 'us' was required", repr(time_unit))
+        fail(
+            ValueError,
+            "table",
+            "time_unit: 's', 'ms' or 'us' was required",
+            repr(time_unit),
+            hint="leave time_unit out to have it chosen",
+        )
     if not events:
         return ""
 

@@ -11,7 +11,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from facula.autograd.profiler_formats import format_time
 from facula.autograd.profiler_recorder import MEMORY_EVENT_NAME, USER, RawEvent, Recorder
+from facula.autograd.profiler_table import build_table
+from facula.autograd.profiler_trace import write_trace
 from facula.core.errors import fail
 
 __all__ = [
@@ -43,23 +46,6 @@ class Kernel:
         self.name = name
         self.device = device
         self.duration = duration
-
-
-def format_time(time_us: float) -> str:
-    """A time with its unit."""
-    if time_us >= 1e6:
-        return f"{time_us / 1e6:.3f}s"
-    if time_us >= 1e3:
-        return f"{time_us / 1e3:.3f}ms"
-    return f"{time_us:.3f}us"
-
-
-def format_memory(nbytes: float) -> str:
-    """A number of bytes with its unit."""
-    for power, unit in ((3, "GB"), (2, "MB"), (1, "KB")):
-        if abs(nbytes) >= 1024**power:
-            return f"{nbytes / 1024**power:.2f} {unit}"
-    return f"{nbytes:.0f} B"
 
 
 class _Formatted:
@@ -232,7 +218,13 @@ class FunctionEventAvg(_Formatted):
             self.cpu_parent = other.cpu_parent
             self.cpu_children = other.cpu_children
         if not isinstance(other, (FunctionEvent, FunctionEventAvg)) or other.key != self.key:
-            fail(ValueError, "add", f"an event of the key {self.key!r} was required", other)
+            fail(
+                ValueError,
+                "add",
+                f"an event of the key {self.key!r} was required",
+                other,
+                hint="key_averages() adds the events of equal keys up",
+            )
         for name in _SUMMED:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.flops += other.flops or 0
@@ -292,8 +284,6 @@ class EventList(list):
         sort_by: an attribute such as `cpu_time_total`, `self_cpu_memory_usage`, `count`; the
         largest stand first. row_limit: -1 for all. time_unit: `s`, `ms` or `us` for all times.
         """
-        from facula.autograd.profiler_table import build_table
-
         return build_table(
             self,
             sort_by=sort_by,
@@ -306,8 +296,6 @@ class EventList(list):
 
     def export_chrome_trace(self, path: str) -> None:
         """Write the events for chrome://tracing and Perfetto."""
-        from facula.autograd.profiler_trace import write_trace
-
         write_trace(path, self, self._start_wall, {})
 
     def supported_export_stacks_metrics(self) -> list[str]:
@@ -322,6 +310,7 @@ class EventList(list):
                 "export_stacks",
                 f"metric should be one of: {self.supported_export_stacks_metrics()}",
                 metric,
+                hint="'self_cpu_time_total' counts time on the cpu",
             )
         metric = metric.replace("cuda", "device").replace("xpu", "device")
         unsafe = str.maketrans(" ;\t\n", "____")

@@ -38,7 +38,13 @@ def register(name: str, backend: Any) -> Any:
         TypeError: a method is missing, or a name in the mapping is no operator.
     """
     if not name.isidentifier() or name in ("cpu", "meta"):
-        fail(ValueError, "backends.register", "a name of its own was required", repr(name))
+        fail(
+            ValueError,
+            "backends.register",
+            "a name of its own was required",
+            repr(name),
+            hint="a name is an identifier other than 'cpu' and 'meta'",
+        )
     if isinstance(backend, Mapping):
         from facula.backends.arrays import ArrayBackend
 
@@ -47,10 +53,20 @@ def register(name: str, backend: Any) -> Any:
     if missing:
         required = f"a mapping of kernels, or an object with {', '.join(METHODS)}, was required"
         fail(
-            TypeError, "backends.register", required, f"{type(backend).__name__} without {missing}"
+            TypeError,
+            "backends.register",
+            required,
+            f"{type(backend).__name__} without {missing}",
+            hint="define the methods that are missing",
         )
     if name in core.BACKENDS and core.BACKENDS[name] is not backend:
-        fail(ValueError, "backends.register", "a device that has no backend was required", name)
+        fail(
+            ValueError,
+            "backends.register",
+            "a device that has no backend was required",
+            name,
+            hint="take another name for the second backend",
+        )
     core.register_backend(name, backend)
     return backend
 

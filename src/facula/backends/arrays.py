@@ -57,7 +57,13 @@ class ArrayBackend(HostMemory):
         super().__init__(name)
         unknown = sorted(set(kernels) - set(TABLE))
         if unknown:
-            fail(TypeError, "backends.register", "names of operators were required", unknown)
+            fail(
+                TypeError,
+                "backends.register",
+                "names of operators were required",
+                unknown,
+                hint="facula.ops.TABLE has the names",
+            )
         self.arrays = dict(kernels)
         self.tensors: dict[str, Callable[..., Any]] = {}
 
@@ -100,12 +106,24 @@ class ArrayBackend(HostMemory):
         given = list(values) if isinstance(values, (tuple, list)) else [values]
         if len(given) != len(wanted):
             required = f"{len(wanted)} arrays from the kernel of '{self.name}' were required"
-            fail(RuntimeError, operator.name, required, len(given))
+            fail(
+                RuntimeError,
+                operator.name,
+                required,
+                len(given),
+                hint="return one array for each result of the operator",
+            )
         for tensor, value in zip(wanted, given, strict=True):
             array = numpy.asarray(value)
             if array.shape != tuple(tensor.shape):
                 required = (
                     f"shape {list(tensor.shape)} from the kernel of '{self.name}' was required"
                 )
-                fail(RuntimeError, operator.name, required, list(array.shape))
+                fail(
+                    RuntimeError,
+                    operator.name,
+                    required,
+                    list(array.shape),
+                    hint="return arrays of the shapes that meta tensors have",
+                )
             self.copy(tensor, core.from_numpy(numpy.array(array, copy=True)))

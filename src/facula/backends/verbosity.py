@@ -18,10 +18,16 @@ class Verbosity:
     def __init__(self, enable: int | None = None, level: int | None = None) -> None:
         self.level = enable if enable is not None else level
         if self.level is not None and int(self.level) not in self.levels:
-            fail(ValueError, "verbose", f"a level in {self.levels} was required", self.level)
+            fail(
+                ValueError,
+                "verbose",
+                f"a level in {self.levels} was required",
+                self.level,
+                hint="0 is silent",
+            )
 
     def __enter__(self) -> Verbosity:
         return self
 
-    def __exit__(self, *exception: Any) -> bool:
-        return False
+    def __exit__(self, *exception: Any) -> None:
+        pass

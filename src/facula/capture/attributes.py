@@ -40,6 +40,7 @@ from facula.capture.values import (
     Value,
     ViewValue,
 )
+from facula.capture.watching import ABSENT
 
 #: descriptors of C that hold a plain attribute of the object itself
 _SLOTS = (types.MemberDescriptorType,)
@@ -118,13 +119,12 @@ class Attributes(Part):
     # objects --------------------------------------------------------------------------------------
     def type_lookup(self, cls: type, name: str) -> Any:
         """The attribute of a class, unbound; None where there is none."""
-        for base in cls.__mro__:
-            if name in base.__dict__:
-                return base.__dict__[name]
-        return None
+        found = self.watched.attribute(cls, name)
+        return None if found is ABSENT else found
 
     def class_of_attribute(self, cls: type, name: str) -> Any:
         """The class of the MRO that has the attribute."""
+        self.watched.attribute(cls, name)
         return next((base for base in cls.__mro__ if name in base.__dict__), None)
 
     def instance_dict(self, owner: Any) -> DictValue | None:
@@ -146,7 +146,7 @@ class Attributes(Part):
             found = self._registered(owner, name)
             if found is not None:
                 return found
-        lookup = owner.kind.__getattribute__
+        lookup = self.type_lookup(owner.kind, "__getattribute__")
         if isinstance(lookup, types.FunctionType):
             return self.call(self.trusted(lookup), [owner, Known(name)], {})
         found = self.plain_attribute(owner, name)
@@ -294,6 +294,7 @@ class Attributes(Part):
         cls = value.obj if is_class else value.cls
         order = cls.__mro__
         for base in order[order.index(owner.after) + 1 :]:
+            self.watched.attribute(base, name)
             if name in base.__dict__:
                 found = base.__dict__[name]
                 if is_class and isinstance(found, types.FunctionType):
@@ -331,6 +332,7 @@ class Attributes(Part):
         except AttributeError as error:
             self.fail(AttributeError, str(error))
         if is_trusted_name(owner.obj.__name__) or owner.source is None:
+            self.watched.name(vars(owner.obj), name, vars(owner.obj).get(name, ABSENT))
             return self.trusted(found)
         return self.wrap(found, owner.source.attr(name))
 
@@ -379,6 +381,8 @@ class Attributes(Part):
                 self.fail(AttributeError, str(error))
             if isinstance(found, types.MethodWrapperType):
                 return self.made(MethodValue(name, owner))
+            if name in vars(owner.real) and not is_trusted_name(owner.real.__module__):
+                return self.wrap(found, held(owner.real).attr("__dict__").item(name))
             return self.trusted(found)
         if name in ("__doc__", "__wrapped__", "__module__"):
             return Known(None) if name == "__doc__" else Known(owner.globals.get("__name__"))
@@ -407,6 +411,9 @@ class Attributes(Part):
             found = self.type_lookup(owner.kind, name)
             if isinstance(found, (types.FunctionType, property, staticmethod, classmethod)):
                 return self._bind(found, owner.kind, name, owner)
+            fallback = self.type_lookup(owner.kind, "__getattr__")
+            if found is None and isinstance(fallback, types.FunctionType):
+                return self.call(self.trusted(fallback), [owner, Known(name)], {})
         if hasattr(owner.cls, name):
             return self.made(MethodValue(name, owner))
         self.no_attribute(owner.cls, name)
@@ -505,10 +512,14 @@ class Attributes(Part):
             return self.force(known.items[name][1])
         if name in names and not (known is not None and name in known.deleted):
             if is_trusted_name(names.get("__name__")):
+                self.watched.name(names, name, names[name])
                 return self.trusted(names[name])
             return self.wrap(names[name], held(names).item(name))
-        if hasattr(builtins, name):
-            return Known(getattr(builtins, name))
+        self.watched.name(names, name, ABSENT)
+        found = vars(builtins).get(name, ABSENT)
+        self.watched.name(vars(builtins), name, found)
+        if found is not ABSENT:
+            return self.trusted(found)
         self.fail(NameError, f"name '{name}' is not defined")
 
     def store_global(self, frame: Any, name: str, value: Any) -> None:

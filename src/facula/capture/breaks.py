@@ -42,6 +42,12 @@ CATALOGUE: dict[str, Entry] = {
         "boolean indexing)",
         "use facula.where with three arguments, or masks that keep the shape",
     ),
+    "unbacked-size": Entry(
+        "a decision on a size that was marked as unbacked",
+        "control flow, or an operator's checks, asks for a size of which `mark_unbacked` says that "
+        "nothing may depend on it",
+        "mark it with mark_dynamic, which allows guards, or write the code without the question",
+    ),
     "explicit": Entry(
         "an explicit break",
         "the program asked for it with `graph_break()`",
@@ -124,7 +130,13 @@ class Break(Exception):
 
     def __init__(self, code: str, detail: str = "", rewrite: str = "") -> None:
         if code not in CATALOGUE:
-            fail(KeyError, "compile", f"a break out of {', '.join(CATALOGUE)} was required", code)
+            fail(
+                KeyError,
+                "compile",
+                f"a break out of {', '.join(CATALOGUE)} was required",
+                code,
+                hint="add the break to the catalogue first",
+            )
         self.code = code
         self.line: Line | None = None
         self.trace = ""

@@ -14,14 +14,14 @@ import types
 from typing import Any
 
 from facula import core
-from facula.capture import rules, special_methods
+from facula.capture import rules, special_methods, subclasses, transform_rules
 from facula.capture.breaks import Break
 from facula.capture.domain import Part
 from facula.capture.graph_ops import MODE_FUNCTIONS, NotGraphable
 from facula.capture.machine import NULL, STOP, UNBOUND, Frame, Returned, throw
 from facula.capture.machine import run as run_frame
-from facula.capture.marks import is_allowed_in_graph, is_disabled
-from facula.capture.reading import is_numpy_scalar, is_trusted_name
+from facula.capture.marks import is_allowed_in_graph, is_disabled, original_of
+from facula.capture.reading import is_numpy_scalar, is_plain_dict, is_trusted_name
 from facula.capture.values import (
     DictValue,
     FunctionValue,
@@ -29,6 +29,7 @@ from facula.capture.values import (
     IteratorValue,
     Known,
     MethodValue,
+    NodeValue,
     NumberValue,
     ObjectValue,
     PartialValue,
@@ -82,6 +83,8 @@ class Calls(Part):
             return self.call(
                 function.function, [*function.args, *args], {**function.kwargs, **kwargs}
             )
+        if isinstance(function, NodeValue):
+            return transform_rules.call_value(self, function, args, kwargs)
         if isinstance(function, ObjectValue):
             if self.is_module_class(function.kind):
                 return self._call_module(function, args, kwargs)
@@ -123,11 +126,12 @@ class Calls(Part):
                 raise Break("disabled", real.__qualname__)
             other = getattr(real, "_facula_captured_as", None)
             if other is not None:
+                self._prepare(real, args)
                 return self.call(self.trusted(other), args, kwargs)
             if hasattr(real, "_facula_constant_result"):
                 words = {name: self.constant_of(value) for name, value in kwargs.items()}
                 return self.trusted(real(*[self.constant_of(arg) for arg in args], **words))
-            wrapped = getattr(real, "_facula_original", None)
+            wrapped = original_of(real)
             if wrapped is not None:
                 return self.call(self.trusted(wrapped), args, kwargs)
             if is_allowed_in_graph(real):
@@ -135,6 +139,16 @@ class Calls(Part):
             if self._is_operator_function(real) and self._has_graph_value(args, kwargs):
                 return self._operator_or_inline(function, args, kwargs)
         return self.inline(function, args, kwargs)
+
+    def _prepare(self, real: Any, args: list[Any]) -> None:
+        """Let an object make what its first call makes, so that one segment serves all calls; not
+        where the segment has changed attributes, which it may depend on."""
+        prepare = getattr(real, "_facula_prepared_by", None)
+        owner = args[0] if args else None
+        if prepare is None or not isinstance(owner, ObjectValue) or owner.real is None:
+            return
+        if not self.attribute_writes:
+            prepare(owner.real, lambda x: id(x) in self.tracked)
 
     def _is_operator_function(self, real: Any) -> bool:
         module = real.__module__ or ""
@@ -157,6 +171,9 @@ class Calls(Part):
 
     def inline(self, function: FunctionValue, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Interpret a Python function's body."""
+        given = transform_rules.call_given(self, function, args, kwargs)
+        if given is not NotImplemented:
+            return given
         code = function.code
         if code.co_flags & _COROUTINE:
             raise Break("unsupported-instruction", f"the async function {code.co_qualname}")
@@ -241,6 +258,8 @@ class Calls(Part):
         return function
 
     def set_function_part(self, function: FunctionValue, name: str, value: Any) -> Any:
+        if function.source is not None:
+            raise Break("unsupported-mutation", f"the {name} of a function from outside")
         if name == "closure":
             function.cells = list(value.items)
         elif name == "defaults":
@@ -278,6 +297,7 @@ class Calls(Part):
     def _tensor_method(
         self, owner: TensorValue, name: str, args: list[Any], kwargs: dict[str, Any]
     ) -> Any:
+        self.watched.attribute(owner.cls, name)
         found = getattr(owner.cls, name)
         if isinstance(found, types.FunctionType) and not is_trusted_name(found.__module__):
             return self.call(self.trusted(found), [owner, *args], kwargs)
@@ -285,6 +305,8 @@ class Calls(Part):
             rule = special_methods.SPECIAL.get(name)
             if rule is not None and name not in ("__iter__",):
                 return rule(self, owner, *args)
+        if name == "as_subclass":
+            return self.in_another_class(owner, self.constant_of(args[0]))
         return self.graph_method(name, owner, args, kwargs)
 
     # known callables ------------------------------------------------------------------------------
@@ -302,6 +324,10 @@ class Calls(Part):
             pass
         if isinstance(obj, type):
             return self.instantiate(function, args, kwargs)
+        if isinstance(obj, types.MethodWrapperType):
+            found = subclasses.read_property(self, obj, args)
+            if found is not NotImplemented:
+                return found
         if isinstance(obj, property):
             raise Break("unsupported-call", "a property")
         if isinstance(
@@ -346,9 +372,9 @@ class Calls(Part):
         own = isinstance(call, types.FunctionType) and not is_trusted_name(call.__module__)
         if own:
             return self.call(self.trusted(call), [module, *args], kwargs)
-        if is_disabled(module.kind.forward):
+        if is_disabled(self.type_lookup(module.kind, "forward")):
             raise Break("disabled", f"{module.kind.__name__}.forward")
-        implementation = module.kind._call_impl
+        implementation = self.type_lookup(module.kind, "_call_impl")
         if not is_trusted_name(implementation.__module__) or not self._is_plain(module):
             return self.call(self.trusted(implementation), [module, *args], kwargs)
         base = self.class_of_attribute(module.kind, "forward")
@@ -397,20 +423,24 @@ class Calls(Part):
             value = self.call(self.trusted(make), [cls, *args], kwargs)
         else:
             value = self.bare_instance(kind, args)
-        if not isinstance(value, ObjectValue) or not issubclass(value.kind, kind):
+        if not isinstance(value, (DictValue, ObjectValue)) or not issubclass(value.kind, kind):
             return value
         init = self.type_lookup(kind, "__init__")
         if isinstance(init, types.FunctionType):
             self.call(self.trusted(init), [value, *args], kwargs)
+        elif isinstance(value, DictValue):
+            self.dict_method(value, "update", args, kwargs)
         elif init is object.__init__ and (args or kwargs) and make is object.__new__:
             self.fail(TypeError, f"{kind.__name__}() takes no arguments")
         return value
 
-    def bare_instance(self, kind: type, args: list[Any]) -> ObjectValue:
+    def bare_instance(self, kind: type, args: list[Any]) -> ObjectValue | DictValue:
         """`object.__new__(kind)`, or the same of an exception class."""
         if issubclass(kind, BaseException):
             return self.new_exception(kind, args)
         basic = next(base for base in kind.__mro__ if not base.__flags__ & (1 << 9))
+        if issubclass(kind, dict) and is_plain_dict(kind):
+            return self.made(DictValue(kind))
         if basic is not object:
             raise Break("unsupported-call", f"the constructor {kind.__name__}")
         if getattr(kind, "__abstractmethods__", None):

@@ -56,7 +56,10 @@ def patch(changes: Any = None, value: Any = None, **more: Any) -> Iterator[None]
     wanted = {_ALIASES.get(name, name): new for name, new in wanted.items()}
     unknown = [name for name in wanted if name not in _NAMES]
     if unknown:
-        raise AttributeError(f"[config] a setting of capture was required: got {unknown[0]}")
+        raise AttributeError(
+            f"[config] a setting of capture was required: got {unknown[0]}"
+            "\nhint: facula.capture.config.names() lists them"
+        )
     before = {name: globals()[name] for name in wanted}
     globals().update(wanted)
     try:

@@ -65,12 +65,15 @@ class Containers(Part):
 
     def list_append(self, owner: Any, value: Any) -> None:
         owner.items.append(value)
+        self.change(owner)
 
     def list_extend(self, owner: Any, values: Any) -> None:
         owner.items.extend(self.unpack_all(values))
+        self.change(owner)
 
     def set_add(self, owner: Any, value: Any) -> None:
         owner.items.setdefault(self.key_of(value), self.force(value))
+        self.change(owner)
 
     def set_update(self, owner: Any, values: Any) -> None:
         for value in self.unpack_all(values):
@@ -225,7 +228,8 @@ class Containers(Part):
             self.dict_set(owner, key, made)
             return made
         if hasattr(owner.kind, "__missing__") and owner.kind is not collections.defaultdict:
-            return self.call(self.trusted(owner.kind.__missing__), [owner, key], {})
+            missing = self.type_lookup(owner.kind, "__missing__")
+            return self.call(self.trusted(missing), [owner, key], {})
         self.raise_with(KeyError, [key])
 
     def setitem(self, owner: Any, key: Any, value: Any) -> None:

@@ -20,18 +20,20 @@ from collections.abc import Callable
 from typing import Any
 
 from facula import core
-from facula.capture import config, segment
+from facula.capture import config, segment, stances
 from facula.capture.breaks import Break
 from facula.capture.concrete import Concrete
 from facula.capture.errors import FailOnRecompileLimitHit, RecompileError, Unsupported, user_frame
 from facula.capture.events import COUNTERS, Event, happened
 from facula.capture.instructions import program_of
+from facula.capture.liveness import is_live
 from facula.capture.machine import UNBOUND, Frame, Returned, step
-from facula.capture.marks import is_disabled
+from facula.capture.marks import is_disabled, original_of, set_original
 from facula.capture.reading import is_trusted_name
 from facula.capture.residual import MISS, Entry, Point, Suspended
 from facula.capture.sizes import History
 from facula.capture.sources import Line
+from facula.capture.stances import Stance
 
 _GENERATOR = 0x20 | 0x80 | 0x200
 _RESERVED = re.compile(
@@ -60,7 +62,10 @@ class Place:
         self.code = code
         self.point = point
         self.entries: list[Entry] = []
-        self.hidden: list[Entry] = []
+        #: the segments of other shelves of stances
+        self.aside: dict[Any, list[Entry]] = {}
+        #: whether a call has run that only looked at sizes
+        self.begun = False
         self.history = History()
         self.limited = False
         if point is None:
@@ -135,8 +140,9 @@ class Session:
         """Forget everything that was captured."""
         for place in self.places.values():
             place.entries.clear()
+            place.aside.clear()
             place.history = History()
-            place.limited = False
+            place.limited = place.begun = False
 
     # calling --------------------------------------------------------------------------------------
     def wrap(self, function: Any) -> Callable[..., Any]:
@@ -169,7 +175,7 @@ class Session:
     def _is_captured(function: Any) -> bool:
         if not isinstance(function, types.FunctionType) or is_disabled(function):
             return False
-        if function.__code__.co_flags & _GENERATOR or hasattr(function, "_facula_original"):
+        if function.__code__.co_flags & _GENERATOR or original_of(function) is not None:
             return False
         module = function.__module__ or ""
         return not is_trusted_name(module) or module.startswith(_CAPTURED)
@@ -182,10 +188,12 @@ class Session:
             found = self.places[key] = Place(self, code, point)
         return found
 
-    def go_on(self, function: Any, point: Point, values: list[Any]) -> Any:
+    def go_on(self, function: Any, waiting: Suspended) -> Any:
         """Run a waiting frame to its end: an instruction in Python, then the segment behind it."""
+        point, values = waiting.point, waiting.values
         while True:
             frame = self._frame_of(function, point, values)
+            values.clear()  # what the program drops from here on is gone
             try:
                 if config.compiled_autograd:
                     with COMPILED_BACKWARD[0](self):
@@ -222,27 +230,34 @@ class Session:
 
     def _segment_behind(self, function: Any, frame: Frame) -> Any:
         code = frame.code
-        locals_ = tuple(name for name in code.co_varnames if name in frame.locals)
+        locals_ = tuple(
+            name
+            for name in code.co_varnames
+            if name in frame.locals
+            and (
+                not isinstance(frame.locals[name], core.Tensor) or is_live(code, frame.index, name)
+            )
+        )
         cells = tuple(name for name in code.co_cellvars if name in frame.cells)
         point = Point(frame.index, locals_, cells, None)
         values = [frame.locals[name] for name in locals_]
         values += [frame.cells[name] for name in cells]
         values += [frame.handling, *frame.stack]
+        frame.locals.clear()
+        frame.stack.clear()
         place = self.place(function, code, point)
         if place.depth < 0:
-            place.name_slots(len(frame.stack))
+            place.name_slots(len(values) - len(locals_) - len(cells) - 1)
         return place.find(function, values)
 
     # missing --------------------------------------------------------------------------------------
     def missed(self, place: Place, function: Any, values: list[Any]) -> Any:
         """No segment serves the state: capture one, or run in Python where the limit is reached."""
-        if place.entries:
-            self._recompile(place, function, values)
+        if config.disable or segment.under_modes() or stances.is_native(place, values):
+            return self.natively(place, function, values)
+        cause = self._recompile(place, function, values) if place.entries else ""
+        stances.check_recompile(place, cause)
         limit = config.recompile_limit
-        if _STANCE[0] == "force_eager" or config.disable or segment.under_modes():
-            return self.natively(place, function, values)
-        if place.entries and _STANCE[0] == "eager_on_recompile":
-            return self.natively(place, function, values)
         if len(place.entries) >= limit:
             self._limit(place, function, limit)
             return self.natively(place, function, values)
@@ -279,7 +294,8 @@ class Session:
         slots["F"] = function
         return entry.reasons(slots, core.thread_keys(), entry.keys)  # type: ignore[attr-defined]
 
-    def _recompile(self, place: Place, function: Any, values: list[Any]) -> None:
+    def _recompile(self, place: Place, function: Any, values: list[Any]) -> str:
+        """Tell that no segment serves a state, and why."""
         reasons = [
             reason
             for entry in reversed(place.entries)
@@ -292,11 +308,13 @@ class Session:
         )
         happened(event)
         COUNTERS["recompiles"][reasons[0] if reasons else "unknown"] += 1
-        if config.error_on_recompile or _STANCE[0] == "fail_on_recompile":
+        if config.error_on_recompile:
             raise RecompileError(
                 f"[compile] no recompile of {place.code.co_qualname} was required "
                 f"(error_on_recompile): {event.cause}"
+                "\nhint: mark changing sizes as dynamic, or leave error_on_recompile out"
             )
+        return event.cause
 
     def _limit(self, place: Place, function: Any, limit: int) -> None:
         text = f"{limit} segments start here already; those stay in use, other states run in Python"
@@ -337,16 +355,14 @@ def call_with(function: types.FunctionType, values: list[Any]) -> Any:
     return function(*args, **kwargs)
 
 
-_STANCE = ["default"]
-
-
-def set_stance(stance: str) -> str:
+def set_stance(stance: Stance) -> Stance:
     """What compiled functions do; gives what they did before."""
-    before, _STANCE[0] = _STANCE[0], stance
-    if (before == "force_eager") != (stance == "force_eager"):
+    before, stances.CURRENT[0] = stances.CURRENT[0], stance
+    if before.shelf != stance.shelf:
         for session in list(SESSIONS):
             for place in session.places.values():
-                place.entries[:], place.hidden = place.hidden, list(place.entries)
+                place.aside[before.shelf] = list(place.entries)
+                place.entries[:] = place.aside.pop(stance.shelf, [])
     return before
 
 
@@ -375,12 +391,16 @@ def make_caller(session: Session, function: types.FunctionType) -> Callable[...,
         f"def caller({', '.join(parts)}):\n"
         "    for segment__ in ENTRIES__:\n"
         f"        result__ = segment__.function(F__{arguments})\n"
-        "        if result__ is not MISS__: return result__\n"
-        f"    return MISSED__(PLACE__, F__, [{arguments[2:]}])\n"
+        "        if result__ is not MISS__: break\n"
+        "    else:\n"
+        f"        result__ = MISSED__(PLACE__, F__, [{arguments[2:]}])\n"
+        "    if TYPE__(result__) is not SUSPENDED__: return result__\n"
+        + (f"    del {arguments[2:]}\n" if names else "")
+        + "    return GO_ON__(F__, result__)\n"
     )
     space = {
         "ENTRIES__": place.entries, "F__": function, "MISS__": MISS, "MISSED__": session.missed,
-        "PLACE__": place,
+        "PLACE__": place, "TYPE__": type, "SUSPENDED__": Suspended, "GO_ON__": session.go_on,
     }  # fmt: skip
     exec(compile(text, f"<facula call of {code.co_qualname}>", "exec"), space)  # noqa: S102
     caller: Any = space["caller"]
@@ -390,7 +410,7 @@ def make_caller(session: Session, function: types.FunctionType) -> Callable[...,
         back = {old: new for new, old in renamed.items()}
         caller.__kwdefaults__ = {back[k]: v for k, v in function.__kwdefaults__.items()}
     functools.update_wrapper(caller, function)
-    caller._facula_original = function
+    set_original(caller, function)
     if any(new != old for new, old in renamed.items()):
         return _by_original_names(caller, {old: new for new, old in renamed.items()}, function)
     return caller
@@ -403,7 +423,7 @@ def _by_original_names(caller: Any, names: dict[str, str], function: Any) -> Cal
     def renamed(*args: Any, **kwargs: Any) -> Any:
         return caller(*args, **{names.get(name, name): value for name, value in kwargs.items()})
 
-    renamed._facula_original = function  # type: ignore[attr-defined]
+    set_original(renamed, function)
     return renamed
 
 

@@ -57,6 +57,8 @@ class Exceptions(Part):
                 raise Break("unsupported-value", "raising an exception from outside")
             self.fail(TypeError, "exceptions must derive from BaseException")
         if cause is not None:
+            if error.source is not None:
+                raise Break("unsupported-mutation", "the cause of an exception from outside")
             attributes = self.instance_dict(error)
             if attributes is not None:
                 attributes.items["__cause__"] = (Known("__cause__"), self.force(cause))

@@ -91,13 +91,21 @@ def _functions_as_nodes(rules: dict, autograd: Any) -> None:
         args[0], args[1:], {name: value for name, value in kwargs.items() if name not in own}
     )
     rules[sys.exc_info] = _exc_info
+    rules[sys.exception] = _handled
+
+
+def _handled(d: Any, args: list, kwargs: dict) -> Any:
+    for frame in reversed(d.frames):
+        if frame.handling is not None and not d.is_none(frame.handling):
+            return frame.handling
+    return Known(None)
 
 
 def _exc_info(d: Any, args: list, kwargs: dict) -> Any:
-    for frame in reversed(d.frames):
-        if frame.handling is not None and not d.is_none(frame.handling):
-            return d.build_tuple(d.exception_triple(frame.handling))
-    return d.constant((None, None, None))
+    handled = _handled(d, args, kwargs)
+    if d.is_none(handled):
+        return d.constant((None, None, None))
+    return d.build_tuple(d.exception_triple(handled))
 
 
 def _questions_about_compiling(rules: dict) -> None:

@@ -13,18 +13,21 @@ from collections.abc import Callable
 from typing import Any
 
 from facula import core
-from facula.capture.breaks import Break
+from facula.capture.breaks import Break, Respecialise
 from facula.capture.concrete import BINARY
 from facula.capture.domain import Part
 from facula.capture.reading import is_numpy_scalar
+from facula.capture.subclasses import SubclassValue
 from facula.capture.values import (
     LITERAL_TYPES,
     DictValue,
     FunctionValue,
     Known,
     MethodValue,
+    NodeValue,
     NumberValue,
     ObjectValue,
+    Raised,
     SequenceValue,
     SliceValue,
     TensorValue,
@@ -56,12 +59,15 @@ class GraphOps(Part):
     """The part of `Symbolic` that writes the graph."""
 
     last_placeholder: Any
+    placeholder_names: dict[Any, set[Any]]  # by graph
 
     # arguments ------------------------------------------------------------------------------------
     def argument(self, value: Any) -> tuple[Any, Any]:
         """A value as a node's argument, and as the fake run gets it."""
         value = self.force(value)
         if isinstance(value, TensorValue):
+            return self.node_of(value), value.fake
+        if isinstance(value, NodeValue):
             return self.node_of(value), value.fake
         if isinstance(value, NumberValue):
             return self.number_node(value), value.hint
@@ -90,10 +96,14 @@ class GraphOps(Part):
             return obj.item(), obj.item()
         raise NotGraphable(type(obj).__name__)
 
-    def node_of(self, value: TensorValue) -> Any:
+    def node_of(self, value: TensorValue | NodeValue) -> Any:
         """The node of a tensor; one from outside becomes a placeholder."""
+        if isinstance(value, SubclassValue):
+            return self.node_of(value.inner)
         if self.enclosing:
             return self._inner_node(value)
+        if isinstance(value, NodeValue):
+            return value.node
         if value.node is None:
             value.node = self._placeholder(value.source.label(), value.fake)
             value.node.meta["dynamic_dims"] = value.dynamic
@@ -101,7 +111,7 @@ class GraphOps(Part):
             self.by_fake[id(value.fake)] = value
         return value.node
 
-    def _inner_node(self, value: TensorValue) -> Any:
+    def _inner_node(self, value: TensorValue | NodeValue) -> Any:
         """The node of a tensor in the graph of a function that is an argument itself."""
         if value.node is not None and value.node.graph is self.graph:
             return value.node
@@ -121,11 +131,15 @@ class GraphOps(Part):
         name = "".join(c if c.isalnum() else "_" for c in label).strip("_") or "input"
         if name[0].isdigit():
             name = f"input_{name}"
-        taken = {node.target for node in self.graph.nodes if node.op == "placeholder"}
+        taken = self.placeholder_names.get(self.graph)
+        if taken is None:
+            taken = {node.target for node in self.graph.nodes if node.op == "placeholder"}
+            self.placeholder_names[self.graph] = taken
         stem, count = name, 0
         while name in taken:
             count += 1
             name = f"{stem}_{count}"
+        taken.add(name)
         last = self.last_placeholder
         if last is None:
             first = next(iter(self.graph.nodes), None)
@@ -179,6 +193,8 @@ class GraphOps(Part):
             raise Break("data-dependent-value", f"Tensor.{name}()")
         if name in _ENGINE:
             raise Break("backward", f"Tensor.{name}()")
+        if name == "requires_grad_" and self._switches_gradient(owner, args, kwargs):
+            raise Break("unsupported-mutation", "Tensor.requires_grad_(), which makes a leaf")
         if name in _MEMORY:
             raise Break("unsupported-mutation", f"Tensor.{name}()")
         if name == "__iter__":
@@ -191,9 +207,16 @@ class GraphOps(Part):
 
         return self._record("call_method", name, run, [owner, *args], kwargs)
 
+    def _switches_gradient(self, owner: TensorValue, args: list[Any], kwargs: dict) -> bool:
+        wanted = [*args, *kwargs.values()]
+        flag = bool(self.constant_of(wanted[0])) if wanted else True
+        return flag != bool(owner.fake.requires_grad)
+
     def _record(
         self, op: str, target: Any, run: Callable, args: list[Any], kwargs: dict[str, Any]
     ) -> Any:
+        if self.asks_subclass(args, kwargs):
+            return self.overridden(run, args, kwargs, _shown(target))
         try:
             pairs = [self.argument(arg) for arg in args]
             words = {name: self.argument(arg) for name, arg in kwargs.items()}
@@ -228,6 +251,8 @@ class GraphOps(Part):
     def _fake_run(self, run: Callable, args: list[Any], kwargs: dict[str, Any], target: Any) -> Any:
         try:
             return self.fakes.run(run, args, kwargs)
+        except (Break, Raised, Respecialise):
+            raise  # of a function that was captured inside
         except Exception as error:
             kind = type(error).__name__
             text = f"{_shown(target)}: {str(error).splitlines()[0] if str(error) else kind}"
@@ -256,6 +281,18 @@ class GraphOps(Part):
             return self.made(SequenceValue(type(result), items))
         return self.trusted(result)
 
+    def part_of(self, node: Any, number: int, value: Any) -> Any:
+        """The symbolic value of one result of a node."""
+        known = self.by_fake.get(id(value))
+        if known is not None and (known.node is None or known.node.graph is self.graph):
+            return known
+        shown = value if isinstance(value, core.Tensor) else None
+        part = self._new_node("call_function", operator.getitem, (node, number), {}, shown)
+        if shown is None:
+            return self.made(NodeValue(value, part))
+        made = self.by_fake[id(value)] = self.made(TensorValue(value, part))
+        return made
+
     # numbers --------------------------------------------------------------------------------------
     def size_of(self, tensor: TensorValue, dim: int) -> Any:
         """One size: a known int, or a number that may change."""
@@ -264,6 +301,8 @@ class GraphOps(Part):
             if dim in tensor.dynamic:
                 return self._dimension(tensor, dim, size)
             return Known(size)
+        if self.any_dynamic and self.enclosing:
+            raise Respecialise  # what is inside of a transform is not replayed for other sizes
         if self.any_dynamic and self.varies(tensor, dim):
             return self._dimension(tensor, dim, size)
         if self.any_dynamic:

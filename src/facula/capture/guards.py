@@ -213,11 +213,32 @@ class Steps:
             value = value.hooks()
         self._step(kind, 0, source, value, number)
 
-    def program(self, state: tuple[int, Any], wanted: list[int], grouped: list[int]) -> Any:
-        """What checks all guards in one call."""
+    def program(
+        self, state: tuple[int, Any], wanted: list[int], grouped: list[int], watch: Any
+    ) -> Any:
+        """What checks all guards in one call, the watched names first."""
         count = len(self.registers)
         make: Any = core.GuardProgram
-        return make(state, self.steps, count, wanted, grouped)
+        return make(state, self.steps, count, wanted, grouped, watch)
+
+
+AutocastState = tuple[tuple[str, bool, Any], ...]
+
+
+def autocast_state() -> AutocastState:
+    """What autocast does in this thread: for each device whether it is on, and its dtype."""
+    return tuple(
+        (device, autocast.is_autocast_enabled(device), autocast.get_autocast_dtype(device))
+        for device in ("cpu", "cuda")
+    )
+
+
+def restore_autocast(state: AutocastState) -> None:
+    """Set what a captured program has changed."""
+    if autocast_state() != state:
+        for device, enabled, dtype in state:
+            autocast.set_autocast_enabled(device, enabled)
+            autocast.set_autocast_dtype(device, dtype)
 
 
 class GuardSet:
@@ -242,13 +263,12 @@ class GuardSet:
             made.guard(guard)
         return made
 
-    def write(self, out: Text) -> None:
-        """Lines that return MISS where autocast is set otherwise."""
-        for device in ("cpu", "cuda"):
-            if autocast.is_autocast_enabled(device):
+    def write(self, out: Text, state: AutocastState) -> None:
+        """Lines that return MISS where autocast is set otherwise than it was at the start."""
+        for device, enabled, dtype in state:
+            if enabled:
                 ask = out.hold(autocast.get_autocast_dtype)
-                dtype = out.hold(autocast.get_autocast_dtype(device))
-                out.lines.append(f"if {ask}({device!r}) is not {dtype}: return MISS")
+                out.lines.append(f"if {ask}({device!r}) is not {out.hold(dtype)}: return MISS")
 
 
 def state_of_thread() -> tuple[int, Any]:

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from facula import core
+from facula import autograd, core
 from facula.capture.breaks import Break
 from facula.capture.values import Known, NumberValue, SequenceValue, TensorValue
 from facula.core.errors import fail
 from facula.fx import Graph, GraphModule
+from facula.ops.registry import F
 
 __all__ = ["cond", "subgraph"]
 
@@ -36,9 +37,16 @@ def cond(
             "a tuple or list of operands was required (Expect operands to be a tuple of possibly "
             "nested dict/list/tuple that only consists of tensor leaves)",
             type(operands).__name__,
+            hint="pass (x,) for a single operand",
         )
     if isinstance(pred, core.Tensor) and pred.numel() != 1:
-        fail(RuntimeError, "cond", "a predicate with one element was required", list(pred.shape))
+        fail(
+            RuntimeError,
+            "cond",
+            "a predicate with one element was required",
+            list(pred.shape),
+            hint="reduce it with any() or all()",
+        )
     return true_fn(*operands) if pred else false_fn(*operands)
 
 
@@ -82,10 +90,52 @@ def _tensors(d: Any, result: Any) -> list[Any]:
     raise Break("no-graph-argument", "a function of cond gives something other than tensors")
 
 
+class _Gate(autograd.Function):
+    """An operand of a function that may not be chosen: then no gradient comes out of it."""
+
+    @staticmethod
+    def forward(ctx: Any, open_: Any, x: Any) -> Any:
+        """The operand as it is."""
+        ctx.save_for_backward(open_)
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        """The gradient where the function is chosen, else zeros, whatever it was."""
+        (open_,) = ctx.saved_tensors
+        return None, F.where(open_, grad, F.zeros_like(grad))
+
+
+class _Chosen(autograd.Function):
+    """One of two values; the gradient goes to both, and the gates let one through."""
+
+    @staticmethod
+    def forward(ctx: Any, pred: Any, a: Any, b: Any) -> Any:
+        """`a` where the predicate holds."""
+        return F.where(pred, a, b)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        """The gradient as it is."""
+        return None, grad, grad
+
+
+def _gated(open_: Any, operands: tuple) -> list[Any]:
+    return [_Gate.apply(open_, x) if x.requires_grad else x for x in operands]
+
+
 def _run_cond(pred: Any, true_graph: Any, false_graph: Any, operands: Any, count: Any) -> Any:
-    """The node of `cond`: each graph gets the operands and what it reads itself."""
+    """The node of `cond`: each graph gets the operands and what it reads itself.
+
+    In a trace, which has no elements, both run and one is chosen.
+    """
     shared, more_true = operands[: count[0]], operands[count[0] : count[0] + count[1]]
     more_false = operands[count[0] + count[1] :]
+    if isinstance(pred, core.Tensor) and core.is_dispatching(pred):
+        pred = pred.reshape(()).bool()
+        first = true_graph(*_gated(pred, (*shared, *more_true)))
+        second = false_graph(*_gated(~pred, (*shared, *more_false)))
+        return tuple(_Chosen.apply(pred, a, b) for a, b in zip(first, second, strict=True))
     if pred:
         return true_graph(*shared, *more_true)
     return false_graph(*shared, *more_false)

@@ -6,10 +6,29 @@ Keeps true: a mark stands on the function itself, so that it goes away with it.
 
 from __future__ import annotations
 
+import types
+import weakref
 from typing import Any
 
+#: compiled function -> the function; on the side, since `functools.wraps` copies attributes
+_ORIGINALS: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 _ALLOWED: dict[int, Any] = {}
 _BREAKS: dict[int, Any] = {}
+
+
+def set_original(compiled: Any, function: Any) -> None:
+    """Note what a compiled function is made of."""
+    _ORIGINALS[compiled] = function
+
+
+def original_of(function: Any) -> Any:
+    """What a compiled function (or method) is made of; None for others."""
+    if isinstance(function, types.MethodType):
+        inner = original_of(function.__func__)
+        return None if inner is None else types.MethodType(inner, function.__self__)
+    if not isinstance(function, types.FunctionType):
+        return None
+    return _ORIGINALS.get(function)
 
 
 def disable(function: Any, reason: str | None = None) -> None:

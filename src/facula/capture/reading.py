@@ -1,8 +1,8 @@
 """Reading the world: real objects become symbolic values, with guards on what was looked at.
 
 Takes: an object and its source. Gives: its symbolic value, the same one for the same object.
-Keeps true: nothing is looked at without a guard, except where the framework or the standard library
-keeps it; containers are looked into only as far as the program does.
+Keeps true: nothing is looked at without a guard or, for names of classes and modules, a watch;
+containers are looked into only as far as the program does.
 """
 
 from __future__ import annotations
@@ -150,13 +150,13 @@ class Reading(Part):
             self.guards.add("equal", source, obj)
             return Known(obj, source)
         if kind.__module__ == "numpy" and kind.__name__ == "ufunc":
-            self.guards.add("is", source, obj)
+            self._same_object(source, obj)
             return Known(obj, source)
         if is_numpy_scalar(kind):
             self.guards.add("equal", source, obj)
             return Known(obj, source)
         if isinstance(obj, _BY_IDENTITY) or kind in (core.Op, core.InplaceOp):
-            self.guards.add("is", source, obj)
+            self._same_object(source, obj)
             return Known(obj, source)
         if kind is types.FunctionType:
             return self._function(obj, source)
@@ -184,6 +184,15 @@ class Reading(Part):
             return self._replay(obj, source)
         return ObjectValue(kind, source, obj)
 
+    def _same_object(self, source: Source, obj: Any) -> None:
+        """Ask that a source gives this very object; names of modules are watched, not read."""
+        if source.kind == "item" and source.base.kind == "held":
+            owner, name = source.base.key.value, source.key[1]
+            if type(owner) is dict and type(name) is str:
+                self.watched.name(owner, name, obj)
+                return
+        self.guards.add("is", source, obj)
+
     def _tensor(self, tensor: Any, source: Source) -> Value:
         kind = type(tensor)
         override = getattr(kind, "__torch_function__", None)
@@ -191,10 +200,13 @@ class Reading(Part):
             core._disabled_torch_function_impl,
             getattr(core.Tensor.__dict__.get("__torch_function__"), "__func__", None),
         )
+        if not plain and getattr(kind, "__torch_dispatch__", None) is None:
+            return self.subclass_tensor(tensor, kind, source)
         if not plain or getattr(kind, "__torch_dispatch__", None) is not None:
             raise Break("tensor-subclass", f"{source.label()} is a {kind.__name__}")
         value = TensorValue(self.fakes.from_tensor(tensor), None, tensor, source)
         value.dynamic = self.dynamic_dimensions(source, tensor)
+        self.note_marks(value)
         if source.kind == "held":
             self.guards.add("tensor", source, facts_of(tensor, value.dynamic))
         self.guards.add("tensor", source, facts_of(tensor, value.dynamic))
@@ -206,9 +218,11 @@ class Reading(Part):
         value.source = source
         if source.kind == "held":
             inner = source
+            self.watched.code(function)
         elif source.kind == "item" and source.base.kind == "held":
             # a global: the function itself is what the program names
-            self.guards.add("is", source, function)
+            self._same_object(source, function)
+            self.watched.code(function)
             inner = held(function)
         else:
             self.guards.add("type", source, types.FunctionType)

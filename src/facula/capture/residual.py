@@ -20,6 +20,7 @@ from facula.capture.guards import Guard
 from facula.capture.machine import NULL, UNBOUND
 from facula.capture.sizes import Facts, number_label, number_text
 from facula.capture.sources import Text
+from facula.capture.subclasses import SubclassValue, as_class
 from facula.capture.values import (
     CellValue,
     DictValue,
@@ -28,6 +29,7 @@ from facula.capture.values import (
     Known,
     Lazy,
     MethodValue,
+    NodeValue,
     NumberValue,
     ObjectValue,
     PartialValue,
@@ -39,6 +41,7 @@ from facula.capture.values import (
     TensorValue,
     ViewValue,
 )
+from facula.capture.watching import Watched
 
 #: what the guards have read, in the text of a segment
 _READ = re.compile(r"\bv0_(\d+)\b")
@@ -62,7 +65,7 @@ class Point(NamedTuple):
 
 
 class Suspended:
-    """A frame that waits before an instruction that is not captured."""
+    """A frame that waits before an instruction that is not captured; who goes on takes the values."""
 
     __slots__ = ("point", "values")
 
@@ -81,12 +84,15 @@ class Entry:
         self.text = text
         self.graph: Any = None
         self.break_reason: Any = None
-        self.hits = 0
+        self.watched = Watched()
 
     def reasons(self, slots: dict[str, Any], keys: int, expected_keys: int) -> list[str]:
         """Why the entry does not serve a frame's state."""
         if keys != expected_keys:
             return [f"the thread's modes (grad mode, autocast, ...) are others: {keys:#x}"]
+        renamed = self.watched.reason()
+        if renamed is not None:
+            return [renamed]
         for guard in self.guards:
             reason = guard.reason(slots)
             if reason is not None:
@@ -122,6 +128,8 @@ class Builder:
         self.names: dict[int, str] = {}
         self.outputs: dict[Any, str] = {}
         self.after: list[str] = []
+        #: whether something was looked at only now, which the guards do not know yet
+        self.late = False
 
     def impossible(self, value: Any, what: str) -> Earlier:
         """The segment must end before the value is made."""
@@ -194,7 +202,8 @@ class Builder:
             factory = self.emit(value.factory or Known(None))
             kind = f"{self.out.hold(value.kind)}({factory})"
         elif value.kind is not dict:
-            kind = f"{self.out.hold(value.kind)}()"
+            made = self.out.hold(value.kind)
+            kind = f"{made}.__new__({made})"  # its own __init__ has run already
         name = self.name(value, kind)
         for key, item in value.items.values():
             self.out.lines.append(f"{name}[{self.emit(key)}] = {self.emit(item)}")
@@ -255,13 +264,23 @@ class Builder:
     def iterator(self, value: IteratorValue) -> str:
         if id(value) in self.world.lazy_iterators:
             raise self.impossible(value, "an iterator whose values are computed")
+        world = self.world
+        before = (len(world.guards.guards), len(world.inputs), len(world.conditions))
         rest = list(value.pull)
         value.pull = iter(rest)
+        self.late |= before != (len(world.guards.guards), len(world.inputs), len(world.conditions))
         items = ", ".join([self.emit(item) for item in rest])
         return self.name(value, f"{self.out.hold(ReplayIterator)}([{items}])")
 
     def generator(self, value: Any) -> str:
         raise self.impossible(value, "a generator")
+
+    def of_subclass(self, value: SubclassValue) -> str:
+        made = f"{self.out.hold(as_class)}({self.emit(value.inner)}, {self.out.hold(value.kind)})"
+        return self.name(value, made)
+
+    def of_node(self, value: NodeValue) -> str:
+        raise self.impossible(value, "a function that a transform gave")
 
     def partial(self, value: PartialValue) -> str:
         args = "".join([f", {self.emit(a)}" for a in value.args])
@@ -345,6 +364,8 @@ _MAKERS: dict[type, Callable[[Builder, Any], str]] = {
     PartialValue: Builder.partial,
     SuperValue: Builder.super_,
     ViewValue: Builder.view,
+    SubclassValue: Builder.of_subclass,
+    NodeValue: Builder.of_node,
 }
 
 
@@ -365,24 +386,39 @@ class Ending(NamedTuple):
     point: Point | None
 
 
+def _is_plain_tuple(value: Any) -> bool:
+    return type(value) is SequenceValue and value.kind is tuple and not value.mutable
+
+
 class Residual:
     """The text of one segment."""
 
-    def __init__(self, world: Any, slots: list[str], ending: Ending, suspend: Any) -> None:
+    def __init__(self, world: Any, slots: list[str], ending: Ending) -> None:
         self.world = world
         self.slots = slots
+        self.ending = ending
+        self._write()
+        if self.builder.late:
+            self._write()  # what the first time has looked at is read before the graph now
+
+    def _write(self) -> None:
+        """Write guards and body."""
+        world = self.world
         self.out = Text()
-        self.steps = world.guards.steps(slots)
+        self.steps = world.guards.steps(self.slots)
         for source, register in self.steps.registers.items():
             if source.kind not in ("slot", "held"):
                 self.out.names[source] = f"v0_{register}"
-        world.guards.write(self.out)
+        world.guards.write(self.out, world.start_autocast)
         self.facts: list[tuple[Any, bool]] = []
         self.conditions: list[str] = []
         self._conditions()
+        for value in world.inputs:
+            if value.source is not None and value.source.kind != "slot":
+                self.out.source(value.source)  # read before the graph is called
         self.guard_count = len(self.out.lines)
         self.builder = Builder(world, self.out)
-        self._body(ending, suspend)
+        self._body(self.ending)
 
     def _conditions(self) -> None:
         for number, outcome in self.world.conditions:
@@ -394,7 +430,7 @@ class Residual:
                 sign = "not " if outcome else ""
                 self.out.lines.append(f"if {sign}({text}): return MISS")
 
-    def _body(self, ending: Ending, suspend: Any) -> None:
+    def _body(self, ending: Ending) -> None:
         builder = self.builder
         results = [builder.emit(value) for value in ending.values]
         builder.effects()
@@ -404,8 +440,8 @@ class Residual:
         elif ending.kind == "raise":
             builder.after.append(f"raise {results[0]}")
         else:
-            point, hold = self.out.hold(ending.point), self.out.hold(suspend)
-            builder.after.append(f"return {hold}(F, {point}, [{', '.join(results)}])")
+            point, made = self.out.hold(ending.point), self.out.hold(Suspended)
+            builder.after.append(f"return {made}({point}, [{', '.join(results)}])")
 
     def text(self) -> str:
         """The whole function."""
@@ -433,7 +469,8 @@ class Residual:
     def _checks(self, lines: list[str], grouped: list[int]) -> list[str]:
         """The call that checks all guards, and the names of what it read that the text needs."""
         used = sorted({int(n) for line in lines for n in _READ.findall(line)})
-        program = self.steps.program(self.world.start_state, used, grouped)
+        watch = self.world.watched.program()
+        program = self.steps.program(self.world.start_state, used, grouped, watch)
         check = self.out.hold(program.run, "CHECK")
         names = "".join(f"v0_{n}, " for n in used)
         found = [f"n0 = {check}({', '.join(('F', *self.slots))})", "if n0 is None: return MISS"]
@@ -453,11 +490,32 @@ class Residual:
         name = self.out.names.get(value.source)
         return name if name is not None else self.out.source(value.source)
 
+    def direct(self, graph: Any) -> Any:
+        """The same as the text in one call of the core, where all that a segment does is to call
+        its graph and to give results of it; else None."""
+        if graph is None or self.guard_count or self.facts or self.ending.kind != "return":
+            return None
+        (result,) = self.ending.values
+        items = result.items if _is_plain_tuple(result) else [result]
+        names = list(self.builder.outputs)
+        if not items or not all(type(item) is TensorValue for item in items):
+            return None
+        registers = [self.steps.registers.get(value.source) for value in self.world.inputs]
+        made = 1 if _is_plain_tuple(result) else 0  # the line that makes the tuple
+        if None in registers or any(item.source is not None for item in items):
+            return None
+        if len(self.builder.after) != 1 or len(self.out.lines) != made:
+            return None
+        places = tuple(names.index(item.node) for item in items)
+        watch = self.world.watched.program()
+        program = self.steps.program(self.world.start_state, [], registers, watch)
+        make: Any = core.SegmentCall
+        return make(program, graph, MISS, places if made else places[0])
+
     def check_facts(self, *values: Any) -> bool:
         """Whether what was assumed about inner sizes holds for these inputs."""
         if self._facts is None:
-            world = self.world
-            self._facts = Facts(world.graph, world.fakes, world.inputs, self.facts)
+            self._facts = Facts(self.world, self.facts)
         return self._facts.hold(*values)
 
     _facts: Facts | None = None

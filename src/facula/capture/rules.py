@@ -102,9 +102,10 @@ def load() -> None:
     """Fill the table."""
     from facula import autograd, functional
     from facula.autograd import autocast, grad_mode
-    from facula.capture import framework_rules, transform_rules
+    from facula.capture import framework_rules, subclasses, transform_rules
 
     for part in _PARTS:
         import_module(f"facula.capture.{part}")
     framework_rules.put(RULES, autograd, functional, autocast, grad_mode)
     transform_rules.put(RULES)
+    subclasses.put(RULES)

@@ -11,15 +11,18 @@ import functools
 from typing import Any
 
 from facula import core
-from facula.capture import config, rules
-from facula.capture.breaks import Break, Earlier
+from facula.capture import config, rules, stances
+from facula.capture.breaks import Break, Earlier, Respecialise
+from facula.capture.constraints import check_marks
 from facula.capture.errors import BackendCompilerFailed, InternalTorchDynamoError, Unsupported
 from facula.capture.events import COUNTERS, Event, happened
+from facula.capture.guards import autocast_state, restore_autocast
+from facula.capture.liveness import is_live
 from facula.capture.machine import UNBOUND, Frame, Returned
-from facula.capture.residual import Ending, Entry, Point, Residual, Suspended
+from facula.capture.residual import Ending, Entry, Point, Residual
 from facula.capture.sources import Line, slot
 from facula.capture.symbolic import Symbolic
-from facula.capture.values import Raised
+from facula.capture.values import Lazy, Raised, TensorValue
 from facula.core import logs
 from facula.fx import GraphModule
 from facula.nn.modules import module_hooks
@@ -74,17 +77,25 @@ def capture(place: Any, function: Any, values: list[Any]) -> Entry:
             assume_static=config.automatic_dynamic_shapes,
         )
         keys, generator = core.thread_keys(), core.default_generator.get_state()
+        autocast = autocast_state()
         try:
             frame = _symbolic_frame(world, place, function, values)
             ending = _run(world, frame, stop, place)
-            residual = Residual(world, place.slots, ending, _suspend(place))
+            check_marks(world)
+            residual = Residual(world, place.slots, ending)
         except Earlier as error:
             stop, reason = _earlier(error, stop, reason)
             if place.session.fullgraph:
                 raise Unsupported(reason) from error.__cause__
+            # a reason outlives the attempt; its traceback would keep the program's tensors
+            reason.__traceback__ = reason.__cause__ = reason.__context__ = None
             log.debug("break at %s: %s", stop, reason)
             continue
+        except Respecialise:
+            static = True
+            continue
         finally:
+            restore_autocast(autocast)
             core.set_thread_keys(keys)
             core.default_generator.set_state(generator)
         if reason is not None and ending.kind == "suspend":
@@ -113,7 +124,7 @@ def _earlier(error: Earlier, stop: int | None, reason: Break | None) -> tuple[in
 def _run(world: Symbolic, frame: Frame, stop: int | None, place: Any) -> Ending:
     try:
         outcome = world.run_segment(frame, stop)
-    except (Earlier, Unsupported):
+    except (Earlier, Respecialise, Unsupported):
         raise
     except Exception as error:
         if not config.suppress_errors:
@@ -131,7 +142,12 @@ def _run(world: Symbolic, frame: Frame, stop: int | None, place: Any) -> Ending:
 
 def _suspended(world: Symbolic, frame: Frame, place: Any) -> Ending:
     code = frame.code
-    locals_ = tuple(n for n in code.co_varnames if frame.locals.get(n, UNBOUND) is not UNBOUND)
+    locals_ = tuple(
+        n
+        for n in code.co_varnames
+        if (value := frame.locals.get(n, UNBOUND)) is not UNBOUND
+        and not (_is_elements(world, value) and not is_live(code, frame.index, n))
+    )
     cells = tuple(n for n in code.co_cellvars if n in frame.cells)
     values = [frame.locals[n] for n in locals_] + [frame.cells[n] for n in cells]
     handling = world.constant(None) if frame.handling is None else frame.handling
@@ -139,18 +155,16 @@ def _suspended(world: Symbolic, frame: Frame, place: Any) -> Ending:
     return Ending("suspend", [*values, handling, *frame.stack], point)
 
 
-def _suspend(place: Any) -> Any:
-    """What the end of a segment calls: at the start of a function it goes on, elsewhere the loop does."""
-    if place.point is None:
-        return place.session.go_on
-    return lambda function, point, values: Suspended(point, values)
+def _is_elements(world: Symbolic, value: Any) -> bool:
+    """Whether a value is a tensor, which nobody misses who does not read it."""
+    if type(value) is Lazy and value.value is None:
+        return isinstance(value.obj, core.Tensor)
+    return isinstance(world.force(value), TensorValue)
 
 
 def _symbolic_frame(world: Symbolic, place: Any, function: Any, values: list[Any]) -> Frame:
     code = place.code
     frame = Frame(code, function, function.__globals__)
-    from facula.capture.values import Lazy
-
     state = [Lazy(v, slot(s)) for v, s in zip(values, place.slots, strict=True)]
     count = len(place.names)
     for name, value in zip(place.names, state, strict=False):
@@ -196,8 +210,10 @@ def _compile(place: Any, world: Symbolic, residual: Residual) -> Entry:
         space["GRAPH"] = _call_backend(place, world, graph_module)
     name = f"<facula segment {place.code.co_qualname}:{_index(place)}>"
     exec(compile(text, name, "exec"), space)  # noqa: S102 - text that this package wrote
-    entry = Entry(space["entry"], list(world.guards.guards.values()), text)
+    function = residual.direct(space.get("GRAPH")) or space["entry"]
+    entry = Entry(function, list(world.guards.guards.values()), text)
     entry.conditions = residual.conditions
+    entry.watched = world.watched
     entry.graph = graph_module
     entry.keys = world.start_keys  # type: ignore[attr-defined]
     if logs.is_on("guards"):
@@ -234,18 +250,21 @@ def _call_backend(place: Any, world: Symbolic, graph_module: Any) -> Any:
     if logs.is_on("graph"):
         logs.artifact("graph").debug("TRACED GRAPH of %s:\n%s", name, world.graph)
     inputs = [value.hint if hasattr(value, "hint") else value.real for value in world.inputs]
-    session = place.session
-    if world.any_dynamic and session.specialises:
-        return BySizes(session.backend, graph_module, inputs)
-    return compiled_by(session.backend, graph_module, inputs)
+    backend, specialises = stances.backend_of(place.session, place)
+    if world.any_dynamic and specialises:
+        return BySizes(backend, graph_module, inputs)
+    return compiled_by(backend, graph_module, inputs)
 
 
 def compiled_by(backend: Any, graph_module: Any, inputs: list[Any]) -> Any:
-    """What a backend makes of a graph."""
+    """What a backend makes of a graph; the thread's modes, which graphs may change, stay as they are."""
+    keys = core.thread_keys()
     try:
         return backend(graph_module, inputs)
     except Exception as error:
         raise BackendCompilerFailed(backend, error) from error
+    finally:
+        core.set_thread_keys(keys)
 
 
 class BySizes:

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 from facula import core
+from facula.capture.breaks import Break
 from facula.capture.domain import Part
-from facula.capture.sources import Source, Text
+from facula.capture.sources import Source, Text, slot
 from facula.capture.values import Known, NumberValue, TensorValue
 
 
@@ -26,6 +27,20 @@ class History:
         self.dynamic: dict[Source, set[int]] = {}
         self.integers: dict[Source, int] = {}
         self.dynamic_integers: set[Source] = set()
+
+    def note(self, slots: list[str], values: list[Any]) -> None:
+        """Note the sizes of a call that is not captured."""
+        for name, value in zip(slots, values, strict=True):
+            if isinstance(value, core.Tensor):
+                self.shapes[slot(name)] = tuple(value.shape)
+            elif type(value) is int:
+                self.integers[slot(name)] = value
+
+
+#: attributes of tensors whose sizes may change
+_MARKS = (
+    "_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices", "_dynamo_unbacked_indices",
+)  # fmt: skip
 
 
 class Sizes(Part):
@@ -41,7 +56,7 @@ class Sizes(Part):
             return frozenset()
         shape = tuple(tensor.shape)
         own = getattr(tensor, "__dict__", None) or {}
-        marked = set(own.get("_dynamo_dynamic_indices", ()))
+        marked = {d for name in _MARKS for d in own.get(name, ())}
         static = own.get("_dynamo_static_indices", ())
         history = self.history
         before = history.shapes.get(source)
@@ -77,15 +92,31 @@ class Sizes(Part):
             self.any_dynamic = True
         return chosen
 
+    def note_marks(self, value: TensorValue) -> None:
+        """What was said of a tensor's sizes: that they change, that nothing may depend on them, a range."""
+        own = getattr(value.real, "__dict__", None) or {}
+        if self.dynamic_mode is not False:
+            static = own.get("_dynamo_static_indices", ())
+            value.marked = frozenset(own.get("_dynamo_dynamic_indices", ())) - frozenset(static)
+        value.unbacked = frozenset(own.get("_dynamo_unbacked_indices", ())) & value.dynamic
+        for dim, (least, most) in own.get("_dynamo_dynamic_range", {}).items():
+            if dim in value.dynamic:
+                number = self._dimension(value, dim, int(value.fake.shape[dim]))
+                for bound, compare in ((least, operator.ge), (most, operator.le)):
+                    if bound is not None:
+                        self.assume(NumberValue(True, compare, (number, Known(bound))))
+
     # assumptions ----------------------------------------------------------------------------------
     def assume(self, number: NumberValue) -> bool:
         """The truth of a number that may change, as a guard."""
+        _check_backed(number)
         outcome = bool(number.hint)
         self.conditions.append((number, outcome))
         return outcome
 
     def specialise(self, number: NumberValue) -> Known:
         """The number as it is now, as a guard."""
+        _check_backed(number)
         self.conditions.append((NumberValue(True, operator.eq, (number, Known(number.hint))), True))
         return Known(number.hint)
 
@@ -107,7 +138,7 @@ class Sizes(Part):
     def doubled(self) -> Replay:
         """The graph so far, on sizes twice as large."""
         if self.shadow is None:
-            self.shadow = Replay(self.fakes)
+            self.shadow = Replay(self.fakes, self.attached)
         for value in self.inputs:
             if value.node in self.shadow.values:
                 continue
@@ -119,6 +150,19 @@ class Sizes(Part):
                 )
                 self.shadow.values[value.node] = self.fakes.resized(value.real, shape)
         return self.shadow
+
+
+def _check_backed(number: Any) -> None:
+    """Break where a decision depends on a size that no decision may depend on."""
+    if not isinstance(number, NumberValue) or number.source is not None:
+        return
+    if number.function is not None:
+        for arg in number.args:
+            _check_backed(arg)
+        return
+    tensor, dim = number.args
+    if dim in tensor.unbacked:
+        raise Break("unbacked-size", f"{tensor.source.label()}.size()[{dim}]")
 
 
 def _is_argument(source: Source) -> bool:
@@ -133,9 +177,12 @@ def _is_argument(source: Source) -> bool:
 class Replay:
     """Runs a graph's nodes on stand-ins, each when it is asked for."""
 
-    def __init__(self, fakes: Any) -> None:
+    def __init__(self, fakes: Any, attached: dict[str, Any]) -> None:
         self.fakes = fakes
+        self.attached = attached
         self.values: dict[Any, Any] = {}
+        #: tensors from outside that need not be in the graph, by the id of their value
+        self.inputs: dict[int, Any] = {}
 
     def value(self, node: Any) -> Any:
         """What the node gives."""
@@ -150,6 +197,9 @@ class Replay:
     def _run(self, node: Any) -> None:
         from facula.fx.node import map_arg
 
+        if node.op == "get_attr":
+            self.values[node] = self.attached[node.target]
+            return
         args = map_arg(node.args, lambda n: self.values[n])
         kwargs = map_arg(node.kwargs, lambda n: self.values[n])
         if node.op == "call_method":
@@ -164,10 +214,9 @@ class Replay:
 class Facts:
     """What was assumed about sizes inside of a graph, replayed for each new combination of sizes."""
 
-    def __init__(self, graph: Any, fakes: Any, inputs: list[Any], facts: list[tuple]) -> None:
-        self.fakes = fakes
-        self.graph = graph
-        self.placeholders = [value.node for value in inputs]
+    def __init__(self, world: Any, facts: list[tuple]) -> None:
+        self.fakes, self.attached = world.fakes, world.attached
+        self.placeholders = [value.node for value in world.inputs]
         self.facts = facts
         self.seen: dict[tuple, bool] = {}
 
@@ -180,29 +229,35 @@ class Facts:
         return known
 
     def _replay(self, values: tuple) -> bool:
-        replay = Replay(self.fakes)
+        replay = Replay(self.fakes, self.attached)
         for node, value in zip(self.placeholders, values, strict=True):
             if isinstance(value, core.Tensor):
                 value = self.fakes.resized(value, tuple(value.shape))
             replay.values[node] = value
         keys = core.thread_keys()
         try:
-            return all(bool(_evaluate(number, replay)) == outcome for number, outcome in self.facts)
+            return all(
+                bool(value_of_number(number, replay)) == outcome for number, outcome in self.facts
+            )
         except Exception:  # noqa: BLE001 - what can not be replayed does not hold
             return False
         finally:
             core.set_thread_keys(keys)
 
 
-def _evaluate(value: Any, replay: Replay) -> Any:
+def value_of_number(value: Any, replay: Replay) -> Any:
+    """A number that may change, for the sizes of a replay."""
     if isinstance(value, Known):
         return value.obj
     if value.node is not None and value.node in replay.values:
         return replay.values[value.node]
     if value.function is not None:
-        return value.function(*(_evaluate(arg, replay) for arg in value.args))
+        return value.function(*(value_of_number(arg, replay) for arg in value.args))
+    if not value.args:
+        return value.hint
     tensor, dim = value.args
-    return int(replay.value(tensor.node).shape[dim])
+    known = replay.inputs.get(id(tensor))
+    return int((replay.value(tensor.node) if known is None else known).shape[dim])
 
 
 _SYMBOLS = {

@@ -18,17 +18,21 @@ from facula.capture.containers import Containers
 from facula.capture.exceptions import Exceptions
 from facula.capture.fakes import Fakes
 from facula.capture.graph_ops import GraphOps
-from facula.capture.guards import GuardSet, state_of_thread
+from facula.capture.guards import GuardSet, autocast_state, state_of_thread
 from facula.capture.machine import ACTIONS, Frame, Returned, throw
 from facula.capture.operators import Operators
 from facula.capture.reading import Reading
 from facula.capture.sizes import History, Replay, Sizes
 from facula.capture.sources import Line
+from facula.capture.subclasses import Subclasses
 from facula.capture.values import NumberValue, Raised, TensorValue
+from facula.capture.watching import Watched
 from facula.fx import Graph
 
 
-class Symbolic(Reading, Containers, Attributes, Operators, Exceptions, Calls, GraphOps, Sizes):
+class Symbolic(
+    Reading, Containers, Attributes, Operators, Exceptions, Calls, GraphOps, Sizes, Subclasses
+):  # fmt: skip
     """The operations of the interpreter on symbolic values, and what they leave behind."""
 
     def __init__(
@@ -46,11 +50,13 @@ class Symbolic(Reading, Containers, Attributes, Operators, Exceptions, Calls, Gr
         self.fakes = Fakes()
         self.graph = Graph()
         self.guards = GuardSet()
+        self.watched = Watched()
         self.tracked: dict[int, Any] = {}
         self.kept: list[Any] = []
         self.by_fake: dict[int, TensorValue] = {}
         self.inputs: list[Any] = []
         self.last_placeholder: Any = None
+        self.placeholder_names: dict[Any, set[Any]] = {}
         self.effects: dict[int, Any] = {}
         self.attribute_writes: dict[tuple[int, str], tuple[Any, str, Any]] = {}
         self.mode_changes: list[tuple[Any, tuple]] = []
@@ -64,10 +70,13 @@ class Symbolic(Reading, Containers, Attributes, Operators, Exceptions, Calls, Gr
         self.attached: dict[str, Any] = {}
         self.lazy_iterators: set[int] = set()
         self.stopped: Any = None
+        self.overrides_off = False
+        self.in_class = {}
         self.frames: list[Frame] = []
         self.tick = 0
         self.start_keys = core.thread_keys()
         self.start_state = state_of_thread()
+        self.start_autocast = autocast_state()
 
     def stack_trace(self) -> str:
         """The user's lines that are interpreted now, outermost first."""

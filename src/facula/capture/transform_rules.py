@@ -1,109 +1,174 @@
-"""Function transforms in captured programs: `vmap`, `grad` and their kin become one node.
+"""Function transforms in captured programs: `vmap`, `grad`, `vjp`, `jvp` and their kin become nodes.
 
 Takes: a transform, the function that it is given, and arguments. Gives: the transform's result.
-Keeps true: the function runs inside of the transform whenever the graph runs; tensors that it closes
-over are arguments of the node, and the globals that it names are guarded.
+Keeps true: the transform really runs on stand-ins while the program is captured, and the function is
+captured from inside of it, as a graph of its own: so sizes, nesting and errors are the transform's.
+Whenever the captured graph runs, the transform runs on that inner graph; tensors that the function reads
+from outside are arguments of the node. A function that a transform gives (of `vjp`) is a value of a node.
 """
 
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 from typing import Any
 
+from facula import core
 from facula.capture.breaks import Break
-from facula.capture.machine import UNBOUND
-from facula.capture.values import FunctionValue, Known, PartialValue, TensorValue
+from facula.capture.inner_graphs import InnerFunction, Opaque, build, given_of, split, symbolic_of
+from facula.capture.values import FunctionValue, Known, NodeValue, PartialValue
 
 #: transforms that give a function
-_NAMES = ("vmap", "grad", "grad_and_value", "jacrev", "jacfwd", "hessian")
+_GIVING = ("vmap", "grad", "grad_and_value", "jacrev", "jacfwd", "hessian")
+#: the code of the functions that they give -> (transform, what its closure says)
+_CODES: dict[types.CodeType, tuple[Any, tuple[str, ...]]] = {}
 
 
-def call_transformed(*args: Any) -> Any:
-    """Stands for the call of a transformed function; its rule does the work."""
-    raise RuntimeError("[capture] a rule was required for a transformed function")
+def call_transformed(made: tuple, function: Any, *args: Any, **kwargs: Any) -> Any:
+    """The call of a transformed function; `made` is the transform with its other arguments."""
+    transform, more, options = made
+    return transform(function, *more, **options)(*args, **kwargs)
 
 
 def put(table: dict) -> None:
     """Fill in the rules."""
     from facula import func
 
-    for name in _NAMES:
-        transform = getattr(func, name)
-        table[transform] = _given(transform)
-    table[call_transformed] = _call
+    for name in _GIVING:
+        table[getattr(func, name)] = _giving(getattr(func, name))
+    table[call_transformed] = _call_transformed
+    table[func.vjp] = _immediate(func.vjp, ("has_aux",))
+    table[func.linearize] = _immediate(func.linearize, ())
+    table[func.jvp] = _jvp(func.jvp)
+    table[func.functionalize] = lambda d, args, kwargs: d.force(args[0])
+    for transform in (func.vmap, func.grad_and_value, func.jacrev, func.jacfwd):
+        given = transform(call_transformed)
+        _CODES[given.__code__] = (transform, given.__code__.co_freevars)
 
 
-def _given(transform: Any) -> Any:
+def is_transformed(function: Any) -> bool:
+    """Whether a function is what a transform gave."""
+    return isinstance(function, types.FunctionType) and function.__code__ in _CODES
+
+
+def _giving(transform: Any) -> Any:
     def rule(d: Any, args: list, kwargs: dict) -> Any:
-        options = {name: d.constant_of(value) for name, value in kwargs.items()}
-        more = [d.constant_of(value) for value in args[1:]]
-        made = (transform, tuple(more), options)
-        return d.made(PartialValue(Known(call_transformed), [Known(made), d.force(args[0])], {}))
+        words = dict(kwargs)
+        function = d.force(args[0] if args else words.pop("func"))
+        options = {name: d.constant_of(value) for name, value in words.items()}
+        more = tuple([d.constant_of(value) for value in args[1:]])
+        made = Known((transform, more, options))
+        return d.made(PartialValue(Known(call_transformed), [made, function], {}))
 
     return rule
 
 
-def _call(d: Any, args: list, kwargs: dict) -> Any:
-    transform, more, options = args[0].obj
-    function = d.force(args[1])
-    cells: list[Any]
-    lifted: list[Any]
-    if isinstance(function, Known):
-        code, names = None, function.obj
-        cells, lifted = [], []
-    elif isinstance(function, FunctionValue):
-        code, names = function.code, function.globals
-        cells, lifted = _closure(d, function)
-        _guard_globals(d, code, names, set())
-    else:
-        raise Break("unsupported-call", f"a transform of a {function.cls.__name__}")
-    defaults = tuple(d.constant_of(v) for v in getattr(function, "defaults", ()))
+def _call_transformed(d: Any, args: list, kwargs: dict) -> Any:
+    transform, more, options = d.force(args[0]).obj
 
-    def run(closed: Any, *inner: Any, **words: Any) -> Any:
-        real = names if code is None else _function(code, names, cells, closed, defaults)
-        return transform(real, *more, **options)(*inner, **words)
+    def invoke(inner: Any, *given: Any, **words: Any) -> Any:
+        return transform(inner, *more, **options)(*given, **words)
 
-    run.__name__ = run.__qualname__ = (
-        f"{transform.__name__}_of_{getattr(code, 'co_name', 'operator')}"
-    )
-    return d.graph_call(run, [d.build_tuple(lifted), *args[2:]], kwargs)
+    return transformed(d, transform.__name__, invoke, d.force(args[1]), args[2:], kwargs)
 
 
-def _closure(d: Any, function: FunctionValue) -> tuple[list[Any], list[Any]]:
-    """What the cells hold (None for a tensor), and the tensors among them."""
-    cells: list[Any] = []
-    lifted: list[Any] = []
-    for cell in function.cells:
-        content = d.read_cell(cell)
-        if isinstance(content, TensorValue):
-            cells.append(UNBOUND)
-            lifted.append(content)
-        else:
-            cells.append(d.constant_of(content))
-    return cells, lifted
+def call_given(d: Any, function: FunctionValue, args: list, kwargs: dict) -> Any:
+    """A call of a function that a transform gave outside of the program; NotImplemented for others."""
+    known = _CODES.get(function.code)
+    if known is None:
+        return NotImplemented
+    transform, names = known
+    parts = {name: d.read_cell(cell) for name, cell in zip(names, function.cells, strict=True)}
+    inner = parts.pop("func")
+    options = {name: d.constant_of(value) for name, value in parts.items()}
+
+    def invoke(real: Any, *given: Any, **words: Any) -> Any:
+        return transform(real, **options)(*given, **words)
+
+    return transformed(d, transform.__name__, invoke, inner, args, kwargs)
 
 
-def _function(code: Any, names: dict, cells: list, closed: Any, defaults: tuple) -> Any:
-    tensors = iter(closed)
-    closure = tuple(types.CellType(next(tensors) if c is UNBOUND else c) for c in cells)
-    return types.FunctionType(code, names, code.co_name, defaults or None, closure)
+def _immediate(transform: Any, names: tuple[str, ...]) -> Any:
+    """A transform that calls its function at once, with the arguments behind it."""
+
+    def rule(d: Any, args: list, kwargs: dict) -> Any:
+        options = {name: d.constant_of(kwargs[name]) for name in names if name in kwargs}
+
+        def invoke(inner: Any, *given: Any) -> Any:
+            return transform(inner, *given, **options)
+
+        return transformed(d, transform.__name__, invoke, d.force(args[0]), args[1:], {})
+
+    return rule
 
 
-def _guard_globals(d: Any, code: types.CodeType, names: dict, seen: set) -> None:
-    """Guard the globals that a function and what it calls name."""
-    from facula.capture.reading import is_trusted_name
-    from facula.capture.sources import held
+def _jvp(transform: Any) -> Any:
+    def rule(d: Any, args: list, kwargs: dict) -> Any:
+        words = dict(zip(("func", "primals", "tangents"), args, strict=False), **kwargs)
+        function, primals, tangents = (words.pop(n) for n in ("func", "primals", "tangents"))
+        options = {name: d.constant_of(value) for name, value in words.items()}
 
-    if code in seen or is_trusted_name(names.get("__name__")):
-        return
-    seen.add(code)
-    for name in code.co_names:
-        if name in names:
-            value = d.wrap(names[name], held(names).item(name))
-            if isinstance(value, FunctionValue):
-                _guard_globals(d, value.code, value.globals, seen)
-            elif isinstance(value, TensorValue):
-                raise Break("unsupported-value", f"the global tensor {name} inside of a transform")
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            _guard_globals(d, constant, names, seen)
+        def invoke(inner: Any, given: Any, moved: Any) -> Any:
+            return transform(inner, given, moved, **options)
+
+        return transformed(d, "jvp", invoke, d.force(function), [primals, tangents], {})
+
+    return rule
+
+
+def transformed(
+    d: Any, name: str, invoke: Callable[..., Any], function: Any, args: list, kwargs: dict
+) -> Any:
+    """The node of a transform, `invoke(function, *args, **kwargs)`, and its result."""
+    inner = InnerFunction(d, function)
+    given, leaves, template = given_of(d, (tuple(args), dict(kwargs)))
+    shown = f"{name} of {inner.name}"
+
+    def on_stand_ins(*_: Any) -> Any:
+        return invoke(inner, *given[0], **given[1])
+
+    result = d._fake_run(on_stand_ins, [], {}, shown)
+    if inner.module is None:
+        raise Break("unsupported-call", f"{shown}, which does not call its function")
+
+    def run(graph: Any, leaves: Any, lifted: Any) -> tuple:
+        def real(*inner_args: Any, **words: Any) -> Any:
+            return build(inner.template, graph(*split((inner_args, words))[0], *lifted))
+
+        positional, words = build(template, leaves)
+        return tuple(split(invoke(real, *positional, **words))[0])
+
+    run.__name__ = run.__qualname__ = f"{name}_of_{inner.name}"
+    graph = d.attach(inner.module, f"{name}_graph")
+    lifted = tuple([d.node_of(value) for value in inner.lifted])
+    nodes = tuple([d.node_of(value) for value in leaves])
+    return _node(d, run, (graph, nodes, lifted), result)
+
+
+def call_value(d: Any, value: NodeValue, args: list, kwargs: dict) -> Any:
+    """A call of a function that a node gave."""
+    given, leaves, template = given_of(d, (tuple(args), dict(kwargs)))
+
+    def on_stand_ins(*_: Any) -> Any:
+        return value.fake(*given[0], **given[1])
+
+    result = d._fake_run(on_stand_ins, [], {}, "a function of a transform")
+
+    def call_result(function: Any, leaves: Any) -> tuple:
+        positional, words = build(template, leaves)
+        return tuple(split(function(*positional, **words))[0])
+
+    nodes = tuple([d.node_of(leaf) for leaf in leaves])
+    return _node(d, call_result, (d.node_of(value), nodes), result)
+
+
+def _node(d: Any, target: Any, args: tuple, result: Any) -> Any:
+    """A node that gives the tensors and functions of a result, and the result in terms of its parts."""
+    values, template = split(result)
+    shown = tuple([v if isinstance(v, core.Tensor) else None for v in values])
+    node = d._new_node("call_function", target, args, {}, shown)
+    d.operator_count += 1
+    return symbolic_of(d, template, [d.part_of(node, n, v) for n, v in enumerate(values)])
+
+
+__all__ = ["Opaque", "call_given", "call_transformed", "call_value", "is_transformed", "put"]

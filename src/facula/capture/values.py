@@ -66,7 +66,7 @@ class Lazy(Value):
 class TensorValue(Value):
     """A tensor: a node of the graph (made when it is first used) and a fake tensor."""
 
-    __slots__ = ("dynamic", "fake", "node", "real")
+    __slots__ = ("dynamic", "fake", "marked", "node", "real", "unbacked")
 
     def __init__(self, fake: Any, node: Any = None, real: Any = None, source: Any = None) -> None:
         super().__init__(source)
@@ -74,6 +74,9 @@ class TensorValue(Value):
         self.node = node
         self.real = real
         self.dynamic: frozenset[int] = frozenset()
+        #: dimensions that have to be dynamic, and those that no decision may depend on
+        self.marked: frozenset[int] = frozenset()
+        self.unbacked: frozenset[int] = frozenset()
 
     @property
     def cls(self) -> type:
@@ -87,6 +90,21 @@ def _tensor_type() -> type:
     from facula import core
 
     return core.Tensor
+
+
+class NodeValue(Value):
+    """An object that a node gives and only nodes take: a function that a transform returned."""
+
+    __slots__ = ("fake", "node")
+
+    def __init__(self, fake: Any, node: Any) -> None:
+        super().__init__()
+        self.fake = fake
+        self.node = node
+
+    @property
+    def cls(self) -> type:
+        return type(self.fake)
 
 
 class NumberValue(Value):

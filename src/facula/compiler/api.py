@@ -13,12 +13,12 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import facula
 from facula import core
-from facula.capture import driver, marks, rules
+from facula.capture import driver, marks, rules, stances
 from facula.capture.driver import Session
 from facula.capture.events import Event, happened
 from facula.capture.framework_rules import assume_constant_result, is_compiling
+from facula.capture.transform_rules import is_transformed
 from facula.compiler import compiled_autograd  # noqa: F401  (fills a slot of capture)
 from facula.compiler.backends import list_backends, lookup_backend, specialises
 from facula.compiler.inductor.config import MODES
@@ -40,6 +40,7 @@ def _backend(backend: Any, mode: str | None, options: dict[str, Any] | None) -> 
             "either mode or options was required (Either mode or options can be specified, but both "
             "can't be specified at the same time.)",
             f"mode={mode!r} and options={options!r}",
+            hint="leave one of them out: a mode is a set of options",
         )
     if mode is not None and mode not in MODES:
         fail(
@@ -47,6 +48,7 @@ def _backend(backend: Any, mode: str | None, options: dict[str, Any] | None) -> 
             "compile",
             f"a mode out of {', '.join(MODES)} was required (Unrecognized mode)",
             repr(mode),
+            hint="'default' is the usual one",
         )
     function = lookup_backend(backend)
     if backend == "inductor":
@@ -105,10 +107,11 @@ def compile_with(session: Session, model: Any) -> Any:
         from facula.compiler.optimized_module import OptimizedModule
 
         return OptimizedModule(model, session)
-    model = getattr(model, "_facula_original", model)
+    model = marks.original_of(model) or model
     if isinstance(model, types.MethodType) and isinstance(model.__func__, types.FunctionType):
         return _bound(session, model)
-    if isinstance(model, types.FunctionType):
+    rules.load()
+    if isinstance(model, types.FunctionType) and not is_transformed(model):
         if model.__code__.co_flags & driver._GENERATOR:
             happened(
                 Event(
@@ -119,7 +122,13 @@ def compile_with(session: Session, model: Any) -> Any:
             return model
         return session.wrap(model)
     if not callable(model):
-        fail(TypeError, "compile", "a callable was required", type(model).__name__)
+        fail(
+            TypeError,
+            "compile",
+            "a callable was required",
+            type(model).__name__,
+            hint="pass a function or a module",
+        )
     if isinstance(model, type):
         return _compiled_class(session, model)
     call = next((vars(b)["__call__"] for b in type(model).__mro__ if "__call__" in vars(b)), None)
@@ -145,7 +154,13 @@ def _compiled_class(session: Session, cls: type) -> type:
         if isinstance(vars(cls).get(name), types.FunctionType):
             setattr(cls, name, session.wrap(vars(cls)[name]))
             return cls
-    fail(TypeError, "compile", "a class with __call__ or forward was required", cls.__name__)
+    fail(
+        TypeError,
+        "compile",
+        "a class with __call__ or forward was required",
+        cls.__name__,
+        hint="decorate functions and modules",
+    )
 
 
 def reset() -> None:
@@ -165,7 +180,7 @@ def disable(
     if isinstance(fn, type):
         fn.__call__ = disable(fn.__call__)  # type: ignore[method-assign]
         return fn
-    fn = getattr(fn, "_facula_original", fn)
+    fn = marks.original_of(fn) or fn
     if not wrapping and isinstance(fn, types.FunctionType):
         marks.disable(fn, reason)
         return fn
@@ -183,7 +198,13 @@ def allow_in_graph(fn: Any) -> Any:
     if isinstance(fn, (list, tuple)):
         return [allow_in_graph(one) for one in fn]
     if not callable(fn):
-        fail(TypeError, "allow_in_graph", "a callable was required", type(fn).__name__)
+        fail(
+            TypeError,
+            "allow_in_graph",
+            "a callable was required",
+            type(fn).__name__,
+            hint="pass the function itself",
+        )
     marks.allow_in_graph(fn)
     return fn
 
@@ -217,8 +238,8 @@ def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
         to_array = lambda v: v.numpy() if isinstance(v, core.Tensor) else v  # noqa: E731
         result = fn(*map(to_array, args), **{k: to_array(v) for k, v in kwargs.items()})
         if isinstance(result, (tuple, list)):
-            return type(result)(facula.as_tensor(item) for item in result)
-        return facula.as_tensor(result)
+            return type(result)(core.as_tensor(item) for item in result)
+        return core.as_tensor(result)
 
     return wrapped
 
@@ -231,21 +252,22 @@ class set_stance:  # noqa: N801 - PyTorch's name
     """What compiled functions do from now on, or inside of a `with` block.
 
     ``default``; ``force_eager`` runs the functions as they stand; ``eager_on_recompile`` never
-    captures again; ``fail_on_recompile`` makes that an error.
+    captures; ``fail_on_recompile`` makes that an error; ``eager_then_compile`` runs the first call of
+    each function as it stands, and captures with what was learnt of its sizes;
+    ``aot_eager_then_compile`` uses the quick backend ``aot_eager`` for each first segment.
+    ``force_backend`` (with ``default``) stands in for the backends of all functions.
+    ``skip_guard_eval_unsafe`` is taken and changes nothing: guards are always checked.
     """
 
-    STANCES = ("default", "force_eager", "eager_on_recompile", "fail_on_recompile")
-
-    def __init__(self, stance: str = "default", **options: Any) -> None:
-        if stance not in self.STANCES:
-            fail(
-                RuntimeError,
-                "set_stance",
-                f"a stance out of {', '.join(self.STANCES)} was required (invalid torch.compile stance)",
-                repr(stance),
-            )
-        self.stance = stance
-        self.before = driver.set_stance(stance)
+    def __init__(
+        self,
+        stance: str = "default",
+        *,
+        skip_guard_eval_unsafe: bool = False,
+        force_backend: str | Callable[..., Any] | None = None,
+    ) -> None:
+        self.stance = stances.stance_of(stance, force_backend)
+        self.before = driver.set_stance(self.stance)
 
     def __enter__(self) -> set_stance:
         driver.set_stance(self.stance)
@@ -259,10 +281,16 @@ class set_stance:  # noqa: N801 - PyTorch's name
 
         @functools.wraps(function)
         def within(*args: Any, **kwargs: Any) -> Any:
-            with set_stance(self.stance):
+            before = driver.set_stance(self.stance)
+            try:
                 return function(*args, **kwargs)
+            finally:
+                driver.set_stance(before)
 
         return within
+
+
+stances.BACKEND_BY_NAME[0] = lambda name: (lookup_backend(name), specialises(name))
 
 
 @contextlib.contextmanager

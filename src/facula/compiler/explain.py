@@ -88,12 +88,9 @@ def _output(graphs: list, events: list[Event], session: Session, seconds: float)
         [node.target for node in graph.graph.nodes if node.op.startswith("call_")]
         for graph in graphs
     ]
-    guards = [
-        guard.label()
-        for place in session.places.values()
-        for entry in place.entries
-        for guard in entry.guards
-    ]
+    entries = [entry for place in session.places.values() for entry in place.entries]
+    guards = [guard.label() for entry in entries for guard in entry.guards]
+    guards += [label for entry in entries for label in entry.watched.labels()]
     return ExplainOutput(
         graphs=graphs,
         graph_count=len(graphs),

@@ -9,6 +9,7 @@ gives a module that compiles anew.
 from __future__ import annotations
 
 import copy
+import inspect
 import types
 from typing import Any
 
@@ -18,7 +19,9 @@ from facula.capture.driver import Session
 from facula.nn import Module
 
 _HOOKS = segment.global_hooks()
-_OWN = frozenset(("_orig_mod", "_session", "_call", "_hooked_call", "forward", "training"))
+_OWN = frozenset(("_orig_mod", "_session", "_call", "forward", "training"))
+#: flags of code that takes any number of arguments
+_VARIABLE = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 
 class OptimizedModule(Module):
@@ -42,16 +45,22 @@ class OptimizedModule(Module):
         call = type(module)._call_impl
         compiled = isinstance(forward, types.FunctionType)
         self.__dict__["_orig_mod"] = module  # found without `__getattr__`
-        self.__dict__["_call"] = (
-            types.MethodType(session.wrap(forward), module) if compiled else module
-        )
-        self.__dict__["_hooked_call"] = types.MethodType(session.wrap(call), module)
+        entries: list[Any] = []
+        count = -1
+        if compiled:
+            code = forward.__code__
+            entries = session.place(forward, code, None).entries
+            varies = code.co_flags & _VARIABLE or code.co_kwonlyargcount
+            count = -1 if varies else code.co_argcount - 1
+        make: Any = core.CompiledForward
+        self.__dict__["_call"] = make(
+            module, forward, types.MethodType(session.wrap(forward), module) if compiled else module,
+            types.MethodType(session.wrap(call), module), entries, _HOOKS, count,
+        )  # fmt: skip
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The module's own call, compiled; hooks of the module are captured too."""
-        if core.module_is_plain(self._orig_mod, _HOOKS):
-            return self._call(*args, **kwargs)
-        return self._hooked_call(*args, **kwargs)
+        return self._call(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         if name == "_orig_mod":

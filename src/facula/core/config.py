@@ -60,7 +60,13 @@ _values: dict[str, Any] = {}
 
 def _setting(name: str) -> Setting:
     if name not in SETTINGS:
-        fail(KeyError, "config", f"the setting must be one of {', '.join(SETTINGS)}", got=name)
+        fail(
+            KeyError,
+            "config",
+            f"the setting must be one of {', '.join(SETTINGS)}",
+            got=name,
+            hint="facula.core.config.SETTINGS describes them",
+        )
     return SETTINGS[name]
 
 
@@ -77,7 +83,13 @@ def get(name: str) -> Any:
     try:
         return setting.parse(text)
     except ValueError as error:
-        fail(ValueError, "config", f"{setting.variable} must be {error}", got=repr(text))
+        fail(
+            ValueError,
+            "config",
+            f"{setting.variable} must be {error}",
+            got=repr(text),
+            hint=f"unset {setting.variable} for the default",
+        )
 
 
 def set(name: str, value: Any) -> None:

@@ -7,7 +7,7 @@ cdef int copy_into(Tensor dst, Tensor src) except -1:
     if dst.numel_ == 0 or dst.keys & K_META:
         return 0
     if src.keys & K_META:
-        raise NotImplementedError("[copy_] a source with data was required: Cannot copy out of meta tensor; no data!")
+        raise NotImplementedError("[copy_] a source with data was required: Cannot copy out of meta tensor; no data!\nhint: copy from a tensor on another device, or make values with facula.zeros_like(x, device='cpu')")
     if (dst.keys | src.keys) & K_FOREIGN:
         foreign_copy(dst, src)
         return 0
@@ -106,7 +106,7 @@ cdef int store_element(char *p, int dt, object value) except -1:
         v = int(value)
         if v > 0x7fffffffffffffff or v < -0x8000000000000000:
             raise RuntimeError("[fill] a number that fits %s was required: value cannot be converted to type %s without overflow"
-                               % ((<dtype>DTYPES[dt]).name, (<dtype>DTYPES[dt]).name))
+                               % ((<dtype>DTYPES[dt]).name, (<dtype>DTYPES[dt]).name) + "\nhint: convert the tensor to a wider dtype first")
         i = v
         if dt == I64:
             memcpy(p, &i, 8)
@@ -117,7 +117,7 @@ cdef int store_element(char *p, int dt, object value) except -1:
             if dt == U8 and v < 0: low = -255
             if v < low or v > high:
                 raise RuntimeError("[fill] a number that fits %s was required: value cannot be converted to type %s without "
-                                   "overflow: got %d" % ((<dtype>DTYPES[dt]).name, (<dtype>DTYPES[dt]).name, v))
+                                   "overflow: got %d" % ((<dtype>DTYPES[dt]).name, (<dtype>DTYPES[dt]).name, v) + "\nhint: convert the tensor to a wider dtype first")
             cast = fk_cast_get(I64, dt)
             cast(<char *>&i, p, 1)
         return 0
@@ -126,7 +126,7 @@ cdef int store_element(char *p, int dt, object value) except -1:
         if KIND[dt] != KIND_COMPLEX:
             if d[1] != 0:
                 raise RuntimeError("[fill] a real number was required for %s: value cannot be converted to type %s without overflow"
-                                   % ((<dtype>DTYPES[dt]).name, (<dtype>DTYPES[dt]).name))
+                                   % ((<dtype>DTYPES[dt]).name, (<dtype>DTYPES[dt]).name) + "\nhint: convert the tensor to a complex dtype, or pass value.real")
             cast = fk_cast_get(F64, dt)
             cast(<char *>d, p, 1)
             return 0
@@ -138,7 +138,7 @@ cdef int store_element(char *p, int dt, object value) except -1:
         else:
             if KIND[dt] == KIND_INT and (d[0] != d[0] or d[0] > 9.3e18 or d[0] < -9.3e18):
                 raise RuntimeError("[fill] a finite number was required for %s: value cannot be converted to type %s without "
-                                   "overflow: got %r" % ((<dtype>DTYPES[dt]).name, (<dtype>DTYPES[dt]).name, value))
+                                   "overflow: got %r" % ((<dtype>DTYPES[dt]).name, (<dtype>DTYPES[dt]).name, value) + "\nhint: integers and bool have no inf or nan: convert the tensor to a floating-point dtype")
             cast = fk_cast_get(F64, dt)
     cast(<char *>d, p, 1)
     return 0
@@ -247,7 +247,7 @@ cdef int resize_tensor(Tensor t, int nd, const int64_t *sh) except -1:
     elif needed > t.st.nbytes:
         if t.st.flags & (FK_FOREIGN | FK_NO_RESIZE | FK_READONLY):
             raise RuntimeError("[resize_] resizable storage was required: Trying to resize storage that is not resizable (it "
-                               "belongs to somebody else, such as a NumPy array)")
+                               "belongs to somebody else, such as a NumPy array)\nhint: clone() gives a storage of its own")
         if fk_storage_resize(t.st, needed) != 0:
             raise_memory(needed)
         t.data_ = t.st.data + offset
@@ -292,14 +292,14 @@ cdef object copy_inplace(Tensor self, Tensor src, str name):
     check_inplace(name[:-1] if name.endswith("_") else name, self, tls)
     if shift < 0:
         raise RuntimeError("[copy_] a source that broadcasts to self was required: The size of tensor a %s must match the size of tensor b %s"
-                           % (list(make_size(self.nd, self.sh)), list(make_size(src.nd, src.sh))))
+                           % (list(make_size(self.nd, self.sh)), list(make_size(src.nd, src.sh))) + "\nhint: reshape or expand the source to the shape of self")
     for i in range(src.nd):
         if src.sh[i] != 1 and src.sh[i] != self.sh[i + shift]:
             raise RuntimeError("[copy_] a source that broadcasts to self was required: The size of tensor a (%d) must match the "
                                "size of tensor b (%d) at non-singleton dimension %d: self has shape %s, the source %s"
-                               % (self.sh[i + shift], src.sh[i], i + shift, list(make_size(self.nd, self.sh)), list(make_size(src.nd, src.sh))))
+                               % (self.sh[i + shift], src.sh[i], i + shift, list(make_size(self.nd, self.sh)), list(make_size(src.nd, src.sh))) + "\nhint: reshape or expand the source to the shape of self")
     if self.keys & K_META != src.keys & K_META and self.dev != 1 and not ((self.keys | src.keys) & K_DISPATCH):
-        raise NotImplementedError("[copy_] a source with data was required: Cannot copy out of meta tensor; no data!")
+        raise NotImplementedError("[copy_] a source with data was required: Cannot copy out of meta tensor; no data!\nhint: copy from a tensor on another device, or make values with facula.zeros_like(x, device='cpu')")
     if (self.keys | src.keys) & K_GRAD and not (tls & K_NOGRAD) and KIND[self.dt] >= KIND_FLOAT:
         n = new_node(None, copy_backward, 2, 1)
         n.extra = (shape_of_fake(src), src.dt)
@@ -384,14 +384,14 @@ cdef Tensor empty_in_format(int nd, const int64_t *sh, int dt, int dev, object f
     if format is channels_last or format is channels_last_3d:
         if nd != (4 if format is channels_last else 5):
             raise RuntimeError("[memory_format] a tensor of rank %d was required for %r: got %d dimensions (required rank %d tensor to use "
-                               "channels_last format)" % (4 if format is channels_last else 5, format, nd, 4 if format is channels_last else 5))
+                               "channels_last format)" % (4 if format is channels_last else 5, format, nd, 4 if format is channels_last else 5) + "\nhint: channels_last is for images [N, C, H, W], channels_last_3d for volumes [N, C, D, H, W]")
         for i in range(nd):
             d = 1 if i == 0 else (nd - i if i < nd - 1 else 0)
             t.sd[d] = s
             s *= sh[d] if sh[d] > 0 else 1
         compute_keys(t)
     elif format is not contiguous_format and format is not preserve_format:
-        raise RuntimeError("[memory_format] a memory format was required: got " + repr(format))
+        raise RuntimeError("[memory_format] a memory format was required: got " + repr(format) + "\nhint: facula.contiguous_format, facula.channels_last, facula.channels_last_3d or facula.preserve_format")
     return t
 
 
@@ -455,7 +455,7 @@ cdef class Kernel:
         cdef int i = 0, r = 0
         cdef int64_t count, work = 0
         if len(tensors) > KERNEL_POINTERS or len(ints) > KERNEL_INTS or len(scalars) > 64:
-            raise ValueError("[%s] at most %d tensors, %d ints and 64 scalars were required" % (self.name, KERNEL_POINTERS, KERNEL_INTS))
+            raise ValueError("[%s] at most %d tensors, %d ints and 64 scalars were required" % (self.name, KERNEL_POINTERS, KERNEL_INTS) + "\nhint: split the launch")
         if len(tensors) > 64 or len(ints) > 96:
             p = <char **>malloc(len(tensors) * sizeof(char *) + len(ints) * 8 + 8)
             if p == NULL:
@@ -557,7 +557,7 @@ def load_library(path):
     cdef int *abi
     cdef int count = 0
     if h == NULL:
-        raise ImportError("[load_library] a kernel library was required: got " + dlerror().decode())
+        raise ImportError("[load_library] a kernel library was required: got " + dlerror().decode() + "\nhint: rebuild with 'pip install .'")
     e = <fk_entry *>dlsym(h, "facula_kernels")
     abi = <int *>dlsym(h, "facula_abi")
     if e == NULL or abi == NULL or abi[0] != 1:
@@ -576,7 +576,7 @@ def load_library(path):
 def set_num_threads(int n):
     """Set how many threads one operator uses; n >= 1."""
     if n < 1:
-        raise RuntimeError("[set_num_threads] a positive number was required: got %d" % n)
+        raise RuntimeError("[set_num_threads] a positive number was required: got %d" % n + "\nhint: facula.get_num_threads() says how many there are")
     fk_set_num_threads(n)
 
 

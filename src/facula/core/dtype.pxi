@@ -50,7 +50,7 @@ cdef class dtype:
     cdef readonly bint is_floating_point, is_complex, is_signed
 
     def __init__(self):
-        raise TypeError("[dtype] dtypes are constants such as facula.float32: they are not made by calling dtype()")
+        raise TypeError("[dtype] dtypes are constants such as facula.float32: they are not made by calling dtype()\nhint: x.to(facula.float32) converts a tensor")
 
     def __repr__(self):
         return DTYPE_PREFIX[0] + "." + self.name
@@ -351,7 +351,7 @@ class Size(tuple):
         values = tuple.__new__(cls, iterable)
         for v in values:
             if not isinstance(v, int) and not hasattr(v, "__index__"):
-                raise TypeError("[Size] integers were required: got " + type(v).__name__)
+                raise TypeError("[Size] integers were required: got " + type(v).__name__ + "\nhint: int(size) converts")
         return values
 
     def numel(self):

@@ -317,7 +317,7 @@ cdef class Run:
         cdef list results
         try:
             if type(n) is CompiledFunctionBackward:
-                results = (<CompiledFunctionBackward>n).gradients(gradients)
+                results = (<CompiledFunctionBackward>n).gradients(gradients, self.retain)
             elif n.fn == NULL:
                 r = n.apply(*gradients)
                 results = list(r) if isinstance(r, (tuple, list)) else [r]
@@ -426,7 +426,7 @@ cdef object run_tensor_hooks(object hooks, object g):
         r = hook(g)
         if r is not None:
             if not isinstance(r, Tensor):
-                raise TypeError("[hook] None or a tensor was required from a gradient hook: got " + type(r).__name__)
+                raise TypeError("[hook] None or a tensor was required from a gradient hook: got " + type(r).__name__ + "\nhint: return the new gradient, or None to leave it as it is")
             g = r
     return g
 
@@ -449,7 +449,7 @@ cdef void anomaly_check(Node n, list results) except *:
         if g is not None and KIND[(<Tensor>g).dt] >= KIND_FLOAT and bool((g != g).any()):
             anomaly_report(n)
             raise RuntimeError("[anomaly] finite gradients were required: Function '%s' returned nan values in its %dth output."
-                               % (node_name(n), i))
+                               % (node_name(n), i) + "\nhint: the forward line printed above made the value: look for a division by zero, sqrt(0) or log(0)")
 
 
 cdef int accumulate_owned(Tensor t, PyObject *gp, bint create_graph) except -1:
@@ -489,7 +489,7 @@ cdef int accumulate_grad(Tensor t, Tensor g, bint create_graph) except -1:
 
 cdef int raise_bad_grad(Tensor t, Tensor g) except -1:
     raise RuntimeError("[backward] a gradient of the leaf's shape %s was required: got %s"
-                       % (list(make_size(t.nd, t.sh)), list(make_size(g.nd, g.sh))))
+                       % (list(make_size(t.nd, t.sh)), list(make_size(g.nd, g.sh))) + "\nhint: a hook or a backward formula returned it: sum over the dimensions that were broadcast")
 
 
 def run_backward(tuple tensors, tuple grads, bint retain_graph, bint create_graph, tuple inputs=(), bint allow_unused=True,
@@ -539,7 +539,7 @@ def run_backward(tuple tensors, tuple grads, bint retain_graph, bint create_grap
                 t = inputs[i]
                 if not (t.keys & K_GRAD):
                     raise RuntimeError("[grad] inputs that require grad were required: One of the differentiated Tensors does "
-                                       "not require grad (input %d)" % i)
+                                       "not require grad (input %d)" % i + "\nhint: call requires_grad_() on the input before the outputs are computed")
                 n = edge(t)
                 number = t.out_nr if t.fn_ is not None else 0
             else:

@@ -6,9 +6,10 @@ about an argument reads `[op] what was required: got what was got`, then, on its
 what to do`.
 """
 
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
-__all__ = ["LinAlgError", "fail", "message"]
+__all__ = ["LinAlgError", "batch_hint", "cast_hint", "dim_hint", "fail", "message", "product_hint"]
 
 
 class LinAlgError(RuntimeError):
@@ -41,3 +42,40 @@ def fail(
     hint: the tensor is 2-d
     """
     raise exception(message(op, required, got, hint))
+
+
+def dim_hint(ndim: int) -> str:
+    """What to do about a dimension that a tensor of `ndim` dimensions does not have."""
+    if ndim == 0:
+        return "the tensor has no dimensions: only dim=0 and dim=-1 are taken"
+    return f"the tensor is {ndim}-d: dim={ndim - 1} or dim=-1 is its last dimension"
+
+
+def cast_hint(name: str, dtype: Any) -> str:
+    """What to do about an argument of another dtype than `dtype`."""
+    return f"{name}.to({dtype}) converts it"
+
+
+def product_hint(
+    left: Sequence[int], right: Sequence[int], names: tuple[str, str] = ("mat1", "mat2")
+) -> str:
+    """What to do about two matrices (or batches of them) that have no product: a transpose where
+    one fits.  A single row or column may stand for a vector, so it is not turned.
+    """
+    for name, shape, fits in (
+        (names[1], right, left[-1] == right[-1] > 1),
+        (names[0], left, left[-2] == right[-2] > 1),
+    ):
+        if fits:
+            turned = [*shape[:-2], shape[-1], shape[-2]]
+            return f"{name}.mT has shape {turned}, which would fit"
+    return f"give {names[1]} {left[-1]} row(s), or {names[0]} {right[-2]} column(s)"
+
+
+def batch_hint(left: Sequence[int], right: Sequence[int]) -> str:
+    """What to do about two batches of matrices, batch1 and batch2, that have no product."""
+    if left[0] != right[0]:
+        if 1 in (left[0], right[0]):
+            return "matmul() repeats a batch of 1 as often as the other batch needs"
+        return f"slice or repeat one of them: {left[0]} and {right[0]} matrices do not pair up"
+    return product_hint(left, right, ("batch1", "batch2"))

@@ -40,7 +40,7 @@ def make_formula(Op op, function):
             f.wants.append((F_SHAPE, names.index(name[:-6]), name))
         else:
             raise TypeError("[%s] a backward parameter was required to be an argument, <tensor>_meta, <tensor>_shape, grad(s), "
-                            "result(s), result_meta or needs: got '%s'" % (op.name, name))
+                            "result(s), result_meta or needs: got '%s'" % (op.name, name) + "\nhint: rename the parameter of the backward formula")
     f.multiple = any(code == F_GRADS for code, _, _ in f.wants)
     f.ties = getattr(op.definition, "ties", False)
     return f
@@ -250,7 +250,7 @@ cdef list formula_results(Node n, list gradients):
             len(r) != 1 or isinstance(r[0], Tensor) or r[0] is None)):
         r = (r,)
     if len(r) != len(s.lengths):
-        raise RuntimeError("[%s] %d gradients were required from the backward formula: got %d" % (n.op.name, len(s.lengths), len(r)))
+        raise RuntimeError("[%s] %d gradients were required from the backward formula: got %d" % (n.op.name, len(s.lengths), len(r)) + "\nhint: return one gradient, or None, for every tensor argument")
     for i in range(len(s.lengths)):
         if s.lengths[i] < 0:
             results.append(r[i])

@@ -48,17 +48,17 @@ cdef class GraphCall:
 cdef class TrainingCall:
     """A program with a node: as `GraphCall`, with what is said of it in `lower.aot.runtime.Training`."""
     cdef readonly object forward, backward, finish, graph
-    cdef object fit, once
+    cdef object fit, once, partial
     cdef tuple wanted, flags, passed, shared, exposed, copied, cotangents, metas
     cdef Layout *layouts         # of the cotangents
 
     def __cinit__(self, program, layouts, finish, fit, once):
-        """layouts: (shape, strides, dtype) of the cotangents; fit: (gradient or None, meta of the value) -> a cotangent as
-        the graph expects it; once: gradients -> the same, not to be differentiated again."""
+        """layouts: (shape, strides, dtype) of the cotangents; fit: (gradient, meta of the value) -> a cotangent as the
+        graph expects it; once: gradients -> the same, not to be differentiated again."""
         cdef int i
         self.forward = program.forward; self.backward = program.backward
         self.finish = finish; self.fit = fit; self.once = once
-        self.graph = program.graph
+        self.graph = program.graph; self.partial = program.partial
         self.wanted = tuple(program.wanted); self.flags = tuple(program.signature.differentiable)
         self.passed = tuple(program.passed); self.shared = tuple(program.shared)
         self.exposed = tuple(program.exposed); self.copied = tuple(program.copied)
@@ -165,10 +165,12 @@ cdef class CompiledFunctionBackward(Node):
         """Drop what was kept."""
         self.kept = None
 
-    cdef list gradients(self, list grads):
+    cdef list gradients(self, list grads, bint retain=True):
+        """`retain`: whether what was kept is needed once more; else the graph drops each tensor after its last use."""
         cdef TrainingCall program = self.program
         cdef list args
         cdef int i, number
+        cdef bint missing = False
         cdef uint32_t tls = fk_tls_keys()
         if self.kept is None:
             raise_freed(self)
@@ -177,13 +179,20 @@ cdef class CompiledFunctionBackward(Node):
         args = list(self.kept)
         for i in range(len(program.cotangents)):
             number = program.cotangents[i]
-            args.append(cotangent(program, i, grads[number]))
+            if grads[number] is None: missing = True
+            else: args.append(cotangent(program, i, grads[number]))
+        graph, compiled = program.graph, program.backward
+        if missing:
+            graph, compiled = program.partial(tuple([grads[number] is not None for number in program.cotangents]))
         if tls & K_NOGRAD:
-            grads = None
-            if tls & K_DISPATCH and program.graph is not None:
-                return list(program.graph(*args))      # a trace of the backward run: its operators, not its kernels
-            return list(run_unrecorded(program.backward, args))
-        return self.watched(args, run_unrecorded(program.backward, list(args)))
+            if not self.node_hooks:
+                del grads[:]
+            if tls & K_DISPATCH and graph is not None:
+                return list(graph(*args))      # a trace of the backward run: its operators, not its kernels
+            if not retain:
+                self.kept = None
+            return list(run_unrecorded(compiled, args))
+        return self.watched(args, run_unrecorded(compiled, list(args)))
 
     cdef list watched(self, list args, object found):
         """Gradients that raise when they are differentiated: by the node's inputs, or by what it read."""
@@ -229,12 +238,16 @@ cdef class ArgumentsCall:
         self.program = program
         self.single = single
 
+    cdef object values_of(self, list given):
+        """All results for a list of arguments, which may be emptied."""
+        if type(self.program) is TrainingCall: return (<TrainingCall>self.program).run(given)
+        if type(self.program) is GraphCall: return (<GraphCall>self.program).run(given)
+        return self.program(given)
+
     def __call__(self, *args):
         cdef list given = list(args)
         args = ()
-        if type(self.program) is TrainingCall: found = (<TrainingCall>self.program).run(given)
-        elif type(self.program) is GraphCall: found = (<GraphCall>self.program).run(given)
-        else: found = self.program(given)
+        found = self.values_of(given)
         if self.single:
             return found[0]
         return found if type(found) is tuple else tuple(found)

@@ -133,12 +133,12 @@ cdef class GraphLaunch:
         i = 0
         refuse_keeping()
         if len(args) != self.ninputs:
-            raise TypeError("[compiled graph] %d inputs were required: got %d" % (self.ninputs, len(args)))
+            raise TypeError("[compiled graph] %d inputs were required: got %d" % (self.ninputs, len(args)) + "\nhint: pass the inputs that the graph was compiled for, in their order")
         for x in args:
             if self.layouts[i].dt >= 0:
                 x = fitted(<Tensor?>x, &self.layouts[i], i)
                 if (<Tensor>x).keys & (K_META | K_FOREIGN | K_TRANSFORM | K_DISPATCH):
-                    raise RuntimeError("[compiled graph] tensors with elements were required: got a %s" % type(x).__name__)
+                    raise RuntimeError("[compiled graph] tensors with elements were required: got a %s" % type(x).__name__ + "\nhint: compile the function without tensor subclasses, or call it in eager mode")
             inputs.append(x)
             i += 1
         for i in range(self.nmade):
@@ -191,7 +191,7 @@ cdef class InputLayouts:
         cdef int i = 0
         cdef list found = []
         if len(args) != self.count:
-            raise TypeError("[compiled graph] %d inputs were required: got %d" % (self.count, len(args)))
+            raise TypeError("[compiled graph] %d inputs were required: got %d" % (self.count, len(args)) + "\nhint: pass the inputs that the graph was compiled for, in their order")
         for x in args:
             if self.layouts[i].dt >= 0:
                 x = fitted(<Tensor?>x, &self.layouts[i], i)

@@ -1,6 +1,7 @@
 # The guards of a segment as one program: sources are read and checked in one call of the core.
 #
-# Takes: steps, each (operation, target register, source register, object, number), and which registers are wanted.
+# Takes: steps, each (operation, target register, source register, object, number), which registers are wanted, and names
+# to watch (`watched_names.pxi`).
 # Gives: `GuardProgram`, whose `run(*state)` is a tuple of the wanted values, or None where a guard fails.
 # Keeps true: steps run in order and stop at the first that fails; a value that is not there fails; nothing is changed
 # unless a property of the user's does; tensors that were two are two.
@@ -19,8 +20,11 @@ cdef enum:
 cdef extern from "Python.h":
     PyObject *PyTuple_GET_ITEM(object, Py_ssize_t)
     PyObject *PyList_GET_ITEM(object, Py_ssize_t)
+    int PyDict_Next(object, Py_ssize_t *, PyObject **, PyObject **)
     PyObject *PyDict_GetItemWithError(object, object) except? NULL
     object PyObject_GenericGetDict(object, void *)
+    object PyList_New(Py_ssize_t)
+    void PyList_SET_ITEM(object, Py_ssize_t, object)
     int PyList_CheckExact(object)
     int PyTuple_CheckExact(object)
     Py_ssize_t PyList_GET_SIZE(object)
@@ -62,16 +66,18 @@ cdef class GuardProgram:
     cdef uint32_t mode
     cdef object default_dtype
     cdef list kept
+    cdef NameWatch watch
     cdef int *wanted_registers
     cdef int nwanted, ngrouped
 
-    def __cinit__(self, tuple state, list steps, int registers, list wanted, list grouped):
+    def __cinit__(self, tuple state, list steps, int registers, list wanted, list grouped, NameWatch watch=None):
         """steps: (operation, target, source, value, number); wanted: registers that are given one by one; grouped: those
-        that are given as one tuple behind them."""
+        that are given as one tuple behind them; watch: names that have to be what they were."""
         cdef int i = 0
         cdef int64_t *p
         cdef Py_ssize_t total = 0
         self.mode = state[0]; self.default_dtype = state[1]
+        self.watch = watch
         self.count = len(steps); self.registers = registers
         self.kept = [step[3] for step in steps]
         self.steps = <GuardStep *>malloc((self.count + 1) * sizeof(GuardStep))
@@ -116,10 +122,16 @@ cdef class GuardProgram:
 
     def run(self, *state):
         """The wanted values, or None."""
+        return self.found(state, False)
+
+    cdef object found(self, tuple state, bint grouped):
+        """The wanted values, or those of the group alone as a list; None where a guard fails."""
         cdef PyObject *few[64]
         cdef PyObject **r = few
         cdef int i
         if fk_tls_keys() != self.mode or <dtype>DTYPES[DEFAULT_DTYPE] is not self.default_dtype:
+            return None
+        if self.watch is not None and not self.watch.holds():
             return None
         if self.registers > 64:
             r = <PyObject **>malloc(self.registers * sizeof(PyObject *))
@@ -132,7 +144,7 @@ cdef class GuardProgram:
             for i in range(self.count):
                 if not self.step(&self.steps[i], r, state):
                     return None
-            return self.results(r)
+            return self.group(r) if grouped else self.results(r)
         except (KeyError, AttributeError, IndexError, TypeError):
             return None
         finally:
@@ -153,6 +165,16 @@ cdef class GuardProgram:
             PyTuple_SET_ITEM(group, i, <object>r[self.wanted_registers[self.nwanted + i]])
         Py_INCREF(group)
         PyTuple_SET_ITEM(made, self.nwanted, group)
+        return made
+
+    cdef list group(self, PyObject **r):
+        cdef list made = PyList_New(self.ngrouped)
+        cdef PyObject *x
+        cdef int i
+        for i in range(self.ngrouped):
+            x = r[self.wanted_registers[self.nwanted + i]]
+            Py_INCREF(<object>x)
+            PyList_SET_ITEM(made, i, <object>x)
         return made
 
     cdef bint step(self, GuardStep *s, PyObject **r, tuple state) except -1:
@@ -176,10 +198,10 @@ cdef class GuardProgram:
         if s.operation == G_IS: return x is value
         if s.operation == G_NOT: return x is not value
         if s.operation == G_EQUAL: return type(x) is type(value) and x == value
-        if s.operation == G_PLAIN: return module_is_plain(x, value)
+        if s.operation == G_PLAIN: return is_plain(x, <tuple>value)
         if s.operation == G_LENGTH: return len(x) == s.number
         if s.operation == G_LONGER: return len(x) > s.number
-        if s.operation == G_KEYS: return list(x) == value
+        if s.operation == G_KEYS: return has_keys(x, <list>value)
         if s.operation == G_HAS: return value in x
         if s.operation == G_LACKS: return value not in x
         if s.operation == G_SAME: return x is <object>r[s.number]
@@ -214,8 +236,71 @@ cdef class GuardProgram:
         return True
 
 
+cdef class SegmentCall:
+    """A segment that is one call of its graph: guards, graph, results, without a frame of Python in between."""
+    cdef readonly GuardProgram guards
+    cdef readonly object graph, miss, places
+
+    def __cinit__(self, GuardProgram guards, graph, miss, places):
+        """guards: whose group is the graph's arguments; miss: what is given where they fail; places: the number of the
+        output that the segment gives, or a tuple of numbers."""
+        self.guards = guards; self.graph = graph; self.miss = miss; self.places = places
+
+    def __call__(self, *state):
+        return self.run(state)
+
+    cdef object run(self, tuple state):
+        given = self.guards.found(state, True)
+        if given is None:
+            return self.miss
+        if type(self.graph) is ArgumentsCall: found = (<ArgumentsCall>self.graph).values_of(<list>given)
+        else: found = self.graph(*given)
+        if type(self.places) is tuple:
+            return tuple([found[number] for number in self.places])
+        return found[self.places]
+
+
+cdef class CompiledForward:
+    """The compiled call of a module: its segments, without a frame of Python where one of them is a `SegmentCall`."""
+    cdef readonly object module, function, call, hooked
+    cdef list entries
+    cdef tuple hooks
+    cdef NameWatch watch         # whether the class has the `forward` still that was compiled
+    cdef Py_ssize_t count
+
+    def __cinit__(self, module, function, call, hooked, list entries, tuple hooks, Py_ssize_t count):
+        """function: the class's `forward`; call, hooked: what takes any arguments, `hooked` where there are hooks (`hooks`:
+        the global ones) or another `forward`; entries: the segments at its start; count: how many arguments they take, -1 where it varies."""
+        self.module = module; self.function = function; self.call = call; self.hooked = hooked
+        self.entries = entries; self.hooks = hooks; self.count = count
+        self.watch = NameWatch([(type(module), "forward", function, True)],
+                               [(function, function.__code__)] if hasattr(function, "__code__") else [])
+
+    def __call__(self, *args, **kwargs):
+        cdef SegmentCall segment
+        cdef tuple state
+        if not is_plain(self.module, self.hooks) or not self.watch.holds():
+            return self.hooked(*args, **kwargs)
+        if len(args) == self.count and not kwargs:
+            state = None
+            for entry in self.entries:
+                function = entry.function
+                if type(function) is not SegmentCall:
+                    break
+                if state is None: state = (self.function, self.module) + args
+                segment = <SegmentCall>function
+                found = segment.run(state)
+                if found is not segment.miss:
+                    return found
+        return self.call(*args, **kwargs)
+
+
 def module_is_plain(module, tuple global_hooks):
     """Whether a call of a module is a call of its class's `forward`: no hooks, no forward of its own."""
+    return is_plain(module, global_hooks)
+
+
+cdef bint is_plain(object module, tuple global_hooks) except -1:
     cdef dict names = module.__dict__
     cdef object hooks
     if (names["_forward_hooks"] or names["_forward_pre_hooks"] or names["_backward_hooks"]
@@ -224,4 +309,20 @@ def module_is_plain(module, tuple global_hooks):
     for hooks in global_hooks:
         if hooks:
             return False
+    return True
+
+
+cdef bint has_keys(object found, list keys) except -1:
+    """Whether a dictionary has these keys in this order."""
+    cdef Py_ssize_t place = 0
+    cdef PyObject *key
+    cdef int i = 0
+    if type(found) is not dict:
+        return list(found) == keys
+    if len(<dict>found) != len(keys):
+        return False
+    while PyDict_Next(found, &place, &key, NULL):
+        if key != PyList_GET_ITEM(keys, i) and <object>key != keys[i]:
+            return False
+        i += 1
     return True

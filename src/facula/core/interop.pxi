@@ -43,7 +43,7 @@ def from_numpy(array):
     cdef int64_t offset_low = 0, extent
     interface = getattr(array, "__array_interface__", None)
     if interface is None or not hasattr(array, "strides") or not hasattr(array, "__setitem__"):
-        raise TypeError("[from_numpy] a NumPy array was required: expected np.ndarray (got %s)" % type(array).__name__)
+        raise TypeError("[from_numpy] a NumPy array was required: expected np.ndarray (got %s)" % type(array).__name__ + "\nhint: facula.tensor() takes lists and numbers, facula.as_tensor() anything")
     code = interface["typestr"]
     if code[0] == ">" :
         raise ValueError("[from_numpy] native byte order was required: given numpy array has byte order different from the native "
@@ -52,10 +52,10 @@ def from_numpy(array):
     if dt is None:
         raise TypeError("[from_numpy] a numeric dtype was required: can't convert np.ndarray of type %s. The only supported types "
                         "are: float64, float32, float16, complex64, complex128, int64, int32, int16, int8, uint8, uint16, uint32, "
-                        "uint64 and bool." % array.dtype)
+                        "uint64 and bool." % array.dtype + "\nhint: convert with array.astype(), or keep the array outside of tensors")
     shape = interface["shape"]
     if len(shape) > MAX_DIMS:
-        raise ValueError("[from_numpy] at most %d dimensions were required: got %d" % (MAX_DIMS, len(shape)))
+        raise ValueError("[from_numpy] at most %d dimensions were required: got %d" % (MAX_DIMS, len(shape)) + "\nhint: merge dimensions with array.reshape()")
     strides = array.strides
     size = ITEMSIZE[dt]
     extent = size
@@ -64,7 +64,7 @@ def from_numpy(array):
             raise ValueError("[from_numpy] non-negative strides were required: at least one of the strides in the given numpy "
                              "array is negative, and tensors with negative strides are not supported.\nhint: make a copy with array.copy()")
         if s % size:
-            raise ValueError("[from_numpy] strides that are multiples of the element size were required: got %s" % (strides,))
+            raise ValueError("[from_numpy] strides that are multiples of the element size were required: got %s" % (strides,) + "\nhint: copy it first: numpy.ascontiguousarray(array)")
         extent += (n - 1) * s if n else 0
     address, readonly = interface["data"]
     if 0 in shape:
@@ -116,7 +116,7 @@ def to_numpy(Tensor t, bint force=False):
 def tolist(Tensor t):
     """Nested Python lists of numbers; a number for 0-d."""
     if t.keys & K_META:
-        raise NotImplementedError("[tolist] a tensor with data was required: Cannot copy out of meta tensor; no data!")
+        raise NotImplementedError("[tolist] a tensor with data was required: Cannot copy out of meta tensor; no data!\nhint: make it on another device, e.g. facula.empty_like(x, device='cpu')")
     if t.dev != 0:
         t = t.cpu()
     refuse_keeping()
@@ -129,7 +129,7 @@ def item(Tensor t):
         raise RuntimeError("[item] a tensor with one element was required: got the shape %s (a Tensor with %d elements cannot be "
                            "converted to Scalar)\nhint: use .tolist() or reduce first" % (list(make_size(t.nd, t.sh)), t.numel_))
     if t.keys & K_META:
-        raise RuntimeError("[item] a tensor with data was required: Tensor.item() cannot be called on meta tensors")
+        raise RuntimeError("[item] a tensor with data was required: Tensor.item() cannot be called on meta tensors\nhint: make it on another device, e.g. facula.empty_like(x, device='cpu')")
     if t.dev != 0:
         t = t.cpu()
     refuse_keeping()
@@ -143,9 +143,9 @@ cdef int discover(object data, list shape, int depth, int *kind) except -1:
             shape.append(len(data))
         elif shape[depth] != len(data):
             raise ValueError("[tensor] sequences of equal length were required: expected sequence of length %d at dim %d (got %d)"
-                             % (shape[depth], depth, len(data)))
+                             % (shape[depth], depth, len(data)) + "\nhint: pad the rows to one length, or use nn.utils.rnn.pad_sequence")
         if depth >= MAX_DIMS:
-            raise ValueError("[tensor] at most %d nested dimensions were required" % MAX_DIMS)
+            raise ValueError("[tensor] at most %d nested dimensions were required" % MAX_DIMS + "\nhint: stack the innermost lists into fewer dimensions")
         for x in data:
             discover(x, shape, depth + 1, kind)
         return 0
@@ -155,14 +155,14 @@ cdef int discover(object data, list shape, int depth, int *kind) except -1:
             if depth + i == len(shape): shape.append(n)
             elif shape[depth + i] != n:
                 raise ValueError("[tensor] sequences of equal length were required: expected sequence of length %d at dim %d (got %d)"
-                                 % (shape[depth + i], depth + i, n))
+                                 % (shape[depth + i], depth + i, n) + "\nhint: pad the rows to one length, or use nn.utils.rnn.pad_sequence")
         if not isinstance(data, Tensor): warn_of_arrays()
         dt = (<Tensor>data).dt if isinstance(data, Tensor) else (<Tensor>from_numpy_copy(data)).dt
         if kind[0] >= 100: kind[0] = 100 + PROMOTE[kind[0] - 100][dt]
         elif kind[0] < 0 or True: kind[0] = 100 + dt
         return 0
     if depth != len(shape):
-        raise TypeError("[tensor] sequences of equal depth were required: not a sequence at depth %d (got %s)" % (depth, type(data).__name__))
+        raise TypeError("[tensor] sequences of equal depth were required: not a sequence at depth %d (got %s)" % (depth, type(data).__name__) + "\nhint: all elements of a list must be numbers, or all of them lists")
     if data is True or data is False: k = KIND_BOOL
     elif isinstance(data, int): k = KIND_INT
     elif isinstance(data, float): k = KIND_FLOAT
@@ -170,7 +170,7 @@ cdef int discover(object data, list shape, int depth, int *kind) except -1:
     elif hasattr(data, "dtype") and hasattr(data, "item"):
         code = data.dtype.str[1:]
         if code not in _TYPESTR:
-            raise TypeError("[tensor] numbers were required: got " + str(data.dtype))
+            raise TypeError("[tensor] numbers were required: got " + str(data.dtype) + "\nhint: convert with array.astype(), or encode the values as integers")
         dt = _TYPESTR[code]
         kind[0] = 100 + (PROMOTE[kind[0] - 100][dt] if kind[0] >= 100 else dt)
         return 0
@@ -257,7 +257,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
         t = from_numpy_copy(array)
         t = convert(t, t.dt if dtype is None else as_dtype(dtype).index, dev, True, contiguous_format)
     elif isinstance(data, UntypedStorage):
-        raise TypeError("[tensor] numbers or sequences were required: got a storage")
+        raise TypeError("[tensor] numbers or sequences were required: got a storage\nhint: use facula.empty(0).set_(storage, offset, size, stride)")
     else:
         if not isinstance(data, (list, tuple)) and hasattr(data, "__len__") and hasattr(data, "__getitem__") and not isinstance(data, (str, bytes, dict)):
             data = list(data)
@@ -270,7 +270,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
         elif kind == KIND_COMPLEX: dt = COMPLEX_OF[DEFAULT_DTYPE]
         else: dt = DEFAULT_DTYPE
         if kind == KIND_COMPLEX and KIND[dt] != KIND_COMPLEX:
-            raise TypeError("[tensor] real numbers were required for %s: must be real number, not complex" % DTYPES[dt].name)
+            raise TypeError("[tensor] real numbers were required for %s: must be real number, not complex" % DTYPES[dt].name + "\nhint: take .real, or ask for dtype=facula.complex64")
         nd = parse_shape(shape, sh)
         t = new_tensor(nd, sh, dt, 0)
         if t.numel_:
@@ -312,17 +312,17 @@ def frombuffer(buffer, *, dtype, int64_t count=-1, int64_t offset=0, requires_gr
     view = memoryview(buffer).cast("B")
     cdef int64_t n = view.nbytes, size = ITEMSIZE[dt]
     if n == 0:
-        raise ValueError("[frombuffer] a buffer with elements was required: both buffer length (%d) and count (%d) must not be 0" % (n, count))
+        raise ValueError("[frombuffer] a buffer with elements was required: both buffer length (%d) and count (%d) must not be 0" % (n, count) + "\nhint: pass a buffer that is not empty, and a count of -1 or more than 0")
     if offset < 0 or offset >= n:
-        raise ValueError("[frombuffer] an offset in [0, %d) was required: got %d" % (n, offset))
+        raise ValueError("[frombuffer] an offset in [0, %d) was required: got %d" % (n, offset) + "\nhint: the offset is in bytes")
     if count < 0:
         if (n - offset) % size:
             raise ValueError("[frombuffer] a whole number of elements was required: buffer length (%d bytes) after offset (%d bytes) "
-                             "must be a multiple of element size (%d)" % (n, offset, size))
+                             "must be a multiple of element size (%d)" % (n, offset, size) + "\nhint: pass count=, or cut the buffer to whole elements")
         count = (n - offset) // size
     if count == 0 or offset + count * size > n:
         raise ValueError("[frombuffer] a buffer of %d bytes was required: requested buffer length (%d * %d bytes) after offset (%d "
-                         "bytes) must not be greater than actual buffer length (%d bytes)" % (offset + count * size, count, size, offset, n))
+                         "bytes) must not be greater than actual buffer length (%d bytes)" % (offset + count * size, count, size, offset, n) + "\nhint: pass count=-1 for as many elements as there are")
     cdef const unsigned char[:] raw
     cdef Tensor t
     raw = view
@@ -394,9 +394,9 @@ def to_dlpack(Tensor t):
     cdef int i
     if t.keys & K_GRAD:
         raise BufferError("[dlpack] a tensor that does not require grad was required: Can't export tensors that require gradient, "
-                          "use tensor.detach()")
+                          "use tensor.detach()\nhint: x.detach() shares the memory without the gradient")
     if t.dev != 0:
-        raise BufferError("[dlpack] a cpu tensor was required: got " + str(DEVICES[t.dev]))
+        raise BufferError("[dlpack] a cpu tensor was required: got " + str(DEVICES[t.dev]) + "\nhint: x.cpu() copies it to main memory")
     m = <fk_dl_managed *>calloc(1, sizeof(fk_dl_managed))
     m.dl_tensor.shape = <int64_t *>calloc(2 * t.nd + 1, 8)
     m.dl_tensor.strides = m.dl_tensor.shape + t.nd
@@ -434,10 +434,10 @@ def from_dlpack(source):
     capsule = source.__dlpack__() if hasattr(source, "__dlpack__") else source
     if not PyCapsule_IsValid(capsule, "dltensor"):
         raise RuntimeError("[from_dlpack] an unused DLPack capsule was required: got %r (note that DLTensor capsules can be consumed "
-                           "only once)" % (capsule,))
+                           "only once)" % (capsule,) + "\nhint: ask the producer for a new capsule, or pass the array itself")
     m = <fk_dl_managed *>PyCapsule_GetPointer(capsule, "dltensor")
     if m.dl_tensor.device.device_type != 1:
-        raise RuntimeError("[from_dlpack] cpu memory was required: got device type %d" % m.dl_tensor.device.device_type)
+        raise RuntimeError("[from_dlpack] cpu memory was required: got device type %d" % m.dl_tensor.device.device_type + "\nhint: move the array to main memory in the library that made it")
     for i in range(FK_DTYPES_N):
         if ITEMSIZE[i] * 8 == m.dl_tensor.dtype.bits and m.dl_tensor.dtype.lanes == 1:
             if m.dl_tensor.dtype.code == 4 and i == BF16: dt = i
@@ -447,7 +447,7 @@ def from_dlpack(source):
             elif m.dl_tensor.dtype.code == 5 and KIND[i] == KIND_COMPLEX: dt = i
             elif m.dl_tensor.dtype.code == 6 and i == B8: dt = i
     if dt < 0:
-        raise RuntimeError("[from_dlpack] a known dtype was required: got code %d with %d bits" % (m.dl_tensor.dtype.code, m.dl_tensor.dtype.bits))
+        raise RuntimeError("[from_dlpack] a known dtype was required: got code %d with %d bits" % (m.dl_tensor.dtype.code, m.dl_tensor.dtype.bits) + "\nhint: convert the array in the library that made it")
     PyCapsule_SetName(capsule, "used_dltensor")
     owner.m = m
     shape = [m.dl_tensor.shape[i] for i in range(m.dl_tensor.ndim)]

@@ -235,6 +235,25 @@ cdef void keep_constant(Tensor t) noexcept:
         if k.made[i] == t.st: k.fixed[i] = True
 
 
+def lasting(Tensor t):
+    """Say that a table which outlives the operator call that runs now has the same elements in every call."""
+    cdef Keeper k
+    cdef int i
+    if not fk_tls_keys() & K_KEEP or t.st == NULL: return
+    k = keeper()
+    for i in range(k.nmade):
+        if k.made[i] == t.st:
+            k.fixed[i] = True
+            return
+    if k.nmade == KEPT_MADE:
+        k.refused = True
+        return
+    fk_storage_incref(t.st)
+    k.made[k.nmade] = t.st
+    k.fixed[k.nmade] = True
+    k.nmade += 1
+
+
 cdef void keep_write(Tensor t) noexcept:
     """A write that counts a version, which a replay does for arguments; new memory starts at none."""
     cdef Keeper k = <Keeper>fk_keeper
@@ -388,7 +407,7 @@ def passed(Tensor flag):
     cdef Step *step
     cdef Keeper k
     if flag.dt != I64 or flag.keys & (K_META | K_FOREIGN) or flag.numel_ == 0:
-        raise TypeError("[passed] an int64 flag in main memory was required: got %s" % DTYPES[flag.dt].name)
+        raise TypeError("[passed] an int64 flag in main memory was required: got %s" % DTYPES[flag.dt].name + "\nhint: make it with facula.zeros((), dtype=facula.int64)")
     cdef bint well = (<int64_t *>flag.data_)[0] < 0
     if fk_tls_keys() & K_KEEP:
         k = keeper()

@@ -163,7 +163,11 @@ def get_logger(component: str) -> logging.Logger:
     configure()
     if component not in COMPONENTS:
         fail(
-            KeyError, "get_logger", f"one of {', '.join(COMPONENTS)} was required", repr(component)
+            KeyError,
+            "get_logger",
+            f"one of {', '.join(COMPONENTS)} was required",
+            repr(component),
+            hint="a component is the name of a package of facula",
         )
     return logging.getLogger(COMPONENTS[component])
 
@@ -172,7 +176,13 @@ def artifact(name: str) -> logging.Logger:
     """The logger of an artifact; `artifact(name).debug(text)` prints where it was asked for."""
     configure()
     if name not in ARTIFACTS:
-        fail(KeyError, "artifact", f"one of {', '.join(ARTIFACTS)} was required", repr(name))
+        fail(
+            KeyError,
+            "artifact",
+            f"one of {', '.join(ARTIFACTS)} was required",
+            repr(name),
+            hint="an artifact is what one stage of the compiler makes",
+        )
     return _artifact_logger(name)
 
 

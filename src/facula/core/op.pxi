@@ -72,7 +72,7 @@ cdef class Op:
         self.has_out = definition.out
         self.autocasts = definition.autocast is not None
         if len(schema.parameters) > MAX_ARGS:
-            raise ValueError("[%s] at most %d arguments were required" % (self.name, MAX_ARGS))
+            raise ValueError("[%s] at most %d arguments were required" % (self.name, MAX_ARGS) + "\nhint: gather arguments in a list, or split the operator")
         for p in schema.parameters:
             if p.name == "dtype" and definition.out_cast:
                 self.dtype_at = self.nargs
@@ -144,7 +144,7 @@ cdef class Op:
                 self.nattrs += 1
         self.variants = {}
         if self.ntensors > 6 or self.nattrs > 8:
-            raise ValueError("[%s] at most 6 tensors and 8 attributes were required of a pointwise operator" % self.name)
+            raise ValueError("[%s] at most 6 tensors and 8 attributes were required of a pointwise operator" % self.name + "\nhint: split the operator, or define it with @operator")
         return 0
 
     def set_impl(self, impl, formula=None):
@@ -282,7 +282,8 @@ cdef int read_arguments(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject
             slots[i] = args[i]
         slots[op.variadic] = <PyObject *>rest
     elif op.variadic >= 0 and nargs > op.variadic and (
-            not is_sequence(args[op.variadic]) or (nargs > op.npos and isinstance(<object>args[op.variadic], Tensor))) and (
+            not is_sequence(args[op.variadic]) or (nargs > op.npos and (
+                op.arguments[op.variadic].type == T_ANY or isinstance(<object>args[op.variadic], Tensor)))) and (
             nargs > op.npos or nargs > op.variadic + 1 or is_single(op, args[op.variadic])):
         # view(2, 3) and permute(0, 1): the rest of the positions are one list
         if nargs > op.variadic + 1 or is_single(op, args[op.variadic]):
@@ -306,7 +307,7 @@ cdef int read_arguments(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject
             i = find_argument(op, key)
             if i >= 0:
                 if slots[i] != NULL:
-                    raise TypeError("[%s] each argument once was required: got multiple values for '%s'" % (op.name, <object>key))
+                    raise TypeError("[%s] each argument once was required: got multiple values for '%s'" % (op.name, <object>key) + "\nhint: pass it by position or by name, not both")
                 slots[i] = args[nargs + k]
             elif <object>key == "out" and op.has_out:
                 out[0] = args[nargs + k]
@@ -441,7 +442,7 @@ cdef object op_call(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject *kw
     cdef list owned = []
     read_arguments(op, args, nargs, kwnames, slots, &out, owned)
     if form == FORM_INPLACE and not isinstance(slot_value(op, slots, 0), Tensor):
-        raise TypeError("[%s_] a tensor was required as the first argument: got %s" % (op.name, type(slot_value(op, slots, 0)).__name__))
+        raise TypeError("[%s_] a tensor was required as the first argument: got %s" % (op.name, type(slot_value(op, slots, 0)).__name__) + "\nhint: the in-place form changes a tensor: facula.as_tensor(x) makes one")
     for i in range(op.nargs):
         if slots[i] != NULL and op.arguments[i].type <= T_OPERAND:
             k |= keys_of(<object>slots[i])

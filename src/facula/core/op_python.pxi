@@ -10,7 +10,7 @@ cdef object normalise(Op op, int i, object v):
     if v is None:
         if a.optional or a.default_ == <PyObject *>None:
             return None
-        raise TypeError("[%s] a value was required for '%s': got None" % (op.name, <object>a.name))
+        raise TypeError("[%s] a value was required for '%s': got None" % (op.name, <object>a.name) + "\nhint: the argument has no default: pass it")
     if t == T_TENSOR:
         if a.is_list:
             return tensor_list(op, i, v)
@@ -65,8 +65,10 @@ cdef object normalise(Op op, int i, object v):
 
 
 cdef object wrong_type(Op op, int i, object v, str wanted):
-    return TypeError("[%s] %s was required: argument '%s' (position %d) must be %s, not %s"
-                     % (op.name, wanted, <object>op.arguments[i].name, i + 1, wanted, type(v).__name__))
+    hint = "facula.as_tensor(value) makes a tensor" if wanted == "Tensor" else "%s() is %s" % (
+        op.name, op.definition.schema.text)
+    return TypeError("[%s] %s was required: argument '%s' (position %d) must be %s, not %s\nhint: %s"
+                     % (op.name, wanted, <object>op.arguments[i].name, i + 1, wanted, type(v).__name__, hint))
 
 
 cdef object number_like(Op op, int i, object v):
@@ -91,7 +93,7 @@ cdef tuple tensor_list(Op op, int i, object v):
     for n, t in enumerate(v):
         if not isinstance(t, Tensor) and not (t is None and op.arguments[i].optional_items):
             raise TypeError("[%s] tensors were required: expected Tensor as element %d in argument '%s', but got %s"
-                            % (op.name, n, <object>op.arguments[i].name, type(t).__name__))
+                            % (op.name, n, <object>op.arguments[i].name, type(t).__name__) + "\nhint: facula.as_tensor(value) makes a tensor of a number or list")
     return tuple(v)
 
 
@@ -275,7 +277,7 @@ cdef object dispatch(object function, tuple args, dict kwargs):
             return r
     if overloaded and any([(<Tensor>v).keys & K_META and not (<Tensor>v).is_meta for v in overloaded]):
         raise TypeError("[%s] an implementation by one of the argument types was required: no implementation found for types "
-                        "that implement __torch_dispatch__: %s" % (getattr(function, "__name__", function), list(types)))
+                        "that implement __torch_dispatch__: %s" % (getattr(function, "__name__", function), list(types)) + "\nhint: one class must handle the operator: NotImplemented from all of them ends here")
     return NotImplemented
 
 
@@ -291,7 +293,7 @@ cdef object store_out(Op op, tuple args, object out, uint32_t k):
     if isinstance(r, tuple):
         outs = tuple(out)
         if len(outs) != len(r):
-            raise TypeError("[%s] %d output tensors were required: got %d" % (op.name, len(r), len(outs)))
+            raise TypeError("[%s] %d output tensors were required: got %d" % (op.name, len(r), len(outs)) + "\nhint: pass out= a tuple with one tensor for each result")
         for a, b in zip(outs, r):
             check_out(op, a, args)
             copy_to_out(op, a, b)
@@ -299,7 +301,7 @@ cdef object store_out(Op op, tuple args, object out, uint32_t k):
     if isinstance(out, (tuple, list)) and len(out) == 1:
         out = out[0]
     if not isinstance(out, Tensor):
-        raise TypeError("[%s] a tensor was required as out=: argument 'out' must be Tensor, not %s" % (op.name, type(out).__name__))
+        raise TypeError("[%s] a tensor was required as out=: argument 'out' must be Tensor, not %s" % (op.name, type(out).__name__) + "\nhint: out= takes the tensor that receives the result, e.g. facula.empty(0)")
     check_out(op, out, args)
     copy_to_out(op, out, r)
     return out
@@ -310,14 +312,14 @@ cdef tuple typed_by_out(Op op, tuple args, Tensor out):
     given = args[op.dtype_at]
     if given is not None and (<dtype>given).index != out.dt:
         raise RuntimeError("[%s] dtype= and out= of one dtype were required: dtype %s does not match dtype of out parameter (%s)"
-                           % (op.name, (<dtype>given).type_word, (<dtype>DTYPES[out.dt]).type_word))
+                           % (op.name, (<dtype>given).type_word, (<dtype>DTYPES[out.dt]).type_word) + "\nhint: leave dtype= out: the result has the dtype of out=")
     return args[:op.dtype_at] + (DTYPES[out.dt],) + args[op.dtype_at + 1:]
 
 
 cdef int check_out(Op op, object out, tuple args) except -1:
     """An output must not lie partly over itself or over an input."""
     if not isinstance(out, Tensor):
-        raise TypeError("[%s] a tensor was required as out=: got %s" % (op.name, type(out).__name__))
+        raise TypeError("[%s] a tensor was required as out=: got %s" % (op.name, type(out).__name__) + "\nhint: out= takes the tensor that receives the result, e.g. facula.empty(0)")
     check_writable(op.name, <Tensor>out)
     for x in args:
         for v in (x if isinstance(x, tuple) else (x,)):
@@ -331,13 +333,13 @@ cdef int copy_to_out(Op op, Tensor out, Tensor r) except -1:
     if not kind_fits(r.dt, out.dt):
         raise RuntimeError("[%s] an out= of a dtype that holds %s was required: result type %s can't be cast to the desired "
                            "output type %s" % (op.name, (<dtype>DTYPES[r.dt]).name, (<dtype>DTYPES[r.dt]).type_word,
-                                               (<dtype>DTYPES[out.dt]).type_word))
+                                               (<dtype>DTYPES[out.dt]).type_word) + "\nhint: pass an out= of that dtype, or convert the result afterwards")
     if out.dt != r.dt and not getattr(op.definition, "out_cast", False):
         raise RuntimeError("[%s] an out= of dtype %s was required: got %s (Expected out tensor to have dtype %s, but got %s instead)"
                            % (op.name, (<dtype>DTYPES[r.dt]).name, (<dtype>DTYPES[out.dt]).name,
-                              (<dtype>DTYPES[r.dt]).name, (<dtype>DTYPES[out.dt]).name))
+                              (<dtype>DTYPES[r.dt]).name, (<dtype>DTYPES[out.dt]).name) + "\nhint: make it with facula.empty(0, dtype=...)")
     if out.dev != r.dev:
-        raise RuntimeError("[%s] an out= on %s was required: got %s" % (op.name, DEVICES[r.dev], DEVICES[out.dev]))
+        raise RuntimeError("[%s] an out= on %s was required: got %s" % (op.name, DEVICES[r.dev], DEVICES[out.dev]) + "\nhint: make it on the device of the inputs")
     if not same_shape(out, r):
         resize_out(op, out, r.nd, r.sh)
     check_writable(op.name, out)
@@ -446,6 +448,44 @@ cdef bint direct_inplace(Op op, Tensor self, tuple args, uint32_t k, bint record
     return True
 
 
+cdef bint dispatch_view_inplace(Op op, tuple args) except *:
+    """Offer `t_` and its like to the dispatch overrides, below the tape; False where nobody takes it."""
+    cdef uint32_t tls = fk_tls_keys()
+    fk_tls_set(tls | K_NOGRAD)
+    try:
+        return torch_dispatch(op, op.inplace, args) is not NotImplemented
+    finally:
+        fk_tls_set(tls)
+
+
+cdef bint taken_by_mode(object function, tuple args) except *:
+    """Offer a method that changes a tensor's memory to the dispatch modes of this thread."""
+    cdef uint32_t tls = fk_tls_keys()
+    return (tls & K_DISPATCH) != 0 and dispatch_method(function, args, {}, tls) is not NotImplemented
+
+
+def take_geometry(Tensor self, Tensor view):
+    """Let a tensor lie on its memory as a view of it does."""
+    self.nd = view.nd
+    self.data_ = view.data_
+    self.numel_ = view.numel_
+    memcpy(self.sh, view.sh, view.nd * 8)
+    memcpy(self.sd, view.sd, view.nd * 8)
+    compute_keys(self)
+    if self.keys & view.keys & K_FAKE:
+        self._symbolic = view._symbolic
+
+
+def undispatched(function, *args):
+    """Call a function which no dispatch mode hears of."""
+    cdef uint32_t tls = fk_tls_keys()
+    fk_tls_set(tls & ~<uint32_t>K_DISPATCH)
+    try:
+        return function(*args)
+    finally:
+        fk_tls_set(tls)
+
+
 cdef object reshape_inplace(Op op, tuple args, uint32_t k):
     """`t_`, `squeeze_`, ...: the tensor takes the geometry of its own view."""
     refuse_keeping()
@@ -458,21 +498,18 @@ cdef object reshape_inplace(Op op, tuple args, uint32_t k):
         if self.fn_ is None and self.keys & K_GRAD:
             check_inplace(op.name, self, k)
         n = formula_node(op, args, None)
-    if op.view_number:
-        for i in range(op.nargs):
-            slots[i] = <PyObject *>args[i]
-        r = run_view(op.view_number, op, slots)
+    if k & K_DISPATCH and op.inplace is not None and dispatch_view_inplace(op, args):
+        r = self
     else:
-        r = op.impl(*args)
+        if op.view_number:
+            for i in range(op.nargs):
+                slots[i] = <PyObject *>args[i]
+            r = run_view(op.view_number, op, slots)
+        else:
+            r = op.impl(*args)
+        take_geometry(self, r)
     if n is not None:
         formula_saved_result(n, r)
-    self.nd = r.nd
-    self.data_ = r.data_
-    self.numel_ = r.numel_
-    memcpy(self.sh, r.sh, r.nd * 8)
-    memcpy(self.sd, r.sd, r.nd * 8)
-    compute_keys(self)
-    if n is not None:
         bump(self)
         attach(self, n, 0)
     return self
@@ -480,7 +517,7 @@ cdef object reshape_inplace(Op op, tuple args, uint32_t k):
 
 cdef int raise_inplace_shape(Op op, Tensor self, Tensor r) except -1:
     raise RuntimeError("[%s_] a result of the shape of self was required: output with shape %s doesn't match the broadcast "
-                       "shape %s" % (op.name, list(make_size(self.nd, self.sh)), list(make_size(r.nd, r.sh))))
+                       "shape %s" % (op.name, list(make_size(self.nd, self.sh)), list(make_size(r.nd, r.sh))) + "\nhint: use the form without the underscore, which returns a new tensor")
 
 
 cdef int raise_inplace_cast(str op, int source, int target) except -1:

@@ -88,7 +88,7 @@ def bind_arguments(Op op, tuple args, dict kwargs):
     cdef int i
     values = args + tuple(kwargs.values())
     if len(values) > 64:
-        raise TypeError("[%s] at most 64 arguments were required: got %d" % (op.name, len(values)))
+        raise TypeError("[%s] at most 64 arguments were required: got %d" % (op.name, len(values)) + "\nhint: gather arguments in a list")
     for i in range(len(values)):
         given[i] = <PyObject *>values[i]
     read_arguments(op, given, len(args), <PyObject *>names if names else NULL, slots, &out, owned)
@@ -156,4 +156,4 @@ cdef object torch_function(object function, tuple args, dict kwargs, uint32_t k)
         if r is not NotImplemented:
             return r
     raise TypeError("[%s] an implementation by one of the argument types was required: no implementation found for types "
-                    "that implement __torch_function__: %s" % (getattr(function, "__name__", function), list(types)))
+                    "that implement __torch_function__: %s" % (getattr(function, "__name__", function), list(types)) + "\nhint: one class must handle the function: NotImplemented from all of them ends here")

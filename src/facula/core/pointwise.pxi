@@ -188,7 +188,7 @@ cdef inline Tensor wrap_number(object x):
         elif 0 <= x <= 0xffffffffffffffff:
             (<uint64_t *>t.data_)[0] = x
         else:
-            raise OverflowError("[number] an integer of 64 bits was required: got " + str(x))
+            raise OverflowError("[number] an integer of 64 bits was required: got " + str(x) + "\nhint: pass a float, or split the number")
     elif isinstance(x, complex):
         t = new_tensor(0, sh, C128, 0)
         (<double *>t.data_)[0] = x.real
@@ -482,7 +482,7 @@ cdef object pointwise_call(Op op, PyObject **slots, int form, object out):
             else: dim_dt = t.dt if dim_dt == NO_DTYPE else PROMOTE[dim_dt][t.dt]
         elif op.fixed[i] == B8 and t.dt != B8 and not (t.dt == U8):
             raise RuntimeError("[%s] a bool tensor was required for '%s': expected condition to be a boolean tensor, but got %s"
-                               % (op.name, <object>op.arguments[op.tensor_at[i]].name, (<dtype>DTYPES[t.dt]).name))
+                               % (op.name, <object>op.arguments[op.tensor_at[i]].name, (<dtype>DTYPES[t.dt]).name) + "\nhint: make one with a comparison, or convert with .bool()")
         if t.dev != 0 and not (t.keys & K_WRAPPED):
             dev = t.dev
     if dev and not (k & K_DISPATCH):
@@ -518,11 +518,11 @@ cdef int fill_parameters(Variant v, list values, int cd, fk_scalar *attrs) excep
     for i in range(len(values)):
         x = values[i]
         if isinstance(x, complex):
-            raise RuntimeError("[%s] a real number was required: got %s" % (v.op.name, x))
+            raise RuntimeError("[%s] a real number was required: got %s" % (v.op.name, x) + "\nhint: take .real, or convert the tensor to a complex dtype")
         if KIND[cd] <= KIND_INT and not parameter_is_float(v.op, v.runtime[i]):
             if isinstance(x, float):
                 raise RuntimeError("[%s] an integer was required for '%s' of integer tensors: For integral input tensors, argument "
-                                   "%s must not be a floating point number, got %s" % (v.op.name, v.runtime[i], v.runtime[i], x))
+                                   "%s must not be a floating point number, got %s" % (v.op.name, v.runtime[i], v.runtime[i], x) + "\nhint: convert the tensor with .float(), or pass an integer")
             attrs[i].i = x
         else:
             attrs[i].f = x
@@ -563,12 +563,12 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
         check_inplace(op.name, self, tls)
         if not (self.nd == b.nd and memcmp(self.sh, b.sh, b.nd * 8) == 0):
             raise RuntimeError("[%s_] operands that broadcast to self were required: output with shape %s doesn't match the "
-                               "broadcast shape %s" % (op.name, list(make_size(self.nd, self.sh)), list(make_size(b.nd, b.sh))))
+                               "broadcast shape %s" % (op.name, list(make_size(self.nd, self.sh)), list(make_size(b.nd, b.sh))) + "\nhint: use the form without the underscore, which returns a new tensor")
         if not kind_fits(rd, self.dt):
             raise_inplace_cast(op.name, rd, self.dt)
         if op.rule >= 3 and KIND[self.dt] == KIND_COMPLEX:
             raise RuntimeError("[%s_] a real tensor was required: In-place %s is not supported for complex tensors."
-                               % (op.name, op.name))
+                               % (op.name, op.name) + "\nhint: use the form without the underscore, which returns a real tensor")
         if (k & K_GRAD) and not (k & K_NOGRAD) and KIND[self.dt] >= KIND_FLOAT and op.differentiable:
             recording = True
         elif self.keys & K_GRAD and not (k & K_NOGRAD):
@@ -579,16 +579,16 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
             if isinstance(out, (tuple, list)) and len(out) == 1 and isinstance(out[0], Tensor):
                 out = out[0]
             else:
-                raise TypeError("[%s] a tensor was required as out=: argument 'out' must be Tensor, not %s" % (op.name, type(out).__name__))
+                raise TypeError("[%s] a tensor was required as out=: argument 'out' must be Tensor, not %s" % (op.name, type(out).__name__) + "\nhint: out= takes the tensor that receives the result, e.g. facula.empty(0)")
         r = out
         if ((k | r.keys) & K_GRAD) and not (k & K_NOGRAD):
             raise RuntimeError("[%s] tensors without gradients were required with out=: functions with out=... arguments don't "
-                               "support automatic differentiation, but one of the arguments requires grad" % op.name)
+                               "support automatic differentiation, but one of the arguments requires grad" % op.name + "\nhint: leave out= out, or call it under facula.no_grad()")
         if not kind_fits(rd, r.dt):
             raise RuntimeError("[%s] an out= that holds the result was required: result type %s can't be cast to the desired "
-                               "output type %s" % (op.name, (<dtype>DTYPES[rd]).type_word, (<dtype>DTYPES[r.dt]).type_word))
+                               "output type %s" % (op.name, (<dtype>DTYPES[rd]).type_word, (<dtype>DTYPES[r.dt]).type_word) + "\nhint: pass an out= of that dtype, or convert the result afterwards")
         if r.dev != dev:
-            raise RuntimeError("[%s] an out= on %s was required: Expected all tensors to be on the same device, but got %s" % (op.name, DEVICES[dev], DEVICES[r.dev]))
+            raise RuntimeError("[%s] an out= on %s was required: Expected all tensors to be on the same device, but got %s" % (op.name, DEVICES[dev], DEVICES[r.dev]) + "\nhint: make it on the device of the inputs")
         if not (r.nd == b.nd and memcmp(r.sh, b.sh, b.nd * 8) == 0):
             resize_out(op, r, b.nd, b.sh)
         check_writable(op.name, r)
@@ -602,7 +602,7 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
         raise RuntimeError("[%s] a non-negative exponent was required of integers: got %s (Integers to negative integer powers are "
                            "not allowed.)\nhint: convert the base to a floating-point dtype first" % (op.name, item(<Tensor>operands[1])))
     if op.checks_divisor and KIND[cd] == KIND_INT and dev == 0 and holds_zero(<Tensor>operands[1]):
-        raise RuntimeError("[%s] a divisor without zeros was required of integers: ZeroDivisionError" % op.name)
+        raise RuntimeError("[%s] a divisor without zeros was required of integers: ZeroDivisionError" % op.name + "\nhint: mask the zeros, e.g. facula.where(b == 0, 1, b), or divide as floats")
     if recording and form == FORM_INPLACE:
         if plan_of(v, cd).saves & 1:
             operands = [kept_copy(r)] + operands[1:]
@@ -610,7 +610,7 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
         operands[0] = r
     if r.numel_ and dev != 1:
         if k & K_META:
-            raise NotImplementedError("[%s] tensors with data were required: got one without" % op.name)
+            raise NotImplementedError("[%s] tensors with data were required: got one without" % op.name + "\nhint: move or materialize the tensor first")
         fn = kernel_of(v, cd)
         if fn == NULL:
             evaluated = evaluate_pointwise(op, v, cd, operands, values, common)
@@ -717,7 +717,7 @@ cdef int raise_overlap(str op) except -1:
 cdef object evaluate_pointwise(Op op, Variant v, int cd, list operands, list values, int common):
     """No kernel and no compiler: the expression by other operators."""
     if EVALUATE[0] is None:
-        raise RuntimeError("[%s] a kernel was required: none for %s is loaded" % (op.name, kernel_name(v, cd, "")))
+        raise RuntimeError("[%s] a kernel was required: none for %s is loaded" % (op.name, kernel_name(v, cd, "")) + "\nhint: convert the tensor to another dtype, or rebuild with pip install .")
     cdef uint32_t tls = fk_tls_keys()
     fk_tls_set(tls | K_NOGRAD)
     try:

@@ -318,6 +318,6 @@ def result_type(*operands):
                 dim_dt = dt if dim_dt == NO_DTYPE else PROMOTE[dim_dt][dt]
                 continue
             else:
-                raise TypeError("[result_type] tensors or numbers were required: got " + type(x).__name__)
+                raise TypeError("[result_type] tensors or numbers were required: got " + type(x).__name__ + "\nhint: facula.as_tensor(value) makes a tensor")
             wrapped_dt = dt if wrapped_dt == NO_DTYPE else PROMOTE[wrapped_dt][dt]
     return DTYPES[combine_categories(dim_dt, combine_categories(zero_dt, wrapped_dt))]

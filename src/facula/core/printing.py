@@ -193,7 +193,7 @@ def _write(values: Any, dim: int, indent: int, write: Any) -> str:
     return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
 
 
-def _contents(tensor: Any, indent: int) -> str:
+def contents(tensor: Any, indent: int) -> str:
     """The brackets and numbers of a dense tensor."""
     if tensor.numel() == 0:
         return "[]"
@@ -240,7 +240,7 @@ def _sparse_contents(tensor: Any, layout: str, indent: int, bare: bool) -> str:
     for label, method in _SPARSE_PARTS[layout]:
         part = getattr(tensor, method)().detach()
         prefix = f"{label}=tensor("
-        text = "..." if bare else _contents(part, indent + len(prefix))
+        text = "..." if bare else contents(part, indent + len(prefix))
         if bare or part.numel() == 0:
             text += f", size={tuple(part.shape)}"
         written.append(prefix + text + ")")
@@ -321,7 +321,7 @@ def tensor_repr(tensor: Any, *, tensor_contents: str | None = None) -> str:
     elif layout != "strided":
         text = _sparse_contents(value, layout, len(prefix), bare)
     else:
-        text = "..." if bare else _contents(value, len(prefix))
+        text = "..." if bare else contents(value, len(prefix))
     if layout != "strided":
         suffixes.append(f"layout={value.layout}")
     suffixes += _history(tensor)

@@ -48,7 +48,7 @@ cdef class UntypedStorage:
             if shared and nbytes > size:
                 os.ftruncate(fd, nbytes)
             elif nbytes > size:
-                raise RuntimeError("[from_file] a file of %d bytes was required: %s has %d" % (nbytes, filename, size))
+                raise RuntimeError("[from_file] a file of %d bytes was required: %s has %d" % (nbytes, filename, size) + "\nhint: ask for fewer elements, or share=True to let the file grow")
             n = nbytes or size
             if n == 0:
                 return UntypedStorage(0)
@@ -103,7 +103,7 @@ cdef class UntypedStorage:
     def resize_(self, int64_t nbytes):
         """Change the number of bytes, keeping what fits."""
         if self.st.flags & (FK_FOREIGN | FK_NO_RESIZE):
-            raise RuntimeError("[resize_] resizable storage was required: Trying to resize storage that is not resizable")
+            raise RuntimeError("[resize_] resizable storage was required: Trying to resize storage that is not resizable\nhint: clone() gives a storage of its own")
         if fk_storage_resize(self.st, nbytes) != 0:
             raise_memory(nbytes)
         return self
@@ -205,14 +205,14 @@ def set_storage(Tensor t, UntypedStorage source, int64_t offset, shape, strides)
     cdef bint none = False
     for n, s in zip(shape, strides):
         if n < 0 or s < 0:
-            raise RuntimeError("[set_] non-negative sizes and strides were required: got %s, %s" % (list(shape), list(strides)))
+            raise RuntimeError("[set_] non-negative sizes and strides were required: got %s, %s" % (list(shape), list(strides)) + "\nhint: flip() reverses a dimension")
         if n == 0: none = True
         last += (n - 1) * s
     if offset < 0 or (not none and (last + 1) * ITEMSIZE[t.dt] > source.st.nbytes and source.dev != 1):
         raise RuntimeError("[set_] a geometry inside the storage was required: sizes %s, strides %s, offset %d need %d bytes, the "
-                           "storage has %d (out of bounds for storage)" % (list(shape), list(strides), offset, (last + 1) * ITEMSIZE[t.dt], source.st.nbytes))
+                           "storage has %d (out of bounds for storage)" % (list(shape), list(strides), offset, (last + 1) * ITEMSIZE[t.dt], source.st.nbytes) + "\nhint: resize the storage first, or ask for fewer elements")
     if len(shape) > MAX_DIMS:
-        raise RuntimeError("[set_] at most %d dimensions were required: got %d" % (MAX_DIMS, len(shape)))
+        raise RuntimeError("[set_] at most %d dimensions were required: got %d" % (MAX_DIMS, len(shape)) + "\nhint: merge dimensions with reshape")
     source.st.refs += 1
     if t.st != NULL: fk_storage_decref(t.st)
     t.st = source.st

@@ -35,7 +35,7 @@ cdef Tensor raw_view(Tensor a, shape, strides, int64_t offset):
 def make_view(Tensor a, shape, strides, int64_t offset=0):
     """A view of `a`: sizes, strides and an offset from its first element, all in elements; nothing is checked."""
     if len(shape) > MAX_DIMS:
-        raise RuntimeError("[view] at most %d dimensions were required: got %d" % (MAX_DIMS, len(shape)))
+        raise RuntimeError("[view] at most %d dimensions were required: got %d" % (MAX_DIMS, len(shape)) + "\nhint: merge dimensions")
     return raw_view(a, shape, strides, offset)
 
 
@@ -93,23 +93,23 @@ cdef int infer_shape(Op op, Tensor a, int nd, int64_t *sh) except -1:
     for i in range(nd):
         if sh[i] == -1:
             if unknown >= 0:
-                raise RuntimeError("[%s] at most one -1 was required: only one dimension can be inferred" % op.name)
+                raise RuntimeError("[%s] at most one -1 was required: only one dimension can be inferred" % op.name + "\nhint: give all sizes but one as numbers")
             unknown = i
         elif sh[i] < 0:
-            raise RuntimeError("[%s] non-negative sizes were required: got invalid shape dimension %d" % (op.name, sh[i]))
+            raise RuntimeError("[%s] non-negative sizes were required: got invalid shape dimension %d" % (op.name, sh[i]) + "\nhint: one size may be -1, which is computed from the others")
         else:
             p *= sh[i]
     if unknown >= 0:
         if p == 0:
             raise RuntimeError("[%s] an inferable shape was required: cannot reshape tensor of 0 elements into shape %s because "
-                               "the unspecified dimension size -1 can be any value and is ambiguous" % (op.name, [sh[i] for i in range(nd)]))
+                               "the unspecified dimension size -1 can be any value and is ambiguous" % (op.name, [sh[i] for i in range(nd)]) + "\nhint: give all sizes as numbers")
         if a.numel_ % p:
             raise RuntimeError("[%s] a shape of %d elements was required: shape '%s' is invalid for input of size %d"
-                               % (op.name, a.numel_, [sh[i] for i in range(nd)], a.numel_))
+                               % (op.name, a.numel_, [sh[i] for i in range(nd)], a.numel_) + "\nhint: the product of the sizes is the number of elements; -1 computes one of them")
         sh[unknown] = a.numel_ // p
     elif p != a.numel_:
         raise RuntimeError("[%s] a shape of %d elements was required: shape '%s' is invalid for input of size %d"
-                           % (op.name, a.numel_, [sh[i] for i in range(nd)], a.numel_))
+                           % (op.name, a.numel_, [sh[i] for i in range(nd)], a.numel_) + "\nhint: the product of the sizes is the number of elements; -1 computes one of them")
     return 0
 
 
@@ -199,13 +199,13 @@ cdef Tensor view_permute(Op op, PyObject **slots):
     if n != a.nd:
         raise RuntimeError("[permute] as many dims as dimensions were required: got input.dim() = %d and len(dims) = %d (number "
                            "of dimensions in the tensor input does not match the length of the desired ordering of dimensions)"
-                           % (a.nd, n))
+                           % (a.nd, n) + "\nhint: name every dimension once")
     t = start_view(a)
     t.nd = n; t.numel_ = a.numel_
     for i in range(n):
         d = wrap_dim(dims[i], n, op.name)
         if seen & (1 << d):
-            raise RuntimeError("[permute] each dimension once was required: duplicate dims are not allowed, got %s" % ([dims[j] for j in range(n)],))
+            raise RuntimeError("[permute] each dimension once was required: duplicate dims are not allowed, got %s" % ([dims[j] for j in range(n)],) + "\nhint: name every dimension once")
         seen |= 1 << d
         t.sh[i] = a.sh[d]; t.sd[i] = a.sd[d]
     compute_keys(t)
@@ -224,14 +224,14 @@ cdef Tensor expand_to(Tensor a, int nd, int64_t *sh, str name):
     cdef int i, shift = nd - a.nd
     if shift < 0:
         raise RuntimeError("[%s] at least %d sizes were required: the number of sizes provided (%d) must be greater or equal to "
-                           "the number of dimensions in the tensor (%d)" % (name, a.nd, nd, a.nd))
+                           "the number of dimensions in the tensor (%d)" % (name, a.nd, nd, a.nd) + "\nhint: give sizes for all dimensions, -1 to keep one")
     t = start_view(a)
     t.nd = nd
     for i in range(nd):
         if i < shift:
             if sh[i] < 0:
                 raise RuntimeError("[%s] sizes for new leading dimensions were required: the expanded size of the tensor (%d) "
-                                   "isn't allowed in a leading, non-existing dimension %d" % (name, sh[i], i))
+                                   "isn't allowed in a leading, non-existing dimension %d" % (name, sh[i], i) + "\nhint: -1 keeps a size that exists: give new dimensions a number")
             t.sh[i] = sh[i]; t.sd[i] = 0
         else:
             if sh[i] == -1 or sh[i] == a.sh[i - shift]:
@@ -242,7 +242,7 @@ cdef Tensor expand_to(Tensor a, int nd, int64_t *sh, str name):
                 raise RuntimeError("[%s] sizes equal to the existing ones, or existing ones of 1, were required: the expanded size "
                                    "of the tensor (%d) must match the existing size (%d) at non-singleton dimension %d. Target "
                                    "sizes: %s. Tensor sizes: %s" % (name, sh[i], a.sh[i - shift], i, [sh[j] for j in range(nd)],
-                                                                    list(make_size(a.nd, a.sh))))
+                                                                    list(make_size(a.nd, a.sh))) + "\nhint: only dimensions of size 1 expand: repeat() or repeat_interleave() copies elements")
     finish_view(t)
     return t
 
@@ -250,7 +250,7 @@ cdef Tensor expand_to(Tensor a, int nd, int64_t *sh, str name):
 cdef Tensor view_select(Op op, PyObject **slots):
     cdef Tensor a = <Tensor>slots[0]
     if a.nd == 0:
-        raise IndexError("[select] a tensor with dimensions was required: select() cannot be applied to a 0-dim tensor.")
+        raise IndexError("[select] a tensor with dimensions was required: select() cannot be applied to a 0-dim tensor.\nhint: x.item() gives the number of a 0-d tensor")
     return select_at(a, wrap_dim(<object>slots[1], a.nd, op.name), (<object>slots[2]).__index__())
 
 
@@ -260,7 +260,7 @@ cdef Tensor select_at(Tensor a, int d, int64_t index):
     cdef int64_t n = 1
     if index < -a.sh[d] or index >= a.sh[d]:
         raise IndexError("[index] an index in [%d, %d) was required: index %d is out of bounds for dimension %d with size %d"
-                         % (-a.sh[d], a.sh[d], index, d, a.sh[d]))
+                         % (-a.sh[d], a.sh[d], index, d, a.sh[d]) + "\nhint: indices count from 0, or from the end as -1, -2, ...")
     if index < 0: index += a.sh[d]
     t = start_view(a)
     t.nd = a.nd - 1
@@ -287,7 +287,7 @@ cdef Tensor view_slice(Op op, PyObject **slots):
     d = wrap_dim(slot_value(op, slots, 1), a.nd, op.name)
     step = slot_value(op, slots, 4).__index__()
     if step <= 0:
-        raise RuntimeError("[slice] a positive step was required: got %d" % step)
+        raise RuntimeError("[slice] a positive step was required: got %d" % step + "\nhint: x.flip(dim)[...] goes backwards")
     x = slot_value(op, slots, 2)
     start = 0 if x is None else x.__index__()
     x = slot_value(op, slots, 3)
@@ -315,7 +315,7 @@ cdef Tensor view_unsqueeze(Op op, PyObject **slots):
     cdef Tensor t = start_view(a)
     cdef int i, d = wrap_dim(<object>slots[1], a.nd + 1, op.name)
     if a.nd >= MAX_DIMS:
-        raise RuntimeError("[unsqueeze] at most %d dimensions were required" % MAX_DIMS)
+        raise RuntimeError("[unsqueeze] at most %d dimensions were required" % MAX_DIMS + "\nhint: merge dimensions with reshape")
     t.nd = a.nd + 1
     t.numel_ = a.numel_
     for i in range(d):
@@ -357,25 +357,28 @@ cdef Tensor view_as_strided(Op op, PyObject **slots):
     cdef int64_t last = 0, offset
     cdef bint empty_ = False
     x = slot_value(op, slots, 3)
+    if x is not None and not hasattr(x, "__index__"):
+        raise wrong_type(op, 3, x, "int")
     offset = a.storage_offset() if x is None else x.__index__()
     if nd != ns:
-        raise RuntimeError("[as_strided] as many strides as sizes were required: mismatch in length of strides and shape (%d, %d)" % (ns, nd))
+        raise RuntimeError("[as_strided] as many strides as sizes were required: mismatch in length of strides and shape (%d, %d)" % (ns, nd) + "\nhint: give one stride for each size")
     t.nd = nd
     for i in range(nd):
         if sd[i] < 0:
-            raise RuntimeError("[as_strided] non-negative strides were required: as_strided: Negative strides are not supported at the moment, got strides: %s" % ([sd[j] for j in range(nd)],))
+            raise RuntimeError("[as_strided] non-negative strides were required: as_strided: Negative strides are not supported at the moment, got strides: %s" % ([sd[j] for j in range(nd)],) + "\nhint: flip() reverses a dimension")
         if sh[i] < 0:
-            raise RuntimeError("[as_strided] non-negative sizes were required: got %s" % ([sh[j] for j in range(nd)],))
+            raise RuntimeError("[as_strided] non-negative sizes were required: got %s" % ([sh[j] for j in range(nd)],) + "\nhint: sizes are counts: 0 or more")
         t.sh[i] = sh[i]; t.sd[i] = sd[i]
         if sh[i] == 0: empty_ = True
         last += (sh[i] - 1) * sd[i]
     if offset < 0:
-        raise RuntimeError("[as_strided] a non-negative storage offset was required: got %d" % offset)
-    if not empty_ and (offset + last + 1) * ITEMSIZE[a.dt] > a.st.nbytes:
+        raise RuntimeError("[as_strided] a non-negative storage offset was required: got %d" % offset + "\nhint: the offset counts elements from the start of the storage")
+    # without data there is nothing that could be read
+    if not empty_ and not a.keys & K_META and (offset + last + 1) * ITEMSIZE[a.dt] > a.st.nbytes:
         raise RuntimeError("[as_strided] a geometry inside the storage was required: setStorage: sizes %s, strides %s, storage "
                            "offset %d, and itemsize %d requiring a storage size of %d are out of bounds for storage of size %d"
                            % ([sh[j] for j in range(nd)], [sd[j] for j in range(nd)], offset, ITEMSIZE[a.dt],
-                              (offset + last + 1) * ITEMSIZE[a.dt], a.st.nbytes))
+                              (offset + last + 1) * ITEMSIZE[a.dt], a.st.nbytes) + "\nhint: ask for fewer elements, smaller strides or a smaller offset")
     t.data_ = a.st.data + offset * ITEMSIZE[a.dt]
     finish_view(t)
     return t
@@ -449,7 +452,7 @@ cdef Tensor basic_view(Tensor a, object index, bint *serves):
             given += 1
         elif x is Ellipsis:
             if ellipsis:
-                raise IndexError("[index] at most one ellipsis was required: an index can only have a single ellipsis ('...')")
+                raise IndexError("[index] at most one ellipsis was required: an index can only have a single ellipsis ('...')\nhint: write : for the dimensions between")
             ellipsis = True
         elif x is None:
             pass
@@ -462,7 +465,7 @@ cdef Tensor basic_view(Tensor a, object index, bint *serves):
         else:
             return None
     if given > a.nd:
-        raise IndexError("[index] at most %d indices were required: too many indices for tensor of dimension %d" % (a.nd, a.nd))
+        raise IndexError("[index] at most %d indices were required: too many indices for tensor of dimension %d" % (a.nd, a.nd) + "\nhint: unsqueeze() or None adds dimensions")
     serves[0] = True
     t = start_view(a)
     for x in items:
@@ -471,7 +474,7 @@ cdef Tensor basic_view(Tensor a, object index, bint *serves):
                 t.sh[out] = a.sh[d]; t.sd[out] = a.sd[d]
                 out += 1; d += 1
         elif x is None:
-            if out >= MAX_DIMS: raise RuntimeError("[index] at most %d dimensions were required" % MAX_DIMS)
+            if out >= MAX_DIMS: raise RuntimeError("[index] at most %d dimensions were required" % MAX_DIMS + "\nhint: merge dimensions with reshape")
             t.sh[out] = 1; t.sd[out] = a.sh[d] * a.sd[d] if d < a.nd else 1
             out += 1
         elif type(x) is slice:
@@ -482,7 +485,7 @@ cdef Tensor basic_view(Tensor a, object index, bint *serves):
             n = x if PyLong_CheckExact(x) else x.__index__()
             if n < -a.sh[d] or n >= a.sh[d]:
                 raise IndexError("[index] an index in [%d, %d) was required: index %d is out of bounds for dimension %d with "
-                                 "size %d" % (-a.sh[d], a.sh[d], n, d, a.sh[d]))
+                                 "size %d" % (-a.sh[d], a.sh[d], n, d, a.sh[d]) + "\nhint: indices count from 0, or from the end as -1, -2, ...")
             if n < 0: n += a.sh[d]
             t.data_ += n * a.sd[d] * ITEMSIZE[a.dt]
             d += 1
@@ -587,7 +590,7 @@ def basic_index(Tensor a, index):
     cdef bint serves
     cdef Tensor t = basic_view(a, index, &serves)
     if not serves:
-        raise IndexError("[index] ints, slices, None and Ellipsis were required: got " + repr(index))
+        raise IndexError("[index] ints, slices, None and Ellipsis were required: got " + repr(index) + "\nhint: convert other values with int() or facula.as_tensor()")
     return t
 
 

@@ -149,25 +149,6 @@ def reset_peak_memory_stats(device: Any = None) -> None:
         _ask("reset_peak_memory_stats", device)
 
 
-def manual_seed(seed: int) -> None:
-    """Random numbers do not depend on the device: `facula.manual_seed` seeds all of them."""
-
-
-manual_seed_all = manual_seed
-
-
-def seed() -> None:
-    """Random numbers do not depend on the device: `facula.seed` seeds all of them."""
-
-
-seed_all = seed
-
-
-def initial_seed() -> int:
-    """The seed of all devices."""
-    return core.default_generator.initial_seed()
-
-
 class device:
     """A block in which another device is used by default; None or a negative index changes nothing."""
 
@@ -179,10 +160,9 @@ class device:
             self.before = current_device()
             set_device(self.index)
 
-    def __exit__(self, *exception: Any) -> bool:
+    def __exit__(self, *exception: Any) -> None:
         if self.index is not None and self.index >= 0:
             set_device(self.before)
-        return False
 
 
 class _NeedsDevice:
@@ -228,7 +208,15 @@ def stream(stream: Any) -> StreamContext:
     return StreamContext(stream)
 
 
+_RANDOM = (
+    "get_rng_state", "get_rng_state_all", "initial_seed", "manual_seed", "manual_seed_all", "seed",
+    "seed_all", "set_rng_state", "set_rng_state_all",
+)  # fmt: skip
+
+
 def __getattr__(name: str) -> Any:
-    if name == "amp":
-        return import_module("facula.cuda.amp")
+    if name in ("amp", "random"):
+        return import_module(f"facula.cuda.{name}")
+    if name in _RANDOM:
+        return getattr(import_module("facula.cuda.random"), name)
     raise AttributeError(f"module 'facula.cuda' has no attribute {name!r}")

@@ -45,6 +45,39 @@ class _InfiniteConstantSampler(Sampler):
         return itertools.repeat(None)
 
 
+def _check_iterable_arguments(shuffle: bool | None, sampler: Any, batch_sampler: Any) -> None:
+    """An iterable dataset decides the order itself."""
+    if shuffle not in (False, None):
+        raise ValueError(
+            "DataLoader with IterableDataset: expected unspecified shuffle option, but got "
+            f"shuffle={shuffle}"
+        )
+    for name, value in (("sampler", sampler), ("batch_sampler", batch_sampler)):
+        if value is not None:
+            raise ValueError(
+                f"DataLoader with IterableDataset: expected unspecified {name} option, but "
+                f"got {name}={value}"
+            )
+
+
+def _check_order_arguments(
+    batch_size: int | None, shuffle: bool | None, sampler: Any, batch_sampler: Any, drop_last: bool
+) -> None:
+    """What decides the order and the batches is said once."""
+    if sampler is not None and shuffle:
+        raise ValueError("sampler option is mutually exclusive with shuffle")
+    if batch_sampler is not None:
+        if batch_size != 1 or shuffle or sampler is not None or drop_last:
+            raise ValueError(
+                "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, "
+                "and drop_last"
+            )
+    elif batch_size is None and drop_last:
+        raise ValueError(
+            "batch_size=None option disables auto-batching and is mutually exclusive with drop_last"
+        )
+
+
 class DataLoader:
     """Batches of ``dataset``.
 
@@ -89,31 +122,10 @@ class DataLoader:
         iterable = isinstance(dataset, IterableDataset)
         self._dataset_kind = _DatasetKind.Iterable if iterable else _DatasetKind.Map
         if iterable:
-            if shuffle not in (False, None):
-                raise ValueError(
-                    "DataLoader with IterableDataset: expected unspecified shuffle option, but got "
-                    f"shuffle={shuffle}"
-                )
-            for name, value in (("sampler", sampler), ("batch_sampler", batch_sampler)):
-                if value is not None:
-                    raise ValueError(
-                        f"DataLoader with IterableDataset: expected unspecified {name} option, but "
-                        f"got {name}={value}"
-                    )
-        if sampler is not None and shuffle:
-            raise ValueError("sampler option is mutually exclusive with shuffle")
+            _check_iterable_arguments(shuffle, sampler, batch_sampler)
+        _check_order_arguments(batch_size, shuffle, sampler, batch_sampler, drop_last)
         if batch_sampler is not None:
-            if batch_size != 1 or shuffle or sampler is not None or drop_last:
-                raise ValueError(
-                    "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, "
-                    "and drop_last"
-                )
             batch_size, drop_last = None, False
-        elif batch_size is None and drop_last:
-            raise ValueError(
-                "batch_size=None option disables auto-batching and is mutually exclusive with "
-                "drop_last"
-            )
         if sampler is None:
             if iterable:
                 sampler = _InfiniteConstantSampler()
@@ -369,7 +381,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
 
     def __init__(self, loader: DataLoader) -> None:
         super().__init__(loader)
-        self._prefetch_factor = loader.prefetch_factor
+        self._prefetch_factor = max(1, loader.prefetch_factor or 0)
         self._in_order = loader.in_order
         self._shutdown = False
         self._handles: list[_WorkerHandle] = []
@@ -420,7 +432,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._turn = itertools.cycle(range(self._num_workers))
         for handle in self._handles:
             handle.active = True
-        for _ in range(max(1, self._prefetch_factor) * self._num_workers):
+        for _ in range(self._prefetch_factor * self._num_workers):
             self._try_put_index()
 
     def _drain_and_restart(self, loader: DataLoader) -> None:
@@ -441,21 +453,21 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         busy: dict[int, int] = {}
         for handle in self._owner.values():
             busy[id(handle)] = busy.get(id(handle), 0) + 1
-        handle = None
+        chosen = None
         for _ in range(self._num_workers):
             candidate = self._handles[next(self._turn)]
-            room = busy.get(id(candidate), 0) < max(1, self._prefetch_factor)
+            room = busy.get(id(candidate), 0) < self._prefetch_factor
             if candidate.active and (self._in_order or room):
-                handle = candidate
+                chosen = candidate
                 break
-        if handle is None:
+        if chosen is None:
             return
         try:
             index = self._next_index()
         except StopIteration:
             return
-        self._owner[self._send_number] = handle
-        self._send(handle, (self._send_number, index))
+        self._owner[self._send_number] = chosen
+        self._send(chosen, (self._send_number, index))
         self._send_number += 1
 
     def _send(self, handle: _WorkerHandle, message: Any) -> None:
@@ -476,6 +488,8 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
                 raise RuntimeError(
                     "[DataLoader] a batch within the timeout was required: DataLoader timed out "
                     f"after {self._timeout} seconds"
+                    "\nhint: a larger timeout waits longer; num_workers=0 shows what the dataset "
+                    "waits for"
                 )
             for item in ready:
                 handle = channels.get(item)

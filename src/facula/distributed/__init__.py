@@ -73,7 +73,17 @@ from facula.distributed.world import (
     new_subgroups_by_enumeration,
 )
 
-_LATER = ("algorithms", "data_parallel", "device_mesh", "nn", "optim", "pipelining", "run")
+_LATER = (
+    "algorithms",
+    "data_parallel",
+    "device_mesh",
+    "nn",
+    "optim",
+    "pipelining",
+    "rpc",
+    "run",
+    "tensor",
+)
 
 
 def __getattr__(name: str):  # type: ignore[no-untyped-def]

@@ -114,6 +114,7 @@ class DistributedDataParallel(nn.Module):
                 "a parameter that requires a gradient was required (DistributedDataParallel is not "
                 "needed when a module doesn't have any parameters that require a gradient)",
                 "none",
+                hint="use the module itself, without DistributedDataParallel",
             )
         self.device_ids, self.output_device, self.dim = device_ids, output_device, dim
         self.device = self._trained[0].device
@@ -143,7 +144,7 @@ class DistributedDataParallel(nn.Module):
                              (f"{len(mine)} parameters", f"{len(theirs)}"))  # fmt: skip
                 fail(RuntimeError, "DistributedDataParallel", "the same parameters on all ranks were "
                      f"required (Params are not the same across processes): {other[0]}",
-                     f"{other[1]} on rank {rank}")  # fmt: skip
+                     f"{other[1]} on rank {rank}", hint="build the module alike on all ranks")  # fmt: skip
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """The module's result."""
@@ -186,10 +187,12 @@ class DistributedDataParallel(nn.Module):
         """Exchange buckets by a function `(state, bucket) -> Future` of the new buffer; once."""
         if not callable(hook):
             fail(TypeError, "register_comm_hook", "a callable was required (Communication hook must be "
-                 "callable)", type(hook).__name__)  # fmt: skip
+                 "callable)", type(hook).__name__,
+                 hint="a hook is a function of state and bucket that gives a Future")  # fmt: skip
         if self.reducer.hook is not None:
             fail(RuntimeError, "register_comm_hook", "a module without a hook was required "
-                 "(register_comm_hook can only be called once)", "a second one")  # fmt: skip
+                 "(register_comm_hook can only be called once)", "a second one",
+                 hint="make another DistributedDataParallel for another hook")  # fmt: skip
         self.reducer.hook, self.reducer.state = hook, state
 
     def train(self, mode: bool = True) -> DistributedDataParallel:

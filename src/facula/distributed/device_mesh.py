@@ -60,7 +60,8 @@ class DeviceMesh:
         ranks = self.mesh.reshape(-1).tolist()
         if len(set(ranks)) != len(ranks) or max(ranks) >= get_world_size():
             fail(RuntimeError, "DeviceMesh", f"different ranks below {get_world_size()} were required "
-                 "(Mesh should not be bigger than default world size)", ranks)  # fmt: skip
+                 "(Mesh should not be bigger than default world size)", ranks,
+                 hint="name every rank once; start more processes for a larger mesh")  # fmt: skip
         self._coordinate = self._place(ranks)
         self._groups = self._lines() if _groups is None else _groups
 
@@ -113,12 +114,14 @@ class DeviceMesh:
         if mesh_dim is None:
             if self.ndim != 1:
                 fail(RuntimeError, "DeviceMesh", "a dimension was required (Optional kwarg `mesh_dim` "
-                     "needs to be specified when device_mesh.ndim > 1)", f"{self.ndim} dimensions")  # fmt: skip
+                     "needs to be specified when device_mesh.ndim > 1)", f"{self.ndim} dimensions",
+                     hint="pass mesh_dim, an index or a name")  # fmt: skip
             return 0
         if isinstance(mesh_dim, str):
             if mesh_dim not in (self.mesh_dim_names or ()):
                 fail(KeyError, "DeviceMesh", f"a name out of {self.mesh_dim_names} was required "
-                     "(Invalid mesh_dim_name)", repr(mesh_dim))  # fmt: skip
+                     "(Invalid mesh_dim_name)", repr(mesh_dim),
+                     hint="mesh.mesh_dim_names has the names")  # fmt: skip
             return (self.mesh_dim_names or ()).index(mesh_dim)
         return range(self.ndim)[mesh_dim]
 
@@ -126,7 +129,13 @@ class DeviceMesh:
         """This process's number along a dimension."""
         dim = self._dim(mesh_dim)
         if self._coordinate is None:
-            fail(RuntimeError, "DeviceMesh", "a process of the mesh was required", get_rank())
+            fail(
+                RuntimeError,
+                "DeviceMesh",
+                "a process of the mesh was required",
+                get_rank(),
+                hint="ask on the ranks of the mesh only",
+            )
         return self._coordinate[dim]
 
     def get_group(self, mesh_dim: int | str | None = None) -> Any:
@@ -141,7 +150,8 @@ class DeviceMesh:
         """The slice along named dimensions in which this process is."""
         if self.mesh_dim_names is None:
             fail(RuntimeError, "DeviceMesh", "a mesh with names was required (Cannot slice a DeviceMesh "
-                 "without mesh_dim_names!)", "one without")  # fmt: skip
+                 "without mesh_dim_names!)", "one without",
+                 hint="pass mesh_dim_names to init_device_mesh()")  # fmt: skip
         wanted = (names,) if isinstance(names, str) else tuple(names)
         dims = [self._dim(name) for name in wanted]
         place = self._coordinate or [0] * self.ndim
@@ -172,10 +182,10 @@ def _check_names(names: tuple[str, ...] | None, count: int) -> None:
         return
     if len(set(names)) != len(names):
         fail(RuntimeError, "DeviceMesh", "different names were required (Each mesh_dim_name must be "
-             "unique)", names)  # fmt: skip
+             "unique)", names, hint="for example ('data', 'model')")  # fmt: skip
     if len(names) != count:
         fail(RuntimeError, "DeviceMesh", f"{count} names were required (mesh_shape and mesh_dim_names "
-             "should have same length!)", names)  # fmt: skip
+             "should have same length!)", names, hint="give one name for each dimension")  # fmt: skip
 
 
 def init_device_mesh(
@@ -194,11 +204,11 @@ def init_device_mesh(
     _check_names(names, len(shape))
     if not device_type.isalpha():
         fail(RuntimeError, "init_device_mesh", "a device type without an index was required (Device type "
-             "with index is not supported)", device_type)  # fmt: skip
+             "with index is not supported)", device_type, hint="for example 'cpu'")  # fmt: skip
     if not is_initialized():
         init_process_group(get_default_backend_for_device(device_type))
     if math.prod(shape) > get_world_size():
         fail(RuntimeError, "init_device_mesh", f"a shape of at most {get_world_size()} ranks was required",
-             shape)  # fmt: skip
+             shape, hint="start more processes for a larger mesh")  # fmt: skip
     mesh = F.arange(math.prod(shape), dtype=core.int32).view(shape)
     return DeviceMesh(device_type, mesh, mesh_dim_names=names)

@@ -35,7 +35,8 @@ def _checked(tensors: Any, op: str, name: str = "tensor") -> None:
     for t in many:
         if not isinstance(t, Tensor):
             fail(TypeError, op, f"a tensor was required as {name} (Invalid function argument. Expected "
-                 f"parameter `{name}` to be a tensor)", type(t).__name__)  # fmt: skip
+                 f"parameter `{name}` to be a tensor)", type(t).__name__,
+                 hint="facula.as_tensor(value) makes one")  # fmt: skip
 
 
 def _started(
@@ -61,13 +62,25 @@ def _root(group: ProcessGroup, rank: int | None, group_rank: int | None, op: str
     """A rank of the world, or one of the group, as a rank of the group."""
     if group_rank is not None:
         if rank is not None:
-            fail(ValueError, op, "a rank or a rank of the group was required", "both")
+            fail(
+                ValueError,
+                op,
+                "a rank or a rank of the group was required",
+                "both",
+                hint="leave one of them out",
+            )
         return group_rank
     if rank is None:
-        fail(ValueError, op, "a rank was required", "none")
+        fail(
+            ValueError,
+            op,
+            "a rank was required",
+            "none",
+            hint="pass the rank in the whole world, or that in the group by its own argument",
+        )
     if rank not in group.ranks:
         fail(ValueError, op, f"a rank out of {group.ranks} was required (Global rank {rank} is not part of "
-             "group)", rank)  # fmt: skip
+             "group)", rank, hint="get_global_rank(group, rank) gives it for a rank of the group")  # fmt: skip
     return group.ranks.index(rank)
 
 
@@ -75,7 +88,13 @@ def _reducer(op: Any, t: Tensor) -> Any:
     """How two tensors become one."""
     combine = op.combine
     if t.dtype is core.bool and op in (ReduceOp.SUM, ReduceOp.AVG):
-        fail(RuntimeError, "all_reduce", "a dtype of numbers was required for SUM", t.dtype)
+        fail(
+            RuntimeError,
+            "all_reduce",
+            "a dtype of numbers was required for SUM",
+            t.dtype,
+            hint="t.int() counts, ReduceOp.MAX is any()",
+        )
     return combine
 
 
@@ -166,10 +185,12 @@ def all_gather(
             "all_gather",
             f"a list of {found.size()} tensors was required",
             len(tensor_list),
+            hint="[facula.empty_like(tensor) for _ in range(get_world_size(group))]",
         )
     if any(t.dtype is not tensor.dtype for t in tensor_list):
         fail(TypeError, "all_gather", "tensors of one dtype were required (Invalid usage of tensors with "
-             "different dtypes)", [t.dtype for t in tensor_list])  # fmt: skip
+             "different dtypes)", [t.dtype for t in tensor_list],
+             hint="convert them to one dtype with .to()")  # fmt: skip
 
     def run(x: Exchange) -> None:
         likes = [core.empty((t.numel(),), dtype=t.dtype) for t in tensor_list]
@@ -191,7 +212,8 @@ def all_gather_into_tensor(
         return None
     if output_tensor.numel() != input_tensor.numel() * found.size():
         fail(ValueError, "all_gather_into_tensor", f"an output of {found.size()} times the input's elements "
-             "was required", tuple(output_tensor.shape))  # fmt: skip
+             "was required", tuple(output_tensor.shape),
+             hint="its first dimension is the input's times the number of ranks")  # fmt: skip
 
     def run(x: Exchange) -> None:
         flat = _flat(input_tensor)
@@ -216,7 +238,7 @@ def reduce_scatter(
         return None
     if len(input_list) != found.size():
         fail(ValueError, "reduce_scatter", f"a list of {found.size()} tensors was required",
-             len(input_list))  # fmt: skip
+             len(input_list), hint="give one tensor for each rank")  # fmt: skip
     combine = _reducer(op, output)
 
     def run(x: Exchange) -> None:
@@ -235,7 +257,8 @@ def reduce_scatter_tensor(
         return None
     if input.numel() != output.numel() * found.size():
         fail(ValueError, "reduce_scatter_tensor", f"an input of {found.size()} times the output's elements "
-             "was required", tuple(input.shape))  # fmt: skip
+             "was required", tuple(input.shape),
+             hint="its first dimension is the output's times the number of ranks")  # fmt: skip
     parts = list(input.detach().reshape(found.size(), -1).unbind(0))
     return reduce_scatter(output, parts, op, group, async_op)
 
@@ -259,6 +282,7 @@ def all_to_all(
                 "all_to_all",
                 f"lists of {found.size()} tensors were required",
                 len(given),
+                hint="give one tensor for each rank",
             )
 
     def run(x: Exchange) -> None:
@@ -281,7 +305,8 @@ def all_to_all_single(
         if not sizes:
             if t.shape[0] % found.size():
                 fail(ValueError, "all_to_all_single", f"a first dimension that {found.size()} divides was "
-                     "required", tuple(t.shape))  # fmt: skip
+                     "required", tuple(t.shape),
+                     hint="pass the sizes for each rank, or pad the tensor")  # fmt: skip
             sizes = [t.shape[0] // found.size()] * found.size()
         return list(t.detach().split(list(sizes), 0))
 
@@ -302,7 +327,8 @@ def gather(
     root = _root(found, 0 if dst is None and group_dst is None else dst, group_dst, "gather")
     if found.rank() == root and len(gather_list or []) != found.size():
         fail(ValueError, "gather", f"a gather_list of {found.size()} tensors was required on the "
-             "destination rank", len(gather_list or []))  # fmt: skip
+             "destination rank", len(gather_list or []),
+             hint="[facula.empty_like(tensor) for _ in range(get_world_size(group))]")  # fmt: skip
 
     def run(x: Exchange) -> None:
         algorithms.gather(x, host(tensor), gather_list or [], root)
@@ -322,7 +348,7 @@ def scatter(
     root = _root(found, 0 if src is None and group_src is None else src, group_src, "scatter")
     if found.rank() == root and len(scatter_list or []) != found.size():
         fail(ValueError, "scatter", f"a scatter_list of {found.size()} tensors was required on the source "
-             "rank", len(scatter_list or []))  # fmt: skip
+             "rank", len(scatter_list or []), hint="give one tensor for each rank")  # fmt: skip
 
     def run(x: Exchange) -> None:
         algorithms.scatter(x, tensor, [host(t) for t in scatter_list or []], root)
@@ -380,7 +406,8 @@ def _peer(group: ProcessGroup, rank: int | None, group_rank: int | None, op: str
     peer = _root(group, rank, group_rank, op)
     if peer == group.rank():
         fail(ValueError, op, "another rank was required (Invalid rank: destination rank should not be the "
-             "same as the rank of the current process)", rank)  # fmt: skip
+             "same as the rank of the current process)", rank,
+             hint="copy_() copies within a process")  # fmt: skip
     return peer
 
 
@@ -431,7 +458,8 @@ def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
     """Start several messages; receives first, so that none waits for memory."""
     if not p2p_op_list or not all(isinstance(op, P2POp) for op in p2p_op_list):
         fail(ValueError, "batch_isend_irecv", "a list of P2POp was required (Invalid ``p2p_op_list``. Each "
-             "op is expected to be of type ``P2POp``)", p2p_op_list)  # fmt: skip
+             "op is expected to be of type ``P2POp``)", p2p_op_list,
+             hint="P2POp(distributed.isend, tensor, peer) makes one")  # fmt: skip
     order = sorted(range(len(p2p_op_list)), key=lambda i: p2p_op_list[i].op.__name__ == "isend")
     works = {i: p2p_op_list[i].start() for i in order}
     return [w for _, w in sorted(works.items()) if w is not None]

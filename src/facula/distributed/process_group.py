@@ -66,6 +66,7 @@ class Exchange:
                 f"[{self.label}] the same operation on tensors of the same size on all ranks was "
                 f"required in {self.describe()}: got {label!r} with {len(data)} bytes from rank {rank}, "
                 f"where {size} bytes were expected"
+                "\nhint: call the same operations in the same order on all ranks"
             )
         return data
 

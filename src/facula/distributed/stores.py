@@ -43,7 +43,13 @@ def as_bytes(value: Any) -> bytes:
         return value.encode()
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
-    return fail(TypeError, "Store", "a string or bytes was required", type(value).__name__)
+    return fail(
+        TypeError,
+        "Store",
+        "a string or bytes was required",
+        type(value).__name__,
+        hint="str(value) makes a string",
+    )
 
 
 Change = Callable[[dict[str, bytes]], Any]

@@ -151,6 +151,7 @@ class P2POp:
                 "P2POp",
                 "distributed.isend or distributed.irecv was required (Invalid op)",
                 op,
+                hint="pass the function itself",
             )
         self.op, self.tensor, self.peer, self.group, self.tag = op, tensor, peer, group, tag
         self.group_peer = group_peer

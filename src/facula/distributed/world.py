@@ -14,6 +14,7 @@ import urllib.parse
 from collections.abc import Sequence
 from typing import Any
 
+from facula import core
 from facula.core.errors import fail
 from facula.core.logs import get_logger
 from facula.distributed.process_group import ProcessGroup
@@ -71,8 +72,13 @@ _STATE = _State()
 
 
 def is_available() -> bool:
-    """Whether process groups can be made: they need sockets only."""
-    return True
+    """Whether process groups can be made: they need sockets only.
+
+    Under torch's name libraries take a yes for PyTorch's whole package (DTensor, FSDP, RPC) and
+    import that: there it is said where a launcher or this program asked for several processes.
+    """
+    named_torch = core.DTYPE_PREFIX[0] == "torch"
+    return not named_torch or is_initialized() or "WORLD_SIZE" in os.environ
 
 
 def is_gloo_available() -> bool:
@@ -120,7 +126,8 @@ def get_default_backend_for_device(device: Any) -> str:
     kind = getattr(device, "type", str(device)).split(":")[0]
     if kind != "cpu":
         fail(ValueError, "get_default_backend_for_device", "a device with a backend was required "
-             "(Default backend not registered for device)", kind)  # fmt: skip
+             "(Default backend not registered for device)", kind,
+             hint="move the tensors to the cpu")  # fmt: skip
     return BACKENDS[0]
 
 
@@ -138,6 +145,7 @@ def _backend(name: str | None) -> str:
             "init_process_group",
             f"a backend out of {', '.join(BACKENDS)} was required",
             f"{name!r}, which is {problem}",
+            hint="backend='gloo' runs on the cpu",
         )
     return for_cpu[0]
 
@@ -165,7 +173,7 @@ def _rendezvous(
     if store is not None:
         if rank < 0 or world_size < 1:
             fail(AssertionError, "init_process_group", "rank and world_size were required with a store",
-                 f"rank={rank}, world_size={world_size}")  # fmt: skip
+                 f"rank={rank}, world_size={world_size}", hint="pass both to init_process_group()")  # fmt: skip
         return store, rank, world_size
     url = urllib.parse.urlparse(method or "env://")
     query = dict(urllib.parse.parse_qsl(url.query))
@@ -178,11 +186,12 @@ def _rendezvous(
         for name, value in (("MASTER_ADDR", host), ("MASTER_PORT", port)):
             if value is None:
                 fail(ValueError, "init_process_group", f"the environment variable {name} was required "
-                     f"(environment variable {name} expected, but not set)", "none")  # fmt: skip
+                     f"(environment variable {name} expected, but not set)", "none",
+                     hint=f"set {name}, or use init_method='tcp://host:port'")  # fmt: skip
         return _tcp_store(str(host), int(port or 0), rank, world_size, timeout), rank, world_size
     if rank < 0 or world_size < 1:
         fail(ValueError, "init_process_group", f"rank and world_size were required with {method}",
-             f"rank={rank}, world_size={world_size}")  # fmt: skip
+             f"rank={rank}, world_size={world_size}", hint="pass both to init_process_group()")  # fmt: skip
     if url.scheme == "file":
         made = FileStore(url.netloc + url.path, world_size)
         made.set_timeout(timeout)
@@ -194,6 +203,7 @@ def _rendezvous(
         "init_process_group",
         "an init_method of env://, tcp://host:port or file:///path was required (No rendezvous handler)",
         repr(method),
+        hint="env:// is the default",
     )
 
 
@@ -227,19 +237,27 @@ def init_process_group(
     """
     if _STATE.default is not None:
         fail(ValueError, "init_process_group", "no process group was required (trying to initialize the "
-             "default process group twice!)", "one that is there")  # fmt: skip
+             "default process group twice!)", "one that is there",
+             hint="call destroy_process_group() first")  # fmt: skip
     if store is not None and init_method is not None:
         fail(AssertionError, "init_process_group", "either store or init_method was required (Cannot "
-             "specify both init_method and store.)", "both")  # fmt: skip
+             "specify both init_method and store.)", "both", hint="leave one of them out")  # fmt: skip
     chosen = _backend(backend)
     limit = timeout or DEFAULT_TIMEOUT
     if not isinstance(limit, datetime.timedelta):
         fail(TypeError, "init_process_group", "a datetime.timedelta was required (Expected timeout "
-             "argument to be of type datetime.timedelta)", type(timeout).__name__)  # fmt: skip
+             "argument to be of type datetime.timedelta)", type(timeout).__name__,
+             hint="for example datetime.timedelta(minutes=5)")  # fmt: skip
     found, rank, world_size = _rendezvous(init_method, store, rank, world_size, limit)
     log = get_logger("distributed")
     if not 0 <= rank < world_size:
-        fail(ValueError, "init_process_group", f"a rank in [0, {world_size}) was required", rank)
+        fail(
+            ValueError,
+            "init_process_group",
+            f"a rank in [0, {world_size}) was required",
+            rank,
+            hint="ranks count from 0",
+        )
     _STATE.store = PrefixStore("facula", found)
     if world_size > 1:
         log.info("rank %d of %d found its store %s", rank, world_size, type(found).__name__)
@@ -290,10 +308,17 @@ def new_group(
     world = default_group()
     chosen = sorted(range(world.size()) if ranks is None else ranks)
     if len(set(chosen)) != len(chosen):
-        fail(ValueError, "new_group", "different ranks were required", chosen)
+        fail(
+            ValueError,
+            "new_group",
+            "different ranks were required",
+            chosen,
+            hint="name every rank once",
+        )
     if chosen and not (chosen[0] >= 0 and chosen[-1] < world.size()):
         fail(ValueError, "new_group", f"ranks in [0, {world.size()}) were required (The new group's rank "
-             "should be within the world_size set by init_process_group)", chosen)  # fmt: skip
+             "should be within the world_size set by init_process_group)", chosen,
+             hint="ranks count from 0 to get_world_size() - 1")  # fmt: skip
     number, _STATE.made = _STATE.made, _STATE.made + 1
     if world.rank() not in chosen:
         return GroupMember.NON_GROUP_MEMBER
@@ -313,7 +338,13 @@ def new_subgroups(
     size = default_group().size()
     group_size = size if group_size is None else group_size
     if group_size < 1 or size % group_size:
-        fail(ValueError, "new_subgroups", f"a size that divides {size} was required", group_size)
+        fail(
+            ValueError,
+            "new_subgroups",
+            f"a size that divides {size} was required",
+            group_size,
+            hint="group_size=1 gives every rank a group of its own",
+        )
     lists = [list(range(i, i + group_size)) for i in range(0, size, group_size)]
     return new_subgroups_by_enumeration(lists, timeout, backend, pg_options, group_desc)
 
@@ -348,7 +379,7 @@ def get_backend(group: Any = None) -> str:
     found = group_of(group)
     if found is None:
         fail(ValueError, "get_backend", "a group of this process was required (Invalid process group "
-             "specified)", "another")  # fmt: skip
+             "specified)", "another", hint="ask on the ranks of the group only")  # fmt: skip
     return found.backend_name
 
 
@@ -361,7 +392,13 @@ def get_global_rank(group: Any, group_rank: int) -> int:
     """A rank of a group, in the world."""
     found = group_of(group)
     if found is None or not 0 <= group_rank < found.size():
-        fail(ValueError, "get_global_rank", "a rank of the group was required", group_rank)
+        fail(
+            ValueError,
+            "get_global_rank",
+            "a rank of the group was required",
+            group_rank,
+            hint="ranks of a group count from 0",
+        )
     return found.ranks[group_rank]
 
 
@@ -370,7 +407,7 @@ def get_group_rank(group: Any, global_rank: int) -> int:
     found = group_of(group)
     if found is None or global_rank not in found.ranks:
         fail(ValueError, "get_group_rank", "a rank of the group was required (Global rank is not part of "
-             "group)", global_rank)  # fmt: skip
+             "group)", global_rank, hint="get_process_group_ranks(group) lists them")  # fmt: skip
     return found.ranks.index(global_rank)
 
 
@@ -381,7 +418,7 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
         return int(text)
     if fallback_rank is None:
         fail(RuntimeError, "get_node_local_rank", "the environment variable LOCAL_RANK was required",
-             "none")  # fmt: skip
+             "none", hint="pass fallback_rank for programs that no launcher started")  # fmt: skip
     return fallback_rank
 
 

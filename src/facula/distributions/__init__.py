@@ -5,7 +5,14 @@ Re-exports: families in `continuous`, `continuous_shapes`, `discrete`, `multivar
 """
 
 from facula.distributions import composed as _composed
-from facula.distributions import constraints, kl, kl_pairs, matrix_transforms, transforms
+from facula.distributions import (
+    constraints,
+    kl,
+    kl_pairs,
+    matrix_transforms,
+    transform_base,
+    transforms,
+)
 from facula.distributions import continuous as _continuous
 from facula.distributions import continuous_shapes as _shapes
 from facula.distributions import discrete as _discrete
@@ -24,6 +31,7 @@ _found = {
         _discrete,
         _multivariate,
         _composed,
+        transform_base,
         transforms,
         matrix_transforms,
     )
@@ -34,6 +42,7 @@ globals().update(_found)
 for _name, _value in vars(matrix_transforms).items():
     if isinstance(_value, type) and _value.__module__ == matrix_transforms.__name__:
         setattr(transforms, _name, _value)  # PyTorch has all transforms in one module
+        transforms.__all__.append(_name)
 
 __all__ = [
     *sorted(_found),

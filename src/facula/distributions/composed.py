@@ -27,7 +27,7 @@ from facula.nn import functional as F
 class Independent(Distribution):
     """The last batch dimensions of a distribution count as dimensions of the event."""
 
-    arg_constraints: dict[str, Any] = {}  # type: ignore[assignment]
+    arg_constraints: dict[str, Any] = {}
 
     def __init__(
         self,
@@ -42,6 +42,7 @@ class Independent(Distribution):
                 "Independent",
                 "Expected reinterpreted_batch_ndims <= len(base_distribution.batch_shape)",
                 f"{reinterpreted_batch_ndims} and {len(batch)}",
+                hint="expand() gives the base more batch dimensions",
             )
         shape = batch + tuple(base_distribution.event_shape)
         cut = len(batch) - reinterpreted_batch_ndims
@@ -103,6 +104,7 @@ class Independent(Distribution):
                 NotImplementedError,
                 "Independent",
                 "Enumeration over cartesian product is not implemented",
+                hint="enumerate base_dist.enumerate_support() and combine the values",
             )
         return self.base_dist.enumerate_support(expand=expand)
 
@@ -113,7 +115,7 @@ class Independent(Distribution):
 class TransformedDistribution(Distribution):
     """The values of a distribution, put through transforms."""
 
-    arg_constraints: dict[str, Any] = {}  # type: ignore[assignment]
+    arg_constraints: dict[str, Any] = {}
 
     def __init__(
         self,
@@ -128,6 +130,7 @@ class TransformedDistribution(Distribution):
                 "TransformedDistribution",
                 "transforms must be a Transform or a list of Transforms",
                 transforms,
+                hint="the instances are in facula.distributions.transforms",
             )
         base_shape = tuple(base_distribution.batch_shape) + tuple(base_distribution.event_shape)
         base_events = len(base_distribution.event_shape)
@@ -138,6 +141,7 @@ class TransformedDistribution(Distribution):
                 "TransformedDistribution",
                 f"base_distribution needs to have shape with size at least {transform.domain.event_dim}",
                 base_shape,
+                hint="expand() or Independent gives the base more dimensions",
             )
         shape = tuple(transform.forward_shape(base_shape))
         expanded = tuple(transform.inverse_shape(shape))
@@ -228,7 +232,7 @@ class LogNormal(TransformedDistribution):
     """The exponential of a normal variable."""
 
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
-    support = constraints.positive  # type: ignore[assignment]
+    support = constraints.positive
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         base = Normal(loc, scale, validate_args=validate_args)
@@ -268,7 +272,7 @@ class LogisticNormal(TransformedDistribution):
     """Points of a simplex: a normal vector by stick breaking."""
 
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
-    support = constraints.simplex  # type: ignore[assignment]
+    support = constraints.simplex
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         base = Normal(loc, scale, validate_args=validate_args)
@@ -293,8 +297,8 @@ class LogisticNormal(TransformedDistribution):
 class _LogitRelaxedBernoulli(Distribution):
     """Logits of relaxed Bernoulli values. [Maddison, Mnih & Teh 2017]"""
 
-    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}  # type: ignore[assignment]
-    support = constraints.real  # type: ignore[assignment]
+    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
+    support = constraints.real
     has_rsample = True
 
     def __init__(
@@ -325,7 +329,7 @@ class RelaxedBernoulli(TransformedDistribution):
     """Numbers of (0, 1) that come close to 0 or 1 at a low temperature, with gradients."""
 
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
-    support = constraints.unit_interval  # type: ignore[assignment]
+    support = constraints.unit_interval
 
     def __init__(
         self,
@@ -348,8 +352,8 @@ class RelaxedBernoulli(TransformedDistribution):
 class _ExpRelaxedCategorical(Distribution):
     """Logarithms of relaxed one-hot vectors. [Maddison, Mnih & Teh 2017]"""
 
-    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}  # type: ignore[assignment]
-    support = constraints.real_vector  # type: ignore[assignment]
+    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    support = constraints.real_vector
     has_rsample = True
 
     def __init__(
@@ -382,7 +386,7 @@ class RelaxedOneHotCategorical(TransformedDistribution):
     """Points of a simplex that come close to its corners at a low temperature, with gradients."""
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
-    support = constraints.simplex  # type: ignore[assignment]
+    support = constraints.simplex
 
     def __init__(
         self,
@@ -406,7 +410,7 @@ class RelaxedOneHotCategorical(TransformedDistribution):
 class MixtureSameFamily(Distribution):
     """One of the distributions along the last batch dimension, chosen by a categorical one."""
 
-    arg_constraints: dict[str, Any] = {}  # type: ignore[assignment]
+    arg_constraints: dict[str, Any] = {}
 
     def __init__(
         self,
@@ -420,6 +424,7 @@ class MixtureSameFamily(Distribution):
                 "MixtureSameFamily",
                 "The Mixture distribution needs to be an instance of Categorical",
                 type(mixture_distribution).__name__,
+                hint="Categorical(probs=weights) is one",
             )
         self._mixture_distribution = mixture_distribution
         self._component_distribution = component_distribution
@@ -430,6 +435,7 @@ class MixtureSameFamily(Distribution):
                 "MixtureSameFamily",
                 "`mixture_distribution` and `component_distribution` need one number of components",
                 f"{mixture_distribution._num_events} and {batch}",
+                hint="the last batch dimension of the components is the number of weights",
             )
         self._event_ndims = len(component_distribution.event_shape)
         super().__init__(

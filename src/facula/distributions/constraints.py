@@ -34,8 +34,8 @@ class _Dependent(Constraint):
     """A set that depends on parameters which are not known yet."""
 
     def __init__(self, *, is_discrete: bool = False, event_dim: int = 0) -> None:
-        self.is_discrete = is_discrete  # type: ignore[misc]
-        self.event_dim = event_dim  # type: ignore[misc]
+        self.is_discrete = is_discrete
+        self.event_dim = event_dim
 
     def __call__(
         self, *, is_discrete: bool | None = None, event_dim: int | None = None
@@ -47,7 +47,12 @@ class _Dependent(Constraint):
 
     def check(self, value: Any) -> Any:
         """Cannot be answered."""
-        fail(ValueError, "constraint", "Cannot determine validity of dependent constraint")
+        fail(
+            ValueError,
+            "constraint",
+            "Cannot determine validity of dependent constraint",
+            hint="check values against the distribution's support",
+        )
 
 
 class _DependentProperty(property, _Dependent):
@@ -91,6 +96,7 @@ class _IndependentConstraint(Constraint):
                 "constraint",
                 f"Expected value.dim() >= {self.event_dim}",
                 value.dim(),
+                hint="unsqueeze() adds dimensions to the value",
             )
         lead = result.dim() - self.reinterpreted_batch_ndims
         return result.reshape(tuple(result.shape[:lead]) + (-1,)).all(-1)
@@ -385,10 +391,10 @@ one_hot = _OneHot()
 nonnegative_integer = _IntegerGreaterThan(0)
 positive_integer = _IntegerGreaterThan(1)
 integer_interval = _IntegerInterval
-real = _Real()
+real: Constraint = _Real()
 real_vector = independent(real, 1)
-positive = _GreaterThan(0.0)
-nonnegative = _GreaterThanEq(0.0)
+positive: Constraint = _GreaterThan(0.0)
+nonnegative: Constraint = _GreaterThanEq(0.0)
 greater_than = _GreaterThan
 greater_than_eq = _GreaterThanEq
 less_than = _LessThan
@@ -396,13 +402,13 @@ multinomial = _Multinomial
 unit_interval = _Interval(0.0, 1.0)
 interval = _Interval
 half_open_interval = _HalfOpenInterval
-simplex = _Simplex()
+simplex: Constraint = _Simplex()
 lower_triangular = _LowerTriangular()
-lower_cholesky = _LowerCholesky()
-corr_cholesky = _CorrCholesky()
+lower_cholesky: Constraint = _LowerCholesky()
+corr_cholesky: Constraint = _CorrCholesky()
 square = _Square()
 symmetric = _Symmetric()
-positive_semidefinite = _PositiveSemidefinite()
-positive_definite = _PositiveDefinite()
+positive_semidefinite: Constraint = _PositiveSemidefinite()
+positive_definite: Constraint = _PositiveDefinite()
 cat = _Cat
 stack = _Stack

@@ -30,8 +30,8 @@ def _uniform(self: Any, shape: Any, like: Any) -> Any:
 class _LocationScale(Distribution):
     """Parameters `loc` and `scale` that broadcast."""
 
-    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}  # type: ignore[assignment]
-    support = constraints.real  # type: ignore[assignment]
+    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
+    support = constraints.real
     has_rsample = True
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
@@ -47,7 +47,7 @@ class _LocationScale(Distribution):
 class Normal(_LocationScale, ExponentialFamily):
     """The normal distribution of mean `loc` and deviation `scale`."""
 
-    _mean_carrier_measure = 0  # type: ignore[assignment]
+    _mean_carrier_measure = 0
 
     @property
     def mean(self) -> Any:
@@ -84,7 +84,7 @@ class Normal(_LocationScale, ExponentialFamily):
     def _natural_params(self) -> tuple[Any, ...]:
         return self.loc / self.scale.square(), -0.5 * self.scale.square().reciprocal()
 
-    def _log_normalizer(self, x: Any, y: Any) -> Any:  # type: ignore[override]
+    def _log_normalizer(self, x: Any, y: Any) -> Any:
         return -0.25 * x.square() / y + 0.5 * facula.log(-math.pi / y)
 
 
@@ -198,8 +198,8 @@ class Gumbel(_LocationScale):
 class _Half(Distribution):
     """The absolute value of a distribution around 0."""
 
-    arg_constraints = {"scale": constraints.positive}  # type: ignore[assignment]
-    support = constraints.nonnegative  # type: ignore[assignment]
+    arg_constraints = {"scale": constraints.positive}
+    support = constraints.nonnegative
     has_rsample = True
     base: type
 
@@ -267,7 +267,7 @@ class HalfCauchy(_Half):
 class Uniform(Distribution):
     """Uniform numbers of [low, high)."""
 
-    arg_constraints = {  # type: ignore[assignment]
+    arg_constraints = {
         "low": constraints.dependent,
         "high": constraints.dependent,
     }
@@ -278,7 +278,11 @@ class Uniform(Distribution):
         super().__init__(self.low.shape, validate_args=validate_args)
         if self._validate_args and not (self.low < self.high).all():
             fail(
-                ValueError, "Uniform", "Uniform is not defined when low>= high", f"{low} and {high}"
+                ValueError,
+                "Uniform",
+                "Uniform is not defined when low>= high",
+                f"{low} and {high}",
+                hint="exchange low and high where they are in the wrong order",
             )
 
     @constraints.dependent_property
@@ -327,10 +331,10 @@ class Uniform(Distribution):
 class Exponential(ExponentialFamily):
     """Waiting times of a rate."""
 
-    arg_constraints = {"rate": constraints.positive}  # type: ignore[assignment]
-    support = constraints.nonnegative  # type: ignore[assignment]
+    arg_constraints = {"rate": constraints.positive}
+    support = constraints.nonnegative
     has_rsample = True
-    _mean_carrier_measure = 0  # type: ignore[assignment]
+    _mean_carrier_measure = 0
 
     def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
         (self.rate,) = broadcast_all(rate)
@@ -373,20 +377,20 @@ class Exponential(ExponentialFamily):
     def _natural_params(self) -> tuple[Any, ...]:
         return (-self.rate,)
 
-    def _log_normalizer(self, x: Any) -> Any:  # type: ignore[override]
+    def _log_normalizer(self, x: Any) -> Any:
         return -facula.log(-x)
 
 
 class Gamma(ExponentialFamily):
     """The gamma distribution of shape `concentration` and `rate`."""
 
-    arg_constraints = {  # type: ignore[assignment]
+    arg_constraints = {
         "concentration": constraints.positive,
         "rate": constraints.positive,
     }
-    support = constraints.nonnegative  # type: ignore[assignment]
+    support = constraints.nonnegative
     has_rsample = True
-    _mean_carrier_measure = 0  # type: ignore[assignment]
+    _mean_carrier_measure = 0
 
     def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
         self.concentration, self.rate = broadcast_all(concentration, rate)
@@ -431,14 +435,14 @@ class Gamma(ExponentialFamily):
     def _natural_params(self) -> tuple[Any, ...]:
         return self.concentration - 1, -self.rate
 
-    def _log_normalizer(self, x: Any, y: Any) -> Any:  # type: ignore[override]
+    def _log_normalizer(self, x: Any, y: Any) -> Any:
         return facula.lgamma(x + 1) + (x + 1) * facula.log(-y.reciprocal())
 
 
 class Chi2(Gamma):
     """Sums of `df` squared standard normal numbers."""
 
-    arg_constraints = {"df": constraints.positive}  # type: ignore[assignment]
+    arg_constraints = {"df": constraints.positive}
 
     def __init__(self, df: Any, validate_args: bool | None = None) -> None:
         (half,) = broadcast_all(df)
@@ -457,11 +461,11 @@ class Chi2(Gamma):
 class InverseGamma(Distribution):
     """The reciprocal of a gamma variable."""
 
-    arg_constraints = {  # type: ignore[assignment]
+    arg_constraints = {
         "concentration": constraints.positive,
         "rate": constraints.positive,
     }
-    support = constraints.positive  # type: ignore[assignment]
+    support = constraints.positive
     has_rsample = True
 
     def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
@@ -505,10 +509,8 @@ class InverseGamma(Distribution):
 class Dirichlet(ExponentialFamily):
     """Points of a simplex."""
 
-    arg_constraints = {  # type: ignore[assignment]
-        "concentration": constraints.independent(constraints.positive, 1)
-    }
-    support = constraints.simplex  # type: ignore[assignment]
+    arg_constraints = {"concentration": constraints.independent(constraints.positive, 1)}
+    support = constraints.simplex
     has_rsample = True
 
     def __init__(self, concentration: Any, validate_args: bool | None = None) -> None:
@@ -518,6 +520,7 @@ class Dirichlet(ExponentialFamily):
                 "Dirichlet",
                 "`concentration` parameter must be at least one-dimensional.",
                 concentration.dim(),
+                hint="concentration.reshape(1) has a dimension",
             )
         self.concentration = concentration
         shape = tuple(concentration.shape)
@@ -567,18 +570,18 @@ class Dirichlet(ExponentialFamily):
     def _natural_params(self) -> tuple[Any, ...]:
         return (self.concentration,)
 
-    def _log_normalizer(self, x: Any) -> Any:  # type: ignore[override]
+    def _log_normalizer(self, x: Any) -> Any:
         return facula.lgamma(x).sum(-1) - facula.lgamma(x.sum(-1))
 
 
 class Beta(ExponentialFamily):
     """Numbers of (0, 1): the first part of a Dirichlet point of two."""
 
-    arg_constraints = {  # type: ignore[assignment]
+    arg_constraints = {
         "concentration1": constraints.positive,
         "concentration0": constraints.positive,
     }
-    support = constraints.unit_interval  # type: ignore[assignment]
+    support = constraints.unit_interval
     has_rsample = True
 
     def __init__(
@@ -635,5 +638,5 @@ class Beta(ExponentialFamily):
     def _natural_params(self) -> tuple[Any, ...]:
         return self.concentration1, self.concentration0
 
-    def _log_normalizer(self, x: Any, y: Any) -> Any:  # type: ignore[override]
+    def _log_normalizer(self, x: Any, y: Any) -> Any:
         return facula.lgamma(x) + facula.lgamma(y) - facula.lgamma(x + y)

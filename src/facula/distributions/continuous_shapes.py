@@ -26,12 +26,12 @@ from facula.distributions.utils import (
 class StudentT(Distribution):
     """Student's t of `df` degrees of freedom."""
 
-    arg_constraints = {  # type: ignore[assignment]
+    arg_constraints = {
         "df": constraints.positive,
         "loc": constraints.real,
         "scale": constraints.positive,
     }
-    support = constraints.real  # type: ignore[assignment]
+    support = constraints.real
     has_rsample = True
 
     def __init__(
@@ -77,8 +77,8 @@ class StudentT(Distribution):
 class FisherSnedecor(Distribution):
     """The ratio of two chi-squared variables over their degrees of freedom."""
 
-    arg_constraints = {"df1": constraints.positive, "df2": constraints.positive}  # type: ignore[assignment]
-    support = constraints.positive  # type: ignore[assignment]
+    arg_constraints = {"df1": constraints.positive, "df2": constraints.positive}
+    support = constraints.positive
     has_rsample = True
 
     def __init__(self, df1: Any, df2: Any, validate_args: bool | None = None) -> None:
@@ -118,7 +118,7 @@ class FisherSnedecor(Distribution):
 class Pareto(Distribution):
     """Numbers from `scale` on with a power-law tail."""
 
-    arg_constraints = {"alpha": constraints.positive, "scale": constraints.positive}  # type: ignore[assignment]
+    arg_constraints = {"alpha": constraints.positive, "scale": constraints.positive}
     has_rsample = True
 
     def __init__(self, scale: Any, alpha: Any, validate_args: bool | None = None) -> None:
@@ -167,7 +167,7 @@ class Pareto(Distribution):
 class GeneralizedPareto(Distribution):
     """Excesses over a threshold `loc`, with tail index `concentration`."""
 
-    arg_constraints = {  # type: ignore[assignment]
+    arg_constraints = {
         "loc": constraints.real,
         "scale": constraints.positive,
         "concentration": constraints.real,
@@ -246,11 +246,11 @@ class GeneralizedPareto(Distribution):
 class Weibull(Distribution):
     """Powers of exponential waiting times."""
 
-    arg_constraints = {  # type: ignore[assignment]
+    arg_constraints = {
         "scale": constraints.positive,
         "concentration": constraints.positive,
     }
-    support = constraints.positive  # type: ignore[assignment]
+    support = constraints.positive
     has_rsample = True
 
     def __init__(self, scale: Any, concentration: Any, validate_args: bool | None = None) -> None:
@@ -298,11 +298,11 @@ class Weibull(Distribution):
 class Kumaraswamy(Distribution):
     """Numbers of (0, 1), much like `Beta`, with a simple distribution function."""
 
-    arg_constraints = {  # type: ignore[assignment]
+    arg_constraints = {
         "concentration1": constraints.positive,
         "concentration0": constraints.positive,
     }
-    support = constraints.unit_interval  # type: ignore[assignment]
+    support = constraints.unit_interval
     has_rsample = True
 
     def __init__(
@@ -366,10 +366,10 @@ class ContinuousBernoulli(ExponentialFamily):
     [Loaiza-Ganem & Cunningham 2019]
     """
 
-    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}  # type: ignore[assignment]
-    support = constraints.unit_interval  # type: ignore[assignment]
+    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
+    support = constraints.unit_interval
     has_rsample = True
-    _mean_carrier_measure = 0  # type: ignore[assignment]
+    _mean_carrier_measure = 0
 
     def __init__(
         self,
@@ -383,6 +383,7 @@ class ContinuousBernoulli(ExponentialFamily):
                 ValueError,
                 "ContinuousBernoulli",
                 "Either `probs` or `logits` must be specified, but not both.",
+                hint="logits are log(probs / (1 - probs))",
             )
         self._lims = lims
         if probs is not None:
@@ -472,7 +473,7 @@ class ContinuousBernoulli(ExponentialFamily):
     def _natural_params(self) -> tuple[Any, ...]:
         return (self.logits,)
 
-    def _log_normalizer(self, x: Any) -> Any:  # type: ignore[override]
+    def _log_normalizer(self, x: Any) -> Any:
         near = x.abs() < 4e-3
         safe = facula.where(near, 1.0, x)
         exact = facula.log(facula.expm1(safe).abs()) - facula.log(safe.abs())
@@ -482,8 +483,8 @@ class ContinuousBernoulli(ExponentialFamily):
 class VonMises(Distribution):
     """Angles around `loc`: the normal distribution of the circle."""
 
-    arg_constraints = {"loc": constraints.real, "concentration": constraints.positive}  # type: ignore[assignment]
-    support = constraints.real  # type: ignore[assignment]
+    arg_constraints = {"loc": constraints.real, "concentration": constraints.positive}
+    support = constraints.real
 
     def __init__(self, loc: Any, concentration: Any, validate_args: bool | None = None) -> None:
         self.loc, self.concentration = broadcast_all(loc, concentration)

@@ -24,7 +24,12 @@ from facula.nn import functional as F
 
 def _one_of(op: str, probs: Any, logits: Any) -> None:
     if (probs is None) == (logits is None):
-        fail(ValueError, op, "Either `probs` or `logits` must be specified, but not both.")
+        fail(
+            ValueError,
+            op,
+            "Either `probs` or `logits` must be specified, but not both.",
+            hint="pass one of them by its name: probs=... or logits=...",
+        )
 
 
 class _Chance(Distribution):
@@ -60,10 +65,10 @@ class _Chance(Distribution):
 class Bernoulli(_Chance, ExponentialFamily):
     """0 or 1."""
 
-    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}  # type: ignore[assignment]
-    support = constraints.boolean  # type: ignore[assignment]
+    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
+    support = constraints.boolean
     has_enumerate_support = True
-    _mean_carrier_measure = 0  # type: ignore[assignment]
+    _mean_carrier_measure = 0
 
     def __init__(
         self, probs: Any = None, logits: Any = None, validate_args: bool | None = None
@@ -106,15 +111,15 @@ class Bernoulli(_Chance, ExponentialFamily):
     def _natural_params(self) -> tuple[Any, ...]:
         return (facula.logit(self.probs),)
 
-    def _log_normalizer(self, x: Any) -> Any:  # type: ignore[override]
+    def _log_normalizer(self, x: Any) -> Any:
         return F.softplus(x)
 
 
 class Geometric(_Chance):
     """The number of failures before the first success."""
 
-    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}  # type: ignore[assignment]
-    support = constraints.nonnegative_integer  # type: ignore[assignment]
+    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
+    support = constraints.nonnegative_integer
 
     def __init__(
         self, probs: Any = None, logits: Any = None, validate_args: bool | None = None
@@ -122,7 +127,13 @@ class Geometric(_Chance):
         self._take(probs, logits)
         super().__init__(self._param.shape, validate_args=validate_args)
         if self._validate_args and probs is not None and not (self.probs > 0).all():
-            fail(ValueError, "Geometric", "Expected parameter probs to be positive", self.probs)
+            fail(
+                ValueError,
+                "Geometric",
+                "Expected parameter probs to be positive",
+                self.probs,
+                hint="probs is the probability of success of one trial",
+            )
 
     @property
     def mean(self) -> Any:
@@ -159,7 +170,7 @@ class Geometric(_Chance):
 class Binomial(_Chance):
     """How many of `total_count` trials succeed."""
 
-    arg_constraints = {  # type: ignore[assignment]
+    arg_constraints = {
         "total_count": constraints.nonnegative_integer,
         "probs": constraints.unit_interval,
         "logits": constraints.real,
@@ -215,6 +226,7 @@ class Binomial(_Chance):
                 NotImplementedError,
                 "Binomial",
                 "Inhomogeneous total count not supported by `entropy`.",
+                hint="make a distribution for each total_count",
             )
         log_prob = self.log_prob(self.enumerate_support(False))
         return -(facula.exp(log_prob) * log_prob).sum(0)
@@ -226,6 +238,7 @@ class Binomial(_Chance):
                 NotImplementedError,
                 "Binomial",
                 "Inhomogeneous total count not supported by `enumerate_support`.",
+                hint="make a distribution for each total_count",
             )
         values = facula.arange(1 + total, dtype=self._param.dtype, device=self._param.device)
         values = values.reshape((-1,) + (1,) * len(self._batch_shape))
@@ -235,12 +248,12 @@ class Binomial(_Chance):
 class NegativeBinomial(_Chance):
     """The number of successes before `total_count` failures."""
 
-    arg_constraints = {  # type: ignore[assignment]
+    arg_constraints = {
         "total_count": constraints.greater_than_eq(0),
         "probs": constraints.half_open_interval(0.0, 1.0),
         "logits": constraints.real,
     }
-    support = constraints.nonnegative_integer  # type: ignore[assignment]
+    support = constraints.nonnegative_integer
 
     def __init__(
         self,
@@ -284,8 +297,8 @@ class NegativeBinomial(_Chance):
 class Poisson(ExponentialFamily):
     """Counts of rare events."""
 
-    arg_constraints = {"rate": constraints.nonnegative}  # type: ignore[assignment]
-    support = constraints.nonnegative_integer  # type: ignore[assignment]
+    arg_constraints = {"rate": constraints.nonnegative}
+    support = constraints.nonnegative_integer
 
     def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
         (self.rate,) = broadcast_all(rate)
@@ -315,14 +328,14 @@ class Poisson(ExponentialFamily):
     def _natural_params(self) -> tuple[Any, ...]:
         return (facula.log(self.rate),)
 
-    def _log_normalizer(self, x: Any) -> Any:  # type: ignore[override]
+    def _log_normalizer(self, x: Any) -> Any:
         return facula.exp(x)
 
 
 class Categorical(Distribution):
     """A choice out of K."""
 
-    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}  # type: ignore[assignment]
+    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     has_enumerate_support = True
 
     def __init__(
@@ -337,6 +350,7 @@ class Categorical(Distribution):
                 f"`{'probs' if probs is not None else 'logits'}` parameter must be at least "
                 "one-dimensional.",
                 given.dim(),
+                hint="every row is a distribution: reshape(1) makes one of a number",
             )
         if probs is not None:
             self.probs = probs / probs.sum(-1, keepdim=True)
@@ -444,8 +458,8 @@ class _OverCategorical(Distribution):
 class OneHotCategorical(_OverCategorical):
     """A choice out of K as a vector with one 1."""
 
-    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}  # type: ignore[assignment]
-    support = constraints.one_hot  # type: ignore[assignment]
+    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    support = constraints.one_hot
     has_enumerate_support = True
 
     def __init__(
@@ -500,7 +514,7 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
 class Multinomial(_OverCategorical):
     """Counts of `total_count` choices out of K."""
 
-    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}  # type: ignore[assignment]
+    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     total_count: int
 
     def __init__(
@@ -511,7 +525,12 @@ class Multinomial(_OverCategorical):
         validate_args: bool | None = None,
     ) -> None:
         if not isinstance(total_count, int):
-            fail(NotImplementedError, "Multinomial", "inhomogeneous total_count is not supported")
+            fail(
+                NotImplementedError,
+                "Multinomial",
+                "inhomogeneous total_count is not supported",
+                hint="make a distribution for each total_count",
+            )
         self.total_count = total_count
         self._categorical = Categorical(probs=probs, logits=logits)
         shape = tuple(self._categorical.param_shape)

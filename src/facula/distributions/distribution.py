@@ -27,7 +27,13 @@ class Distribution:
     def set_default_validate_args(value: bool) -> None:
         """Whether arguments are checked when nothing else is said."""
         if value not in (True, False):
-            fail(ValueError, "set_default_validate_args", "True or False was required", value)
+            fail(
+                ValueError,
+                "set_default_validate_args",
+                "True or False was required",
+                value,
+                hint="bool(value) converts",
+            )
         Distribution._validate_args = value
 
     def __init__(
@@ -70,6 +76,8 @@ class Distribution:
                     f"Expected parameter {name} ({type(value).__name__} of shape "
                     f"{tuple(value.shape)}) to satisfy the constraint {constraint!r}",
                     f"invalid values:\n{value}",
+                    hint="look for nan and out-of-range values; validate_args=False skips the "
+                    "check",
                 )
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Distribution:
@@ -101,13 +109,14 @@ class Distribution:
         new._validate_args = self._validate_args
         return new
 
-    def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
+    def _get_checked_instance(self, cls: Any, _instance: Any = None) -> Any:
         if _instance is None and type(self).__init__ != cls.__init__:
             fail(
                 NotImplementedError,
                 "expand",
                 f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ "
                 "method must also define a custom .expand() method",
+                hint="expand() makes an instance with __new__ and parameters of the larger shape",
             )
         return type(self).__new__(type(self)) if _instance is None else _instance
 
@@ -201,6 +210,7 @@ class Distribution:
                 type(self).__name__,
                 "The value argument to log_prob must be a Tensor",
                 type(value).__name__,
+                hint="facula.as_tensor(value) makes one",
             )
         events = len(self._event_shape)
         tail = tuple(value.shape[value.dim() - events :]) if events else ()
@@ -210,6 +220,7 @@ class Distribution:
                 type(self).__name__,
                 f"The right-most size of value must match event_shape {tuple(self._event_shape)}",
                 tuple(value.shape),
+                hint="the last dimensions of value are one event",
             )
         expected = tuple(self._batch_shape) + tuple(self._event_shape)
         for i, j in zip(reversed(tuple(value.shape)), reversed(expected), strict=False):
@@ -219,6 +230,7 @@ class Distribution:
                     type(self).__name__,
                     "Value is not broadcastable with batch_shape+event_shape",
                     f"{tuple(value.shape)} and {expected}",
+                    hint="sizes are equal or 1, from the last dimension on",
                 )
         try:
             support = self.support
@@ -236,6 +248,7 @@ class Distribution:
                 f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) to "
                 f"be within the support ({support!r})",
                 f"invalid values:\n{value}",
+                hint="look for nan and out-of-range values; validate_args=False skips the check",
             )
 
     def __repr__(self) -> str:

@@ -28,6 +28,7 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Any], Any]:
                 "register_kl",
                 "Expected type_p and type_q to be Distribution subclasses",
                 kind,
+                hint="pass the classes, not instances",
             )
 
     def decorate(function: Any) -> Any:
@@ -74,6 +75,7 @@ def _same_family(p: Any, q: Any) -> Any:
             "The cross KL-divergence between different exponential families cannot be computed using "
             "Bregman divergences",
             f"{type(p).__name__} and {type(q).__name__}",
+            hint="register_kl() adds a formula for the pair",
         )
     with facula.enable_grad():
         own = [x.detach().requires_grad_() for x in p._natural_params]
@@ -208,6 +210,8 @@ def _binomial(p: Any, q: Any) -> Any:
             NotImplementedError,
             "kl_divergence",
             "KL between Binomials where q.total_count > p.total_count is not implemented",
+            hint="exchange p and q, or estimate it from samples: (p.log_prob(x) - "
+            "q.log_prob(x)).mean()",
         )
     value = p.total_count * _bernoulli(p, q)
     return _infinite_outside(value, p.total_count > q.total_count)
@@ -242,6 +246,7 @@ def _independent(p: Any, q: Any) -> Any:
             NotImplementedError,
             "kl_divergence",
             "one number of reinterpreted dimensions was required",
+            hint="make both with the same reinterpreted_batch_ndims",
         )
     return sum_rightmost(kl_divergence(p.base_dist, q.base_dist), p.reinterpreted_batch_ndims)
 
@@ -249,7 +254,12 @@ def _independent(p: Any, q: Any) -> Any:
 @register_kl(composed.TransformedDistribution, composed.TransformedDistribution)
 def _transformed(p: Any, q: Any) -> Any:
     if p.transforms != q.transforms or p.event_shape != q.event_shape:
-        fail(NotImplementedError, "kl_divergence", "the same transforms were required")
+        fail(
+            NotImplementedError,
+            "kl_divergence",
+            "the same transforms were required",
+            hint="estimate it from samples of p: (p.log_prob(x) - q.log_prob(x)).mean()",
+        )
     return kl_divergence(p.base_dist, q.base_dist)
 
 

@@ -225,6 +225,7 @@ def _normals(p: Any, q: Any) -> Any:
         raise ValueError(
             "[kl_divergence] KL-divergence between two Multivariate Normals with different event "
             f"shapes cannot be computed: got {tuple(p.event_shape)} and {tuple(q.event_shape)}"
+            "\nhint: both need vectors of one length"
         )
     own, other = p._unbroadcasted_scale_tril, q._unbroadcasted_scale_tril
     volume = half_log_det(other) - half_log_det(own)

@@ -48,7 +48,13 @@ class CorrCholeskyTransform(Transform):
 
     def forward_shape(self, shape: Any) -> Any:
         if len(shape) < 1:
-            fail(ValueError, "CorrCholeskyTransform", "Too few dimensions on input", shape)
+            fail(
+                ValueError,
+                "CorrCholeskyTransform",
+                "Too few dimensions on input",
+                shape,
+                hint="a vector of n * (n - 1) / 2 numbers makes an n by n factor",
+            )
         count = shape[-1]
         size = round((0.25 + 2 * count) ** 0.5 + 0.5)
         if size * (size - 1) // 2 != count:
@@ -57,14 +63,27 @@ class CorrCholeskyTransform(Transform):
                 "CorrCholeskyTransform",
                 "Input is not a flattened lower-diagonal number",
                 count,
+                hint="a vector of n * (n - 1) / 2 numbers makes an n by n factor",
             )
         return facula.Size((*shape[:-1], size, size))
 
     def inverse_shape(self, shape: Any) -> Any:
         if len(shape) < 2:
-            fail(ValueError, "CorrCholeskyTransform", "Too few dimensions on input", shape)
+            fail(
+                ValueError,
+                "CorrCholeskyTransform",
+                "Too few dimensions on input",
+                shape,
+                hint="the factor is a matrix, with batch dimensions in front",
+            )
         if shape[-2] != shape[-1]:
-            fail(ValueError, "CorrCholeskyTransform", "Input is not square", shape)
+            fail(
+                ValueError,
+                "CorrCholeskyTransform",
+                "Input is not square",
+                shape,
+                hint="the factor of a correlation matrix has as many rows as columns",
+            )
         return facula.Size((*shape[:-2], shape[-1] * (shape[-1] - 1) // 2))
 
 

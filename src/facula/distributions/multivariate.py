@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import facula
@@ -58,15 +59,47 @@ def _one_of(name: str, **given: Any) -> str:
             name,
             f"Exactly one of {' or '.join(given)} may be specified.",
             found or "none",
+            hint="pass one of them by its name",
         )
     return found[0]
 
 
-class _Matrices:
+def _given_matrix(op: str, covariance: Any, precision: Any, factor: Any) -> tuple[str, Any]:
+    """The name and the value of the only matrix that was given."""
+    given = {
+        "covariance_matrix": covariance,
+        "precision_matrix": precision,
+        "scale_tril": factor,
+    }
+    name = _one_of(op, **given)
+    if given[name].dim() < 2:
+        fail(
+            ValueError,
+            op,
+            f"{name} must be at least two-dimensional, with optional leading batch dimensions",
+            f"{given[name].dim()}-d",
+            hint="facula.diag_embed(vector) makes a matrix",
+        )
+    return name, given[name]
+
+
+#: the lower Cholesky factor of the covariance, by what was given
+_FACTOR: dict[str, Callable[[Any], Any]] = {
+    "scale_tril": lambda matrix: matrix,
+    "covariance_matrix": facula.linalg.cholesky,
+    "precision_matrix": precision_to_scale_tril,
+}
+
+
+class _Matrices(Distribution):
     """Covariance, precision and Cholesky factor, each computed out of the one that was given."""
 
     _unbroadcasted_scale_tril: Any
-    _batch_shape: Any
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        new: Any = super().expand(batch_shape, _instance)
+        new._unbroadcasted_scale_tril = self._unbroadcasted_scale_tril
+        return new
 
     def _whole(self, matrix: Any) -> Any:
         size = matrix.shape[-1]
@@ -89,18 +122,18 @@ class _Matrices:
         return self._whole(facula.cholesky_inverse(self._unbroadcasted_scale_tril))
 
 
-class MultivariateNormal(_Matrices, Distribution):
+class MultivariateNormal(_Matrices):
     """The normal distribution of vectors, by its covariance, its precision or a lower triangular
     factor.
     """
 
-    arg_constraints = {  # type: ignore[assignment]
+    arg_constraints = {
         "loc": constraints.real_vector,
         "covariance_matrix": constraints.positive_definite,
         "precision_matrix": constraints.positive_definite,
         "scale_tril": constraints.lower_cholesky,
     }
-    support = constraints.real_vector  # type: ignore[assignment]
+    support = constraints.real_vector
     has_rsample = True
 
     def __init__(
@@ -112,37 +145,22 @@ class MultivariateNormal(_Matrices, Distribution):
         validate_args: bool | None = None,
     ) -> None:
         if loc.dim() < 1:
-            fail(ValueError, "MultivariateNormal", "loc must be at least one-dimensional.", "0-d")
-        given = {
-            "covariance_matrix": covariance_matrix,
-            "precision_matrix": precision_matrix,
-            "scale_tril": scale_tril,
-        }
-        name = _one_of("MultivariateNormal", **given)
-        matrix = given[name]
-        if matrix.dim() < 2:
             fail(
                 ValueError,
                 "MultivariateNormal",
-                f"{name} must be at least two-dimensional, with optional leading batch dimensions",
-                f"{matrix.dim()}-d",
+                "loc must be at least one-dimensional.",
+                "0-d",
+                hint="loc.reshape(1) has a dimension",
             )
+        name, matrix = _given_matrix(
+            "MultivariateNormal", covariance_matrix, precision_matrix, scale_tril
+        )
         batch = facula.broadcast_shapes(tuple(matrix.shape[:-2]), tuple(loc.shape[:-1]))
         size = loc.shape[-1]
         setattr(self, name, matrix.expand((*batch, size, size)))
         self.loc = loc.expand((*batch, size))
         super().__init__(batch, (size,), validate_args=validate_args)
-        if name == "scale_tril":
-            self._unbroadcasted_scale_tril = matrix
-        elif name == "covariance_matrix":
-            self._unbroadcasted_scale_tril = facula.linalg.cholesky(matrix)
-        else:
-            self._unbroadcasted_scale_tril = precision_to_scale_tril(matrix)
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        new = super().expand(batch_shape, _instance)
-        new._unbroadcasted_scale_tril = self._unbroadcasted_scale_tril
-        return new
+        self._unbroadcasted_scale_tril = _FACTOR[name](matrix)
 
     @property
     def mean(self) -> Any:
@@ -181,12 +199,12 @@ class LowRankMultivariateNormal(Distribution):
     1950]
     """
 
-    arg_constraints = {  # type: ignore[assignment]
+    arg_constraints = {
         "loc": constraints.real_vector,
         "cov_factor": constraints.independent(constraints.real, 2),
         "cov_diag": constraints.independent(constraints.positive, 1),
     }
-    support = constraints.real_vector  # type: ignore[assignment]
+    support = constraints.real_vector
     has_rsample = True
 
     def __init__(
@@ -194,19 +212,36 @@ class LowRankMultivariateNormal(Distribution):
     ) -> None:
         name = "LowRankMultivariateNormal"
         if loc.dim() < 1:
-            fail(ValueError, name, "loc must be at least one-dimensional.", "0-d")
+            fail(
+                ValueError,
+                name,
+                "loc must be at least one-dimensional.",
+                "0-d",
+                hint="loc.reshape(1) has a dimension",
+            )
         if cov_factor.dim() < 2:
             fail(
                 ValueError,
                 name,
                 "cov_factor must be at least two-dimensional, with optional leading batch dimensions",
                 f"{cov_factor.dim()}-d",
+                hint="unsqueeze(-1) makes a matrix of one column",
             )
         size = loc.shape[-1]
         if cov_factor.shape[-2] != size:
-            fail(ValueError, name, f"cov_factor must be a batch of matrices with shape {size} x m")
+            fail(
+                ValueError,
+                name,
+                f"cov_factor must be a batch of matrices with shape {size} x m",
+                hint=f"loc has {size} elements; every one has a row of cov_factor",
+            )
         if cov_diag.shape[-1:] != (size,):
-            fail(ValueError, name, f"cov_diag must be a batch of vectors with shape ({size},)")
+            fail(
+                ValueError,
+                name,
+                f"cov_diag must be a batch of vectors with shape ({size},)",
+                hint=f"loc has {size} elements; every one has a variance",
+            )
         try:
             batch = facula.broadcast_shapes(
                 tuple(loc.shape[:-1]), tuple(cov_factor.shape[:-2]), tuple(cov_diag.shape[:-1])
@@ -215,6 +250,7 @@ class LowRankMultivariateNormal(Distribution):
             raise ValueError(
                 f"[{name}] Incompatible batch shapes: loc {tuple(loc.shape)}, cov_factor "
                 f"{tuple(cov_factor.shape)}, cov_diag {tuple(cov_diag.shape)}"
+                "\nhint: sizes of batch dimensions are equal or 1, from the last on"
             ) from error
         self.loc = loc.expand((*batch, size))
         self.cov_factor = cov_factor.expand((*batch, *cov_factor.shape[-2:]))
@@ -311,12 +347,12 @@ def low_rank_mahalanobis(factor: Any, diagonal: Any, difference: Any, capacitanc
 class Wishart(_Matrices, ExponentialFamily):
     """Sums of outer products of `df` normal vectors: positive-definite matrices. [Wishart 1928]"""
 
-    support = constraints.positive_definite  # type: ignore[assignment]
+    support = constraints.positive_definite
     has_rsample = True
-    _mean_carrier_measure = 0  # type: ignore[assignment]
+    _mean_carrier_measure = 0
 
     @property
-    def arg_constraints(self) -> Any:  # type: ignore[override]
+    def arg_constraints(self) -> Any:
         """What the parameters must satisfy; enough degrees of freedom for the size of the matrices."""
         return {
             "covariance_matrix": constraints.positive_definite,
@@ -333,20 +369,7 @@ class Wishart(_Matrices, ExponentialFamily):
         scale_tril: Any = None,
         validate_args: bool | None = None,
     ) -> None:
-        given = {
-            "covariance_matrix": covariance_matrix,
-            "precision_matrix": precision_matrix,
-            "scale_tril": scale_tril,
-        }
-        name = _one_of("Wishart", **given)
-        matrix = given[name]
-        if matrix.dim() < 2:
-            fail(
-                ValueError,
-                "Wishart",
-                f"{name} must be at least two-dimensional, with optional leading batch dimensions",
-                f"{matrix.dim()}-d",
-            )
+        name, matrix = _given_matrix("Wishart", covariance_matrix, precision_matrix, scale_tril)
         if not isinstance(df, facula.Tensor):
             df = facula.tensor(float(df), dtype=matrix.dtype, device=matrix.device)
         batch = facula.broadcast_shapes(tuple(df.shape), tuple(matrix.shape[:-2]))
@@ -357,6 +380,7 @@ class Wishart(_Matrices, ExponentialFamily):
                 "Wishart",
                 "Value of df must be greater than ndim - 1",
                 f"df={df}, ndim={event[-1]}",
+                hint=f"take df above {event[-1] - 1}",
             )
         setattr(self, name, matrix.expand((*batch, *event)))
         self.df = df.expand(batch)
@@ -368,17 +392,7 @@ class Wishart(_Matrices, ExponentialFamily):
                 "ndim - 1 < df < ndim.",
                 stacklevel=2,
             )
-        if name == "scale_tril":
-            self._unbroadcasted_scale_tril = matrix
-        elif name == "covariance_matrix":
-            self._unbroadcasted_scale_tril = facula.linalg.cholesky(matrix)
-        else:
-            self._unbroadcasted_scale_tril = precision_to_scale_tril(matrix)
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        new = super().expand(batch_shape, _instance)
-        new._unbroadcasted_scale_tril = self._unbroadcasted_scale_tril
-        return new
+        self._unbroadcasted_scale_tril = _FACTOR[name](matrix)
 
     def _degrees(self) -> Any:
         """The degrees of freedom that are left for each row of a sample."""
@@ -455,7 +469,7 @@ class Wishart(_Matrices, ExponentialFamily):
     def _natural_params(self) -> Any:
         return -self.precision_matrix / 2, (self.df - self._event_shape[-1] - 1) / 2
 
-    def _log_normalizer(self, x: Any, y: Any) -> Any:  # type: ignore[override]
+    def _log_normalizer(self, x: Any, y: Any) -> Any:
         size = self._event_shape[-1]
         power = y + (size + 1) / 2
         volume = -facula.linalg.slogdet(-2 * x).logabsdet + size * math.log(2)
@@ -467,8 +481,8 @@ class LKJCholesky(Distribution):
     [Lewandowski et al. 2009]
     """
 
-    arg_constraints = {"concentration": constraints.positive}  # type: ignore[assignment]
-    support = constraints.corr_cholesky  # type: ignore[assignment]
+    arg_constraints = {"concentration": constraints.positive}
+    support = constraints.corr_cholesky
 
     def __init__(
         self, dim: int, concentration: Any = 1.0, validate_args: bool | None = None
@@ -479,6 +493,7 @@ class LKJCholesky(Distribution):
                 "LKJCholesky",
                 "Expected dim to be an integer greater than or equal to 2.",
                 dim,
+                hint="a correlation matrix needs two variables",
             )
         self.dim = dim
         if not isinstance(concentration, facula.Tensor):
@@ -496,7 +511,7 @@ class LKJCholesky(Distribution):
         return Beta(rows + 0.5, top - rows, validate_args=False)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        new = super().expand(batch_shape, _instance)
+        new: Any = super().expand(batch_shape, _instance)
         new._beta = new._marginals(new.concentration)
         return new
 

@@ -30,6 +30,7 @@ class ConstraintRegistry:
                 "register",
                 "Expected constraint to be either a Constraint subclass or instance",
                 constraint,
+                hint="the constraints are in facula.distributions.constraints",
             )
         self._registry[kind] = factory
         return factory
@@ -41,6 +42,7 @@ class ConstraintRegistry:
                 NotImplementedError,
                 "transform",
                 f"Cannot transform {type(constraint).__name__} constraints",
+                hint="register() adds a factory for the constraint",
             )
         return factory(constraint)
 

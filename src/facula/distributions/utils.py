@@ -22,6 +22,7 @@ def broadcast_all(*values: Any) -> tuple[Any, ...]:
                 "broadcast_all",
                 "Input arguments must all be instances of Number or torch.Tensor",
                 type(v).__name__,
+                hint="facula.as_tensor(value) makes a tensor",
             )
     if not tensors:
         tensors = [facula.tensor(0.0, dtype=facula.get_default_dtype())]
@@ -74,7 +75,13 @@ def tril_matrix_to_vec(mat: Any, diag: int = 0) -> Any:
     """The lower triangles of matrices as vectors, row by row."""
     n = mat.shape[-1]
     if not -n <= diag < n:
-        fail(ValueError, "tril_matrix_to_vec", f"diag in [-{n}, {n - 1}] was required", diag)
+        fail(
+            ValueError,
+            "tril_matrix_to_vec",
+            f"diag in [-{n}, {n - 1}] was required",
+            diag,
+            hint="diag=0 is the main diagonal, diag=-1 that below it",
+        )
     rows, columns = facula.tril_indices(n, n, diag)
     return mat[..., rows, columns]
 
@@ -93,6 +100,7 @@ def vec_to_tril_matrix(vec: Any, diag: int = 0) -> Any:
             "vec_to_tril_matrix",
             "The size of last dimension is not a triangular number",
             count,
+            hint="n rows with the diagonal hold n * (n + 1) / 2 numbers",
         )
     matrix = vec.new_zeros((*vec.shape[:-1], n, n))
     flat = (rows * n + columns).expand((*vec.shape[:-1], count))

@@ -62,6 +62,7 @@ def export(
             "a tuple of arguments was required (Expecting `args` to be a tuple of example positional "
             "inputs)",
             type(args).__name__,
+            hint="pass (x,) for a single argument",
         )
     kwargs = kwargs or {}
     if strict:

@@ -92,6 +92,7 @@ def save(
             "an ExportedProgram was required (The 'ep' parameter must be an instance of "
             "'ExportedProgram')",
             type(ep).__name__,
+            hint="facula.export.export(module, args) makes one",
         )
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
@@ -143,7 +144,13 @@ def load(
                 content = archive.read(_EXTRA + name)
                 extra_files[name] = content.decode()  # type: ignore[index]
     except (zipfile.BadZipFile, KeyError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        fail(RuntimeError, "export.load", "a file written by export.save was required", error)
+        fail(
+            RuntimeError,
+            "export.load",
+            "a file written by export.save was required",
+            error,
+            hint="facula.load() reads what facula.save() wrote",
+        )
     if described.get("version") != VERSION:
         fail(
             RuntimeError,
@@ -191,7 +198,8 @@ def register_dataclass(cls: type, *, serialized_type_name: str | None = None) ->
     """Make a dataclass a container that programs take and give."""
     if not is_dataclass(cls):
         fail(AssertionError, "export.register_dataclass", "a dataclass was required (Only dataclasses "
-             "can be registered with this function)", cls.__name__)  # fmt: skip
+             "can be registered with this function)", cls.__name__,
+             hint="put @dataclass above the class")  # fmt: skip
     names = [field.name for field in fields(cls) if field.init]
 
     def flatten(value: Any) -> tuple[list[Any], Any]:

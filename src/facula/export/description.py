@@ -31,7 +31,13 @@ _CORE_KINDS = ("dtype", "device", "layout", "memory_format")
 
 
 def _unreadable(what: str, got: Any) -> Any:
-    return fail(RuntimeError, "export", f"{what} was required (it can not be kept in a file)", got)
+    return fail(
+        RuntimeError,
+        "export",
+        f"{what} was required (it can not be kept in a file)",
+        got,
+        hint="export the program without it, as numbers, strings and tensors",
+    )
 
 
 # ------------------------------------------------------------------ expressions
@@ -89,7 +95,13 @@ def read_target(name: str) -> Any:
     for part in name.split("."):
         at = None if part.startswith("__") else getattr(at, part, None)
     if not isinstance(at, ops.overloads.OpOverload):
-        fail(RuntimeError, "export.load", "an operator of this version was required", name)
+        fail(
+            RuntimeError,
+            "export.load",
+            "an operator of this version was required",
+            name,
+            hint="load it with the version that wrote it",
+        )
     return at
 
 
@@ -142,13 +154,25 @@ def read_value(x: Any, nodes: dict[str, Node]) -> Any:
         return slice(*[read_value(v, nodes) for v in held])
     if kind == "dict":
         return {read_value(k, nodes): read_value(v, nodes) for k, v in held}
-    return fail(RuntimeError, "export.load", "a value of a known kind was required", kind)
+    return fail(
+        RuntimeError,
+        "export.load",
+        "a value of a known kind was required",
+        kind,
+        hint="load it with the version that wrote it",
+    )
 
 
 def _core_value(kind: str, name: str) -> Any:
     found = getattr(core, name, None)
     if not isinstance(found, getattr(core, kind)):
-        fail(RuntimeError, "export.load", f"a {kind} was required", name)
+        fail(
+            RuntimeError,
+            "export.load",
+            f"a {kind} was required",
+            name,
+            hint="load it with the version that wrote it",
+        )
     return found
 
 
@@ -228,7 +252,13 @@ def read_graph(data: list[dict[str, Any]], env: ShapeEnv) -> GraphModule:
     for entry in data:
         op, target = entry["op"], entry["target"]
         if op not in ("placeholder", "call_function", "output"):
-            fail(RuntimeError, "export.load", "a flat graph was required", op)
+            fail(
+                RuntimeError,
+                "export.load",
+                "a flat graph was required",
+                op,
+                hint="load it with the version that wrote it",
+            )
         function = read_target(target) if op == "call_function" else target
         args, kwargs = read_value(entry["args"], nodes), read_value(entry["kwargs"], nodes)
         node = graph.create_node(op, function, args, kwargs, name=entry["name"])

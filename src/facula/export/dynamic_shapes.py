@@ -72,7 +72,13 @@ class Dim:
 
     def __init__(self, name: str, *, min: int | None = None, max: int | None = None) -> None:  # noqa: A002
         if not name.isidentifier():
-            fail(ValueError, "Dim", "a name that is an identifier was required", repr(name))
+            fail(
+                ValueError,
+                "Dim",
+                "a name that is an identifier was required",
+                repr(name),
+                hint="for example Dim('batch')",
+            )
         self.__name__ = name
         self.min = 0 if min is None else min
         self.max = UNBOUNDED if max is None else max
@@ -84,6 +90,7 @@ class Dim:
                 "Dim",
                 "a largest value above the least was required: Cannot create Dim with inconsistent",
                 f"min={self.min}, max={self.max}",
+                hint="leave max out for any size",
             )
 
     def _derived(self, factor: int, offset: int) -> Dim:
@@ -94,6 +101,7 @@ class Dim:
                 "an increasing linear function with whole numbers was required (Attempted to "
                 f"derive from {self.__name__})",
                 f"{factor} * {self.__name__} + {offset}",
+                hint="for example 2 * dim + 1",
             )
         made = object.__new__(Dim)
         made.root = self.root
@@ -144,6 +152,7 @@ class ShapesCollection:
                 "ShapesCollection",
                 "one shape for a tensor was required (Shapes assigned to input are different)",
                 f"{known[1]} and {shape}",
+                hint="assign one shape to every tensor",
             )
         self._shapes[id(tensor)] = (tensor, shape)
 
@@ -175,6 +184,7 @@ class ShapesCollection:
                 "shapes of tensors among the inputs were required (Some assigned shapes were not "
                 "found in args)",
                 f"{len(self._shapes)} shapes",
+                hint="assign shapes to the tensors themselves that are passed in args and kwargs",
             )
         return found
 
@@ -211,6 +221,7 @@ def _mismatch(path: str, required: str, got: Any) -> Any:
         f"dynamic_shapes of the same structure as the inputs were required (Detected mismatch "
         f"between the structure of `inputs` and `dynamic_shapes`): {required} for {path}",
         repr(got),
+        hint="None stands for a static input, or for one without tensors",
     )
 
 
@@ -290,6 +301,7 @@ class Resolved:
                     "`dynamic_shapes` is specified as a dict, its top-level keys must be the arg "
                     f"names {list(named)} of `inputs`)",
                     list(shapes),
+                    hint="name every argument; None stands for static shapes",
                 )
             pairs = [(named[k], shapes[k], f"inputs[{k!r}]") for k in named]
         else:
@@ -352,7 +364,7 @@ class Resolved:
             self.named[root.__name__] = known = (root, str(made))
         elif (known[0].min, known[0].max) != (root.min, root.max):
             fail(UserError, "export", "one range for a name was required (Found different definitions)",
-                 f"{known[0]!r} and {root!r}")  # fmt: skip
+                 f"{known[0]!r} and {root!r}", hint="make one Dim and use it everywhere")  # fmt: skip
         if self.env.hints[known[1]] != value:
             name = root.__name__
             violated(name, f"{where} should be equal to another size called {name}: "

@@ -165,6 +165,7 @@ class ExportedProgram:
             "export",
             "a module was required to run: Unable to call ExportedProgram directly. You should use "
             "`exported_program.module()` instead",
+            hint="exported_program.module()(*args) runs it",
         )
 
     def run_decompositions(
@@ -210,6 +211,7 @@ class ExportedProgram:
                 "export",
                 f"a signature of the inputs {placeholders} was required",
                 described,
+                hint="describe the inputs in the order of the placeholders",
             )
 
     def __str__(self) -> str:

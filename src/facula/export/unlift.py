@@ -58,6 +58,7 @@ class InputCheck:
                 f"arguments nested as in the export were required (Trying to flatten user inputs "
                 f"with exported input tree spec): {self.in_spec}",
                 spec,
+                hint="pass arguments as they were given to export()",
             )
         sizes: dict[str, int] = {}
         for name, (shape, kind), leaf in zip(self.names, self.expected, leaves, strict=True):
@@ -76,6 +77,7 @@ class InputCheck:
                 "export",
                 f"the keywords {list(expected)} were required (Ran into a kwarg keyword mismatch)",
                 list(kwargs),
+                hint="pass the keywords that were given to export()",
             )
         return {name: kwargs[name] for name in expected}
 
@@ -87,6 +89,7 @@ class InputCheck:
                 f"the value {value!r} was required for {name}, which was a constant of the export "
                 f"(Guard failed: {name} == {value!r})",
                 repr(leaf),
+                hint="export again for another value, or make it a tensor",
             )
 
     def _check_tensor(
@@ -94,13 +97,14 @@ class InputCheck:
     ) -> None:
         if not isinstance(leaf, Tensor):
             fail(AssertionError, "export", f"a tensor was required for {name} (Guard failed: {name})",
-                 type(leaf).__name__)  # fmt: skip
+                 type(leaf).__name__, hint="facula.as_tensor(value) makes one")  # fmt: skip
         if leaf.dtype is not dtype:
             fail(AssertionError, "export", f"{dtype} was required for {name} (Guard failed: "
-                 f"{name}.dtype == {dtype})", leaf.dtype)  # fmt: skip
+                 f"{name}.dtype == {dtype})", leaf.dtype, hint=f"convert it with .to({dtype})")  # fmt: skip
         if leaf.dim() != len(shape):
             fail(AssertionError, "export", f"{len(shape)} dimensions were required for {name} "
-                 f"(Guard failed: len({name}.size()) == {len(shape)})", tuple(leaf.shape))  # fmt: skip
+                 f"(Guard failed: len({name}.size()) == {len(shape)})", tuple(leaf.shape),
+                 hint="reshape it, or export again")  # fmt: skip
         for dim, (expected, size) in enumerate(zip(shape, leaf.shape, strict=True)):
             if expected.symbol is not None:
                 expected_size = sizes.setdefault(expected.symbol, size)
@@ -115,6 +119,7 @@ class InputCheck:
                     f"a size of {expected_size} was required for {name} (Guard failed: "
                     f"{name}.size()[{dim}] == {expected})",
                     size,
+                    hint=f"export with dynamic_shapes that let dimension {dim} vary",
                 )
 
     @staticmethod
@@ -137,12 +142,14 @@ class InputCheck:
                     f"sizes in {bounds} were required for {name} (Guard failed: {bounds.lower} <= "
                     f"{name} <= {bounds.upper})",
                     size,
+                    hint="export again with a wider Dim(min=, max=)",
                 )
         for guard in self.guards:
             known = (guard.left.free_symbols | guard.right.free_symbols) <= sizes.keys()
             if known and not guard.holds(sizes):
                 fail(AssertionError, "export", f"sizes for which the program was exported were "
-                     f"required (Guard failed: {guard})", sizes)  # fmt: skip
+                     f"required (Guard failed: {guard})", sizes,
+                     hint="export again with example inputs of such sizes")  # fmt: skip
 
 
 def _refuse_mode(self: nn.Module, mode: bool = True) -> nn.Module:
@@ -151,6 +158,7 @@ def _refuse_mode(self: nn.Module, mode: bool = True) -> nn.Module:
         "export",
         "the mode in which the program was exported was required: Calling train() or eval() is not "
         "supported for exported modules",
+        hint="call train() or eval() on the module before export()",
     )
 
 

@@ -112,7 +112,12 @@ def register_pytree_node(
         ValueError: the class is registered.
     """
     if cls in SUPPORTED_NODES:
-        fail(ValueError, "register_pytree_node", f"{cls} is already registered as pytree node")
+        fail(
+            ValueError,
+            "register_pytree_node",
+            f"{cls} is already registered as pytree node",
+            hint="a class is registered once: leave the second registration out",
+        )
     SUPPORTED_NODES[cls] = NodeDef(cls, flatten_fn, unflatten_fn, flatten_with_keys_fn)
 
 
@@ -235,6 +240,11 @@ def _node_of(tree: Any) -> NodeDef | None:
     return found
 
 
+def _get_node_type(tree: Any) -> type:
+    """The type under which a container is registered; the plain type of anything else."""
+    return namedtuple if is_namedtuple_instance(tree) else type(tree)
+
+
 def _is_leaf(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> bool:
     return (is_leaf is not None and is_leaf(tree)) or _node_of(tree) is None
 
@@ -277,7 +287,11 @@ class TreeSpec:
         given = leaves if isinstance(leaves, (list, tuple)) else list(leaves)
         if len(given) != self.num_leaves:
             fail(
-                ValueError, "tree_unflatten", f"{self.num_leaves} leaves were required", len(given)
+                ValueError,
+                "tree_unflatten",
+                f"{self.num_leaves} leaves were required",
+                len(given),
+                hint="flatten the tree again: the spec belongs to one structure",
             )
         return self._build(iter(given))
 
@@ -304,22 +318,41 @@ class TreeSpec:
                 "tree_map",
                 f"Node type mismatch: {self.type.__name__} was required",
                 got,
+                hint="the trees need one structure; convert the container first",
             )
         children, context = node.flatten_fn(tree)
         if self.type in (dict, OrderedDict, defaultdict):
             children = self._in_key_order(tree)
         elif context != self.context:
-            fail(ValueError, "tree_map", f"Node context mismatch: {self.context!r}", repr(context))
+            fail(
+                ValueError,
+                "tree_map",
+                f"Node context mismatch: {self.context!r}",
+                repr(context),
+                hint="the dictionaries need the same keys",
+            )
         if len(children) != self.num_children:
             required = f"Node arity mismatch: {self.num_children} children were required"
-            fail(ValueError, "tree_map", required, len(children))
+            fail(
+                ValueError,
+                "tree_map",
+                required,
+                len(children),
+                hint="the containers need the same length",
+            )
         for child, spec in zip(children, self.children_specs, strict=True):
             spec._collect(child, parts)
 
     def _in_key_order(self, tree: Any) -> list[Any]:
         keys = self.context[1] if self.type is defaultdict else self.context
         if set(keys) != set(tree):
-            fail(ValueError, "tree_map", f"Node keys mismatch: {keys} were required", list(tree))
+            fail(
+                ValueError,
+                "tree_map",
+                f"Node keys mismatch: {keys} were required",
+                list(tree),
+                hint="the dictionaries need the same keys",
+            )
         return [tree[key] for key in keys]
 
     def __hash__(self) -> int:
@@ -400,7 +433,13 @@ def tree_flatten(
 def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> PyTree:
     """The tree of a structure with the given leaves."""
     if not isinstance(treespec, TreeSpec):
-        fail(TypeError, "tree_unflatten", "a TreeSpec was required", type(treespec).__name__)
+        fail(
+            TypeError,
+            "tree_unflatten",
+            "a TreeSpec was required",
+            type(treespec).__name__,
+            hint="tree_structure(tree) gives one",
+        )
     return treespec.unflatten(leaves)
 
 

@@ -86,11 +86,13 @@ def wrap(fn_or_name: str | Callable[..., Any]) -> str | Callable[..., Any]:
         name = fn_or_name
     else:
         fail(RuntimeError, "wrap", "a function or its name was required: Unsupported type for global "
-             "function! Must be either a callable or string name", got=type(fn_or_name).__name__)  # fmt: skip
+             "function! Must be either a callable or string name", got=type(fn_or_name).__name__,
+             hint="wrap(function) or wrap('name')")  # fmt: skip
     frame: Any = sys._getframe(1)
     if frame.f_code.co_name != "<module>":
         fail(NotImplementedError, "wrap", "the top level of a module was required: wrap must be called at "
-             "the top level of a module", got=f"a call in {frame.f_code.co_name}")  # fmt: skip
+             "the top level of a module", got=f"a call in {frame.f_code.co_name}",
+             hint="move the call out of the function")  # fmt: skip
     _wrapped[id(frame.f_globals), name] = frame.f_globals
     return fn_or_name
 
@@ -228,7 +230,8 @@ class Tracer(TracerBase):
                 if parameter is a:
                     return self.create_node("get_attr", name, (), {})
             fail(NameError, "fx", "a parameter of the root module was required: parameter is not a member "
-                 "of this module", got=f"shape {tuple(a.shape)}")  # fmt: skip
+                 "of this module", got=f"shape {tuple(a.shape)}",
+                 hint="register it: self.weight = nn.Parameter(...)")  # fmt: skip
         if isinstance(a, core.Tensor):
             for name, buffer in self.root.named_buffers():
                 if buffer is a:
@@ -273,13 +276,15 @@ class Tracer(TracerBase):
             path = self.submodule_paths.get(mod)
             if path is None:
                 fail(NameError, "fx", "a module below the root was required: module is not installed as a "
-                     "submodule", got=type(mod).__name__)  # fmt: skip
+                     "submodule", got=type(mod).__name__,
+                     hint="assign it to an attribute of the root module or of one below")  # fmt: skip
             return path
         for name, module in self.root.named_modules():
             if module is mod:
                 return name
         raise NameError(
             "[fx] a module below the root was required: module is not installed as a submodule"
+            "\nhint: assign it to an attribute of the root module or of one below"
         )
 
     def call_module(
@@ -351,13 +356,13 @@ class Tracer(TracerBase):
         first = 1 if is_module else 0
         if is_module and total == 0 and not code.co_flags & inspect.CO_VARARGS:
             fail(RuntimeError, "fx", "a forward that takes self was required: ``self`` argument cannot be "
-                 "part of *args expansion!")  # fmt: skip
+                 "part of *args expansion!", hint="write forward(self, ...)")  # fmt: skip
         signature = inspect.signature(function)
         if isinstance(concrete_args, tuple):
             if len(names[first:total]) != len(concrete_args):
                 fail(RuntimeError, "fx", "a value for each argument was required: Tracing expected "
                      f"{len(names[first:total])} arguments but got {len(concrete_args)} concrete "
-                     "arguments")  # fmt: skip
+                     "arguments", hint="give a dictionary by name to fix some arguments only")  # fmt: skip
             concrete_args = dict(zip(names[first:total], concrete_args, strict=True))
         given = names[first:total]
         args.extend(self._proxy_placeholder(n, concrete_args, signature, function) for n in given)
@@ -549,7 +554,8 @@ def _check_concrete(given: Any, wanted: Any, name: str) -> None:
     """Raise where an input that was fixed when tracing gets another value."""
     if type(given) is not type(wanted) or given != wanted:
         fail(AssertionError, "fx", f"the value that '{name}' had when tracing was required: {name} has been "
-             f"specialized to have value {wanted!r} but got another value", got=repr(given))  # fmt: skip
+             f"specialized to have value {wanted!r} but got another value", got=repr(given),
+             hint="trace again with the new value, or without concrete_args")  # fmt: skip
 
 
 def _patch_wrapped(patches: _Patches) -> None:

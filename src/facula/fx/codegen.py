@@ -487,5 +487,11 @@ class PyTreeCodeGen(CodeGen):
 def check_codegen(codegen: Any) -> CodeGen:
     """The argument, if it can write code."""
     if not isinstance(codegen, CodeGen):
-        fail(TypeError, "set_codegen", "a CodeGen was required", got=type(codegen).__name__)
+        fail(
+            TypeError,
+            "set_codegen",
+            "a CodeGen was required",
+            got=type(codegen).__name__,
+            hint="pass an instance, as CodeGen()",
+        )
     return codegen

@@ -94,6 +94,7 @@ class FakeTensor(Tensor):
                 "FakeTensor",
                 "a tensor on the meta device was required",
                 elem.device,
+                hint="FakeTensorMode().from_tensor(x) converts any tensor",
             )
         made = core.fake_tensor(cls, elem, fake_mode, core.device(device))
         made.requires_grad_(elem.requires_grad)
@@ -102,22 +103,22 @@ class FakeTensor(Tensor):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
 
-    @property  # type: ignore[misc]
+    @property
     def device(self) -> Any:
         """Where the tensor is that this one stands for."""
         return self.fake_device
 
-    @property  # type: ignore[misc]
+    @property
     def is_cpu(self) -> bool:
         """Whether that is the CPU."""
         return self.fake_device.type == "cpu"
 
-    @property  # type: ignore[misc]
+    @property
     def is_cuda(self) -> bool:
         """Whether that is a CUDA device."""
         return self.fake_device.type == "cuda"
 
-    @property  # type: ignore[misc]
+    @property
     def is_meta(self) -> bool:
         """Whether that is a meta tensor."""
         return self.fake_device.type == "meta"
@@ -162,7 +163,7 @@ class FakeTensor(Tensor):
 class SymbolicFakeTensor(FakeTensor):
     """A fake tensor of a mode with symbols: its sizes may be numbers that know their expressions."""
 
-    @property  # type: ignore[misc]
+    @property
     def shape(self) -> Any:
         """The sizes."""
         if self._symbolic is None:
@@ -320,7 +321,8 @@ class FakeTensorMode(TorchDispatchMode):
         if isinstance(tensor, FakeTensor):
             if tensor.fake_mode is not self:
                 fail(AssertionError, "from_tensor", "a fake tensor of this mode was required: Mixing fake "
-                     "modes NYI", got="one of another mode")  # fmt: skip
+                     "modes NYI", got="one of another mode",
+                     hint="use one mode for the whole program")  # fmt: skip
             return tensor
         known = self._known.get(id(tensor))
         if known is not None and known[0]() is tensor:
@@ -411,6 +413,19 @@ def _run_inplace(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any
     return args[0]
 
 
+def _run_reshape(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """`t_`, `squeeze_`, ...: the tensor takes the geometry of its view."""
+    function = getattr(func, "_op", func)
+    core.take_geometry(args[0], _call(mode, function.op, args, kwargs))
+    return args[0]
+
+
+def _run_directly(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """A method that changes the memory of its tensor, which a fake one has like others."""
+    core.undispatched(getattr(func, "_function", getattr(func, "_op", func)), *args)
+    return args[0]
+
+
 def _raise_dynamic(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
     raise DynamicOutputShapeException(func)
 
@@ -439,7 +454,7 @@ def _plan_of(func: Any) -> Any:
         return special
     definition = getattr(function, "definition", None)
     if isinstance(function, core.InplaceOp):
-        return _run_inplace
+        return _run_reshape if function.op.definition.kind == "view" else _run_inplace
     if definition is None and getattr(function, "__name__", "").endswith("_"):
         return _run_inplace
     if getattr(definition, "dynamic", False):
@@ -451,6 +466,8 @@ _SPECIAL = {
     "_to_copy": _convert,
     "_local_scalar_dense": _raise_dependent,
     "lift_fresh_copy": _lift,
+    "resize_": _run_directly,
+    "set_": _run_directly,
 }
 _PLANS: dict[Any, Any] = {}
 
@@ -508,5 +525,6 @@ def detect_fake_mode(inputs: Any = None) -> FakeTensorMode | None:
                 "detect_fake_mode",
                 "fake tensors of one mode were required",
                 got="several",
+                hint="convert all inputs with the same mode",
             )
     return found[0] if found else None

@@ -113,7 +113,12 @@ class Graph:
             return last
         found = self.find_nodes(op="output")
         if not found:
-            fail(AssertionError, "output_node", "a graph with an output node was required")
+            fail(
+                AssertionError,
+                "output_node",
+                "a graph with an output node was required",
+                hint="graph.output(value) adds one",
+            )
         return found[0]
 
     def find_nodes(self, *, op: str, target: Target | None = None, sort: bool = True) -> list[Node]:
@@ -157,7 +162,11 @@ class Graph:
         """
         if op not in OPCODES:
             fail(
-                AssertionError, "create_node", f"one of the opcodes {OPCODES} was required", got=op
+                AssertionError,
+                "create_node",
+                f"one of the opcodes {OPCODES} was required",
+                got=op,
+                hint="graph.call_function(f, args) makes the usual node",
             )
         wanted = name if name is not None else self._target_to_str(target)
         node = Node(
@@ -292,7 +301,13 @@ class Graph:
                 hint="replace_all_uses_with() another node first",
             )
         if to_erase.graph is not self:
-            fail(RuntimeError, "erase_node", "a node of this graph was required", got=to_erase.name)
+            fail(
+                RuntimeError,
+                "erase_node",
+                "a node of this graph was required",
+                got=to_erase.name,
+                hint="call erase_node() of its own graph, node.graph",
+            )
         if to_erase._erased:
             import warnings
 
@@ -324,7 +339,7 @@ class Graph:
     def _check_own(self, n: Node, name: str) -> None:
         if n.graph is not self:
             fail(AssertionError, name, "a node of this graph was required: Node to insert at is not in "
-                 "graph.", got=n.name)  # fmt: skip
+                 "graph.", got=n.name, hint="node_copy() copies a node of another graph")  # fmt: skip
 
     def eliminate_dead_code(self, is_impure_node: Callable[[Node], bool] | None = None) -> bool:
         """Erase nodes that nobody uses and that do nothing else; gives whether there were any.

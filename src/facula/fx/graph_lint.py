@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 
 
 def _wrong(required: str, got: Any = None) -> None:
-    fail(RuntimeError, "lint", required, got=got)
+    fail(
+        RuntimeError,
+        "lint",
+        required,
+        got=got,
+        hint="look at print(graph): some change of the graph left it incomplete",
+    )
 
 
 def check(graph: Graph) -> None:

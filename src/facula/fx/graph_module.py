@@ -3,7 +3,8 @@
 Takes a graph and what it reads: the modules, parameters and other attributes of a root.  Gives
 `GraphModule`, an ordinary module whose `forward` is generated Python.
 Keeps true: `code` is what runs; after the graph was changed, `recompile()` (or assigning `graph`)
-brings both together; tracebacks show the generated lines.
+brings both together; tracebacks show the generated lines; inside of `code_on_demand()`, where most
+graphs never run as Python, code is written when it is first asked for.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from facula import core, nn
@@ -26,6 +28,17 @@ from facula.fx.node import Node
 __all__ = ["GraphModule"]
 
 _numbers = itertools.count()
+_on_demand: ContextVar[bool] = ContextVar("code on demand", default=False)
+
+
+@contextmanager
+def code_on_demand() -> Iterator[None]:
+    """A block in which graph modules put off their code until somebody runs or reads it."""
+    token = _on_demand.set(True)
+    try:
+        yield
+    finally:
+        _on_demand.reset(token)
 
 
 def compile_text(src: str, values: dict[str, Any], name: str = "forward") -> Callable[..., Any]:
@@ -73,6 +86,19 @@ def assign_attribute(value: Any, target: nn.Module, path: str) -> None:
         setattr(target, last, value)
 
 
+#: PyTorch's names, which libraries import to build graph modules of their own
+_copy_attr, _assign_attr = copy_attribute, assign_attribute
+_USER_PRESERVED_ATTRIBUTES_KEY = "_user_preserved_attributes"
+
+
+class _CodeOnlyModule(nn.Module):
+    """A module with the attributes of another one: what a copied graph takes its parameters from."""
+
+    def __init__(self, body: dict[str, Any]) -> None:
+        super().__init__()
+        self.__dict__ = body
+
+
 class GraphModule(nn.Module):
     """A module that runs a graph; every object has a class of its own for its `forward`."""
 
@@ -111,6 +137,7 @@ class GraphModule(nn.Module):
                 "GraphModule",
                 "a module or a dictionary was required: Unsupported type passed for root!",
                 got=type(root).__name__,
+                hint="facula.nn.Module() serves where the graph has no attributes",
             )
         self.meta: dict[str, Any] = {}
         self._tracer_cls = graph._tracer_cls
@@ -128,6 +155,7 @@ class GraphModule(nn.Module):
                         "GraphModule",
                         f"the attribute '{node.target}' was required: Node {node} referenced target "
                         f"{node.target} but that target was not provided in 'root'!",
+                        hint="add it to root under that name",
                     )
                 paths.append(str(node.target))
         # outer modules before what is put into them
@@ -144,19 +172,41 @@ class GraphModule(nn.Module):
     @graph.setter
     def graph(self, g: Graph) -> None:
         if not isinstance(g, Graph):
-            fail(AssertionError, "graph", "a Graph was required", got=type(g).__name__)
+            fail(
+                AssertionError,
+                "graph",
+                "a Graph was required",
+                got=type(g).__name__,
+                hint="Tracer().trace(module) gives one",
+            )
         self._graph = g
         g.owning_module = self
-        self.recompile()
+        self.renew()
 
     @property
     def code(self) -> str:
         """The Python source of `forward`."""
-        return self._code
+        if self._code is None:
+            self.recompile()
+        return str(self._code)
 
     @property
     def _boxed_call(self) -> bool:
         return False
+
+    def renew(self) -> None:
+        """Say that the graph was changed: as `recompile`, but on demand in such a block."""
+        if not _on_demand.get():
+            self.recompile()
+            return
+
+        def forward(module: GraphModule, *args: Any, **kwargs: Any) -> Any:
+            if module._code is None:
+                module.recompile()
+            return type(module).forward(module, *args, **kwargs)
+
+        self._code: str | None = None
+        type(self).forward = forward
 
     def recompile(self) -> PythonCode:
         """Generate and compile the code of the graph as it is now."""
@@ -271,7 +321,7 @@ class GraphModule(nn.Module):
         return "\n".join(
             [
                 super().__repr__(),
-                self._code,
+                self.code,
                 "# To see more debug info, please use `graph_module.print_readable()`",
             ]
         )

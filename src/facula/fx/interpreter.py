@@ -126,6 +126,7 @@ class Interpreter:
                 "Interpreter",
                 "an argument for each placeholder was required: Expected positional argument for "
                 f"parameter {target}, but one was not passed in!",
+                hint="pass it, or give the placeholder a default",
             )
 
     def get_attr(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
@@ -172,6 +173,7 @@ class Interpreter:
                     "Interpreter",
                     "an attribute of the module was required: Node referenced nonexistent target "
                     f"{'.'.join(parts[: i + 1])}",
+                    hint="set it on the module, or correct the node's target",
                 )
             at = getattr(at, part)
         return at
@@ -187,7 +189,8 @@ class Interpreter:
             if used not in self.env:
                 fail(RuntimeError, "Interpreter", "values that were computed before were required: Node "
                      f"{n} referenced nonexistent value {used}! Run Graph.lint() to diagnose such "
-                     "issues")  # fmt: skip
+                     "issues",
+                     hint="insert the node after those that it uses: graph.inserting_after(node)")  # fmt: skip
             return self.env[used]
 
         return map_arg(args, value)

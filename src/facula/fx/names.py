@@ -12,6 +12,7 @@ import builtins
 import keyword
 import operator
 import re
+import sys
 import types
 import typing
 from collections.abc import Callable
@@ -57,7 +58,13 @@ def qualified_name(func: Callable[..., Any]) -> str:
         return str(own)
     name = getattr(func, "__name__", None)
     if name is None:
-        fail(RuntimeError, "fx", "a function with a name was required", got=repr(func))
+        fail(
+            RuntimeError,
+            "fx",
+            "a function with a name was required",
+            got=repr(func),
+            hint="give it a __name__, as functions of def have",
+        )
     if getattr(builtins, name, None) is func:
         return str(name)
     if isinstance(func, (types.MethodDescriptorType, types.WrapperDescriptorType)):
@@ -66,7 +73,13 @@ def qualified_name(func: Callable[..., Any]) -> str:
         return f"{prefix()}.Tensor.{name}"
     module = getattr(func, "__module__", None)
     if module is None:
-        fail(RuntimeError, "fx", "a function of a module was required", got=repr(func))
+        fail(
+            RuntimeError,
+            "fx",
+            "a function of a module was required",
+            got=repr(func),
+            hint="give it a __module__, or define it in a module",
+        )
     if module == "_operator":
         module = "operator"
     if name == "<lambda>":
@@ -178,14 +191,13 @@ def register_custom_builtin(name: str, import_str: str, obj: Any) -> None:
 
 def custom_builtins() -> dict[str, CustomBuiltin]:
     """The names that generated code may use, with facula's own under the name that programs use."""
-    import facula
-
     own = prefix()
+    package = sys.modules[__name__.partition(".")[0]]
     fixed = {
         "inf": CustomBuiltin("from math import inf", float("inf")),
         "nan": CustomBuiltin("from math import nan", float("nan")),
         "NoneType": CustomBuiltin("NoneType = type(None)", type(None)),
-        own: CustomBuiltin(f"import {own}", facula),
-        "device": CustomBuiltin(f"from {own} import device", facula.device),
+        own: CustomBuiltin(f"import {own}", package),
+        "device": CustomBuiltin(f"from {own} import device", core.device),
     }
     return {**fixed, **_CUSTOM_BUILTINS}

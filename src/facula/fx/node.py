@@ -114,6 +114,7 @@ class Node:
                     "Node",
                     "a callable was required as the target of call_function",
                     got=f"{target!r} of type {type(target).__name__}",
+                    hint="call_method takes a name, call_function the function itself",
                 )
         elif not isinstance(target, str):
             fail(
@@ -121,6 +122,7 @@ class Node:
                 "Node",
                 f"a string was required as the target of {op}",
                 got=f"{target!r} of type {type(target).__name__}",
+                hint="call_function takes functions",
             )
         self.graph = graph
         self.name = name
@@ -151,7 +153,13 @@ class Node:
     def prepend(self, x: Node) -> None:
         """Move `x` to the place just before this node."""
         if self.graph is not x.graph:
-            fail(AssertionError, "prepend", "a node of the same graph was required", got=x.name)
+            fail(
+                AssertionError,
+                "prepend",
+                "a node of the same graph was required",
+                got=x.name,
+                hint="node_copy() copies a node of another graph",
+            )
         if self is x:
             warnings.warn(
                 "[prepend] a node can not stand before itself: left where it is", stacklevel=2
@@ -211,7 +219,11 @@ class Node:
     def _set_arguments(self, args: Any, kwargs: Any) -> None:
         if not isinstance(args, (tuple, list)):
             fail(
-                AssertionError, "Node", "a tuple of arguments was required", got=type(args).__name__
+                AssertionError,
+                "Node",
+                "a tuple of arguments was required",
+                got=type(args).__name__,
+                hint="pass (x,) for a single argument",
             )
         found: dict[Node, None] = {}
         frozen = tuple([_frozen(x, found) for x in args])
@@ -246,6 +258,7 @@ class Node:
                 f"an index between 0 and {len(self.args)} was required: insert_args index must be "
                 "between 0 and len(self.args)",
                 got=idx,
+                hint="update_arg() replaces an argument",
             )
         self.args = (*self.args[:idx], arg, *self.args[idx:])
 
@@ -290,6 +303,7 @@ class Node:
                     "a node without meta was required: Called node.replace_all_uses_with("
                     "replace_with, propagate_meta=True), but replace_with already has .meta keys",
                     got=sorted(replace_with.meta),
+                    hint="clear replace_with.meta, or pass propagate_meta=False",
                 )
             replace_with.meta.update(self.meta)
         changed = []
@@ -331,6 +345,7 @@ class Node:
                     "is_impure",
                     "a graph with an owning module was required: self.graph.owning_module not set for "
                     "purity check",
+                    hint="make a GraphModule of the graph",
                 )
             module = owner.get_submodule(str(self.target))
             return bool(getattr(module, "_is_impure", False))

@@ -167,12 +167,14 @@ class TracerBase:
             "a proxy, a tensor or plain data was required as an argument: argument of type: "
             f"{type(a)} is not supported in a graph",
             got=repr(a)[:200],
+            hint="convert it to numbers, or add it to the module as an attribute",
         )
 
     def _key(self, key: Any) -> Any:
         if isinstance(key, (Proxy, Node)):
             fail(RuntimeError, "fx", "keys that are known when tracing were required: Keys for "
-                 "dictionaries used as an argument cannot contain a Node.", got=repr(key))  # fmt: skip
+                 "dictionaries used as an argument cannot contain a Node.", got=repr(key),
+                 hint="use constant keys")  # fmt: skip
         return key
 
     def to_bool(self, obj: Proxy) -> bool:
@@ -312,6 +314,7 @@ class Proxy:
                 "fx",
                 "proxies of one tracer were required: Found multiple different tracers "
                 f"{list(tracers)} while trying to trace operations {orig_method}",
+                hint="trace the functions one after the other",
             )
         tracer = next(iter(tracers))
         if not isinstance(orig_method, core.Op) and _is_method(orig_method):

@@ -9,6 +9,7 @@ tensors that the function holds become attributes.
 
 from __future__ import annotations
 
+import functools
 import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -29,6 +30,7 @@ from facula.fx.immutable_collections import immutable_dict, immutable_list
 from facula.fx.node import Node
 from facula.fx.proxy import Proxy
 from facula.fx.symbols import SymBool, SymFloat, SymInt
+from facula.ops.overloads import overload_of
 
 __all__ = [
     "DecompositionInterpreter", "PythonKeyTracer", "dispatch_trace", "get_innermost_proxy_mode",
@@ -72,6 +74,10 @@ class PythonKeyTracer(Tracer):
     def written(self, t: Tensor, node: Node) -> None:
         """`node` wrote to `t`: whoever reads these elements from now on reads its result."""
         self._by_id[id(t)] = (t, node)
+        self._by_place[core.tensor_place(t)] = node
+
+    def at_place(self, t: Tensor, node: Node) -> None:
+        """`node` stands for other tensors with the place of `t`."""
         self._by_place[core.tensor_place(t)] = node
 
     def node_of(self, t: Tensor) -> Node | None:
@@ -170,6 +176,8 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         tracer = self.tracer
         proxy_args = tuple([tracer.create_arg(a) for a in args])
         proxy_kwargs = {k: tracer.create_arg(v) for k, v in kwargs.items()} if kwargs else {}
+        if _changes_geometry(func):
+            self._keep_place(args[0], proxy_args[0])
         result = self._computed(func, args, kwargs)
         node = tracer.graph.create_node(
             "call_function", func, proxy_args, proxy_kwargs, name=opname.lstrip("_") or opname
@@ -183,6 +191,13 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         else:
             self.track(result, node)
         return result
+
+    def _keep_place(self, t: Tensor, node: Node) -> None:
+        """The tensor is about to lie otherwise: others that lie as it does have a node of their own."""
+        tracer = self.tracer
+        other = tracer.graph.create_node("call_function", _DETACH, (node,), {}, name="detach")
+        other.meta["val"] = self.value_of(t)
+        tracer.at_place(t, other)
 
     def _computed(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of the call, as whatever lies below the trace gives it."""
@@ -232,6 +247,18 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
     def __enter__(self) -> ProxyTorchDispatchMode:
         core.push_dispatch_mode(self)
         return self
+
+
+_DETACH = overload_of(Tensor.detach)
+
+
+@functools.cache
+def _changes_geometry(func: Any) -> bool:
+    """Whether a call gives its first argument another shape, strides or memory."""
+    function = getattr(func, "_op", func)
+    if isinstance(function, core.InplaceOp):
+        return bool(function.op.definition.kind == "view")
+    return getattr(func, "_opname", "") in ("resize_", "set_")
 
 
 def get_proxy_mode() -> ProxyTorchDispatchMode | None:
@@ -315,7 +342,7 @@ class _MakefxTracer:
     ) -> None:
         if tracing_mode not in ("real", "fake", "symbolic"):
             fail(AssertionError, "make_fx", 'a tracing_mode "real", "fake" or "symbolic" was required',
-                 tracing_mode)  # fmt: skip
+                 tracing_mode, hint="'real' is the default")  # fmt: skip
         self.decomposition_table = decomposition_table
         self.tracing_mode = tracing_mode
         self.allow_non_fake_inputs = allow_non_fake_inputs

@@ -289,7 +289,7 @@ def _node_of_symbol(tracer: Any, name: str, env: ShapeEnv) -> Any:
     source = tracer.symbol_sources.get(name)
     if source is None:
         fail(RuntimeError, "make_fx", f"an input with the size {name} was required: the symbol stands for no "
-             "input of this trace")  # fmt: skip
+             "input of this trace", hint="pass a tensor of that size as an input")  # fmt: skip
     node, dim = source
     made = tracer.graph.create_size_node(node, dim)
     made.meta["val"] = env.number_of(expr)

@@ -114,6 +114,7 @@ def _replace(
             AssertionError,
             "replace_pattern",
             "a replacement or a replacement_callback was required",
+            hint="pass the function that takes the pattern's place",
         )
     common = None if replacement is None else _graph_of(replacement)
     replaced: list[ReplacedPatterns] = []
@@ -141,7 +142,8 @@ def _put(
     given = [renewed.get(n, n) if isinstance(n, Node) else n for n in match.placeholder_nodes]
     if len(inputs) != len(given):
         fail(AssertionError, "replace_pattern", f"a replacement with {len(given)} inputs was required, as the "
-             "pattern has", got=len(inputs))  # fmt: skip
+             "pattern has", got=len(inputs),
+             hint="give the replacement the parameters of the pattern")  # fmt: skip
     val_map: dict[Node, Any] = dict(zip(inputs, given, strict=True))
     users = {u for n in match.returning_nodes for u in n.users}
     inside = {n for n in match.nodes_map.values() if isinstance(n, Node)}
@@ -155,7 +157,7 @@ def _put(
     results = [result] if isinstance(result, Node) else list(result)  # type: ignore[arg-type]
     if len(results) != len(match.returning_nodes):
         fail(AssertionError, "replace_pattern", f"a replacement with {len(match.returning_nodes)} results was "
-             "required", got=len(results))  # fmt: skip
+             "required", got=len(results), hint="return as many values as the pattern does")  # fmt: skip
     for old, new in zip(match.returning_nodes, results, strict=True):
         if isinstance(new, Node):
             renewed[old] = new

@@ -12,8 +12,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from facula.ops import remember
+
 #: the least value of a symbol: sizes 0 and 1 are never symbols
 LEAST = 2
+
+# from now on sizes may be symbols
+remember.SYMBOLIC[0] = True
 
 Monomial = tuple[tuple["Atom", int], ...]
 

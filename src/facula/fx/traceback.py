@@ -23,8 +23,9 @@ _OWN = str(Path(__file__).parents[1]) + "/"
 _current_meta: dict[str, Any] = {}
 _preserving = False
 
-#: (code, line) -> the text of a frame, "" for those that are not shown
-_frames: dict[tuple[Any, int], str] = {}
+#: (id of the code, line) -> the text of a frame, "" for those that are not shown, and the code, which
+#: stays alive with its id: to hash a code object takes long
+_frames: dict[tuple[int, int], tuple[str, Any]] = {}
 _FRAMES_KEPT = 20_000
 
 
@@ -39,7 +40,7 @@ def _frame_text(code: Any, line: int) -> str:
             text += f"    {source}\n"
     if len(_frames) > _FRAMES_KEPT:
         _frames.clear()
-    _frames[code, line] = text
+    _frames[id(code), line] = text, code
     return text
 
 
@@ -54,9 +55,9 @@ def user_stack(stop: Any = None, skip: int = 1) -> str:
     texts = []
     while frame is not None and frame is not stop:
         line = frame.f_lineno or 0
-        text = _frames.get((frame.f_code, line))
-        if text is None:
-            text = _frame_text(frame.f_code, line)
+        code = frame.f_code
+        known = _frames.get((id(code), line))
+        text = _frame_text(code, line) if known is None else known[0]
         if text:
             texts.append(text)
         frame = frame.f_back  # type: ignore[assignment]

@@ -70,6 +70,9 @@ def script_if_tracing(fn: Any) -> None:
     """TorchScript would compile the function once a trace comes by."""
 
 
+_script_if_tracing = script_if_tracing
+
+
 @_marks
 def _overload(func: Any) -> None:
     """TorchScript would choose among the declarations by the arguments' types."""
@@ -127,7 +130,13 @@ def _refuse(name: str) -> NoReturn:
 
 
 def script(obj: Any, *arguments: Any, **options: Any) -> Any:
-    """Raises NotImplementedError: there is no TorchScript."""
+    """A class as it is, as in PyTorch, where it becomes a type that scripted code may use.
+
+    Raises:
+        NotImplementedError: anything else; there is no TorchScript.
+    """
+    if isinstance(obj, type) and not issubclass(obj, Module):
+        return obj
     _refuse("script")
 
 

@@ -50,11 +50,15 @@ def _schema(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if changed and name not in definition.mutated:
             raise OpCheckError(
                 f"[{definition.name}] writes to '{name}', which mutates_args leaves out"
+                "\nhint: name the argument in mutates_args, or clone() it before writing"
             )
         for tensor in tensors_of(result):
             if any(tensor.untyped_storage().data_ptr() == t.untyped_storage().data_ptr()
                    for t in tensors_of(value) if t.numel()):  # fmt: skip
-                raise OpCheckError(f"[{definition.name}] returns memory of its argument '{name}'")
+                raise OpCheckError(
+                    f"[{definition.name}] returns memory of its argument '{name}'"
+                    "\nhint: return a clone() of it"
+                )
 
 
 def core_no_grad() -> Any:
@@ -73,6 +77,7 @@ def _fake(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     if seen[0] != seen[1]:
         raise OpCheckError(
             f"[{find(op).name}] the fake function gives {seen[1]}, the kernel {seen[0]}"
+            "\nhint: compute the results' shapes and dtypes in the fake function as the kernel does"
         )
 
 
@@ -119,12 +124,21 @@ def opcheck(
     outcomes: dict[str, Any] = {}
     for name in chosen:
         if name not in TESTS:
-            fail(RuntimeError, "opcheck", f"tests among {', '.join(TESTS)} were required", name)
+            fail(
+                RuntimeError,
+                "opcheck",
+                f"tests among {', '.join(TESTS)} were required",
+                name,
+                hint="leave test_utils out for all tests",
+            )
         try:
             TESTS[name](op, tuple(args), dict(kwargs or {}))
             outcomes[name] = "SUCCESS"
         except Exception as error:
             if raise_exception:
-                raise OpCheckError(f"[opcheck] {name} failed: {error}") from error
+                raise OpCheckError(
+                    f"[opcheck] {name} failed: {error}"
+                    "\nhint: opcheck(..., test_utils='name') runs a single test"
+                ) from error
             outcomes[name] = error
     return outcomes

@@ -163,7 +163,7 @@ def recorded(definition: CustomOperator) -> Callable[..., Any]:
         return None, *_gradients(definition, ctx, grads, ctx.lengths)
 
     methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
-    function = type(definition.name.replace("::", "_"), (Function,), methods)
+    function: Any = type(definition.name.replace("::", "_"), (Function,), methods)
 
     def run(*args: Any) -> Any:
         flat, lengths = _flatten(args)
@@ -199,7 +199,13 @@ def _gradients(
     wanted = sum(not p.keyword_only for p in parameters)
     if len(found) != wanted:
         required = f"{wanted} gradients from the registered backward were required"
-        fail(RuntimeError, definition.name, required, len(found))
+        fail(
+            RuntimeError,
+            definition.name,
+            required,
+            len(found),
+            hint="return None for arguments without a gradient",
+        )
     rest = iter(found)
     by_argument = [None if p.keyword_only else next(rest) for p in parameters]
     flat: list[Any] = []
@@ -233,9 +239,15 @@ def make(qualname: str, schema: str) -> CustomOperator:
     namespace, colons, name = qualname.partition("::")
     if not colons or not namespace.isidentifier() or not name.isidentifier():
         required = "a name 'namespace::name' was required (not of the form)"
-        fail(ValueError, "library", required, repr(qualname))
+        fail(ValueError, "library", required, repr(qualname), hint="for example 'mylib::scale'")
     if namespace in ("aten", "prim", "prims", "facula"):
-        fail(ValueError, "library", "a namespace of one's own was required", repr(namespace))
+        fail(
+            ValueError,
+            "library",
+            "a namespace of one's own was required",
+            repr(namespace),
+            hint="for example 'mylib::scale'",
+        )
     definition = CustomOperator(qualname, schema)
     register(definition)
     return definition
@@ -259,5 +271,11 @@ def find(qualname: Any) -> CustomOperator:
         definition = operator.__wrapped_definition__
     if not isinstance(definition, CustomOperator):
         required = "an operator made by custom_op, define or Library was required"
-        fail(RuntimeError, "library", required, definition.name)
+        fail(
+            RuntimeError,
+            "library",
+            required,
+            definition.name,
+            hint="operators of facula itself are complete; define one of your own",
+        )
     return definition

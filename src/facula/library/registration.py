@@ -14,6 +14,7 @@ from facula import core
 from facula.core.errors import fail
 from facula.library.custom import EVERY_DEVICE, CustomOperator, find, make
 from facula.library.schemas import infer_schema
+from facula.ops import REFUSED_LIBRARIES
 from facula.ops.registry import TABLE, F
 
 __all__ = [
@@ -49,7 +50,13 @@ def _register(definition: CustomOperator, key: str, function: Callable[..., Any]
             core.device(device)  # says which devices there are
         if device in definition.kernels:
             required = f"one kernel for '{device}' was required (already a kernel registered)"
-            fail(RuntimeError, definition.name, required, "another")
+            fail(
+                RuntimeError,
+                definition.name,
+                required,
+                "another",
+                hint="replace the function in the first registration",
+            )
         definition.kernels[device] = function
     definition.origin = definition.origin or function
 
@@ -169,7 +176,13 @@ def define(
 ) -> Callable[..., Any] | None:
     """Defines an operator: `define("mylib::sin", "(Tensor x) -> Tensor")`, or around a function."""
     if schema is None or callable(schema):
-        fail(ValueError, "define", "a schema '(Tensor x) -> Tensor' was required", repr(schema))
+        fail(
+            ValueError,
+            "define",
+            "a schema '(Tensor x) -> Tensor' was required",
+            repr(schema),
+            hint="for example define('mylib::scale', '(Tensor x, float factor) -> Tensor')",
+        )
     make(qualname, schema)
     return None
 
@@ -204,7 +217,13 @@ def _implement(qualname: Any, key: str, function: Callable[..., Any]) -> None:
     if isinstance(qualname, str) and qualname.partition("::")[0] == "aten":
         name = qualname.partition("::")[2].partition(".")[0]
         if name not in TABLE:
-            fail(RuntimeError, "impl", "the name of an operator was required", repr(qualname))
+            fail(
+                RuntimeError,
+                "impl",
+                "the name of an operator was required",
+                repr(qualname),
+                hint="facula.ops.TABLE has the names",
+            )
         device = _device_of(key)
         if device in ("cpu", "meta", "default", "") or key.startswith(("Composite", "Autograd")):
             hint = "define an operator of your own, or use a TorchDispatchMode"
@@ -224,7 +243,13 @@ def _backend_for(device: str) -> Any:
     backend = backends.get(device)
     if not hasattr(backend, "implement"):
         required = f"a backend that takes single kernels was required for '{device}'"
-        fail(NotImplementedError, "impl", required, type(backend).__name__)
+        fail(
+            NotImplementedError,
+            "impl",
+            required,
+            type(backend).__name__,
+            hint="give the backend a method implement(name, function)",
+        )
     return backend
 
 
@@ -241,7 +266,18 @@ def register_kernel(
     if device_types is None:
         device_types = EVERY_DEVICE
     keys = [device_types] if isinstance(device_types, str) else list(device_types)
-    return _decorator(func, lambda f: [_register(definition, key, f) for key in keys])
+
+    def register(function: Callable[..., Any]) -> None:
+        for key in keys:
+            _register(definition, key, function)
+
+    return _decorator(func, register)
+
+
+def _was_refused(op: Any) -> bool:
+    """Whether an operator would stand in a compiled library that could not be loaded."""
+    namespace = op.partition("::")[0] if isinstance(op, str) else ""
+    return namespace in REFUSED_LIBRARIES and op.partition(".")[0] not in TABLE
 
 
 def register_fake(
@@ -253,7 +289,13 @@ def register_fake(
     _stacklevel: int = 1,
     allow_override: bool = False,
 ) -> Any:
-    """Registers the function that gives results without data for arguments without data."""
+    """Registers the function that gives results without data for arguments without data.
+
+    Nothing is registered for an operator of a package whose compiled library was refused
+    (`facula.ops.load_library`): the package goes on without its operators.
+    """
+    if _was_refused(op):
+        return _decorator(func, lambda function: None)
     definition = find(op)
 
     def enter(function: Callable[..., Any]) -> None:
@@ -288,7 +330,13 @@ def register_autograd(
     definition = find(op)
     if definition.mutated:
         required = "an operator that writes to no argument was required (must be functional)"
-        fail(RuntimeError, "register_autograd", required, definition.name)
+        fail(
+            RuntimeError,
+            "register_autograd",
+            required,
+            definition.name,
+            hint="return new tensors instead of writing, and copy_() them outside",
+        )
     definition.gradient, definition.setup_context = backward, setup_context
     definition.set_gradient()
 
@@ -309,20 +357,21 @@ def register_torch_dispatch(
 ) -> Any:
     """Registers what a dispatch class or mode does: `func(mode, func, types, args, kwargs)`."""
     operator = find(op).operator
+    kind: Any = torch_dispatch_class
 
     def enter(function: Callable[..., Any]) -> None:
-        before = torch_dispatch_class.__torch_dispatch__
+        before = kind.__torch_dispatch__
 
         def handle(self: Any, called: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if called is operator:
                 return function(self, called, types, args, kwargs or {})
             return before(self, called, types, args, kwargs)
 
-        if isinstance(vars(torch_dispatch_class).get("__torch_dispatch__"), classmethod):
-            before = torch_dispatch_class.__torch_dispatch__.__func__
-            torch_dispatch_class.__torch_dispatch__ = classmethod(handle)
+        if isinstance(vars(kind).get("__torch_dispatch__"), classmethod):
+            before = kind.__torch_dispatch__.__func__
+            kind.__torch_dispatch__ = classmethod(handle)
         else:
-            torch_dispatch_class.__torch_dispatch__ = handle
+            kind.__torch_dispatch__ = handle
 
     return _decorator(func, enter)
 
@@ -332,17 +381,36 @@ class Library:
 
     def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
         if kind not in ("IMPL", "DEF", "FRAGMENT"):
-            fail(ValueError, "Library", "the kind IMPL, DEF or FRAGMENT was required", kind)
+            fail(
+                ValueError,
+                "Library",
+                "the kind IMPL, DEF or FRAGMENT was required",
+                kind,
+                hint="'DEF' for a namespace of your own, 'FRAGMENT' to add to it, 'IMPL' for "
+                "kernels",
+            )
         if ns in ("aten", "prim", "prims") and kind != "IMPL":
             required = f"a namespace of one's own was required for the kind {kind}"
-            fail(ValueError, "Library", required, f"{ns} is a reserved namespace")
+            fail(
+                ValueError,
+                "Library",
+                required,
+                f"{ns} is a reserved namespace",
+                hint="the kind IMPL adds kernels to operators that exist",
+            )
         self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
         self.defined: list[str] = []
 
     def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
         """Defines `name(arguments) -> results` in the namespace; gives the name."""
         if self.kind == "IMPL":
-            fail(RuntimeError, "Library", "the kind DEF or FRAGMENT was required", "IMPL")
+            fail(
+                RuntimeError,
+                "Library",
+                "the kind DEF or FRAGMENT was required",
+                "IMPL",
+                hint="make another Library of the namespace with the kind FRAGMENT",
+            )
         name = schema.partition("(")[0].strip()
         make(f"{self.ns}::{name}", schema)
         self.defined.append(name)

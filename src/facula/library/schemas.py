@@ -59,7 +59,13 @@ def translate(qualname: str, schema: str) -> tuple[str, tuple[str, ...]]:
 def fail_schema(qualname: str, schema: str) -> typing.NoReturn:
     """Say what a schema looks like."""
     required = "a schema '(Tensor x, int n=1) -> Tensor' was required"
-    fail(RuntimeError, qualname, required, repr(schema))
+    fail(
+        RuntimeError,
+        qualname,
+        required,
+        repr(schema),
+        hint="for example '(Tensor x, int n=1) -> Tensor'",
+    )
 
 
 _SCALARS: dict[Any, str] = {
@@ -105,7 +111,13 @@ def _default_text(value: Any) -> str:
 
 def _argument_text(name: str, parameter: Any, annotation: Any, written: bool) -> str:
     if annotation is inspect.Parameter.empty:
-        fail(ValueError, "infer_schema", f"Parameter {name} must have a type annotation", "none")
+        fail(
+            ValueError,
+            "infer_schema",
+            f"Parameter {name} must have a type annotation",
+            "none",
+            hint="for example x: Tensor, n: int, or factor: float",
+        )
     kind = _type_text(annotation)
     if kind is None:
         hint = "Tensor, int, float, bool, str, dtype, device, and lists and optionals of them are"
@@ -114,7 +126,9 @@ def _argument_text(name: str, parameter: Any, annotation: Any, written: bool) ->
     if written:
         if not kind.startswith("Tensor"):
             required = f"Parameter {name} is in mutable_args but only Tensors can be mutated"
-            fail(ValueError, "infer_schema", required, kind)
+            fail(
+                ValueError, "infer_schema", required, kind, hint=f"leave {name} out of mutates_args"
+            )
         kind = "Tensor(a!)" + kind[len("Tensor") :]
     default = parameter.default
     return f"{kind} {name}" + (
@@ -133,7 +147,7 @@ def _result_text(annotation: Any) -> str:
         text = _type_text(annotation)
     if text is None or annotation is inspect.Signature.empty:
         required = "Return has a supported annotation: Tensor, a tuple or list of them, or None"
-        fail(ValueError, "infer_schema", required, annotation)
+        fail(ValueError, "infer_schema", required, annotation, hint="for example -> Tensor")
     return text
 
 
@@ -161,11 +175,23 @@ def infer_schema(
     unknown = written - set(signature.parameters)
     if unknown:
         required = f"mutates_args must name parameters among {list(signature.parameters)}"
-        fail(ValueError, "infer_schema", required, sorted(unknown))
+        fail(
+            ValueError,
+            "infer_schema",
+            required,
+            sorted(unknown),
+            hint="mutates_args=() says that nothing is written to",
+        )
     parts, keyword_only = [], False
     for name, parameter in signature.parameters.items():
         if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
-            fail(ValueError, "infer_schema", "no *args and **kwargs were required", f"{parameter}")
+            fail(
+                ValueError,
+                "infer_schema",
+                "no *args and **kwargs were required",
+                f"{parameter}",
+                hint="write the parameters out",
+            )
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY and not keyword_only:
             parts.append("*")
             keyword_only = True

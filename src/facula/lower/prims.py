@@ -28,6 +28,7 @@ def broadcast_in_dim(
             "broadcast_in_dim",
             f"{a.dim()} dimensions were required",
             tuple(broadcast_dimensions),
+            hint="name where every dimension of the tensor goes",
         )
     for dim in range(len(shape)):
         if dim not in broadcast_dimensions:

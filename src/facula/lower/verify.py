@@ -40,6 +40,7 @@ def _wrong(node: Node, wanted: str, got: Any, after: str) -> Any:
         "verify",
         f"{wanted} was required of node {node.name}",
         f"{got}, after {after}",
+        hint="the pass named last broke the graph: FACULA_TRACE writes every stage",
     )
 
 

@@ -43,7 +43,11 @@ def usable(layer: Any, src: Any) -> bool:
         return False
     if not layer.activation_relu_or_gelu or layer.norm1.bias is None:
         return False
-    if attention.bias_k is not None or attention.add_zero_attn or facula.is_autocast_enabled():
+    if (
+        attention.bias_k is not None
+        or attention.add_zero_attn
+        or facula.is_autocast_enabled(src.device.type)
+    ):
         return False
     # hooks inside would not run
     if any(m._forward_hooks or m._forward_pre_hooks for m in layer.modules()):

@@ -7,13 +7,13 @@ from typing import TypeAlias, TypeVar
 from facula.core import Tensor
 
 T = TypeVar("T")
-_scalar_or_tuple_any_t: TypeAlias = T | tuple[T, ...]  # type: ignore[valid-type]
-_scalar_or_tuple_1_t: TypeAlias = T | tuple[T]  # type: ignore[valid-type]
-_scalar_or_tuple_2_t: TypeAlias = T | tuple[T, T]  # type: ignore[valid-type]
-_scalar_or_tuple_3_t: TypeAlias = T | tuple[T, T, T]  # type: ignore[valid-type]
-_scalar_or_tuple_4_t: TypeAlias = T | tuple[T, T, T, T]  # type: ignore[valid-type]
-_scalar_or_tuple_5_t: TypeAlias = T | tuple[T, T, T, T, T]  # type: ignore[valid-type]
-_scalar_or_tuple_6_t: TypeAlias = T | tuple[T, T, T, T, T, T]  # type: ignore[valid-type]
+_scalar_or_tuple_any_t: TypeAlias = T | tuple[T, ...]
+_scalar_or_tuple_1_t: TypeAlias = T | tuple[T]
+_scalar_or_tuple_2_t: TypeAlias = T | tuple[T, T]
+_scalar_or_tuple_3_t: TypeAlias = T | tuple[T, T, T]
+_scalar_or_tuple_4_t: TypeAlias = T | tuple[T, T, T, T]
+_scalar_or_tuple_5_t: TypeAlias = T | tuple[T, T, T, T, T]
+_scalar_or_tuple_6_t: TypeAlias = T | tuple[T, T, T, T, T, T]
 
 _size_any_t: TypeAlias = int | tuple[int, ...]
 _size_1_t: TypeAlias = int | tuple[int]

@@ -17,6 +17,8 @@ from facula.autograd.checkpoint import checkpoint
 from facula.core.errors import fail
 from facula.nn import functional as F
 
+_ATTENTION = "multi_head_attention_forward"
+
 
 def _as_float_mask(mask: Any, name: str, other_dtype: Any, target_dtype: Any) -> Any:
     """A boolean mask (True: leave out) as one to be added; a float mask as it is."""
@@ -27,43 +29,100 @@ def _as_float_mask(mask: Any, name: str, other_dtype: Any, target_dtype: Any) ->
     if not mask.is_floating_point():
         fail(
             AssertionError,
-            "multi_head_attention_forward",
+            _ATTENTION,
             f"{name} of a bool or float dtype",
             got=mask.dtype,
+            hint="True in a bool mask leaves a position out, a float mask is added to the scores",
         )
     return mask
 
 
+def _check_mask_shape(query: Any, key: Any, mask: Any, heads: int, op: Any, dims: int) -> None:
+    if mask is not None and mask.dim() not in (2, 3):
+        fail(
+            AssertionError,
+            op,
+            "attn_mask of 2 or 3 dimensions",
+            got=mask.dim(),
+            hint="the mask is [target length, source length], or one for each head",
+        )
+    if dims == 2 and mask is not None and mask.dim() == 3:
+        expected = (heads, query.shape[0], key.shape[0])
+        if tuple(mask.shape) != expected:
+            fail(
+                AssertionError,
+                op,
+                f"attn_mask of shape {expected}",
+                got=tuple(mask.shape),
+                hint="a mask of two dimensions serves all heads",
+            )
+
+
 def _check_shapes(query: Any, key: Any, value: Any, padding: Any, mask: Any, heads: int) -> bool:
     """Whether the inputs are batched; raises where dimensions disagree."""
-    op = "multi_head_attention_forward"
+    op = _ATTENTION
     dims = query.dim()
     if dims not in (2, 3):
-        fail(AssertionError, op, "an unbatched 2-D or batched 3-D query", got=f"{dims}-D")
+        fail(
+            AssertionError,
+            op,
+            "an unbatched 2-D or batched 3-D query",
+            got=f"{dims}-D",
+            hint="the shape is [length, batch, width] or [length, width]",
+        )
     if key.dim() != dims or value.dim() != dims:
         fail(
             AssertionError,
             op,
             f"key and value of {dims} dimensions, as the query",
             got=f"{key.dim()} and {value.dim()}",
+            hint="unsqueeze(1) adds a batch dimension",
         )
     if padding is not None and padding.dim() != dims - 1:
-        fail(AssertionError, op, f"key_padding_mask of {dims - 1} dimensions", got=padding.dim())
-    if mask is not None and mask.dim() not in (2, 3):
-        fail(AssertionError, op, "attn_mask of 2 or 3 dimensions", got=mask.dim())
-    if dims == 2 and mask is not None and mask.dim() == 3:
-        expected = (heads, query.shape[0], key.shape[0])
-        if tuple(mask.shape) != expected:
-            fail(AssertionError, op, f"attn_mask of shape {expected}", got=tuple(mask.shape))
+        fail(
+            AssertionError,
+            op,
+            f"key_padding_mask of {dims - 1} dimensions",
+            got=padding.dim(),
+            hint="the mask is [batch, source length], or [source length] without a batch",
+        )
+    _check_mask_shape(query, key, mask, heads, op, dims)
     return dims == 3
+
+
+def _project_each(
+    q: Any, k: Any, v: Any, weights: tuple[Any, Any, Any], bias: Any
+) -> tuple[Any, Any, Any]:
+    """The three projections, each by a weight of its own."""
+    if k.shape[:2] != v.shape[:2]:
+        fail(
+            AssertionError,
+            _ATTENTION,
+            f"the value's length and batch as the key's, {tuple(k.shape[:2])}",
+            got=tuple(v.shape[:2]),
+            hint="cut or pad value and key alike",
+        )
+    biases = (None,) * 3 if bias is None else bias.chunk(3)
+    inputs = zip((q, k, v), weights, biases, strict=True)
+    projected = [F.linear(x, weight, own) for x, weight, own in inputs]
+    return projected[0], projected[1], projected[2]
 
 
 def _project_packed(q: Any, k: Any, v: Any, weight: Any, bias: Any) -> tuple[Any, Any, Any]:
     """The three projections from one weight ``[3 E, E]``, in as few products as the inputs allow."""
+    if k.shape != v.shape:
+        fail(
+            AssertionError,
+            _ATTENTION,
+            f"a value of the key's shape {k.shape}",
+            got=v.shape,
+            hint="use_separate_proj_weight=True takes another width of value; lengths are equal",
+        )
     embed = q.size(-1)
     if k is v:
         if q is k:
-            return F.linear(q, weight, bias).split(embed, -1)
+            query, key, value = F.linear(q, weight, bias).split(embed, -1)
+            return query, key, value
         w_q, w_kv = weight.split([embed, 2 * embed])
         b_q, b_kv = (None, None) if bias is None else bias.split([embed, 2 * embed])
         key, value = F.linear(k, w_kv, b_kv).split(embed, -1)
@@ -92,9 +151,10 @@ def _merge_masks(
         if tuple(attn_mask.shape) != expected:
             fail(
                 RuntimeError,
-                "multi_head_attention_forward",
+                _ATTENTION,
                 f"attn_mask of shape {expected}",
                 got=tuple(attn_mask.shape),
+                hint="a mask of two dimensions serves all heads",
             )
         if attn_mask.dim() == 2:
             attn_mask = attn_mask.view(1, 1, target, source)
@@ -105,9 +165,10 @@ def _merge_masks(
     if tuple(padding.shape) != (batch, source):
         fail(
             AssertionError,
-            "multi_head_attention_forward",
+            _ATTENTION,
             f"key_padding_mask of shape {(batch, source)}",
             got=tuple(padding.shape),
+            hint="the mask is [batch, source length] with and without batch_first",
         )
     padding = padding.view(batch, 1, 1, source)
     return padding if attn_mask is None else attn_mask + padding
@@ -122,6 +183,36 @@ def _extend(x: Any, batch: int, heads: int, extra: Any, zero: bool) -> Any:
     if zero:
         parts.append(x.new_zeros(batch, heads, 1, x.size(-1)))
     return parts[0] if len(parts) == 1 else facula.cat(parts, 2)
+
+
+def _attend(q: Any, k: Any, v: Any, mask: Any, dropout: float) -> tuple[Any, Any]:
+    """Attention written out, and its weights."""
+    scores = (q * math.sqrt(1.0 / q.size(-1))) @ k.transpose(-2, -1)
+    weights = F.softmax(scores if mask is None else scores + mask, dim=-1)
+    if dropout > 0.0:
+        weights = F.dropout(weights, dropout)
+    return weights @ v, weights
+
+
+def _head_size(embed: int, promised: int, heads: int) -> int:
+    """The width of a head, checked."""
+    if embed != promised:
+        fail(
+            AssertionError,
+            _ATTENTION,
+            f"an embedding dimension of {promised}",
+            got=embed,
+            hint="make the module with the width of the query as embed_dim",
+        )
+    if embed % heads:
+        fail(
+            AssertionError,
+            _ATTENTION,
+            f"embed_dim {embed} divisible by num_heads",
+            got=heads,
+            hint="num_heads divides embed_dim",
+        )
+    return embed // heads
 
 
 def multi_head_attention_forward(
@@ -157,14 +248,14 @@ def multi_head_attention_forward(
     ``static_k`` and ``static_v``, ``[N * heads, S, head size]``, take the place of the projected
     keys and values. [Vaswani et al. 2017]
     """
-    op = "multi_head_attention_forward"
     batched = _check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads)
     if is_causal and attn_mask is None:
         fail(
             RuntimeError,
-            op,
+            _ATTENTION,
             "attn_mask where is_causal is given: it is a hint about the mask",
             got="None",
+            hint="Transformer.generate_square_subsequent_mask(n) makes a causal mask",
         )
     if is_causal and key_padding_mask is None and not need_weights:
         attn_mask = None
@@ -181,26 +272,11 @@ def multi_head_attention_forward(
         if key_padding_mask is not None:
             key_padding_mask = key_padding_mask.unsqueeze(0)
     target, batch, embed = query.shape
-    if embed != embed_dim_to_check:
-        fail(AssertionError, op, f"an embedding dimension of {embed_dim_to_check}", got=embed)
-    head_dim = embed // num_heads
-    if head_dim * num_heads != embed:
-        fail(AssertionError, op, f"embed_dim {embed} divisible by num_heads", got=num_heads)
+    head_dim = _head_size(embed, embed_dim_to_check, num_heads)
     if use_separate_proj_weight:
-        if key.shape[:2] != value.shape[:2]:
-            fail(
-                AssertionError,
-                op,
-                f"the value's length and batch as the key's, {tuple(key.shape[:2])}",
-                got=tuple(value.shape[:2]),
-            )
-        biases = (None,) * 3 if in_proj_bias is None else in_proj_bias.chunk(3)
-        q = F.linear(query, q_proj_weight, biases[0])
-        k = F.linear(key, k_proj_weight, biases[1])
-        v = F.linear(value, v_proj_weight, biases[2])
+        separate = (q_proj_weight, k_proj_weight, v_proj_weight)
+        q, k, v = _project_each(query, key, value, separate, in_proj_bias)
     else:
-        if key.shape != value.shape:
-            fail(AssertionError, op, f"a value of the key's shape {key.shape}", got=value.shape)
         q, k, v = _project_packed(query, key, value, in_proj_weight, in_proj_bias)
     q = _heads(q, batch, num_heads, head_dim)
     k = _static_or_heads(static_k, k, batch, num_heads, head_dim)
@@ -216,11 +292,7 @@ def multi_head_attention_forward(
     dropout = dropout_p if training else 0.0
     weights = None
     if need_weights:
-        scores = (q * math.sqrt(1.0 / head_dim)) @ k.transpose(-2, -1)
-        weights = F.softmax(scores if mask is None else scores + mask, dim=-1)
-        if dropout > 0.0:
-            weights = F.dropout(weights, dropout)
-        out = weights @ v
+        out, weights = _attend(q, k, v, mask, dropout)
     else:
         out = F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal)
     out = out.permute(2, 0, 1, 3).reshape(target, batch, embed)
@@ -238,9 +310,10 @@ def _static_or_heads(static: Any, x: Any, batch: int, heads: int, head_dim: int)
     if static.size(0) != batch * heads or static.size(2) != head_dim:
         fail(
             AssertionError,
-            "multi_head_attention_forward",
+            _ATTENTION,
             f"static keys and values of shape ({batch * heads}, S, {head_dim})",
             got=tuple(static.shape),
+            hint="heads are folded into the batch: [batch * heads, source length, width of a head]",
         )
     return static.view(batch, heads, static.size(1), head_dim)
 
@@ -269,24 +342,36 @@ def _logits(input: Any, weight: Any, bias: Any) -> Any:
     return flat.view(*input.shape[:-1], *weight.shape[:-1])
 
 
-def _check_linear_cross_entropy(input: Any, weight: Any, bias: Any) -> None:
-    """Raise for shapes that do not make a linear layer of one, or a batch of, vectors."""
-    op = "linear_cross_entropy"
+def _check_linear_ranks(input: Any, weight: Any, op: Any) -> None:
     if input.dim() not in (1, 2):
-        fail(RuntimeError, op, "expected input with dimensionality 1 or 2", got=input.dim())
+        fail(
+            RuntimeError,
+            op,
+            "expected input with dimensionality 1 or 2",
+            got=input.dim(),
+            hint="input.flatten(0, -2) merges leading dimensions",
+        )
     if weight.dim() < 2:
         fail(
             RuntimeError,
             op,
             "expected linear_weight with dimensionality at least 2",
             got=weight.dim(),
+            hint="linear_weight is [classes, in_features]",
         )
+
+
+def _check_linear_cross_entropy(input: Any, weight: Any, bias: Any) -> None:
+    """Raise for shapes that do not make a linear layer of one, or a batch of, vectors."""
+    op = "linear_cross_entropy"
+    _check_linear_ranks(input, weight, op)
     if input.size(-1) != weight.size(-1):
         fail(
             RuntimeError,
             op,
             "expected equal input and linear_weight last dimensions (in_features)",
             got=f"{input.size(-1)} and {weight.size(-1)}",
+            hint=f"linear_weight is [classes, {input.size(-1)}] for this input",
         )
     if bias is not None and bias.shape != weight.shape[:-1]:
         fail(
@@ -294,6 +379,7 @@ def _check_linear_cross_entropy(input: Any, weight: Any, bias: Any) -> None:
             op,
             f"expected linear_bias shape {tuple(weight.shape[:-1])}",
             got=tuple(bias.shape),
+            hint="linear_bias has one element for each row of linear_weight; leave it out for none",
         )
     if weight.dim() > 2 and input.dim() == 1:
         fail(
@@ -301,6 +387,7 @@ def _check_linear_cross_entropy(input: Any, weight: Any, bias: Any) -> None:
             op,
             "K-dimensional loss defined by linear_weight shape requires batched input",
             got=tuple(input.shape),
+            hint="input[None] adds a batch dimension",
         )
 
 
@@ -328,6 +415,7 @@ def linear_cross_entropy(
             "linear_cross_entropy",
             "ignore_index cannot be specified when target contains probabilities",
             got=ignore_index,
+            hint="leave ignore_index out",
         )
     ignore = -100 if ignore_index is None else ignore_index
 
@@ -357,8 +445,10 @@ def linear_cross_entropy(
         return total
     if not index_target:
         return total / (target.numel() // classes)
-    kept = target[target != ignore]
-    return total / (kept.numel() if weight is None else weight[kept].sum())
+    kept = target != ignore
+    if weight is None:
+        return total / kept.sum()
+    return total / (weight[target.masked_fill(~kept, 0)] * kept).sum()
 
 
 def _fractional_starts(sample: Any, size: int, out: int, kernel: int) -> Any:
@@ -374,6 +464,20 @@ def _fractional_starts(sample: Any, size: int, out: int, kernel: int) -> Any:
     return starts
 
 
+def _check_fractional_sizes(op: str, kernel: Any, sizes: Any, out: Any) -> None:
+    for n, k, o in zip(sizes, kernel, out, strict=True):
+        if o + k - 1 > n or o < 1:
+            fail(
+                RuntimeError,
+                op,
+                f"an output size with which windows of {k} fit an input of {n}",
+                got=o,
+                hint=f"for windows of {k} the output size goes from 1 to {n - k + 1}"
+                if n >= k
+                else "take a smaller kernel_size",
+            )
+
+
 def _fractional_max_pool(
     dims: int,
     input: Any,
@@ -385,25 +489,30 @@ def _fractional_max_pool(
 ) -> Any:
     op = f"fractional_max_pool{dims}d"
     if output_size is None and output_ratio is None:
-        fail(ValueError, op, "output_size or output_ratio", got="neither")
+        fail(
+            ValueError,
+            op,
+            "output_size or output_ratio",
+            got="neither",
+            hint="output_ratio=0.5 halves every size",
+        )
     kernel = (kernel_size,) * dims if isinstance(kernel_size, int) else tuple(kernel_size)
     batched = input.dim() == dims + 2
     if not batched and input.dim() != dims + 1:
-        fail(RuntimeError, op, f"an input of {dims + 1} or {dims + 2} dimensions", got=input.dim())
+        fail(
+            RuntimeError,
+            op,
+            f"an input of {dims + 1} or {dims + 2} dimensions",
+            got=input.dim(),
+            hint="shapes are [N, C, *spatial] or [C, *spatial]",
+        )
     x = input if batched else input.unsqueeze(0)
     sizes = x.shape[2:]
     if output_size is None:
         ratios = (output_ratio,) * dims if isinstance(output_ratio, float) else output_ratio
         output_size = [int(n * r) for n, r in zip(sizes, ratios, strict=True)]
     out = (output_size,) * dims if isinstance(output_size, int) else tuple(output_size)
-    for n, k, o in zip(sizes, kernel, out, strict=True):
-        if o + k - 1 > n or o < 1:
-            fail(
-                RuntimeError,
-                op,
-                f"an output size with which windows of {k} fit an input of {n}",
-                got=o,
-            )
+    _check_fractional_sizes(op, kernel, sizes, out)
     if samples is None:
         samples = facula.rand(*x.shape[:2], dims, dtype=x.dtype, device=x.device)
     samples = samples[: x.size(0)]  # a module's may be for larger batches

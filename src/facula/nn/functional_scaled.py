@@ -103,7 +103,13 @@ def boolean_dispatch(
 def assert_int_or_pair(arg: Any, arg_name: str, message: str) -> None:
     """Raise unless `arg` is one int or two."""
     if not (isinstance(arg, int) or len(arg) == 2):
-        fail(AssertionError, arg_name, message.format(arg_name), arg)
+        fail(
+            AssertionError,
+            arg_name,
+            message.format(arg_name),
+            arg,
+            hint="give an int or a pair of ints",
+        )
 
 
 def _dequantized(op: str, x: Any, scales: Any, recipes: Any, swizzles: Any) -> Any:
@@ -122,7 +128,13 @@ def _dequantized(op: str, x: Any, scales: Any, recipes: Any, swizzles: Any) -> A
                 "pass SwizzleType.NO_SWIZZLE",
             )
     if len(scales) != len(recipes):
-        fail(ValueError, op, "one recipe a scale was required", f"{len(recipes)}, {len(scales)}")
+        fail(
+            ValueError,
+            op,
+            "one recipe a scale was required",
+            f"{len(recipes)}, {len(scales)}",
+            hint="give lists of equal length, or a single scale with a single recipe",
+        )
     for scale, recipe in zip(scales, recipes, strict=True):
         result = result * _spread(op, scale.to(facula.float32), ScalingType(recipe), x.shape)
     return result
@@ -135,12 +147,24 @@ def _spread(op: str, scale: Any, recipe: ScalingType, shape: Any) -> Any:
         return scale.reshape(())
     if recipe is ScalingType.RowWise:
         if scale.numel() != m:
-            fail(ValueError, op, f"{m} scales, one a row, were required", list(scale.shape))
+            fail(
+                ValueError,
+                op,
+                f"{m} scales, one a row, were required",
+                list(scale.shape),
+                hint="ScalingType.TensorWise takes a single scale",
+            )
         return scale.reshape((m, 1))
     rows, columns = _BLOCKS[recipe]
     wanted = (-(-m // rows), -(-k // columns))
     if scale.numel() != wanted[0] * wanted[1]:
-        fail(ValueError, op, f"scales of shape {wanted} were required", list(scale.shape))
+        fail(
+            ValueError,
+            op,
+            f"scales of shape {wanted} were required",
+            list(scale.shape),
+            hint="ScalingType.TensorWise takes a single scale",
+        )
     scale = scale.reshape(wanted).repeat_interleave(rows, 0).repeat_interleave(columns, 1)
     return scale[:m, :k]
 
@@ -176,11 +200,23 @@ def scaled_mm(
 def _limits(op: str, offs: Any, count: int) -> list[tuple[int, int]]:
     """Where the groups begin and end."""
     if offs is None:
-        fail(ValueError, op, "offs was required where a matrix has two dimensions", "None")
+        fail(
+            ValueError,
+            op,
+            "offs was required where a matrix has two dimensions",
+            "None",
+            hint="offs holds the end of every group",
+        )
     ends = [int(v) for v in offs.tolist()]
     begins = [0, *ends[:-1]]
     if any(b > e for b, e in zip(begins, ends, strict=True)) or (ends and ends[-1] > count):
-        fail(ValueError, op, f"ascending offsets up to {count} were required", ends)
+        fail(
+            ValueError,
+            op,
+            f"ascending offsets up to {count} were required",
+            ends,
+            hint="offs holds the end of every group, as group sizes summed by cumsum(0)",
+        )
     return list(zip(begins, ends, strict=True))
 
 
@@ -194,7 +230,13 @@ def grouped_mm(
     zero.
     """
     if mat_a.dim() not in (2, 3) or mat_b.dim() not in (2, 3):
-        fail(ValueError, "grouped_mm", "2-d or 3-d matrices", (mat_a.dim(), mat_b.dim()))
+        fail(
+            ValueError,
+            "grouped_mm",
+            "2-d or 3-d matrices",
+            (mat_a.dim(), mat_b.dim()),
+            hint="unsqueeze(0) makes a group of one matrix",
+        )
     if mat_a.dim() == 3 and mat_b.dim() == 3:
         result = mat_a @ mat_b
     elif mat_a.dim() == 2 and mat_b.dim() == 3:
@@ -244,6 +286,7 @@ def scaled_grouped_mm(
             op,
             "a 2-d mat_a and a 3-d mat_b with RowWise scales were required",
             f"{mat_a.dim()}-d, {mat_b.dim()}-d, {sorted(r.name for r in recipes)}",
+            hint="scaled_mm() takes two matrices and other recipes",
         )
     first = scale_a[0] if isinstance(scale_a, (list, tuple)) else scale_a
     second = scale_b[0] if isinstance(scale_b, (list, tuple)) else scale_b

@@ -19,7 +19,7 @@ from facula.core.errors import fail
 _TensorMeta: type = type(core.Tensor)
 
 
-class _ParameterMeta(_TensorMeta):  # type: ignore[misc, valid-type]
+class _ParameterMeta(_TensorMeta):
     """Lets tensor subclasses that were wrapped by `Parameter` count as parameters."""
 
     def __instancecheck__(self, instance: Any) -> bool:
@@ -67,7 +67,7 @@ class Parameter(core.Tensor, metaclass=_ParameterMeta):
     def __repr__(self) -> str:
         return "Parameter containing:\n" + super().__repr__()
 
-    def __reduce_ex__(self, protocol: int) -> Any:
+    def __reduce_ex__(self, protocol: Any) -> Any:
         # the attribute dictionary goes along only where there is something in it
         state = _public_state(self)
         hooks: OrderedDict = OrderedDict()
@@ -99,7 +99,7 @@ def rebuild_parameter_with_state(
     return parameter
 
 
-class _BufferMeta(_TensorMeta):  # type: ignore[misc, valid-type]
+class _BufferMeta(_TensorMeta):
     """Any tensor that `Buffer` marked counts as a buffer."""
 
     def __instancecheck__(self, instance: Any) -> bool:
@@ -126,19 +126,22 @@ class Buffer(core.Tensor, metaclass=_BufferMeta):
 class UninitializedTensorMixin:
     """A tensor whose shape comes with the first call of its lazy module."""
 
+    data: Any
+    requires_grad: Any
+    cls_to_become: Any
     __torch_function__ = core._disabled_torch_function_impl
 
     def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
         """Give the tensor its ``shape`` (contents undefined), and its class that of an ordinary
         one.
         """
-        data = self.data  # type: ignore[attr-defined]
+        data = self.data
         self.data = facula.empty(
             shape,
             device=data.device if device is None else device,
             dtype=data.dtype if dtype is None else dtype,
         )
-        self.__class__ = self.cls_to_become  # type: ignore[attr-defined]
+        self.__class__ = self.cls_to_become
 
     @property
     def shape(self) -> Any:
@@ -164,8 +167,8 @@ class UninitializedTensorMixin:
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
 
-    def __reduce_ex__(self, protocol: int) -> Any:
-        return self.__class__, (self.requires_grad,)  # type: ignore[attr-defined]
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.__class__, (self.requires_grad,)
 
 
 def is_lazy(tensor: Any) -> bool:

@@ -38,11 +38,16 @@ def _attach_methods() -> None:
 _attach_methods()
 
 
+#: the packages whose compiled operators were refused: functions that they register for them have no object
+REFUSED_LIBRARIES: set[str] = set()
+
+
 def load_library(path: Any) -> None:
     """Raises OSError: libraries of operators for PyTorch are compiled against PyTorch's own code.
 
     Operators for facula are Python (`facula.library`); packages catch this and go on without theirs.
     """
+    REFUSED_LIBRARIES.add(os.path.basename(os.path.dirname(os.path.abspath(str(path)))))
     raise OSError(
         f"[ops.load_library] a library of operators for facula was required: got {path}\n"
         "hint: define the operators with facula.library"

@@ -22,7 +22,11 @@ def _unique_dims(op: str, dims: tuple[int, ...], ndim: int) -> list[int]:
     for d in result:
         if result.count(d) > 1:
             fail(
-                RuntimeError, op, f"dim {d} appears multiple times in the list of dims", list(dims)
+                RuntimeError,
+                op,
+                f"dim {d} appears multiple times in the list of dims",
+                list(dims),
+                hint=f"name each dimension once; here -1 and {max(ndim, 1) - 1} are the same",
             )
     return result
 
@@ -73,7 +77,13 @@ class flip:
 def fliplr(self: Any) -> Any:
     """Columns in reverse order."""
     if self.dim() < 2:
-        fail(RuntimeError, "fliplr", "Input must be >= 2-d.", f"{self.dim()}-d")
+        fail(
+            RuntimeError,
+            "fliplr",
+            "Input must be >= 2-d.",
+            f"{self.dim()}-d",
+            hint="facula.atleast_2d(x) has two dimensions",
+        )
     return F.flip(self, (1,))
 
 
@@ -81,7 +91,13 @@ def fliplr(self: Any) -> Any:
 def flipud(self: Any) -> Any:
     """Rows in reverse order."""
     if self.dim() < 1:
-        fail(RuntimeError, "flipud", "Input must be >= 1-d.", f"{self.dim()}-d")
+        fail(
+            RuntimeError,
+            "flipud",
+            "Input must be >= 1-d.",
+            f"{self.dim()}-d",
+            hint="x.reshape(1) is 1-d",
+        )
     return F.flip(self, (0,))
 
 
@@ -91,9 +107,21 @@ def rot90(self: Any, k: int, dims: tuple[int, ...]) -> Any:
     second.
     """
     if len(dims) != 2:
-        fail(RuntimeError, "rot90", "expected total rotation dims == 2", len(dims))
+        fail(
+            RuntimeError,
+            "rot90",
+            "expected total rotation dims == 2",
+            len(dims),
+            hint="dims=(0, 1) rotates in the first two dimensions",
+        )
     if self.dim() < 2:
-        fail(RuntimeError, "rot90", "expected total dims >= 2", self.dim())
+        fail(
+            RuntimeError,
+            "rot90",
+            "expected total dims >= 2",
+            self.dim(),
+            hint="facula.atleast_2d(x) has two dimensions",
+        )
     a, b = (launch.dim_of("rot90", d, self.dim()) for d in dims)
     if a == b:
         fail(
@@ -101,6 +129,7 @@ def rot90(self: Any, k: int, dims: tuple[int, ...]) -> Any:
             "rot90",
             "expected rotation dims to be different",
             f"dim0 = {dims[0]} and dim1 = {dims[1]}",
+            hint="a rotation goes from one dimension to another, for example dims=(0, 1)",
         )
     turns = k % 4
     if turns == 1:
@@ -139,13 +168,24 @@ class roll:
 
     def meta(self, shifts, dims):
         if not shifts:
-            fail(RuntimeError, "roll", "`shifts` required", "none")
+            fail(
+                RuntimeError,
+                "roll",
+                "`shifts` required",
+                "none",
+                hint="roll(x, 1, dims=0) moves rows by one",
+            )
         if len(dims) != len(shifts) and not (not dims and len(shifts) == 1):
             fail(
                 RuntimeError,
                 "roll",
                 f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}",
+                hint="give each shift its dim; without dims a single shift rolls the flattened "
+                "tensor",
             )
+        if dims and self.dim() == 0:
+            required = f"Dimension specified as {dims[0]} but tensor has no dimensions"
+            fail(IndexError, "roll", required, list(dims), "leave dims out, or x.reshape(1)")
         for d in dims:
             launch.dim_of("roll", d, self.dim())
         return core.empty(self.shape, dtype=self.dtype, device=self.device)
@@ -169,7 +209,13 @@ class roll:
 
 def _triangle_meta(op: str, self: Any) -> Any:
     if self.dim() < 2:
-        fail(RuntimeError, op, f"{op}: input tensor must have at least 2 dimensions", self.dim())
+        fail(
+            RuntimeError,
+            op,
+            f"{op}: input tensor must have at least 2 dimensions",
+            self.dim(),
+            hint="facula.atleast_2d(x) has two dimensions",
+        )
     return core.empty(self.shape, dtype=self.dtype, device=self.device)
 
 
@@ -240,9 +286,16 @@ def repeat(self: Any, repeats: tuple[int, ...]) -> Any:
             "Number of dimensions of repeat dims can not be smaller than number of dimensions of "
             "tensor",
             f"{len(repeats)} and {self.dim()}",
+            hint="tile() takes fewer repeats",
         )
     if any(n < 0 for n in repeats):
-        fail(RuntimeError, "repeat", "non-negative repeats were required", list(repeats))
+        fail(
+            RuntimeError,
+            "repeat",
+            "non-negative repeats were required",
+            list(repeats),
+            hint="0 repeats give an empty tensor",
+        )
     sizes = [1] * (len(repeats) - self.dim()) + list(self.shape)
     if all(n == 1 for n in repeats):
         return self.clone().reshape(sizes)
@@ -258,6 +311,15 @@ def tile(self: Any, dims: tuple[int, ...]) -> Any:
     return F.repeat(self, (1,) * (self.dim() - len(dims)) + tuple(dims))
 
 
+def _repeat_all(self: Any, repeats: int, dim: int) -> Any:
+    """Every slice of a dimension equally often."""
+    shape = list(self.shape)
+    wide = [*shape[: dim + 1], repeats, *shape[dim + 1 :]]
+    shape[dim] *= repeats
+    copies = self.unsqueeze(dim + 1).expand(wide)
+    return copies.clone(memory_format=core.contiguous_format).reshape(shape)
+
+
 def _repeat_index(repeats: Any, output_size: int | None) -> Any:
     """Entry numbers, each as often as its repeat count says."""
     if repeats.dim() != 1:
@@ -266,14 +328,21 @@ def _repeat_index(repeats: Any, output_size: int | None) -> Any:
             "repeat_interleave",
             "repeat_interleave only accept 1D vector as repeat",
             f"{repeats.dim()}-d",
+            hint="repeats.reshape(-1) is 1-d",
         )
     launch.check_index_dtype("repeat_interleave", repeats)
     if repeats.numel() == 0:
         return core.empty((0,), dtype=repeats.dtype)
+    if repeats.is_meta and output_size is not None:
+        return core.empty((output_size,), dtype=repeats.dtype, device=repeats.device)
     repeats64 = repeats.to(core.int64)
     if repeats64.min().item() < 0:
         fail(
-            RuntimeError, "repeat_interleave", "repeats can not be negative", repeats64.min().item()
+            RuntimeError,
+            "repeat_interleave",
+            "repeats can not be negative",
+            repeats64.min().item(),
+            hint="repeats.clamp(min=0) has none below 0",
         )
     ends = repeats64.cumsum(0)
     total = ends[-1].item()
@@ -283,6 +352,7 @@ def _repeat_index(repeats: Any, output_size: int | None) -> Any:
             "repeat_interleave",
             "allocated size does not match required size",
             f"{output_size} != {total}",
+            hint=f"leave output_size out, or give {total}",
         )
     result = core.empty((total,), dtype=core.int64)
     core.kernel("repeat.index")((result, ends), (), (), total=repeats.numel(), grain=1024)
@@ -313,22 +383,21 @@ def repeat_interleave(self: Any, repeats: Any, dim: int | None, output_size: int
         repeats = repeats.item()
     if not isinstance(repeats, core.Tensor):
         if repeats < 0:
-            fail(RuntimeError, "repeat_interleave", "Repeats must be non-negative", repeats)
-        shape = list(self.shape)
-        wide = [*shape[: dim + 1], repeats, *shape[dim + 1 :]]
-        shape[dim] = size * repeats
-        return (
-            self.unsqueeze(dim + 1)
-            .expand(wide)
-            .clone(memory_format=core.contiguous_format)
-            .reshape(shape)
-        )
+            fail(
+                RuntimeError,
+                "repeat_interleave",
+                "Repeats must be non-negative",
+                repeats,
+                hint="0 drops every element",
+            )
+        return _repeat_all(self, repeats, dim)
     if repeats.dim() != 1 or repeats.shape[0] != size:
         fail(
             RuntimeError,
             "repeat_interleave",
             "repeats must have the same size as input along dim",
             f"repeats {list(repeats.shape)} and input.size({dim}) = {size}",
+            hint=f"give {size} repeats, or a single one for all",
         )
     return F.index_select(self, dim, _repeat_index(repeats, output_size))
 
@@ -340,7 +409,13 @@ def diag(self: Any, diagonal: int) -> Any:
         return F.diag_embed(self, diagonal)
     if self.dim() == 2:
         return self.diagonal(diagonal).clone()
-    fail(RuntimeError, "diag", "diag(): Supports 1D or 2D tensors.", f"{self.dim()}D")
+    fail(
+        RuntimeError,
+        "diag",
+        "diag(): Supports 1D or 2D tensors.",
+        f"{self.dim()}D",
+        hint="diagonal() takes batches of matrices, diag_embed() makes them",
+    )
 
 
 @composite(
@@ -354,10 +429,20 @@ def diag_embed(self: Any, offset: int, dim1: int, dim2: int) -> Any:
     first, second = launch.dim_of("diag_embed", dim1, ndim), launch.dim_of("diag_embed", dim2, ndim)
     if first == second:
         fail(
-            RuntimeError, "diag_embed", "diagonal dimensions cannot be identical", f"{dim1}, {dim2}"
+            RuntimeError,
+            "diag_embed",
+            "diagonal dimensions cannot be identical",
+            f"{dim1}, {dim2}",
+            hint="dim1=-2, dim2=-1 are the last two",
         )
     if self.dim() == 0:
-        fail(RuntimeError, "diag_embed", "a tensor of 1 or more dimensions was required", "0-d")
+        fail(
+            RuntimeError,
+            "diag_embed",
+            "a tensor of 1 or more dimensions was required",
+            "0-d",
+            hint="x.reshape(1) has one",
+        )
     size = self.shape[-1] + abs(offset)
     shape = list(self.shape[:-1])
     for d in sorted((first, second)):
@@ -380,6 +465,7 @@ def _check_part(op: str, part: Any, src: Any) -> None:
             op,
             "expected src to have a size equal to the slice of self",
             f"src size = {list(src.shape)}, slice size = {list(part.shape)}",
+            hint=f"src.expand({list(part.shape)}) repeats sizes of 1",
         )
 
 
@@ -468,13 +554,20 @@ class diagonal_scatter:
 def fill_diagonal_(self: Any, fill_value: Any, wrap: bool) -> Any:
     """Set the main diagonal in place; `wrap` goes on below a square in a tall matrix."""
     if self.dim() < 2:
-        fail(RuntimeError, "fill_diagonal_", "dimensions must larger than 1", self.dim())
+        fail(
+            RuntimeError,
+            "fill_diagonal_",
+            "dimensions must larger than 1",
+            self.dim(),
+            hint="x.fill_(value) fills vectors and numbers",
+        )
     if self.dim() > 2 and len(set(self.shape)) > 1:
         fail(
             RuntimeError,
             "fill_diagonal_",
             "all dimensions of input must be of equal length",
             list(self.shape),
+            hint="x.diagonal().fill_(value) fills where the first two indices are equal",
         )
     step = sum(self.stride())
     size = min(self.shape)

@@ -249,7 +249,8 @@ def _kept(query: Any, key: Any, dropout_p: float, state: Any) -> Any:
     equal weights."""
     if dropout_p == 0:
         return None
-    batch, heads, rows, count = *query.shape[:3], key.shape[2]
+    batch, heads, rows = query.shape[:3]
+    count = key.shape[2]
     with_one = F.eye(count, dtype=core.float32).expand(batch, heads, count, count)
     equal = F.zeros((batch, heads, rows, 1), dtype=core.float32)
     nothing = F.zeros((batch, heads, count, 1), dtype=core.float32)
@@ -336,7 +337,7 @@ def _fold_heads(x: Any, group: int) -> Any:
 
 
 def _weights(query: Any, key: Any, mask: Any, is_causal: bool, scale: float) -> Any:
-    """Softmax of the scores; zero where no key is allowed."""
+    """Softmax of the scores; zero where no key is allowed, be it for a mask or for its score."""
     scores = (query * scale) @ key.transpose(-2, -1)
     allowed = None
     if is_causal:
@@ -347,7 +348,7 @@ def _weights(query: Any, key: Any, mask: Any, is_causal: bool, scale: float) -> 
         scores = scores + mask.to(scores.dtype)
     if allowed is not None:
         scores = scores.masked_fill(~allowed, -math.inf)
-    if (mask is None and not is_causal) or scores.shape[-1] == 0:
+    if scores.shape[-1] == 0:
         return F.softmax(scores, -1)
     nowhere = (scores == -math.inf).all(-1, True)
     return F.softmax(scores.masked_fill(nowhere, 0.0), -1).masked_fill(nowhere, 0.0)
@@ -377,15 +378,37 @@ def attention_math(
     return weights @ _repeat(value, group)
 
 
-def _check(query: Any, key: Any, value: Any, mask: Any, dropout_p: float, enable_gqa: bool) -> None:
-    """Raise for dtypes, devices and shapes that do not belong together."""
-    if min(query.dim(), key.dim(), value.dim()) < 2:
+def _check_mask_and_heads(query: Any, key: Any, value: Any, mask: Any, enable_gqa: bool) -> None:
+    if mask is not None and mask.dtype not in (core.bool_, core.float32, query.dtype):
         fail(
             RuntimeError,
             OP,
-            "Expected query, key, and value to all be at least 2 dimensional",
-            f"query.dim: {query.dim()}, key.dim: {key.dim()}, value.dim: {value.dim()}",
+            "Expected attn_mask dtype to be bool or float or to match query dtype",
+            f"attn_mask.dtype: {mask.dtype} and query.dtype: {query.dtype}",
+            hint=f"attn_mask.to({query.dtype}) is added to the scores, attn_mask.bool() allows "
+            "positions",
         )
+    if enable_gqa and (query.dim() < 3 or key.dim() < 3 or value.dim() < 3):
+        fail(
+            RuntimeError,
+            OP,
+            "enable_gqa requires a head dimension (-3)",
+            list(query.shape),
+            hint="shapes are [..., heads, length, width]; unsqueeze(-3) adds a head",
+        )
+    if enable_gqa and (
+        key.shape[-3] != value.shape[-3] or key.shape[-3] == 0 or query.shape[-3] % key.shape[-3]
+    ):
+        fail(
+            RuntimeError,
+            OP,
+            "Number of heads in key and value must divide the number of heads in query",
+            f"{query.shape[-3]} query, {key.shape[-3]} key and {value.shape[-3]} value heads",
+            hint="key.repeat_interleave(n, dim=-3) repeats heads n times",
+        )
+
+
+def _check_kinds(query: Any, key: Any, value: Any) -> None:
     if not query.dtype is key.dtype is value.dtype:
         fail(
             RuntimeError,
@@ -400,15 +423,36 @@ def _check(query: Any, key: Any, value: Any, mask: Any, dropout_p: float, enable
             OP,
             "Expected query, key, and value to be on the same device",
             f"{query.device}, {key.device} and {value.device}",
+            hint=f"move them with .to('{query.device}')",
         )
     if not (query.dtype.is_floating_point or query.dtype.is_complex):
-        fail(RuntimeError, OP, "expected a floating-point dtype", query.dtype)
+        fail(
+            RuntimeError,
+            OP,
+            "expected a floating-point dtype",
+            query.dtype,
+            hint="convert query, key and value with .float()",
+        )
+
+
+def _check(query: Any, key: Any, value: Any, mask: Any, dropout_p: float, enable_gqa: bool) -> None:
+    """Raise for dtypes, devices and shapes that do not belong together."""
+    if min(query.dim(), key.dim(), value.dim()) < 2:
+        fail(
+            RuntimeError,
+            OP,
+            "Expected query, key, and value to all be at least 2 dimensional",
+            f"query.dim: {query.dim()}, key.dim: {key.dim()}, value.dim: {value.dim()}",
+            hint="shapes are [..., length, width]; unsqueeze() adds what is missing",
+        )
+    _check_kinds(query, key, value)
     if query.shape[-1] != key.shape[-1]:
         fail(
             RuntimeError,
             OP,
             "Expected query and key to have the same size in the last dimension",
             f"query {list(query.shape)} and key {list(key.shape)}",
+            hint="only value may have another last size",
         )
     if key.shape[-2] != value.shape[-2]:
         fail(
@@ -416,27 +460,17 @@ def _check(query: Any, key: Any, value: Any, mask: Any, dropout_p: float, enable
             OP,
             "Expected key and value to have the same sequence length (dimension -2)",
             f"key {list(key.shape)} and value {list(value.shape)}",
+            hint="every key goes with one value: cut or pad both alike",
         )
     if not 0 <= dropout_p <= 1:
-        fail(RuntimeError, OP, "dropout probability has to be between 0 and 1", dropout_p)
-    if mask is not None and mask.dtype not in (core.bool_, core.float32, query.dtype):
         fail(
             RuntimeError,
             OP,
-            "Expected attn_mask dtype to be bool or float or to match query dtype",
-            f"attn_mask.dtype: {mask.dtype} and query.dtype: {query.dtype}",
+            "dropout probability has to be between 0 and 1",
+            dropout_p,
+            hint="pass dropout_p=0.0 outside of training",
         )
-    if enable_gqa and (query.dim() < 3 or key.dim() < 3 or value.dim() < 3):
-        fail(RuntimeError, OP, "enable_gqa requires a head dimension (-3)", list(query.shape))
-    if enable_gqa and (
-        key.shape[-3] != value.shape[-3] or key.shape[-3] == 0 or query.shape[-3] % key.shape[-3]
-    ):
-        fail(
-            RuntimeError,
-            OP,
-            "Number of heads in key and value must divide the number of heads in query",
-            f"{query.shape[-3]} query, {key.shape[-3]} key and {value.shape[-3]} value heads",
-        )
+    _check_mask_and_heads(query, key, value, mask, enable_gqa)
 
 
 def _four(x: Any, lead: Sequence[int], heads: int) -> Any:
@@ -530,6 +564,7 @@ def scaled_dot_product_attention(
                 OP,
                 f"attn_mask must broadcast to {[*shape, rows, count]}",
                 list(attn_mask.shape),
+                hint="every size of attn_mask is 1 or that of the scores, from the last on",
             )
         attn_mask = _four(attn_mask, batch, heads) if attn_mask.dim() > 1 else attn_mask
         attn_mask = attn_mask.expand(math.prod(batch), heads, rows, count)

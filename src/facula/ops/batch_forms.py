@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
+from facula.ops.index_addressing import Addressing
 from facula.ops.registry import F
 
 
@@ -232,8 +233,6 @@ def embedding_dense_backward(
 
 def _place(self: Any, indices: Any) -> tuple[int, int, Any]:
     """(dimensions before the indexed ones, dimensions of the indices, the result's shape)."""
-    from facula.ops.index import Addressing
-
     place = Addressing("index", self.shape, indices)
     return len(place.before), len(place.block), place.shape
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from facula.core.errors import cast_hint, fail
 from facula.ops.registry import F, composite
 
 
@@ -16,6 +17,15 @@ from facula.ops.registry import F, composite
 )
 def allclose(self: Any, other: Any, rtol: float, atol: float, equal_nan: bool) -> bool:
     """Whether ``|self - other| <= atol + rtol * |other|`` everywhere."""
+    if self.dtype is not other.dtype:
+        fail(
+            RuntimeError,
+            "allclose",
+            f"tensors of one dtype were required ({self.dtype.type_word} did not match "
+            f"{other.dtype.type_word})",
+            f"{self.dtype} and {other.dtype}",
+            hint=cast_hint("other", self.dtype),
+        )
     return bool(F.isclose(self, other, rtol=rtol, atol=atol, equal_nan=equal_nan).all())
 
 

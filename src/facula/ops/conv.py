@@ -20,7 +20,14 @@ from facula import core
 from facula.core.errors import fail
 from facula.ops import batch_forms
 from facula.ops import index_launch as launch
+from facula.ops.conv_checks import (
+    check_arguments,
+    check_numbers,
+    check_output_padding,
+    per_dimension,
+)
 from facula.ops.registry import F, composite, operator
+from facula.ops.remember import remembered
 
 #: dtypes with convolution kernels
 FLOATS = frozenset("f32 f64 bf16 f16".split())
@@ -97,6 +104,7 @@ def _launch(
             "conv",
             f'a floating-point dtype was required: "conv_{kind}" not implemented for '
             f"'{pointers[0].dtype}'",
+            hint="convert input and weight with .float()",
         )
     settings = (tuple(kernel), tuple(stride), tuple(padding), tuple(dilation))
     numbers = _numbers(tuple(x_shape), tuple(y_shape), *settings, groups, layouts)
@@ -276,15 +284,12 @@ def _correlate(
         return
     y, y_layout = _dense(grad_output)
     x, x_layout = _dense(input)
+    stride, padding, dilation, groups = settings
+    layouts = (x_layout, y_layout)
     _launch(
-        "backward_weight",
-        (out, y, x, bias),
-        x.shape,
-        y.shape,
-        kernel_size,
-        *settings,
-        (x_layout, y_layout),
-    )
+        "backward_weight", (out, y, x, bias), x.shape, y.shape, kernel_size,
+        stride, padding, dilation, groups, layouts,
+    )  # fmt: skip
 
 
 @operator(
@@ -314,7 +319,9 @@ class _conv_weight_bias:
         )
 
     def cpu(out, grad_output, input, stride, padding, dilation, groups, kernel_size):
-        _correlate(*out, grad_output, input, (stride, padding, dilation, groups), kernel_size)
+        weight, bias = out
+        settings = (stride, padding, dilation, groups)
+        _correlate(weight, bias, grad_output, input, settings, kernel_size)
 
     def backward(grads, grad_output, input, stride, padding, dilation, groups, needs):
         settings = (stride, padding, dilation, groups)
@@ -340,74 +347,6 @@ class _conv_weight_bias:
         yield (S(2, 4, 5, 3), S(2, 3, 5, 6), (1, 2), (1, 0), (1, 1), 1, (3, 2)), {}
 
 
-def _tuple(op: str, name: str, values: tuple[int, ...], space: int) -> tuple[int, ...]:
-    """One value a spatial dimension."""
-    if len(values) == 1:
-        values = tuple(values) * space
-    if len(values) != space:
-        fail(
-            RuntimeError,
-            op,
-            f"expected {name} to be a single integer value or a list of {space} values",
-            list(values),
-        )
-    return tuple(values)
-
-
-def _check(
-    op: str, input: Any, weight: Any, bias: Any, space: int, groups: int, transposed: bool
-) -> None:
-    """Dimensions, channels, bias and dtypes."""
-    if weight.dim() != space + 2 or input.dim() not in (space + 1, space + 2):
-        fail(
-            RuntimeError,
-            op,
-            f"Expected {space + 1}D (unbatched) or {space + 2}D (batched) input to {op} and a "
-            f"{space + 2}D weight",
-            f"input of size {list(input.shape)} and weight of size {list(weight.shape)}",
-        )
-    if groups < 1:
-        fail(RuntimeError, op, "non-positive groups is not supported", groups)
-    channels = input.shape[-space - 1]
-    wanted = weight.shape[0] if transposed else weight.shape[1] * groups
-    if channels != wanted or weight.shape[0] % groups:
-        fail(
-            RuntimeError,
-            op,
-            f"Given groups={groups}, weight of size {list(weight.shape)}, expected "
-            f"input{list(input.shape)} to have "
-            f"{wanted} channels, and the first size of the weight to be divisible by groups",
-            f"{channels} channels",
-        )
-    out_channels = weight.shape[1] * groups if transposed else weight.shape[0]
-    if bias is not None and tuple(bias.shape) != (out_channels,):
-        fail(
-            RuntimeError,
-            op,
-            f"Given weight of size {list(weight.shape)}, expected bias to be 1-dimensional with "
-            f"{out_channels} elements",
-            f"bias of size {list(bias.shape)}",
-        )
-    for name, x in (("weight", weight), ("bias", bias)):
-        if x is not None and x.dtype is not input.dtype:
-            fail(
-                RuntimeError,
-                op,
-                f"{name} must have the dtype of the input ({input.dtype})",
-                x.dtype,
-                "convert one with .to()",
-            )
-
-
-def _check_numbers(op: str, stride: Any, padding: Any, dilation: Any) -> None:
-    if min(padding, default=0) < 0:
-        fail(RuntimeError, op, "negative padding is not supported", list(padding))
-    if min(stride, default=1) < 1:
-        fail(RuntimeError, op, "non-positive stride is not supported", list(stride))
-    if min(dilation, default=1) < 1:
-        fail(RuntimeError, op, "dilation should be greater than zero", list(dilation))
-
-
 def _padding(
     op: str, padding: Any, kernel: tuple[int, ...], stride: Any, dilation: Any, space: int
 ) -> tuple[Any, Any]:
@@ -421,6 +360,7 @@ def _padding(
                 op,
                 "Invalid padding string: 'same' or 'valid' was required",
                 repr(padding),
+                hint="a number of elements on each side is taken too",
             )
         if any(s != 1 for s in stride):
             fail(
@@ -428,16 +368,17 @@ def _padding(
                 op,
                 "padding='same' is not supported for strided convolutions",
                 list(stride),
+                hint="give padding as numbers instead",
             )
         total = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
         before = tuple(t // 2 for t in total)
         return before, tuple(t - b for t, b in zip(total, before, strict=True))
     values = (padding,) if isinstance(padding, int) else tuple(padding)
-    values = _tuple(op, "padding", values, space)
+    values = per_dimension(op, "padding", values, space)
     return values, values
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def _geometry(
     op: str,
     size: tuple[int, ...],
@@ -448,9 +389,12 @@ def _geometry(
     space: int,
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """Stride, padding before, dilation and output size, one value a dimension, all checked."""
-    stride, dilation = _tuple(op, "stride", stride, space), _tuple(op, "dilation", dilation, space)
+    stride, dilation = (
+        per_dimension(op, "stride", stride, space),
+        per_dimension(op, "dilation", dilation, space),
+    )
     before, after = _padding(op, padding, kernel, stride, dilation, space)
-    _check_numbers(op, stride, before, dilation)
+    check_numbers(op, stride, before, dilation)
     sizes = []
     for n, k, s, d, b, a in zip(size, kernel, stride, dilation, before, after, strict=True):
         extent = d * (k - 1) + 1
@@ -461,6 +405,7 @@ def _geometry(
                 f"Calculated padded input size per channel: ({n + b + a}). Kernel size: "
                 f"({extent}). Kernel size can't be "
                 "greater than actual input size",
+                hint="a kernel size goes from 1 to the padded size; more padding makes room",
             )
         sizes.append((n + b + a - extent) // s + 1)
     return stride, before, dilation, tuple(sizes)
@@ -478,9 +423,13 @@ def _convolve(
     space: int,
 ) -> Any:
     """Check everything, add the batch dimension where there is none, and convolve."""
-    _check(op, input, weight, bias, space, groups, False)
+    check_arguments(op, input, weight, bias, space, groups, False)
     batched = input.dim() == space + 2
     x = input if batched else input.unsqueeze(0)
+    if not isinstance(padding, (str, int)) and not hasattr(padding, "__iter__"):
+        required = "ints, 'same' or 'valid' were required: argument 'padding' must be tuple of ints"
+        hint = "padding=1 adds one element on each side"
+        fail(TypeError, op, required, type(padding).__name__, hint)
     amount = padding if isinstance(padding, (str, int)) else tuple(padding)
     sizes = (tuple(x.shape[2:]), tuple(weight.shape[2:]))
     geometry = _geometry(op, *sizes, tuple(stride), amount, tuple(dilation), space)
@@ -565,20 +514,13 @@ def _transpose(
     """A transposed convolution: the transpose of the convolution from the result's size to the
     input's.
     """
-    _check(op, input, weight, bias, space, groups, True)
-    stride, dilation = _tuple(op, "stride", stride, space), _tuple(op, "dilation", dilation, space)
-    padding = _tuple(op, "padding", padding, space)
-    extra = _tuple(op, "output_padding", output_padding, space)
-    _check_numbers(op, stride, padding, dilation)
-    if min(extra) < 0:
-        fail(RuntimeError, op, "negative output_padding is not supported", list(extra))
-    if any(e >= s and e >= d for e, s, d in zip(extra, stride, dilation, strict=True)):
-        fail(
-            RuntimeError,
-            op,
-            "output padding must be smaller than either stride or dilation",
-            f"output_padding {list(extra)}, stride {list(stride)}, dilation {list(dilation)}",
-        )
+    check_arguments(op, input, weight, bias, space, groups, True)
+    stride = per_dimension(op, "stride", stride, space)
+    dilation = per_dimension(op, "dilation", dilation, space)
+    padding = per_dimension(op, "padding", padding, space)
+    extra = per_dimension(op, "output_padding", output_padding, space)
+    check_numbers(op, stride, padding, dilation)
+    check_output_padding(op, extra, stride, dilation)
     batched = input.dim() == space + 2
     x = input if batched else input.unsqueeze(0)
     kernel = tuple(weight.shape[2:])
@@ -589,7 +531,13 @@ def _transpose(
         )
     )
     if min(sizes) < 1:
-        fail(RuntimeError, op, "a result of positive size was required", list(sizes))
+        fail(
+            RuntimeError,
+            op,
+            "a result of positive size was required",
+            list(sizes),
+            hint="take less padding, or a larger input or kernel",
+        )
     settings = (stride, padding, dilation, groups, sizes)
     if x.dtype.is_complex:
         result = _complex_product(lambda a, b: F._conv_input(a, b, *settings), x, weight)

@@ -76,7 +76,13 @@ def result_type(tensor1: Any, tensor2: Any) -> Any:
 def check_size(op: str, size: Sequence[int]) -> None:
     """Raise for negative sizes."""
     if any(n < 0 for n in size):
-        fail(RuntimeError, op, "Trying to create tensor with negative dimension", list(size))
+        fail(
+            RuntimeError,
+            op,
+            "Trying to create tensor with negative dimension",
+            list(size),
+            hint="0 gives an empty dimension",
+        )
 
 
 def check_layout(op: str, layout: Any) -> None:
@@ -124,6 +130,7 @@ def new_tensor(shape: Sequence[int], dtype: Any, device: Any, memory_format: Any
                 "empty",
                 f"required rank {rank} tensor to use {memory_format} format",
                 f"{len(shape)} dimensions",
+                hint="leave memory_format out, or give facula.contiguous_format",
             )
         strides = strides_of(shape, [0, *range(2, rank), 1])
         return core.empty_strided(shape, strides, dtype=dtype, device=device)
@@ -133,6 +140,7 @@ def new_tensor(shape: Sequence[int], dtype: Any, device: Any, memory_format: Any
             "empty",
             "a memory format other than preserve_format was required",
             memory_format,
+            hint="preserve_format is for functions of a tensor, for example empty_like()",
         )
     return core.empty(shape, dtype=dtype, device=device)
 
@@ -153,7 +161,7 @@ def finished(tensor: Any, requires_grad: bool | None) -> Any:
 
 
 @composite(f"empty(int[]... size, *, {LIKE}) -> Tensor", names=("empty",), out_cast=True)
-def empty(size, dtype, layout, device, pin_memory, requires_grad, memory_format):  # type: ignore[no-untyped-def]
+def empty(size, dtype, layout, device, pin_memory, requires_grad, memory_format):
     """A tensor of unset elements."""
     if is_sparse_layout(layout):
         return _without_elements(size, dtype, layout, device, requires_grad)
@@ -167,7 +175,7 @@ def empty(size, dtype, layout, device, pin_memory, requires_grad, memory_format)
     names=("empty_strided",),
     out=False,
 )
-def empty_strided(size, stride, dtype, layout, device, pin_memory, requires_grad):  # type: ignore[no-untyped-def]
+def empty_strided(size, stride, dtype, layout, device, pin_memory, requires_grad):
     """A tensor of unset elements with the given strides, in elements."""
     check_layout("empty_strided", layout)
     check_size("empty_strided", size)
@@ -179,7 +187,7 @@ def empty_strided(size, stride, dtype, layout, device, pin_memory, requires_grad
     names=("empty_permuted",),
     out=False,
 )
-def empty_permuted(size, physical_layout, dtype, layout, device, pin_memory, requires_grad):  # type: ignore[no-untyped-def]
+def empty_permuted(size, physical_layout, dtype, layout, device, pin_memory, requires_grad):
     """A dense tensor of unset elements whose dimensions lie in memory in the order
     `physical_layout`.
     """
@@ -190,6 +198,7 @@ def empty_permuted(size, physical_layout, dtype, layout, device, pin_memory, req
             "empty_permuted",
             f"a permutation of {len(size)} dimensions was required",
             list(physical_layout),
+            hint=f"{tuple(range(len(size)))} is the usual layout",
         )
     strides = strides_of(size, physical_layout)
     return finished(core.empty_strided(size, strides, dtype=dtype, device=device), requires_grad)
@@ -207,13 +216,13 @@ def _filled(
 
 
 @composite(f"zeros(int[]... size, *, {OPTIONS}) -> Tensor", names=("zeros",), out_cast=True)
-def zeros(size, dtype, layout, device, pin_memory, requires_grad):  # type: ignore[no-untyped-def]
+def zeros(size, dtype, layout, device, pin_memory, requires_grad):
     """A tensor of zeros."""
     return _filled("zeros", size, 0, dtype, layout, device, requires_grad)
 
 
 @composite(f"ones(int[]... size, *, {OPTIONS}) -> Tensor", names=("ones",), out_cast=True)
-def ones(size, dtype, layout, device, pin_memory, requires_grad):  # type: ignore[no-untyped-def]
+def ones(size, dtype, layout, device, pin_memory, requires_grad):
     """A tensor of ones."""
     return _filled("ones", size, 1, dtype, layout, device, requires_grad)
 
@@ -221,20 +230,20 @@ def ones(size, dtype, layout, device, pin_memory, requires_grad):  # type: ignor
 @composite(
     f"full(int[] size, Number fill_value, *, {OPTIONS}) -> Tensor", names=("full",), out_cast=True
 )
-def full(size, fill_value, dtype, layout, device, pin_memory, requires_grad):  # type: ignore[no-untyped-def]
+def full(size, fill_value, dtype, layout, device, pin_memory, requires_grad):
     """A tensor of one value; its dtype is the value's unless given."""
     dtype = number_dtype(fill_value) if dtype is None else dtype
     return _filled("full", size, fill_value, dtype, layout, device, requires_grad)
 
 
 @composite(f"scalar_tensor(Number s, *, {OPTIONS}) -> Tensor", names=("scalar_tensor",), out=False)
-def scalar_tensor(s, dtype, layout, device, pin_memory, requires_grad):  # type: ignore[no-untyped-def]
+def scalar_tensor(s, dtype, layout, device, pin_memory, requires_grad):
     """A 0-d tensor of a number, in the default dtype unless given."""
     return _filled("scalar_tensor", (), s, dtype, layout, device, requires_grad)
 
 
 @composite(f"empty_like(Tensor self, *, {LIKE}) -> Tensor", names=("empty_like",), out=False)
-def empty_like(self, dtype, layout, device, pin_memory, requires_grad, memory_format):  # type: ignore[no-untyped-def]
+def empty_like(self, dtype, layout, device, pin_memory, requires_grad, memory_format):
     """Unset elements in the shape, dtype and memory order of a tensor."""
     if is_sparse_layout(layout):
         return _without_elements(
@@ -245,7 +254,7 @@ def empty_like(self, dtype, layout, device, pin_memory, requires_grad, memory_fo
 
 
 @composite(f"zeros_like(Tensor self, *, {LIKE}) -> Tensor", names=("zeros_like",))
-def zeros_like(self, dtype, layout, device, pin_memory, requires_grad, memory_format):  # type: ignore[no-untyped-def]
+def zeros_like(self, dtype, layout, device, pin_memory, requires_grad, memory_format):
     """Zeros in the shape, dtype and memory order of a tensor."""
     if is_sparse_layout(layout):
         return _without_elements(
@@ -256,14 +265,14 @@ def zeros_like(self, dtype, layout, device, pin_memory, requires_grad, memory_fo
 
 
 @composite(f"ones_like(Tensor self, *, {LIKE}) -> Tensor", names=("ones_like",))
-def ones_like(self, dtype, layout, device, pin_memory, requires_grad, memory_format):  # type: ignore[no-untyped-def]
+def ones_like(self, dtype, layout, device, pin_memory, requires_grad, memory_format):
     """Ones in the shape, dtype and memory order of a tensor."""
     check_layout("ones_like", layout)
     return finished(like(self, dtype, device, memory_format).fill_(1), requires_grad)
 
 
 @composite(f"full_like(Tensor self, Number fill_value, *, {LIKE}) -> Tensor", names=("full_like",))
-def full_like(self, fill_value, dtype, layout, device, pin_memory, requires_grad, memory_format):  # type: ignore[no-untyped-def]
+def full_like(self, fill_value, dtype, layout, device, pin_memory, requires_grad, memory_format):
     """One value in the shape, dtype and memory order of a tensor."""
     check_layout("full_like", layout)
     return finished(like(self, dtype, device, memory_format).fill_(fill_value), requires_grad)
@@ -287,7 +296,7 @@ def _new(op: str, self: Any, size: Any, value: Any, options: tuple[Any, ...]) ->
     out=False,
     vmap="new",
 )
-def new_empty(self, size, *options):  # type: ignore[no-untyped-def]
+def new_empty(self, size, *options):
     """Unset elements of a given shape in the dtype and on the device of this tensor."""
     return _new("new_empty", self, size, None, options)
 
@@ -298,7 +307,7 @@ def new_empty(self, size, *options):  # type: ignore[no-untyped-def]
     out=False,
     vmap="new",
 )
-def new_zeros(self, size, *options):  # type: ignore[no-untyped-def]
+def new_zeros(self, size, *options):
     """Zeros of a given shape in the dtype and on the device of this tensor."""
     return _new("new_zeros", self, size, 0, options)
 
@@ -309,7 +318,7 @@ def new_zeros(self, size, *options):  # type: ignore[no-untyped-def]
     out=False,
     vmap="new",
 )
-def new_ones(self, size, *options):  # type: ignore[no-untyped-def]
+def new_ones(self, size, *options):
     """Ones of a given shape in the dtype and on the device of this tensor."""
     return _new("new_ones", self, size, 1, options)
 
@@ -320,7 +329,7 @@ def new_ones(self, size, *options):  # type: ignore[no-untyped-def]
     out=False,
     vmap="new",
 )
-def new_full(self, size, fill_value, *options):  # type: ignore[no-untyped-def]
+def new_full(self, size, fill_value, *options):
     """One value in a given shape, in the dtype and on the device of this tensor."""
     return _new("new_full", self, size, fill_value, options)
 
@@ -331,7 +340,7 @@ def new_full(self, size, fill_value, *options):  # type: ignore[no-untyped-def]
     out=False,
     vmap="new",
 )
-def new_empty_strided(self, size, stride, dtype, layout, device, pin_memory, requires_grad):  # type: ignore[no-untyped-def]
+def new_empty_strided(self, size, stride, dtype, layout, device, pin_memory, requires_grad):
     """Unset elements with given strides in the dtype and on the device of this tensor."""
     check_layout("new_empty_strided", layout)
     tensor = core.empty_strided(
@@ -377,15 +386,22 @@ def _run_range(
 
 def _range_length(op: str, start: Any, end: Any, step: Any, closed: bool) -> int:
     if step == 0:
-        fail(RuntimeError, op, "step must be nonzero", step)
+        fail(RuntimeError, op, "step must be nonzero", step, hint="step=1 is the default")
     if not _is_finite(start, end):
-        fail(RuntimeError, op, "unsupported range: finite ends were required", f"{start} -> {end}")
+        fail(
+            RuntimeError,
+            op,
+            "unsupported range: finite ends were required",
+            f"{start} -> {end}",
+            hint="inf and nan are no ends of a range",
+        )
     if (step > 0 and end < start) or (step < 0 and end > start):
         fail(
             RuntimeError,
             op,
             "upper bound and lower bound inconsistent with step sign",
             f"start={start}, end={end}, step={step}",
+            hint=f"step={-step} goes from start to end",
         )
     if _whole(start, end, step):
         return (end - start) // step + 1 if closed else -((start - end) // step)
@@ -398,19 +414,32 @@ def _range_length(op: str, start: Any, end: Any, step: Any, closed: bool) -> int
 
 def _arange(op: str, start: Any, end: Any, step: Any, dtype: Any, device: Any, closed: bool) -> Any:
     if any(isinstance(v, complex) for v in (start, end, step)):
-        fail(RuntimeError, op, "real numbers were required", (start, end, step))
+        fail(
+            RuntimeError,
+            op,
+            "real numbers were required",
+            (start, end, step),
+            hint="give the real parts, z.real",
+        )
     if dtype is core.bool_ or (dtype is not None and dtype.is_complex):
         fail(
             NotImplementedError,
             op,
             'a real number dtype was required: "arange_cpu" not implemented',
             dtype,
+            hint=f"make the range as numbers, then convert with .to({dtype})",
         )
     if dtype is None:
         dtype = core.int64 if _whole(start, end, step) and not closed else core.get_default_dtype()
     elif not dtype.is_floating_point and not _whole(start, end, step):
         if step and not int(step):
-            fail(ValueError, op, "step must be nonzero in the range's dtype", f"{step} for {dtype}")
+            fail(
+                ValueError,
+                op,
+                "step must be nonzero in the range's dtype",
+                f"{step} for {dtype}",
+                hint="leave dtype out, or give a floating-point one",
+            )
         start, end, step = int(start), int(end), int(step)
     length = _range_length(op, start, end, step, closed)
     tensor = core.empty((length,), dtype=dtype, device=device)
@@ -422,13 +451,19 @@ def _arange(op: str, start: Any, end: Any, step: Any, dtype: Any, device: Any, c
     names=("arange",),
     out_cast=True,
 )
-def arange(start, end, step, dtype, layout, device, pin_memory, requires_grad):  # type: ignore[no-untyped-def]
+def arange(start, end, step, dtype, layout, device, pin_memory, requires_grad):
     """start, start + step, ... below `end`; one number is the end. Whole numbers give int64."""
     check_layout("arange", layout)
     if end is None:
         start, end = None, start
     if end is None:
-        fail(TypeError, "arange", "the argument 'end' was required", "none")
+        fail(
+            TypeError,
+            "arange",
+            "the argument 'end' was required",
+            "none",
+            hint="facula.arange(end) or facula.arange(start, end, step)",
+        )
     return finished(_arange("arange", start or 0, end, step, dtype, device, False), requires_grad)
 
 
@@ -437,22 +472,38 @@ def arange(start, end, step, dtype, layout, device, pin_memory, requires_grad): 
     names=("range",),
     out_cast=True,
 )
-def range_closed(start, end, step, dtype, layout, device, pin_memory, requires_grad):  # type: ignore[no-untyped-def]
+def range_closed(start, end, step, dtype, layout, device, pin_memory, requires_grad):
     """start, start + step, ... up to and including `end`; prefer `arange`."""
     return finished(_arange("range", start, end, step, dtype, device, True), requires_grad)
 
 
-def _linspace(op: str, start: Any, end: Any, steps: int, dtype: Any, device: Any) -> Any:
+def _end_tensors(op: str, start: Any, end: Any, steps: int) -> Any:
+    """The ends that are tensors, after checks."""
     if steps < 0:
-        fail(RuntimeError, op, "number of steps must be non-negative", steps)
+        fail(
+            RuntimeError,
+            op,
+            "number of steps must be non-negative",
+            steps,
+            hint="steps counts the numbers, both ends included",
+        )
     ends = [x for x in (start, end) if isinstance(x, core.Tensor)]
-    if any(x.is_meta for x in ends):
-        return core.empty((steps,), dtype=dtype, device="meta")
     for x in ends:
         if x.dim():
             fail(
-                RuntimeError, op, f"{op} only supports 0-dimensional start and end tensors", x.dim()
+                RuntimeError,
+                op,
+                f"{op} only supports 0-dimensional start and end tensors",
+                x.dim(),
+                hint="give numbers instead, for example x.item() of a single element",
             )
+    return ends
+
+
+def _linspace(op: str, start: Any, end: Any, steps: int, dtype: Any, device: Any) -> Any:
+    ends = _end_tensors(op, start, end, steps)
+    if any(x.is_meta for x in ends):
+        return core.empty((steps,), dtype=dtype, device="meta")
     start, end = (x.item() if isinstance(x, core.Tensor) else x for x in (start, end))
     whole_ends = _whole(start, end)
     if dtype is None:
@@ -467,7 +518,13 @@ def _linspace(op: str, start: Any, end: Any, steps: int, dtype: Any, device: Any
         ]
         return F.complex(*parts)
     if isinstance(start, complex) or isinstance(end, complex):
-        fail(RuntimeError, op, "a complex dtype was required for complex ends", dtype)
+        fail(
+            RuntimeError,
+            op,
+            "a complex dtype was required for complex ends",
+            dtype,
+            hint="dtype=facula.complex64 holds complex numbers",
+        )
     if not dtype.is_floating_point and not whole_ends:
         start, end = int(start), int(end)
     tensor = core.empty((steps,), dtype=dtype, device=device)
@@ -479,7 +536,7 @@ def _linspace(op: str, start: Any, end: Any, steps: int, dtype: Any, device: Any
     names=("linspace",),
     out_cast=True,
 )
-def linspace(start, end, steps, dtype, layout, device, pin_memory, requires_grad):  # type: ignore[no-untyped-def]
+def linspace(start, end, steps, dtype, layout, device, pin_memory, requires_grad):
     """`steps` values evenly from `start` to `end`, both included."""
     check_layout("linspace", layout)
     return finished(_linspace("linspace", start, end, steps, dtype, device), requires_grad)
@@ -494,7 +551,7 @@ def _on_meta(x: Any) -> bool:
     names=("logspace",),
     out_cast=True,
 )
-def logspace(start, end, steps, base, dtype, layout, device, pin_memory, requires_grad):  # type: ignore[no-untyped-def]
+def logspace(start, end, steps, base, dtype, layout, device, pin_memory, requires_grad):
     """`steps` powers of `base` with exponents evenly from `start` to `end`."""
     check_layout("logspace", layout)
     if dtype is None:
@@ -509,13 +566,19 @@ def logspace(start, end, steps, base, dtype, layout, device, pin_memory, require
 
 
 @composite(f"eye(int n, int? m=None, *, {OPTIONS}) -> Tensor", names=("eye",), out_cast=True)
-def eye(n, m, dtype, layout, device, pin_memory, requires_grad):  # type: ignore[no-untyped-def]
+def eye(n, m, dtype, layout, device, pin_memory, requires_grad):
     """A matrix with ones on the diagonal."""
     check_layout("eye", layout)
     m = n if m is None else m
     for name, size in (("n", n), ("m", m)):
         if size < 0:
-            fail(RuntimeError, "eye", f"{name} must be greater or equal to 0", size)
+            fail(
+                RuntimeError,
+                "eye",
+                f"{name} must be greater or equal to 0",
+                size,
+                hint=f"{name}=0 gives an empty matrix",
+            )
     matrix = core.empty((n, m), dtype=dtype, device=device).zero_()
     if n and m:
         matrix.diagonal().fill_(1)
@@ -526,9 +589,21 @@ def _triangle_indices(
     op: str, row: int, col: int, offset: int, dtype: Any, device: Any, upper: bool
 ) -> Any:
     if row < 0 or col < 0:
-        fail(RuntimeError, op, "row and col must be non-negative", f"{row} and {col}")
+        fail(
+            RuntimeError,
+            op,
+            "row and col must be non-negative",
+            f"{row} and {col}",
+            hint="0 gives no indices",
+        )
     if dtype not in (core.int64, core.int32):
-        fail(RuntimeError, op, "int32 or int64 was required", dtype)
+        fail(
+            RuntimeError,
+            op,
+            "int32 or int64 was required",
+            dtype,
+            hint="leave dtype out for int64, then convert with .to(dtype)",
+        )
     ones = core.empty((row, col), dtype=core.bool_).fill_(True)
     places = F.nonzero(F.triu(ones, offset) if upper else F.tril(ones, offset))
     return places.transpose(0, 1).contiguous().to(device=device, dtype=dtype)
@@ -539,7 +614,7 @@ def _triangle_indices(
     names=("tril_indices",),
     out=False,
 )
-def tril_indices(row, col, offset, dtype, layout, device, pin_memory, requires_grad):  # type: ignore[no-untyped-def]
+def tril_indices(row, col, offset, dtype, layout, device, pin_memory, requires_grad):
     """Coordinates of the lower triangle of a matrix, row by row: int64 [2, count]."""
     return _triangle_indices("tril_indices", row, col, offset, dtype or core.int64, device, False)
 
@@ -549,7 +624,7 @@ def tril_indices(row, col, offset, dtype, layout, device, pin_memory, requires_g
     names=("triu_indices",),
     out=False,
 )
-def triu_indices(row, col, offset, dtype, layout, device, pin_memory, requires_grad):  # type: ignore[no-untyped-def]
+def triu_indices(row, col, offset, dtype, layout, device, pin_memory, requires_grad):
     """Coordinates of the upper triangle of a matrix, row by row: int64 [2, count]."""
     return _triangle_indices("triu_indices", row, col, offset, dtype or core.int64, device, True)
 
@@ -559,13 +634,25 @@ def triu_indices(row, col, offset, dtype, layout, device, pin_memory, requires_g
     names=("vander",),
     out=False,
 )
-def vander(x, N, increasing):  # type: ignore[no-untyped-def]  # noqa: N803
+def vander(x, N, increasing):  # noqa: N803
     """The powers of a vector's elements as columns, the highest first unless `increasing`."""
     if x.dim() != 1:
-        fail(RuntimeError, "vander", "x must be a one-dimensional tensor", f"{x.dim()} dimensions")
+        fail(
+            RuntimeError,
+            "vander",
+            "x must be a one-dimensional tensor",
+            f"{x.dim()} dimensions",
+            hint="linalg.vander() takes batches of vectors",
+        )
     count = x.shape[0] if N is None else N
     if count < 0:
-        fail(RuntimeError, "vander", "N must be non-negative", count)
+        fail(
+            RuntimeError,
+            "vander",
+            "N must be non-negative",
+            count,
+            hint="leave N out for a square matrix",
+        )
     dtype = (
         core.promote_types(x.dtype, core.int64)
         if not x.dtype.is_floating_point and not x.dtype.is_complex

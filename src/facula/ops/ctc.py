@@ -148,7 +148,7 @@ def ctc_loss(
     input_lengths: Any,
     target_lengths: Any,
     blank: int,
-    reduction: str,
+    reduction: Any,
     zero_infinity: bool,
 ) -> Any:
     """The negative log-probability of the targets over all alignments. [Graves et al. 2006]"""
@@ -159,12 +159,19 @@ def ctc_loss(
     if single:
         log_probs = log_probs.unsqueeze(1)
     if log_probs.dim() != 3:
-        fail(RuntimeError, _OP, "2 or 3 dimensions of log_probs were required", log_probs.dim())
+        fail(
+            RuntimeError,
+            _OP,
+            "2 or 3 dimensions of log_probs were required",
+            log_probs.dim(),
+            hint="the shape is [time, batch, classes] or [time, classes]",
+        )
     batch = log_probs.shape[1]
     inputs, lengths = _length_list(input_lengths, batch), _length_list(target_lengths, batch)
     _check(log_probs, targets, inputs, lengths, blank)
     padded = _padded_targets(targets, lengths, single, log_probs.shape[2])
-    counts = core.tensor(inputs, dtype=core.int64), core.tensor(lengths, dtype=core.int64)
+    place = {"dtype": core.int64, "device": padded.device}
+    counts = core.tensor(inputs, **place), core.tensor(lengths, **place)
     loss = F._ctc_loss(log_probs, padded, *counts, blank, zero_infinity)[0]
     if zero_infinity:
         loss = F.where(loss == float("inf"), F.zeros_like(loss), loss)
@@ -179,32 +186,70 @@ def _length_list(lengths: Any, batch: int) -> list[int]:
     values = lengths.reshape(-1).tolist() if isinstance(lengths, core.Tensor) else lengths
     values = [int(values)] if isinstance(values, int) else [int(v) for v in values]
     if len(values) != batch:
-        fail(RuntimeError, _OP, f"lengths for a batch of {batch} were required", len(values))
+        fail(
+            RuntimeError,
+            _OP,
+            f"lengths for a batch of {batch} were required",
+            len(values),
+            hint="give one length for each sequence",
+        )
     return values
 
 
 def _check(log_probs: Any, targets: Any, inputs: list[int], lengths: list[int], blank: int) -> None:
     steps, _, classes = log_probs.shape
     if not 0 <= blank < classes:
-        fail(RuntimeError, _OP, "blank must be in label range", blank)
+        fail(
+            RuntimeError,
+            _OP,
+            "blank must be in label range",
+            blank,
+            hint=f"blank=0 is the default; there are {classes} classes",
+        )
     if targets.dtype not in (core.int32, core.int64):
-        fail(RuntimeError, _OP, "targets of dtype int32 or int64 were required", targets.dtype)
+        fail(
+            RuntimeError,
+            _OP,
+            "targets of dtype int32 or int64 were required",
+            targets.dtype,
+            hint="convert them with .long()",
+        )
     for n in inputs:
         if n < 0 or n > steps:
-            fail(RuntimeError, _OP, f"Expected input_lengths to have value at most {steps}", n)
+            fail(
+                RuntimeError,
+                _OP,
+                f"Expected input_lengths to have value at most {steps}",
+                n,
+                hint="time is the first dimension of log_probs",
+            )
     if min(lengths, default=0) < 0:
-        fail(RuntimeError, _OP, "Expected target_lengths to be at least 0", min(lengths))
+        fail(
+            RuntimeError,
+            _OP,
+            "Expected target_lengths to be at least 0",
+            min(lengths),
+            hint="0 is the length of an empty target",
+        )
 
 
 def _padded_targets(targets: Any, lengths: list[int], single: bool, classes: int) -> Any:
     """Targets as int64 [N, 1 + longest]: -1, the labels, and zeros (of no effect) behind them."""
     longest = max(lengths, default=0)
+    if targets.is_meta:
+        return core.empty((len(lengths), 1 + longest), dtype=core.int64, device=targets.device)
     rows = F.zeros((len(lengths), 1 + longest), dtype=core.int64)
     rows[:, :1] = -1
     if targets.dim() == 2 or single:
         given = targets.reshape(len(lengths), -1)
         if given.shape[1] < longest:
-            fail(RuntimeError, _OP, f"targets of at least {longest} labels a row", given.shape[1])
+            fail(
+                RuntimeError,
+                _OP,
+                f"targets of at least {longest} labels a row",
+                given.shape[1],
+                hint="pad targets with any label, or shorten target_lengths",
+            )
         for k, n in enumerate(lengths):
             rows[k, 1 : n + 1] = given[k, :n].to(core.int64)
     elif targets.numel() != sum(lengths):
@@ -213,6 +258,7 @@ def _padded_targets(targets: Any, lengths: list[int], single: bool, classes: int
             _OP,
             f"concatenated targets of {sum(lengths)} labels, the sum of target_lengths",
             targets.numel(),
+            hint="targets is [batch, longest], padded, or all labels one after the other",
         )
     else:
         start = 0
@@ -226,5 +272,6 @@ def _padded_targets(targets: Any, lengths: list[int], single: bool, classes: int
             _OP,
             f"target labels in [0, {classes}) were required",
             f"labels from {labels.min().item()} to {labels.max().item()}",
+            hint="the classes of log_probs include the blank",
         )
     return rows

@@ -31,7 +31,13 @@ def _sublist_equation(operands: list[Any]) -> tuple[str, list[Any]]:
             elif 0 <= n < 52:
                 result += LETTERS[n]
             else:
-                fail(ValueError, "einsum", "subscripts in [0, 52) were required", n)
+                fail(
+                    ValueError,
+                    "einsum",
+                    "subscripts in [0, 52) were required",
+                    n,
+                    hint="0 to 25 stand for A to Z, 26 to 51 for a to z",
+                )
         return result
 
     tensors, parts = list(operands[::2]), [text(numbers) for numbers in operands[1::2]]
@@ -53,18 +59,52 @@ def _subscripts(text: str, what: str) -> list[str]:
                     "einsum",
                     f"{what}: found '.' that is not part of a single ellipsis",
                     text,
+                    hint="an ellipsis is three dots, once: '...ij,...jk->...ik'",
                 )
             result.append(ELLIPSIS)
             position += 3
             continue
         if text[position] == ".":
             fail(
-                RuntimeError, "einsum", f"{what}: found '.' that is not part of any ellipsis", text
+                RuntimeError,
+                "einsum",
+                f"{what}: found '.' that is not part of any ellipsis",
+                text,
+                hint="an ellipsis is three dots: '...ij,...jk->...ik'",
             )
         if text[position] not in LETTERS:
-            fail(RuntimeError, "einsum", f"{what}: subscripts must be in [a-zA-Z]", text[position])
+            fail(
+                RuntimeError,
+                "einsum",
+                f"{what}: subscripts must be in [a-zA-Z]",
+                text[position],
+                hint="for example 'ij,jk->ik'",
+            )
         result.append(text[position])
         position += 1
+    return result
+
+
+def _result_labels(text: str, widest: int, counts: dict[str, int]) -> list[Any]:
+    """The labels of the result, each of which is once there and in some operand."""
+    result: list[Any] = []
+    for label in _subscripts(text, "the result"):
+        result += range(-widest, 0) if label == ELLIPSIS else [label]
+    for label in result:
+        if isinstance(label, str) and result.count(label) > 1:
+            fail(
+                RuntimeError,
+                "einsum",
+                f"output subscript {label} appears more than once in the output",
+                hint="diag_embed() makes diagonals",
+            )
+        if isinstance(label, str) and label not in counts:
+            fail(
+                RuntimeError,
+                "einsum",
+                f"output subscript {label} does not appear in the equation for any input operand",
+                hint="unsqueeze() adds dimensions of size 1",
+            )
     return result
 
 
@@ -81,8 +121,10 @@ def _parse(equation: str, operands: list[Any]) -> tuple[list[list[Any]], list[An
             "einsum",
             f"{more} operands were provided than specified in the equation",
             len(operands),
+            hint=f"give one for each of the {len(parts)} part(s) between commas",
         )
-    inputs, widest, counts = [], 0, {}
+    counts: dict[str, int] = {}
+    inputs, widest = [], 0
     for number, (part, operand) in enumerate(zip(parts, operands, strict=True)):
         labels = _subscripts(part, f"operand {number}")
         hidden = operand.dim() - (len(labels) - (ELLIPSIS in labels))
@@ -93,6 +135,7 @@ def _parse(equation: str, operands: list[Any]) -> tuple[list[list[Any]], list[An
                 f"the number of subscripts in the equation ({len(labels) - (ELLIPSIS in labels)}) "
                 "does not match the number "
                 f"of dimensions ({operand.dim()}) for operand {number} and no ellipsis was given",
+                hint="every dimension has a subscript; '...' stands for several",
             )
         widest = max(widest, hidden)
         expanded: list[Any] = []
@@ -103,23 +146,7 @@ def _parse(equation: str, operands: list[Any]) -> tuple[list[list[Any]], list[An
     if not arrow:
         hidden = list(range(-widest, 0))
         return inputs, hidden + sorted(k for k, n in counts.items() if n == 1 and k != ELLIPSIS)
-    result: list[Any] = []
-    for label in _subscripts(right, "the result"):
-        result += range(-widest, 0) if label == ELLIPSIS else [label]
-    for label in result:
-        if isinstance(label, str) and result.count(label) > 1:
-            fail(
-                RuntimeError,
-                "einsum",
-                f"output subscript {label} appears more than once in the output",
-            )
-        if isinstance(label, str) and label not in counts:
-            fail(
-                RuntimeError,
-                "einsum",
-                f"output subscript {label} does not appear in the equation for any input operand",
-            )
-    return inputs, result
+    return inputs, _result_labels(right, widest, counts)
 
 
 def _diagonals(operand: Any, labels: list[Any], number: int) -> tuple[Any, list[Any]]:
@@ -135,6 +162,7 @@ def _diagonals(operand: Any, labels: list[Any], number: int) -> tuple[Any, list[
                     "einsum",
                     f"subscript {label} is repeated for operand {number} but the sizes don't match",
                     f"{operand.shape[first]} and {operand.shape[second]}",
+                    hint="a repeated subscript takes the diagonal",
                 )
             operand = operand.diagonal(0, first, second)
             del labels[second], labels[first]
@@ -154,6 +182,7 @@ def _sizes(inputs: list[list[Any]], operands: list[Any]) -> dict[Any, int]:
                     f"subscript {label} has size {size} for operand {number} which does not "
                     "broadcast with previously seen "
                     f"size {known}",
+                    hint="sizes of a subscript are equal or 1",
                 )
             sizes[label] = size if size != 1 else known
     return sizes
@@ -244,13 +273,30 @@ def _cheapest_pair(inputs: list[list[Any]], sizes: dict[Any, int]) -> tuple[int,
 )
 def einsum(equation: Any, operands: Any) -> Any:
     """Sums of products by the Einstein convention, such as einsum("ij,jk->ik", a, b)."""
+    # an argument that stands alone comes without a tuple around it
+    if isinstance(operands, core.Tensor):
+        operands = (operands,)
     if isinstance(equation, core.Tensor):
-        equation, operands = _sublist_equation([equation, *operands])
+        alone = all(isinstance(x, int) or x is Ellipsis for x in operands)
+        others = [operands] if alone else operands
+        equation, operands = _sublist_equation([equation, *others])
+    if not isinstance(equation, str):
+        required = (
+            "an equation as a string was required: argument 'equation' (position 1) must be str"
+        )
+        hint = 'einsum("ij,jk->ik", a, b) multiplies matrices'
+        fail(TypeError, "einsum", required, type(equation).__name__, hint)
     operands = list(operands)
     if len(operands) == 1 and isinstance(operands[0], (tuple, list)):
         operands = list(operands[0])
     if not operands:
-        fail(ValueError, "einsum", "must provide at least one operand", "none")
+        fail(
+            ValueError,
+            "einsum",
+            "must provide at least one operand",
+            "none",
+            hint="einsum('ij,jk->ik', a, b) multiplies two matrices",
+        )
     inputs, result = _parse(equation, operands)
     for number in range(len(operands)):
         operands[number], inputs[number] = _diagonals(operands[number], inputs[number], number)

@@ -16,6 +16,7 @@ from facula.core.errors import fail
 from facula.ops import batch_forms
 from facula.ops import index_launch as launch
 from facula.ops.registry import F, composite, operator
+from facula.ops.value_checks import checked, is_traced
 
 GRAIN = 16384
 MODES = {"sum": 0, "mean": 1, "max": 2}
@@ -23,7 +24,13 @@ MODES = {"sum": 0, "mean": 1, "max": 2}
 
 def _check(op: str, weight: Any, indices: Any) -> None:
     if weight.dim() != 2:
-        fail(RuntimeError, op, "'weight' must be 2-D", list(weight.shape))
+        fail(
+            RuntimeError,
+            op,
+            "'weight' must be 2-D",
+            list(weight.shape),
+            hint="the table is [num_embeddings, embedding_dim]",
+        )
     if indices.dtype is not core.int64 and indices.dtype is not core.int32:
         fail(
             RuntimeError,
@@ -94,6 +101,7 @@ class Embedding:
                 "embedding",
                 "scale_grad_by_freq was required to be False with sparse gradients",
                 True,
+                hint="pass sparse=False, or scale_grad_by_freq=False",
             )
         places, values = indices.reshape((-1,)), grad.reshape((-1, grad.shape[-1]))
         return _sparse_rows(values, places, tuple(weight_meta.shape), padding_idx), None
@@ -212,7 +220,13 @@ def _padding(op: str, padding_idx: int | None, rows: int) -> int:
     if padding_idx is None:
         return -1
     if not -rows <= padding_idx < rows:
-        fail(AssertionError, op, "Padding_idx must be within num_embeddings", padding_idx)
+        fail(
+            AssertionError,
+            op,
+            "Padding_idx must be within num_embeddings",
+            padding_idx,
+            hint=f"the table has {rows} rows; a negative padding_idx counts from the last",
+        )
     return padding_idx % rows if rows else -1
 
 
@@ -239,7 +253,13 @@ def embedding_function(
     is sparse.
     """
     if weight.dim() != 2:
-        fail(RuntimeError, "embedding", "'weight' must be 2-D", list(weight.shape))
+        fail(
+            RuntimeError,
+            "embedding",
+            "'weight' must be 2-D",
+            list(weight.shape),
+            hint="the table is [num_embeddings, embedding_dim]",
+        )
     padding = _padding("embedding", padding_idx, weight.shape[0])
     if max_norm is not None:
         F.embedding_renorm_(weight, input, max_norm, norm_type)
@@ -401,6 +421,33 @@ class EmbeddingBagMaxBackward:
         return taken.masked_fill(positions < 0, 0), None
 
 
+def _check_mode(mode: str, sparse: bool, per_sample_weights: Any, op: str) -> None:
+    if mode not in MODES:
+        fail(
+            ValueError,
+            op,
+            "mode has to be one of sum, mean or max",
+            mode,
+            hint="mode='mean' is the default",
+        )
+    if sparse and mode == "max":
+        fail(
+            ValueError,
+            op,
+            "max mode does not support sparse weights",
+            "sparse=True",
+            hint="pass sparse=False, or take mode='sum' or 'mean'",
+        )
+    if per_sample_weights is not None and mode != "sum":
+        fail(
+            NotImplementedError,
+            op,
+            "per_sample_weights was not None: it is supported for mode='sum' only",
+            f"mode='{mode}'",
+            hint="pass mode='sum', or leave the weights out",
+        )
+
+
 @composite(
     "embedding_bag(Tensor input, Tensor weight, Tensor? offsets=None, float? max_norm=None, float "
     "norm_type=2.0, "
@@ -425,17 +472,7 @@ def embedding_bag(
     """Sums, means or maxima of bags of rows: the rows of a 2-d `input`, or a 1-d one cut at
     `offsets`."""
     op = "embedding_bag"
-    if mode not in MODES:
-        fail(ValueError, op, "mode has to be one of sum, mean or max", mode)
-    if sparse and mode == "max":
-        fail(ValueError, op, "max mode does not support sparse weights", "sparse=True")
-    if per_sample_weights is not None and mode != "sum":
-        fail(
-            NotImplementedError,
-            op,
-            "per_sample_weights was not None: it is supported for mode='sum' only",
-            f"mode='{mode}'",
-        )
+    _check_mode(mode, sparse, per_sample_weights, op)
     _check(op, weight, input)
     if per_sample_weights is not None and tuple(per_sample_weights.shape) != tuple(input.shape):
         fail(
@@ -443,6 +480,7 @@ def embedding_bag(
             op,
             "If per_sample_weights is not None, then it must have the same shape as the input",
             f"{list(per_sample_weights.shape)} and {list(input.shape)}",
+            hint="give one weight for each index",
         )
     offsets = _bag_offsets(op, input, offsets, include_last_offset)
     padding = _padding(op, padding_idx, weight.shape[0])
@@ -455,35 +493,67 @@ def embedding_bag(
     )[0]
 
 
+# what to do about bags that do not start where they should
+_STARTS = "offsets are starts, not lengths: lengths.cumsum(0) - lengths makes them"
+
+
+def _check_starts(op: str, values: list[int], count: int) -> None:
+    if values[0] != 0:
+        fail(
+            RuntimeError,
+            op,
+            "offsets[0] has to be 0, i.e., the first sequence starts at 0",
+            values[0],
+            hint=_STARTS,
+        )
+    if values[-1] > count or any(b < a for a, b in zip(values, values[1:], strict=False)):
+        fail(
+            RuntimeError,
+            op,
+            f"offsets must not fall and not exceed {count}",
+            values,
+            hint=_STARTS,
+        )
+
+
 def _bag_offsets(op: str, input: Any, offsets: Any, include_last: bool) -> Any:
     """Where each bag starts, and after the last one where it ends."""
     if input.dim() == 2:
         if offsets is not None:
-            fail(ValueError, op, "if input is 2D, then offsets has to be None", list(offsets.shape))
+            fail(
+                ValueError,
+                op,
+                "if input is 2D, then offsets has to be None",
+                list(offsets.shape),
+                hint="every row is a bag: leave offsets out, or flatten the input",
+            )
         bags, size = input.shape
         return F.arange(bags + 1, device=input.device) * size
     if input.dim() != 1:
-        fail(ValueError, op, "input has to be 1D or 2D Tensor", f"{input.dim()}D")
+        fail(
+            ValueError,
+            op,
+            "input has to be 1D or 2D Tensor",
+            f"{input.dim()}D",
+            hint="input.reshape(-1) is 1D: offsets then say where bags start",
+        )
     if offsets is None or offsets.dim() != 1:
         fail(
             ValueError,
             op,
             "offsets has to be a 1D Tensor",
             None if offsets is None else offsets.dim(),
+            hint="facula.tensor([0]) makes one bag of everything",
         )
     offsets = offsets.to(core.int64)
     count = input.numel()
-    if input.device.type != "meta" and offsets.numel():
-        values = offsets.tolist()
-        if values[0] != 0:
-            fail(
-                RuntimeError,
-                op,
-                "offsets[0] has to be 0, i.e., the first sequence starts at 0",
-                values[0],
-            )
-        if values[-1] > count or any(b < a for a, b in zip(values, values[1:], strict=False)):
-            fail(RuntimeError, op, f"offsets must not fall and not exceed {count}", values)
+    if is_traced(offsets):
+        said = f"offsets that start at 0, do not fall and do not exceed {count} were required"
+        steps = checked(F.diff(offsets), 0, count + 1, op, said)
+        starts = checked(steps.cumsum(0), 0, count + 1, op, said)
+        offsets = F.cat((checked(offsets[:1], 0, 1, op, said), starts))
+    elif input.device.type != "meta" and offsets.numel():
+        _check_starts(op, offsets.tolist(), count)
     if include_last:
         return offsets
     end = F.full((1,), count, dtype=core.int64, device=input.device)

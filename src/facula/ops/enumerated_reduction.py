@@ -23,7 +23,13 @@ def _define(schema: str, function: str) -> None:
         given = dict(zip((p.name for p in made[0].schema.parameters), args, strict=True))
         number = given["reduction"]
         if number not in (0, 1, 2):
-            fail(ValueError, function, "a reduction of 0, 1 or 2 was required", number)
+            fail(
+                ValueError,
+                function,
+                "a reduction of 0, 1 or 2 was required",
+                number,
+                hint="0 is 'none', 1 'mean', 2 'sum'",
+            )
         given["reduction"] = REDUCTIONS[number]
         target: Callable[..., Any] = getattr(F, function)
         return target(**given)

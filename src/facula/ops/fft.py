@@ -1,9 +1,9 @@
 """Discrete Fourier transforms: the three primitives, and the one-dimensional family.
 
-Takes real or complex tensors of any strides; gives contiguous spectra. The sums are NumPy's (mixed
-radix and Bluestein's), over all rows of a call. Keeps true: a transform is linear and its gradient
-is another transform, so derivatives of any order follow; `norm` says where the factor 1/n goes, and
-a pair of transforms has it once.
+Takes real or complex tensors of any strides; gives contiguous spectra. The sums are kernels of our
+own (`fft_launch.py`, `fft_plan.py`); half precision is computed in float32 and rounded once. Keeps
+true: a transform is linear and its gradient is another transform, so derivatives of any order
+follow; `norm` says where the factor 1/n goes, and a pair of transforms has it once.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops import fft_launch
 from facula.ops.index_launch import dim_of
 from facula.ops.registry import F, composite, operator
 
@@ -19,8 +20,6 @@ from facula.ops.registry import F, composite, operator
 NONE, ROOT, WHOLE = 0, 1, 2
 _FORWARD = {None: NONE, "backward": NONE, "ortho": ROOT, "forward": WHOLE}
 _INVERSE = {None: WHOLE, "backward": WHOLE, "ortho": ROOT, "forward": NONE}
-#: NumPy's words for the same, by direction
-_WORDS = {True: ("backward", "ortho", "forward"), False: ("forward", "ortho", "backward")}
 
 
 def scaling(norm: str | None, forward: bool) -> int:
@@ -37,12 +36,15 @@ def scaling(norm: str | None, forward: bool) -> int:
     return table[norm]
 
 
-def _array(x: Any) -> Any:
-    return x.detach().numpy()
-
-
-def _store(out: Any, array: Any) -> None:
-    out.copy_(core.from_numpy(array))
+def _computed(write: Any, out: Any, x: Any, *arguments: Any) -> None:
+    """`write(out, x, ...)`, by way of float32 where numbers have 16 bits."""
+    if x.dtype.code not in ("f16", "c32"):
+        write(out, x, *arguments)
+        return
+    wide = core.complex64 if out.dtype.is_complex else core.float32
+    result = core.empty(out.shape, dtype=wide, device=out.device)
+    write(result, x.to(core.complex64 if x.dtype.is_complex else core.float32), *arguments)
+    out.copy_(result)
 
 
 def _flops(self: Any, dim: Any) -> int:
@@ -67,17 +69,21 @@ class _fft_c2c:
 
     def meta(self, dim, normalization, forward):
         if not self.dtype.is_complex:
-            fail(RuntimeError, "_fft_c2c", "a complex tensor was required", self.dtype)
+            fail(
+                RuntimeError,
+                "_fft_c2c",
+                "a complex tensor was required",
+                self.dtype,
+                hint="facula.fft.fft() takes real and complex tensors",
+            )
         return core.empty(self.shape, dtype=self.dtype, device=self.device)
 
     def cpu(out, self, dim, normalization, forward):
-        import numpy
-
         if not self.numel() or not dim:
             out.copy_(self)
             return
-        transform = numpy.fft.fftn if forward else numpy.fft.ifftn
-        _store(out, transform(_array(self), axes=dim, norm=_WORDS[forward][normalization]))
+        scale = fft_launch.scale_of(normalization, [self.shape[d] for d in dim])
+        _computed(fft_launch.complex_to_complex, out, self, dim, scale, forward)
 
     def backward(grad, dim, normalization, forward):
         return F._fft_c2c(grad, dim, normalization, not forward)
@@ -92,7 +98,7 @@ class _fft_r2c:
     places.
     """
 
-    takes_16_bits = False
+    takes_16_bits = "float16"
     vmap = "dims"
     jvp = "linear"
 
@@ -101,12 +107,18 @@ class _fft_r2c:
 
     def meta(self, dim, normalization, onesided):
         if not self.dtype.is_floating_point:
-            fail(RuntimeError, "_fft_r2c", "a floating-point tensor was required", self.dtype)
-        if self.dtype.code not in ("f32", "f64"):
+            fail(
+                RuntimeError,
+                "_fft_r2c",
+                "a floating-point tensor was required",
+                self.dtype,
+                hint="convert it with .float(); facula.fft.fft() takes complex tensors",
+            )
+        if self.dtype.code not in ("f32", "f64", "f16"):
             fail(
                 NotImplementedError,
                 "_fft_r2c",
-                "float32 or float64 was required",
+                "float16, float32 or float64 was required",
                 self.dtype,
                 "use x.float()",
             )
@@ -116,13 +128,13 @@ class _fft_r2c:
         return core.empty(shape, dtype=self.dtype.to_complex(), device=self.device)
 
     def cpu(out, self, dim, normalization, onesided):
-        import numpy
-
-        if not out.numel() or not dim:
+        if not out.numel():
+            return
+        if not dim:
             out.copy_(self)
             return
-        transform = numpy.fft.rfftn if onesided else numpy.fft.fftn
-        _store(out, transform(_array(self), axes=dim, norm=_WORDS[True][normalization]))
+        scale = fft_launch.scale_of(normalization, [self.shape[d] for d in dim])
+        _computed(fft_launch.real_to_complex, out, self, dim, scale)
 
     def backward(grad, self_meta, dim, normalization, onesided):
         if onesided and dim:
@@ -153,19 +165,25 @@ class _fft_c2r:
 
     def meta(self, dim, normalization, last_dim_size):
         if not self.dtype.is_complex:
-            fail(RuntimeError, "_fft_c2r", "a complex tensor was required", self.dtype)
+            fail(
+                RuntimeError,
+                "_fft_c2r",
+                "a complex tensor was required",
+                self.dtype,
+                hint="x.to(facula.complex64) makes a complex tensor of a real one",
+            )
         shape = list(self.shape)
         shape[dim[-1]] = last_dim_size
         return core.empty(shape, dtype=self.dtype.to_real(), device=self.device)
 
     def cpu(out, self, dim, normalization, last_dim_size):
-        import numpy
-
         if not out.numel():
             return
         sizes = [self.shape[d] for d in dim[:-1]] + [last_dim_size]
-        word = _WORDS[False][normalization]
-        _store(out, numpy.fft.irfftn(_array(self), s=sizes, axes=dim, norm=word))
+        scale = fft_launch.scale_of(normalization, sizes)
+        missing = last_dim_size // 2 + 1 - self.shape[dim[-1]]
+        x = _padded(self, dim[-1], missing) if missing > 0 else self
+        _computed(fft_launch.half_to_real, out, x, dim, scale)
 
     def backward(grad, dim, normalization):
         half = F._fft_r2c(grad, dim, normalization, True)
@@ -198,7 +216,7 @@ def promoted(op: str, x: Any, complex_: bool) -> Any:
     dtype = x.dtype
     if not (dtype.is_floating_point or dtype.is_complex):
         dtype = core.get_default_dtype()
-    if dtype.code not in ("f32", "f64", "c64", "c128"):
+    if dtype.code not in ("f32", "f64", "f16", "c64", "c128", "c32"):
         fail(RuntimeError, op, f"Unsupported dtype {dtype.type_word}", dtype, "use x.float()")
     return x.to(dtype.to_complex() if complex_ and not dtype.is_complex else dtype)
 
@@ -206,20 +224,36 @@ def promoted(op: str, x: Any, complex_: bool) -> Any:
 def real_only(op: str, x: Any) -> None:
     """Raise for complex tensors."""
     if x.dtype.is_complex:
-        fail(RuntimeError, op, f"{op} expects a real input tensor, but got {x.dtype.type_word}")
+        fail(
+            RuntimeError,
+            op,
+            f"{op} expects a real input tensor, but got {x.dtype.type_word}",
+            hint="facula.fft.fft() takes complex tensors",
+        )
 
 
 def wrapped(op: str, dim: int, x: Any) -> int:
     """A dimension of a tensor that has one."""
     if x.dim() == 0:
-        fail(IndexError, op, f"Dimension specified as {dim} but tensor has no dimensions")
+        fail(
+            IndexError,
+            op,
+            f"Dimension specified as {dim} but tensor has no dimensions",
+            hint="x.reshape(1) has a dimension",
+        )
     return dim_of(op, dim, x.dim())
 
 
 def check_count(op: str, count: int) -> None:
     """Raise for transforms of no points."""
     if count < 1:
-        fail(RuntimeError, op, f"Invalid number of data points ({count}) specified", count)
+        fail(
+            RuntimeError,
+            op,
+            f"Invalid number of data points ({count}) specified",
+            count,
+            hint="the input is cut, or filled up with zeros, to n: give n of 1 or more",
+        )
 
 
 def fitted(op: str, x: Any, dims: Any, sizes: Any) -> Any:

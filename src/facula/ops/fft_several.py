@@ -24,18 +24,26 @@ def _dims_and_sizes(op: str, x: Any, s: Any, dim: Any) -> tuple[tuple[int, ...],
                 RuntimeError,
                 op,
                 f"Got shape with {count} values but input tensor only has {x.dim()} dimensions.",
+                hint="unsqueeze() adds dimensions, or give fewer sizes",
             )
         dims = tuple(range(x.dim() - count, x.dim()))
     else:
         dims = tuple(wrapped(op, d, x) for d in dim)
     if len(set(dims)) != len(dims):
-        fail(RuntimeError, op, "FFT dims must be unique", dim)
+        fail(
+            RuntimeError,
+            op,
+            "FFT dims must be unique",
+            dim,
+            hint="name each dimension once; -1 is the last one",
+        )
     if s is not None and len(s) != len(dims):
         fail(
             RuntimeError,
             op,
             "When given, dim and shape arguments must have the same length",
             f"{len(dims)} and {len(s)}",
+            hint="give one size for each dimension, -1 to keep it",
         )
     sizes = [x.shape[d] for d in dims] if s is None else list(s)
     sizes = [x.shape[d] if size == -1 else size for d, size in zip(dims, sizes, strict=True)]
@@ -53,7 +61,12 @@ def _half_nd(op: str, x: Any, s: Any, dim: Any, norm: str | None, forward: bool)
     real_only(op, x)
     dims, sizes = _dims_and_sizes(op, x, s, dim)
     if not dims:
-        fail(RuntimeError, op, f"{op} must transform at least one axis")
+        fail(
+            RuntimeError,
+            op,
+            f"{op} must transform at least one axis",
+            hint="name a dimension in dim; x.reshape(1) has one",
+        )
     kind = scaling(norm, forward)
     half = F._fft_r2c(fitted(op, promoted(op, x, False), dims, sizes), dims, kind, True)
     return half if forward else half.conj()
@@ -62,7 +75,12 @@ def _half_nd(op: str, x: Any, s: Any, dim: Any, norm: str | None, forward: bool)
 def _real_nd(op: str, x: Any, s: Any, dim: Any, norm: str | None, forward: bool) -> Any:
     dims, sizes = _dims_and_sizes(op, x, s, dim)
     if not dims:
-        fail(RuntimeError, op, f"{op} must transform at least one axis")
+        fail(
+            RuntimeError,
+            op,
+            f"{op} must transform at least one axis",
+            hint="name a dimension in dim; x.reshape(1) has one",
+        )
     kind = scaling(norm, forward)
     if s is None or s[-1] == -1:
         sizes[-1] = 2 * (x.shape[dims[-1]] - 1)
@@ -152,7 +170,7 @@ def fft_ihfft2(self: Any, s: Any, dim: Any, norm: str | None) -> Any:
 
 
 @composite(f"fft_fftfreq(int n, float d=1.0, *, {OPTIONS}) -> Tensor", names=("fft.fftfreq",))
-def fft_fftfreq(n, d, dtype, layout, device, pin_memory, requires_grad):  # type: ignore[no-untyped-def]
+def fft_fftfreq(n, d, dtype, layout, device, pin_memory, requires_grad):
     """The frequencies of `fft` of `n` points that are `d` apart, in cycles: positive ones first."""
     kind = dtype or core.get_default_dtype()
     whole = F.arange(n, dtype=kind, device=device)
@@ -162,7 +180,7 @@ def fft_fftfreq(n, d, dtype, layout, device, pin_memory, requires_grad):  # type
 
 
 @composite(f"fft_rfftfreq(int n, float d=1.0, *, {OPTIONS}) -> Tensor", names=("fft.rfftfreq",))
-def fft_rfftfreq(n, d, dtype, layout, device, pin_memory, requires_grad):  # type: ignore[no-untyped-def]
+def fft_rfftfreq(n, d, dtype, layout, device, pin_memory, requires_grad):
     """The frequencies of `rfft` of `n` points that are `d` apart, in cycles."""
     kind = dtype or core.get_default_dtype()
     whole = F.arange(n // 2 + 1, dtype=kind, device=device)

@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from facula import core
-from facula.core.errors import fail
+from facula.core.errors import cast_hint, fail
 from facula.ops.grid_sample_second import second_gradients
 from facula.ops.pool import full
 from facula.ops.registry import F, composite, operator
@@ -87,6 +87,33 @@ class GridSampler:
         yield (S(1, 2, 3, 4, 5), S(1, 2, 3, 2, 3) * 0.9, 0, 0, False), {}
 
 
+def _check_sampled(input: Any, grid: Any, mode: int, op: str, space: int) -> None:
+    if input.dtype is not grid.dtype:
+        fail(
+            RuntimeError,
+            op,
+            "expected input and grid to have same dtype",
+            f"input with {input.dtype} and grid with {grid.dtype}",
+            hint=cast_hint("grid", input.dtype),
+        )
+    if 0 in input.shape[2:]:
+        fail(
+            RuntimeError,
+            op,
+            "expected input to have non-empty spatial dimensions",
+            list(input.shape),
+            hint="an empty image has nothing to sample",
+        )
+    if mode == 2 and space != 2:
+        fail(
+            RuntimeError,
+            op,
+            "bicubic interpolation only supports 4D input",
+            f"{input.dim()}D",
+            hint="mode='bilinear' takes 5D inputs",
+        )
+
+
 def _check_grid(input: Any, grid: Any, mode: int) -> None:
     op, space = "grid_sampler", input.dim() - 2
     if space not in (2, 3) or grid.dim() != input.dim():
@@ -95,6 +122,8 @@ def _check_grid(input: Any, grid: Any, mode: int) -> None:
             op,
             "expected 4D or 5D input and grid with same number of dimensions",
             f"input with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}",
+            hint="input is [N, C, H, W] with grid [N, H', W', 2], or [N, C, D, H, W] with [N, D', "
+            "H', W', 3]",
         )
     if grid.shape[-1] != space:
         fail(
@@ -102,6 +131,7 @@ def _check_grid(input: Any, grid: Any, mode: int) -> None:
             op,
             f"expected grid to have size {space} in last dimension",
             list(grid.shape),
+            hint=f"it holds {'x, y' if space == 2 else 'x, y, z'}",
         )
     if input.shape[0] != grid.shape[0]:
         fail(
@@ -109,23 +139,9 @@ def _check_grid(input: Any, grid: Any, mode: int) -> None:
             op,
             "expected grid and input to have same batch size",
             f"input with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}",
+            hint="expand() repeats a batch of 1",
         )
-    if input.dtype is not grid.dtype:
-        fail(
-            RuntimeError,
-            op,
-            "expected input and grid to have same dtype",
-            f"input with {input.dtype} and grid with {grid.dtype}",
-        )
-    if 0 in input.shape[2:]:
-        fail(
-            RuntimeError,
-            op,
-            "expected input to have non-empty spatial dimensions",
-            list(input.shape),
-        )
-    if mode == 2 and space != 2:
-        fail(RuntimeError, op, "bicubic interpolation only supports 4D input", f"{input.dim()}D")
+    _check_sampled(input, grid, mode, op, space)
 
 
 def _in_float(*tensors: Any) -> list[Any]:
@@ -211,6 +227,7 @@ def grid_sample(
             "grid_sample",
             "mode to be 'bilinear', 'nearest' or 'bicubic' was required",
             repr(mode),
+            hint="mode='bilinear' is the default",
         )
     if padding_mode not in PADDINGS:
         fail(
@@ -218,10 +235,47 @@ def grid_sample(
             "grid_sample",
             "padding_mode to be 'zeros', 'border', or 'reflection' was required",
             repr(padding_mode),
+            hint="padding_mode='zeros' is the default",
         )
     return F.grid_sampler(
         input, grid, SAMPLE_MODES[mode], PADDINGS[padding_mode], bool(align_corners)
     )
+
+
+def _check_affine(theta: Any, size: Any, op: str, space: int) -> None:
+    if not theta.dtype.is_floating_point:
+        fail(
+            ValueError,
+            op,
+            "Expected theta to have floating point type",
+            theta.dtype,
+            hint="convert it with .float()",
+        )
+    if space not in (2, 3):
+        fail(
+            NotImplementedError,
+            op,
+            "sizes of 4 or 5 numbers were required",
+            list(size),
+            hint="for example size=(1, 3, 8, 8) for an image",
+        )
+    if theta.dim() != 3 or tuple(theta.shape[1:]) != (space, space + 1):
+        fail(
+            ValueError,
+            op,
+            f"Expected a batch of {space}D affine matrices of shape Nx{space}x{space + 1} for size "
+            f"{list(size)}",
+            list(theta.shape),
+            hint="theta[None] adds a batch dimension to a single matrix",
+        )
+    if min(size) <= 0:
+        fail(
+            ValueError,
+            op,
+            "Expected non-zero, positive output size",
+            list(size),
+            hint="size is [N, C, *spatial] of what is sampled",
+        )
 
 
 @composite(
@@ -232,20 +286,7 @@ def affine_grid(theta: Any, size: Any, align_corners: bool | None) -> Any:
     """Places for `grid_sample` from affine maps `[N, 2, 3]` (size N C H W) or `[N, 3, 4]` (size N
     C D H W)."""
     op, space = "affine_grid", len(size) - 2
-    if not theta.dtype.is_floating_point:
-        fail(ValueError, op, "Expected theta to have floating point type", theta.dtype)
-    if space not in (2, 3):
-        fail(NotImplementedError, op, "sizes of 4 or 5 numbers were required", list(size))
-    if theta.dim() != 3 or tuple(theta.shape[1:]) != (space, space + 1):
-        fail(
-            ValueError,
-            op,
-            f"Expected a batch of {space}D affine matrices of shape Nx{space}x{space + 1} for size "
-            f"{list(size)}",
-            list(theta.shape),
-        )
-    if min(size) <= 0:
-        fail(ValueError, op, "Expected non-zero, positive output size", list(size))
+    _check_affine(theta, size, op, space)
     axes = [_axis(n, theta, bool(align_corners)) for n in size[2:]]
     spread = [
         axis.reshape([-1 if e == d else 1 for e in range(space)]) for d, axis in enumerate(axes)

@@ -16,10 +16,24 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
-from facula.core.errors import fail
+from facula.core.errors import cast_hint, fail
 from facula.ops import batch_forms
 from facula.ops import index_launch as launch
+from facula.ops.index_addressing import Addressing
 from facula.ops.registry import F, composite, operator
+
+
+def _check_mask(op: str, self: Any, mask: Any, first: int) -> None:
+    for d in range(mask.dim()):
+        if first + d >= self.dim() or mask.shape[d] != self.shape[first + d]:
+            fail(
+                IndexError,
+                op,
+                f"The shape of the mask {list(mask.shape)} at index {d} does not match the shape "
+                f"of the indexed tensor {list(self.shape)} at index {first + d}",
+                hint=f"a mask of shape {list(self.shape[first : first + mask.dim()])} would fit "
+                "here",
+            )
 
 
 def expand_masks(op: str, self: Any, indices: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -32,15 +46,7 @@ def expand_masks(op: str, self: Any, indices: tuple[Any, ...]) -> tuple[Any, ...
             result.append(None)
         elif index.dtype is core.bool_ or index.dtype is core.uint8:
             first = len(result)
-            for d in range(index.dim()):
-                if first + d >= self.dim() or index.shape[d] != self.shape[first + d]:
-                    fail(
-                        IndexError,
-                        op,
-                        f"The shape of the mask {list(index.shape)} at index {d} does not match "
-                        "the shape of the indexed "
-                        f"tensor {list(self.shape)} at index {first + d}",
-                    )
+            _check_mask(op, self, index, first)
             places = F.nonzero(index)
             result += (
                 [places.select(1, d) for d in range(index.dim())]
@@ -55,104 +61,17 @@ def expand_masks(op: str, self: Any, indices: tuple[Any, ...]) -> tuple[Any, ...
                 op,
                 "tensors used as indices must be long, int, byte or bool tensors",
                 index.dtype,
+                hint="index.long() converts it; index != 0 makes a mask of it",
             )
     if len(result) > self.dim():
-        fail(IndexError, op, f"too many indices for tensor of dimension {self.dim()}", len(result))
+        fail(
+            IndexError,
+            op,
+            f"too many indices for tensor of dimension {self.dim()}",
+            len(result),
+            hint=f"give at most {self.dim()}; a mask counts once for each of its dimensions",
+        )
     return tuple(result)
-
-
-class Addressing:
-    """Where advanced indices point: the result's shape, and the geometry of the gather or scatter
-    that does it.
-    """
-
-    def __init__(self, op: str, shape: tuple[int, ...], indices: tuple[Any, ...]) -> None:
-        self.op, self.self_shape = op, tuple(shape)
-        indices = tuple(indices) + (None,) * (len(shape) - len(indices))
-        self.dims = [d for d, index in enumerate(indices) if index is not None]
-        self.indices = [indices[d] for d in self.dims]
-        self.block = self._broadcast()
-        together = not self.dims or self.dims[-1] - self.dims[0] + 1 == len(self.dims)
-        first = self.dims[0] if self.dims and together else 0
-        kept = [d for d in range(len(shape)) if indices[d] is None]
-        self.before, self.after = kept[:first], kept[first:]
-        self.shape = (
-            *(shape[d] for d in self.before),
-            *self.block,
-            *(shape[d] for d in self.after),
-        )
-
-    def _broadcast(self) -> tuple[int, ...]:
-        shapes = [tuple(index.shape) for index in self.indices]
-        ndim = max((len(s) for s in shapes), default=0)
-        block = [1] * ndim
-        for s in shapes:
-            for d, size in enumerate(s, ndim - len(s)):
-                if size != 1 and block[d] not in (1, size):
-                    fail(
-                        IndexError,
-                        self.op,
-                        "shape mismatch: indexing tensors could not be broadcast together with "
-                        "shapes " + ", ".join(str(list(s)) for s in shapes),
-                    )
-                block[d] = size if size != 1 else block[d]
-        return tuple(block)
-
-    def linear(self, strides: tuple[int, ...]) -> tuple[Any, int, int]:
-        """Check the indices and join them: the index tensor, its step in elements, and its
-        extent.
-        """
-        count = launch.product(self.block)
-        for d, index in zip(self.dims, self.indices, strict=True):
-            if count and self.self_shape[d] == 0:
-                fail(IndexError, self.op, f"index is out of bounds for dimension {d} with size 0")
-            launch.check_bounds(self.op, launch.index64(self.op, index), self.self_shape[d], d)
-        flat = [launch.index64(self.op, i).expand(self.block).contiguous() for i in self.indices]
-        if len(flat) == 1:
-            return flat[0], strides[self.dims[0]], self.self_shape[self.dims[0]]
-        joined = core.empty((count,), dtype=core.int64)
-        plan: list[int] = [len(flat)]
-        for d in self.dims:
-            plan += [self.self_shape[d], strides[d], 1]
-        core.kernel("index.linear")(
-            (joined, *flat), tuple(plan), (), total=count, grain=launch.SERIAL
-        )
-        extent = 1 + sum((self.self_shape[d] - 1) * strides[d] for d in self.dims)
-        return joined, 1, extent
-
-    def geometry(
-        self, strides: tuple[int, ...], other: tuple[int, ...]
-    ) -> tuple[Any, int, tuple[Any, ...], int]:
-        """Index tensor, dimension, (shape, index strides, addressed strides, other strides),
-        extent.
-
-        `other` are the strides of a tensor of the result's shape; the index block counts as one
-        dimension of it, so its
-        strides there must join (`block_joins`)."""
-        index, step, extent = self.linear(strides)
-        first, ndim = len(self.before), len(self.block)
-        sizes = [self.self_shape[d] for d in self.before]
-        sizes += [launch.product(self.block)] + [self.self_shape[d] for d in self.after]
-        addressed = [strides[d] for d in self.before] + [step] + [strides[d] for d in self.after]
-        inner = next((other[first + d] for d in reversed(range(ndim)) if self.block[d] != 1), 0)
-        others = [*other[:first], inner, *other[first + ndim :]]
-        return (
-            index,
-            first,
-            (sizes, launch.axis_strides(first, len(sizes), 1), addressed, others),
-            extent,
-        )
-
-    def block_joins(self, other: tuple[int, ...]) -> bool:
-        """Whether the index block of a tensor with these strides can be walked as one dimension."""
-        first, expected = len(self.before), None
-        for d in reversed(range(len(self.block))):
-            if self.block[d] == 1:
-                continue
-            if expected is not None and other[first + d] != expected:
-                return False
-            expected = other[first + d] * self.block[d]
-        return True
 
 
 @composite("index(Tensor self, Tensor?[] indices) -> Tensor", names=())
@@ -163,6 +82,9 @@ def index(self: Any, indices: tuple[Any, ...]) -> Any:
     Indexed dimensions that stand together are replaced in place by the shape of the indices;
     otherwise that shape comes
     first."""
+    if not indices:
+        hint = "an index is a tensor of positions or a mask, or None for a whole dimension"
+        fail(IndexError, "index", "at least one index must be provided", "none", hint)
     if len(indices) == 1 and indices[0] is not None and indices[0].dtype is core.bool_:
         if indices[0].shape == self.shape:
             return F.masked_select(self, indices[0])
@@ -182,6 +104,9 @@ class _index:
 
     def cpu(out, self, indices):
         place = Addressing("index", self.shape, indices)
+        if not place.dims:
+            out.copy_(self)
+            return
         if len(place.dims) == 1 and self.is_contiguous():
             index = launch.index64("index", place.indices[0]).contiguous()
             launch.take_rows("index", out, self, index, place.dims[0], True)
@@ -281,6 +206,7 @@ class _index_put:
                 "index_put",
                 "Index put requires the source and destination dtypes match",
                 f"{self.dtype} for the destination and {values.dtype} for the source",
+                hint=cast_hint("values", self.dtype),
             )
         place = Addressing("index_put", self.shape, indices)
         extra = len(values.shape) - len(place.shape)
@@ -294,6 +220,8 @@ class _index_put:
                 f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast "
                 "to indexing result of "
                 f"shape {list(place.shape)}",
+                hint="a number goes to all places; sizes of values are 1 or those of the places, "
+                "from the last on",
             )
         return core.empty(self.shape, dtype=self.dtype, device=self.device)
 
@@ -346,7 +274,13 @@ class take:
 
     def meta(self, index):
         if index.dtype is not core.int64:
-            fail(RuntimeError, "take", "Expected a long tensor for index", index.dtype)
+            fail(
+                RuntimeError,
+                "take",
+                "Expected a long tensor for index",
+                index.dtype,
+                hint=cast_hint("index", core.int64),
+            )
         return core.empty(index.shape, dtype=self.dtype, device=self.device)
 
     def cpu(out, self, index):
@@ -368,7 +302,12 @@ class take:
 
 def _check_flat(op: str, size: int, index: Any) -> None:
     if size == 0 and index.numel():
-        fail(IndexError, op, "tried to take from an empty tensor")
+        fail(
+            IndexError,
+            op,
+            "tried to take from an empty tensor",
+            hint="only an empty index fits an empty tensor",
+        )
     launch.check_bounds(op, index, size, 0)
 
 
@@ -384,13 +323,20 @@ class put_flat:
 
     def meta(self, index, source, accumulate):
         if index.dtype is not core.int64:
-            fail(RuntimeError, "put", "put_(): Expected a long tensor for index", index.dtype)
+            fail(
+                RuntimeError,
+                "put",
+                "put_(): Expected a long tensor for index",
+                index.dtype,
+                hint=cast_hint("index", core.int64),
+            )
         if source.dtype is not self.dtype:
             fail(
                 RuntimeError,
                 "put",
                 "put_(): self and source expected to have the same dtype",
                 source.dtype,
+                hint=cast_hint("source", self.dtype),
             )
         if source.numel() != index.numel():
             fail(
@@ -398,6 +344,7 @@ class put_flat:
                 "put",
                 "put_(): Expected source and index to have the same number of elements",
                 f"{source.numel()} and {index.numel()}",
+                hint="source.expand(index.shape) repeats a single element",
             )
         return core.empty(self.shape, dtype=self.dtype, device=self.device)
 
@@ -435,6 +382,7 @@ def take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
             "take_along_dim",
             "torch.take_along_dim(): input and indices should have the same number of dimensions",
             f"{self.dim()} and {indices.dim()}",
+            hint="unsqueeze indices, or leave out dim to index the flattened tensor",
         )
     dim = launch.dim_of("take_along_dim", dim, self.dim())
     shape = launch.broadcast_shapes(

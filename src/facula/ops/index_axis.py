@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
-from facula.core.errors import fail
+from facula.core.errors import cast_hint, fail
 from facula.ops import index_launch as launch
 from facula.ops.registry import F, operator
 
@@ -22,7 +22,11 @@ def _vector(op: str, index: Any) -> int:
     launch.check_index_dtype(op, index)
     if index.dim() > 1:
         fail(
-            IndexError, op, f"{op}(): Index is supposed to be a vector", f"{index.dim()} dimensions"
+            IndexError,
+            op,
+            f"{op}(): Index is supposed to be a vector",
+            f"{index.dim()} dimensions",
+            hint="index.reshape(-1) is a vector",
         )
     return index.numel()
 
@@ -44,6 +48,10 @@ def _scatter_slices(kind: str, out: Any, dim: int, index: Any, source: Any) -> N
     )
 
 
+def _fitting(own: list[int], dim: int, count: int) -> str:
+    return f"a source of shape {[count if d == dim else n for d, n in enumerate(own)]} would fit"
+
+
 def _check_source(op: str, self: Any, dim: int, count: int, source: Any) -> None:
     own, other = list(self.shape) or [1], list(source.shape) or [1]
     if len(own) != len(other) and not (len(other) == 1 and count == 1 and self.dim() <= 1):
@@ -52,6 +60,7 @@ def _check_source(op: str, self: Any, dim: int, count: int, source: Any) -> None
             op,
             "source must have as many dimensions as self",
             f"{len(other)}",
+            hint=_fitting(own, dim, count),
         )
     if other[dim] != count:
         exception = IndexError if op in ("index_copy", "index_reduce") else RuntimeError
@@ -60,6 +69,7 @@ def _check_source(op: str, self: Any, dim: int, count: int, source: Any) -> None
             op,
             f"{op}(): Number of indices ({count}) should be equal to source.size(dim)",
             other[dim],
+            hint=_fitting(own, dim, count),
         )
     own[dim] = other[dim]
     if own != other:
@@ -68,6 +78,7 @@ def _check_source(op: str, self: Any, dim: int, count: int, source: Any) -> None
             op,
             "source must match self in every dimension but dim",
             f"{list(source.shape)} for self of shape {list(self.shape)}, dim {dim}",
+            hint=_fitting(own, dim, count),
         )
 
 
@@ -78,6 +89,7 @@ def _same_dtype(op: str, self: Any, source: Any) -> None:
             op,
             f"{op}(): self and source expected to have the same dtype",
             f"(self) {self.dtype} and (source) {source.dtype}",
+            hint=cast_hint("source", self.dtype),
         )
 
 
@@ -99,6 +111,7 @@ class index_select:
                     "index_select",
                     "Index to scalar can have only 1 value",
                     f"{count} value(s)",
+                    hint="x.reshape(1) takes any number of indices, all 0",
                 )
             return core.empty((), dtype=self.dtype, device=self.device)
         shape[dim] = count
@@ -211,6 +224,7 @@ class index_copy:
                 "index_copy",
                 "When source is scalar, index should have one element",
                 count,
+                hint="give one index, or a source with an element for each index",
             )
         return core.empty(self.shape, dtype=self.dtype, device=self.device)
 
@@ -259,6 +273,7 @@ class index_fill:
                 "index_fill",
                 "index_fill_(): Expected dtype int64 for index",
                 index.dtype,
+                hint=cast_hint("index", core.int64),
             )
         _vector("index_fill", index)
         if isinstance(value, core.Tensor) and value.dim():
@@ -267,9 +282,16 @@ class index_fill:
                 "index_fill",
                 "index_fill_ only supports a 0-dimensional value tensor",
                 f"{value.dim()} dimension(s)",
+                hint="give a number; index_copy writes a whole tensor",
             )
         if isinstance(value, complex) and not self.dtype.is_complex:
-            fail(RuntimeError, "index_fill", "a real value was required: self is real", value)
+            fail(
+                RuntimeError,
+                "index_fill",
+                "a real value was required: self is real",
+                value,
+                hint="give value.real, or convert self with .to(facula.complex64)",
+            )
         return core.empty(self.shape, dtype=self.dtype, device=self.device)
 
     def cpu(out, self, dim, index, value):
@@ -326,7 +348,13 @@ class index_reduce:
     def meta(self, dim, index, source, reduce, include_self):
         dim = launch.dim_of("index_reduce", dim, self.dim())
         if reduce not in ("prod", "mean", "amax", "amin"):
-            fail(RuntimeError, "index_reduce", "reduce must be prod, mean, amax or amin", reduce)
+            fail(
+                RuntimeError,
+                "index_reduce",
+                "reduce must be prod, mean, amax or amin",
+                reduce,
+                hint="index_add sums, index_copy overwrites",
+            )
         count = _vector("index_reduce", index)
         _same_dtype("index_reduce", self, source)
         _check_source("index_reduce", self, dim, count, source)

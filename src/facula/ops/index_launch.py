@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from facula import core
-from facula.core.errors import fail
+from facula.core.errors import dim_hint, fail
 
 #: dtype code of the kernel that adds, multiplies or compares elements of a dtype; "" where it works
 #: in f32 or c64
@@ -47,6 +47,7 @@ def dim_of(op: str, dim: int, ndim: int) -> int:
             op,
             f"Dimension out of range (expected to be in range of [{-n}, {n - 1}])",
             dim,
+            hint=dim_hint(ndim),
         )
     return dim % n
 
@@ -293,6 +294,8 @@ def broadcast_shapes(op: str, *shapes: Sequence[int]) -> tuple[int, ...]:
                     f"The size of tensor a ({result[d]}) must match the size of tensor b ({size}) "
                     "at non-singleton "
                     f"dimension {d}",
+                    hint="sizes must be equal or 1, from the last dimension on; unsqueeze() adds a "
+                    "size of 1",
                 )
             result[d] = size if size != 1 else result[d]
     return tuple(result)

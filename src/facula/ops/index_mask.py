@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
-from facula.core.errors import fail
+from facula.core.errors import cast_hint, fail
 from facula.ops import index_launch as launch
 from facula.ops.registry import F, composite, operator
 
@@ -91,7 +91,13 @@ def nonzero_static(self: Any, size: int, fill_value: int) -> Any:
     int64 [size, ndim].
     """
     if size < 0:
-        fail(RuntimeError, "nonzero_static", "'size' must be an non-negative integer", size)
+        fail(
+            RuntimeError,
+            "nonzero_static",
+            "'size' must be an non-negative integer",
+            size,
+            hint="size is the number of coordinates to return",
+        )
     result = core.empty((size, self.dim()), dtype=core.int64, device=self.device).fill_(fill_value)
     if self.is_meta:
         return result
@@ -157,6 +163,7 @@ class masked_scatter:
                 "masked_scatter",
                 "masked_scatter_ only supports boolean masks",
                 mask.dtype,
+                hint="mask.bool() converts it",
             )
         if self.dtype is not source.dtype:
             fail(
@@ -164,6 +171,7 @@ class masked_scatter:
                 "masked_scatter",
                 "masked_scatter: expected self and source to have same dtypes",
                 f"{self.dtype} and {source.dtype}",
+                hint=cast_hint("source", self.dtype),
             )
         shape = launch.broadcast_shapes("masked_scatter", self.shape, mask.shape)
         return core.empty(shape, dtype=self.dtype, device=self.device)
@@ -179,6 +187,7 @@ class masked_scatter:
                 "masked_scatter",
                 "Number of elements of source < number of ones in mask",
                 f"{source.numel()} < {total}",
+                hint=f"masked_fill(mask, value) writes one value to all {total} places",
             )
         core.kernel("mask.scatter:" + launch.size_code(self.dtype))(
             (out, self, mask, starts, source.contiguous()),
@@ -238,7 +247,13 @@ class masked_scatter_backward:
 def masked_fill(self: Any, mask: Any, value: Any) -> Any:
     """A copy of `self` with `value` (a number or a 0-d tensor) where `mask` is true."""
     if mask.dtype is not core.bool_:
-        fail(RuntimeError, "masked_fill", "masked_fill_ only supports boolean masks", mask.dtype)
+        fail(
+            RuntimeError,
+            "masked_fill",
+            "masked_fill_ only supports boolean masks",
+            mask.dtype,
+            hint="mask.bool() converts it",
+        )
     if isinstance(value, core.Tensor):
         if value.dim():
             fail(
@@ -246,6 +261,7 @@ def masked_fill(self: Any, mask: Any, value: Any) -> Any:
                 "masked_fill",
                 "masked_fill_ only supports a 0-dimensional value tensor",
                 f"{value.dim()} dimension(s)",
+                hint="give a number, or use facula.where(mask, value, x)",
             )
         return F.where(mask, value.to(self.dtype), self)
     if isinstance(value, complex) and not self.dtype.is_complex:
@@ -254,6 +270,7 @@ def masked_fill(self: Any, mask: Any, value: Any) -> Any:
             "masked_fill",
             "value cannot be converted to the type of self without overflow",
             value,
+            hint="give value.real, or convert self with .to(facula.complex64)",
         )
     filler = core.empty((), dtype=self.dtype, device=self.device)
     filler.fill_(value)

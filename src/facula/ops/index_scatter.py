@@ -9,20 +9,47 @@ expanded over the last dimension moves whole rows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from facula import core
-from facula.core.errors import fail
+from facula.core.errors import cast_hint, fail
 from facula.ops import index_launch as launch
 from facula.ops.index_axis import REDUCE_KINDS, identity_of
 from facula.ops.registry import F, operator
+
+
+def _check_index_sizes(op: str, self: Any, dim: int, index: Any, src: Any) -> None:
+    for d, size in enumerate(index.shape):
+        if d != dim and self.dim() and size > self.shape[d]:
+            fail(
+                RuntimeError,
+                op,
+                f"Size does not match at dimension {d}: expected index {list(index.shape)} to be "
+                "no larger than self "
+                f"{list(self.shape)} apart from dimension {dim}",
+                hint=f"index.narrow({d}, 0, {self.shape[d]}) fits there",
+            )
+        if src is not None and src.dim() and size > src.shape[d]:
+            fail(
+                RuntimeError,
+                op,
+                f"Expected index {list(index.shape)} to be no larger than src {list(src.shape)}",
+                hint=f"index.narrow({d}, 0, {src.shape[d]}) fits there, or give a larger src",
+            )
 
 
 def _check(op: str, self: Any, dim: int, index: Any, src: Any = None) -> int:
     """Check dtypes and shapes; give `dim` in [0, ndim)."""
     dim = launch.dim_of(op, dim, self.dim())
     if index.dtype not in (core.int64, core.int32, core.uint8):
-        fail(RuntimeError, op, f"{op}(): Expected dtype int32/int64 for index", index.dtype)
+        fail(
+            RuntimeError,
+            op,
+            f"{op}(): Expected dtype int32/int64 for index",
+            index.dtype,
+            hint=cast_hint("index", core.int64),
+        )
     if index.numel() == 0:
         return dim
     tensors = (
@@ -39,22 +66,9 @@ def _check(op: str, self: Any, dim: int, index: Any, src: Any = None) -> int:
                 op,
                 f"Index tensor must have the same number of dimensions as {name} tensor",
                 f"{index.dim()} and {tensor.dim()}",
+                hint="unsqueeze() or expand() adds the dimensions that one of them lacks",
             )
-    for d, size in enumerate(index.shape):
-        if d != dim and self.dim() and size > self.shape[d]:
-            fail(
-                RuntimeError,
-                op,
-                f"Size does not match at dimension {d}: expected index {list(index.shape)} to be "
-                "no larger than self "
-                f"{list(self.shape)} apart from dimension {dim}",
-            )
-        if src is not None and src.dim() and size > src.shape[d]:
-            fail(
-                RuntimeError,
-                op,
-                f"Expected index {list(index.shape)} to be no larger than src {list(src.shape)}",
-            )
+    _check_index_sizes(op, self, dim, index, src)
     return dim
 
 
@@ -155,6 +169,7 @@ class scatter_add:
                 "scatter",
                 "scatter(): Expected self.dtype to be equal to src.dtype",
                 src.dtype,
+                hint=cast_hint("src", self.dtype),
             )
         return core.empty(self.shape, dtype=self.dtype, device=self.device)
 
@@ -207,6 +222,8 @@ class scatter:
                 "scatter",
                 "one of src and value was required",
                 "both" if value is not None else "none",
+                hint="scatter(x, dim, index, src) writes a tensor, scatter(x, dim, index, "
+                "value=0.0) a number",
             )
         tensor = src if isinstance(src, core.Tensor) else None
         _check("scatter", self, dim, index, tensor)
@@ -216,9 +233,16 @@ class scatter:
                 "scatter",
                 "scatter(): Expected self.dtype to be equal to src.dtype",
                 tensor.dtype,
+                hint=f"convert it with .to({self.dtype})",
             )
         if reduce not in (None, "add", "multiply"):
-            fail(RuntimeError, "scatter", "reduce argument must be either add or multiply.", reduce)
+            fail(
+                RuntimeError,
+                "scatter",
+                "reduce argument must be either add or multiply.",
+                reduce,
+                hint="scatter_reduce() also has mean, amax and amin; leave reduce out to overwrite",
+            )
         return core.empty(self.shape, dtype=self.dtype, device=self.device)
 
     def cpu(out, self, dim, index, src, value, reduce):
@@ -292,6 +316,7 @@ class scatter_reduce:
                 "scatter_reduce",
                 "reduce argument must be either sum, prod, mean, amax or amin",
                 reduce,
+                hint="scatter() without reduce overwrites",
             )
         _check("scatter_reduce", self, dim, index, src)
         if self.dtype is not src.dtype:
@@ -300,24 +325,15 @@ class scatter_reduce:
                 "scatter",
                 "scatter(): Expected self.dtype to be equal to src.dtype",
                 src.dtype,
+                hint=cast_hint("src", self.dtype),
             )
         return core.empty(self.shape, dtype=self.dtype, device=self.device)
 
     def cpu(out, self, dim, index, src, reduce, include_self):
-        work = launch.accumulation_dtype(self.dtype)
-        target = out if work is self.dtype else core.empty(self.shape, dtype=work)
-        target.copy_(self)
-        if not include_self:
-            _forget(target, dim, index, identity_of(reduce, work))
-        _run_scatter("scatter_reduce", REDUCE_KINDS[reduce], target, dim, index, src.to(work))
-        if reduce == "mean":
-            counts = scatter_counts(target, dim, index, include_self)
-            if work.is_floating_point or work.is_complex:
-                target = target / counts.to(work)
-            else:
-                target = F.div(target, counts.to(work), rounding_mode="floor")
-        if target is not out:
-            out.copy_(target)
+        def combine(target: Any, kind: str) -> None:
+            _run_scatter("scatter_reduce", kind, target, dim, index, src.to(target.dtype))
+
+        reduce_into(out, self, dim, index, reduce, include_self, combine)
 
     def backward(grad, self, dim, index, src, reduce, include_self, result):
         if reduce == "sum":
@@ -341,6 +357,32 @@ class scatter_reduce:
                 (S(4, 5), 0, S.index(4, (3, 5)), S(3, 5), reduce),
                 {"include_self": reduce != "mean"},
             )
+
+
+def reduce_into(
+    out: Any,
+    self: Any,
+    dim: int,
+    index: Any,
+    reduce: str,
+    include_self: bool,
+    combine: Callable[[Any, str], None],
+) -> None:
+    """`scatter_reduce` into `out`; `combine(target, operation)` brings the values."""
+    work = launch.accumulation_dtype(self.dtype)
+    target = out if work is self.dtype else core.empty(self.shape, dtype=work)
+    target.copy_(self)
+    if not include_self:
+        _forget(target, dim, index, identity_of(reduce, work))
+    combine(target, REDUCE_KINDS[reduce])
+    if reduce == "mean":
+        counts = scatter_counts(target, dim, index, include_self)
+        if work.is_floating_point or work.is_complex:
+            target = target / counts.to(work)
+        else:
+            target = F.div(target, counts.to(work), rounding_mode="floor")
+    if target is not out:
+        out.copy_(target)
 
 
 def _narrow_repeats(shape: list[int], dim: int, index: Any) -> tuple[list[int], Any]:

@@ -14,6 +14,7 @@ from facula import core
 from facula.core.errors import fail
 from facula.ops import index_launch as launch
 from facula.ops.registry import F, composite, operator, return_type_of
+from facula.ops.value_checks import checked, is_traced
 
 SEARCHED = {
     "f32": "f32",
@@ -31,9 +32,44 @@ def searchable(op: str, x: Any) -> Any:
     """The tensor, contiguous, in a dtype that search kernels know."""
     code = SEARCHED.get(x.dtype.code)
     if code is None:
-        fail(RuntimeError, op, "a real dtype was required", x.dtype)
+        fail(
+            RuntimeError,
+            op,
+            "a real dtype was required",
+            x.dtype,
+            hint="convert it with .float(); x.abs() makes real numbers of complex ones",
+        )
     wanted = {"f32": core.float32, "f64": core.float64, "i64": core.int64, "i32": core.int32}[code]
     return x.to(wanted).contiguous()
+
+
+def _check_side(sorted_sequence: Any, right: Any, side: Any, sorter: Any) -> None:
+    if side not in (None, "left", "right"):
+        fail(
+            RuntimeError,
+            "searchsorted",
+            "side can only be 'left' or 'right'",
+            side,
+            hint="side='right' is the same as right=True, 'left' is the default",
+        )
+    if side == "left" and right:
+        fail(
+            RuntimeError,
+            "searchsorted",
+            "side and right can't be set to opposites",
+            f"side={side}, right={right}",
+            hint="leave one of them out: side='right' is the same as right=True",
+        )
+    if sorter is not None and (
+        sorter.shape != sorted_sequence.shape or sorter.dtype is not core.int64
+    ):
+        fail(
+            RuntimeError,
+            "searchsorted",
+            "sorter must be int64 in the shape of the boundaries",
+            f"{sorter.dtype} of shape {list(sorter.shape)}",
+            hint="facula.argsort(sorted_sequence) makes one",
+        )
 
 
 @operator(
@@ -48,24 +84,7 @@ class searchsorted:
     """
 
     def meta(sorted_sequence, self, out_int32, right, side, sorter):
-        if side not in (None, "left", "right"):
-            fail(RuntimeError, "searchsorted", "side can only be 'left' or 'right'", side)
-        if side == "left" and right:
-            fail(
-                RuntimeError,
-                "searchsorted",
-                "side and right can't be set to opposites",
-                f"side={side}, right={right}",
-            )
-        if sorter is not None and (
-            sorter.shape != sorted_sequence.shape or sorter.dtype is not core.int64
-        ):
-            fail(
-                RuntimeError,
-                "searchsorted",
-                "sorter must be int64 in the shape of the boundaries",
-                f"{sorter.dtype} of shape {list(sorter.shape)}",
-            )
+        _check_side(sorted_sequence, right, side, sorter)
         shape = self.shape if isinstance(self, core.Tensor) else ()
         if sorted_sequence.dim() == 0 and len(shape):
             fail(
@@ -73,6 +92,7 @@ class searchsorted:
                 "searchsorted",
                 "boundaries should have positive dimension",
                 "0 dimensions",
+                hint="sorted_sequence.reshape(1) has one",
             )
         if sorted_sequence.dim() != 1 and tuple(sorted_sequence.shape[:-1]) != tuple(shape[:-1]):
             fail(
@@ -82,6 +102,8 @@ class searchsorted:
                 "boundaries tensor and input value "
                 "tensor must match",
                 f"boundaries {list(sorted_sequence.shape)} and values {list(shape)}",
+                hint="give values a row for each row of boundaries, or one row of boundaries for "
+                "all",
             )
         dtype = core.int32 if out_int32 else core.int64
         return core.empty(shape, dtype=dtype, device=sorted_sequence.device)
@@ -133,8 +155,45 @@ def bucketize(self: Any, boundaries: Any, out_int32: bool, right: bool) -> Any:
             "bucketize",
             "boundaries tensor must be 1 dimension",
             f"dim({boundaries.dim()})",
+            hint="boundaries.reshape(-1) is 1-d; searchsorted() takes rows of boundaries",
         )
     return F.searchsorted(boundaries, self, out_int32=out_int32, right=right)
+
+
+def _check_counted(self: Any, weights: Any, minlength: int) -> None:
+    if self.dtype.is_floating_point or self.dtype.is_complex or self.dtype is core.bool_:
+        fail(
+            NotImplementedError,
+            "bincount",
+            "an integer dtype was required",
+            self.dtype,
+            hint="convert it with .long()",
+        )
+    if minlength < 0:
+        fail(
+            RuntimeError,
+            "bincount",
+            "minlength should be >= 0",
+            minlength,
+            hint="leave it out to size the result by the largest value",
+        )
+    count = self.numel()
+    if self.dim() != 1 or (count and self.min().item() < 0):
+        fail(
+            RuntimeError,
+            "bincount",
+            "bincount only supports 1-d non-negative integral inputs",
+            f"{self.dim()}-d",
+            hint="x.flatten() is 1-d; x - x.min() has no negative values",
+        )
+    if count and weights is not None and (weights.dim() != 1 or weights.numel() != count):
+        fail(
+            RuntimeError,
+            "bincount",
+            "weights should be 1-d and have the same length as input",
+            list(weights.shape),
+            hint=f"give weights of shape [{count}]",
+        )
 
 
 @operator("bincount(Tensor self, Tensor? weights=None, int minlength=0) -> Tensor", out=False)
@@ -146,26 +205,11 @@ class bincount:
     dynamic = True
 
     def cpu(self, weights, minlength):
-        if self.dtype.is_floating_point or self.dtype.is_complex or self.dtype is core.bool_:
-            fail(NotImplementedError, "bincount", "an integer dtype was required", self.dtype)
-        if minlength < 0:
-            fail(RuntimeError, "bincount", "minlength should be >= 0", minlength)
+        _check_counted(self, weights, minlength)
         count = self.numel()
-        if self.dim() != 1 or (count and self.min().item() < 0):
-            fail(
-                RuntimeError,
-                "bincount",
-                "bincount only supports 1-d non-negative integral inputs",
-                f"{self.dim()}-d",
-            )
-        if weights is not None and (weights.dim() != 1 or weights.numel() != count):
-            fail(
-                RuntimeError,
-                "bincount",
-                "weights should be 1-d and have the same length as input",
-                list(weights.shape),
-            )
-        bins = max(minlength, int(self.max().item()) + 1 if count else 0)
+        if not count:
+            return F.zeros((minlength,), dtype=core.int64)
+        bins = max(minlength, int(self.max().item()) + 1)
         if weights is None:
             result = core.empty((bins,), dtype=core.int64)
             if bins:
@@ -194,9 +238,20 @@ def _edges(op: str, self: Any, low: float, high: float) -> tuple[float, float]:
             high + 0.5 if op == "histogram" else high + 1,
         )
     if not (abs(low) < float("inf") and abs(high) < float("inf")):
-        fail(RuntimeError, op, f"range of [{low}, {high}] is not finite")
+        fail(
+            RuntimeError,
+            op,
+            f"range of [{low}, {high}] is not finite",
+            hint="give finite ends; x[x.isfinite()] drops inf and nan",
+        )
     if low > high:
-        fail(RuntimeError, op, "max must be larger than min", f"[{low}, {high}]")
+        fail(
+            RuntimeError,
+            op,
+            "max must be larger than min",
+            f"[{low}, {high}]",
+            hint="exchange the two ends",
+        )
     return low, high
 
 
@@ -220,7 +275,13 @@ def _check_float(op: str, self: Any) -> Any:
             or self.dtype.code not in ("f16", "bf16")
             or op != "histc"
         ):
-            fail(NotImplementedError, op, "float32 or float64 was required", self.dtype)
+            fail(
+                NotImplementedError,
+                op,
+                "float32 or float64 was required",
+                self.dtype,
+                hint="convert it with .float()",
+            )
     return self
 
 
@@ -233,9 +294,21 @@ class histc:
     def meta(self, bins, min, max):
         _check_float("histc", self)
         if bins <= 0:
-            fail(RuntimeError, "histc", "bins must be > 0", bins)
+            fail(
+                RuntimeError,
+                "histc",
+                "bins must be > 0",
+                bins,
+                hint="bins=10 makes ten intervals of equal width",
+            )
         if min > max:
-            fail(RuntimeError, "histc", "max must be larger than min", f"[{min}, {max}]")
+            fail(
+                RuntimeError,
+                "histc",
+                "max must be larger than min",
+                f"[{min}, {max}]",
+                hint="exchange min and max",
+            )
         return core.empty((bins,), dtype=self.dtype, device=self.device)
 
     def cpu(out, self, bins, min, max):
@@ -257,7 +330,13 @@ def histogram(self: Any, bins: Any, range: Any, weight: Any, density: bool) -> A
     """
     _check_float("histogram", self)
     if weight is not None and weight.shape != self.shape:
-        fail(RuntimeError, "histogram", "weight must have the shape of self", list(weight.shape))
+        fail(
+            RuntimeError,
+            "histogram",
+            "weight must have the shape of self",
+            list(weight.shape),
+            hint=f"give weights of shape {list(self.shape)}",
+        )
     if isinstance(bins, core.Tensor):
         if bins.dim() != 1 or bins.numel() < 2:
             fail(
@@ -265,11 +344,18 @@ def histogram(self: Any, bins: Any, range: Any, weight: Any, density: bool) -> A
                 "histogram",
                 "bin edges must be a vector of 2 or more",
                 list(bins.shape),
+                hint="facula.linspace(low, high, n + 1) gives the edges of n bins",
             )
         edges = bins.to(self.dtype, copy=True)
     else:
         if bins <= 0:
-            fail(RuntimeError, "histogram", "bins must be > 0", bins)
+            fail(
+                RuntimeError,
+                "histogram",
+                "bins must be > 0",
+                bins,
+                hint="bins=10 makes ten intervals of equal width",
+            )
         low, high = _edges("histogram", self, *(range or (0.0, 0.0)))
         edges = F.linspace(low, high, bins + 1, dtype=self.dtype)
     hist = _count(self.detach(), edges.numel() - 1, edges.contiguous(), weight, 0, 0)
@@ -295,13 +381,20 @@ def histogramdd(self: Any, bins: Any, range: Any, weight: Any, density: bool) ->
             "histogramdd",
             "a tensor of 2 or more dimensions was required",
             list(self.shape),
+            hint="each row is a point; histogram() counts single numbers",
         )
     ndim = self.shape[-1]
     points = self.detach().reshape((-1, ndim)).contiguous()
     if isinstance(bins, int):
         bins = (bins,) * ndim
     if len(bins) != ndim:
-        fail(RuntimeError, "histogramdd", f"{ndim} bin counts or edges were required", len(bins))
+        fail(
+            RuntimeError,
+            "histogramdd",
+            f"{ndim} bin counts or edges were required",
+            len(bins),
+            hint="give one for each size of the last dimension",
+        )
     edges = []
     for d, count in enumerate(bins):
         if isinstance(count, core.Tensor):
@@ -322,7 +415,8 @@ def histogramdd(self: Any, bins: Any, range: Any, weight: Any, density: bool) ->
 def _count_nd(points: Any, edges: list[Any], weight: Any) -> Any:
     """Add up the points (or weights) that lie in all ranges, by their joined bin numbers."""
     shape = [edge.numel() - 1 for edge in edges]
-    place, inside = None, None
+    place: Any = None
+    inside: Any = None
     for d, edge in enumerate(edges):
         x = points.select(1, d).contiguous()
         found = (F.searchsorted(edge, x, right=True) - 1).clamp(max=shape[d] - 1)
@@ -334,6 +428,38 @@ def _count_nd(points: Any, edges: list[Any], weight: Any) -> Any:
     weight = weight.reshape(-1).to(points.dtype).masked_fill(~inside, 0)
     total = F.zeros((launch.product(shape),), dtype=points.dtype)
     return F.index_add(total, 0, place.masked_fill(~inside, 0), weight).reshape(shape)
+
+
+def _class_count(tensor: Any, num_classes: int) -> int:
+    """The number of classes, -1 resolved, after a look at the values."""
+    if tensor.min().item() < 0:
+        fail(
+            RuntimeError,
+            "one_hot",
+            "Class values must be non-negative.",
+            tensor.min().item(),
+            hint="x - x.min() has classes from 0 on",
+        )
+    largest = tensor.max().item()
+    if num_classes == -1:
+        return largest + 1
+    if num_classes < 1:
+        fail(
+            RuntimeError,
+            "one_hot",
+            "num_classes should be positive",
+            num_classes,
+            hint="leave num_classes out for as many as the largest class asks for",
+        )
+    if largest >= num_classes:
+        fail(
+            RuntimeError,
+            "one_hot",
+            "Class values must be smaller than num_classes.",
+            largest,
+            hint=f"num_classes={largest + 1} has a place for all of them",
+        )
+    return num_classes
 
 
 @composite(
@@ -352,6 +478,7 @@ def one_hot(tensor: Any, num_classes: int) -> Any:
             "one_hot",
             "one_hot is only applicable to index tensor of type LongTensor",
             tensor.dtype,
+            hint="convert it with .long()",
         )
     if tensor.numel() == 0:
         if num_classes <= 0:
@@ -360,18 +487,14 @@ def one_hot(tensor: Any, num_classes: int) -> Any:
                 "one_hot",
                 "Can not infer total number of classes from empty tensor",
                 num_classes,
+                hint="pass num_classes=n, the number of classes",
             )
         return F.zeros((*tensor.shape, num_classes), dtype=core.int64, device=tensor.device)
-    if tensor.device.type != "meta":
-        if tensor.min().item() < 0:
-            fail(RuntimeError, "one_hot", "Class values must be non-negative.", tensor.min().item())
-        largest = tensor.max().item()
-        if num_classes == -1:
-            num_classes = largest + 1
-        elif num_classes < 1:
-            fail(RuntimeError, "one_hot", "num_classes should be positive", num_classes)
-        elif largest >= num_classes:
-            fail(RuntimeError, "one_hot", "Class values must be smaller than num_classes.", largest)
+    if is_traced(tensor) and num_classes > 0:
+        said = "Class values must be non-negative and smaller than num_classes."
+        tensor = checked(tensor, 0, num_classes, "one_hot", said)
+    elif tensor.device.type != "meta":
+        num_classes = _class_count(tensor, num_classes)
     zero = F.zeros((*tensor.shape, num_classes), dtype=core.int64, device=tensor.device)
     return F.scatter(zero, -1, tensor.unsqueeze(-1), value=1)
 

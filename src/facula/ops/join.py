@@ -70,7 +70,13 @@ class cat:
 
     def meta(tensors, dim):
         if not tensors:
-            fail(ValueError, "cat", "expected a non-empty list of Tensors", "an empty one")
+            fail(
+                ValueError,
+                "cat",
+                "expected a non-empty list of Tensors",
+                "an empty one",
+                hint="give at least one tensor; facula.empty(0) adds nothing",
+            )
         shapes = [tuple(t.shape) for t in tensors]
         if len({len(shape) for shape in shapes}) > 1 or not shapes[0]:
             shapes = _joinable(tensors)
@@ -93,6 +99,7 @@ class cat:
                     "cat",
                     "Expected all tensors to be on the same device",
                     f"{device} and {tensor.device}",
+                    hint=f"move it with .to('{device}')",
                 )
         shape = (*first[:dim], size, *first[dim + 1 :])
         return core.empty(shape, dtype=_dtype_of(tensors), device=device)
@@ -155,6 +162,7 @@ def _check_fits(shapes: list[Any], dim: int) -> None:
                 "cat",
                 "Tensors must have same number of dimensions",
                 f"{len(shapes[0])} and {len(shape)}",
+                hint="unsqueeze() adds a dimension; stack() joins along a new one",
             )
         for d, size in enumerate(shape):
             if d != dim and size != shapes[0][d]:
@@ -163,6 +171,7 @@ def _check_fits(shapes: list[Any], dim: int) -> None:
                     "cat",
                     f"Sizes of tensors must match except in dimension {dim}. Expected size "
                     f"{shapes[0][d]} but got size {size} for tensor number {position} in the list",
+                    hint=f"cut or pad dimension {d} of tensor number {position} to {shapes[0][d]}",
                 )
 
 
@@ -184,7 +193,13 @@ class stack:
 
     def meta(tensors, dim):
         if not tensors:
-            fail(RuntimeError, "stack", "stack expects a non-empty TensorList", "an empty one")
+            fail(
+                RuntimeError,
+                "stack",
+                "stack expects a non-empty TensorList",
+                "an empty one",
+                hint="give at least one tensor",
+            )
         first = tensors[0]
         for position, tensor in enumerate(tensors):
             if tuple(tensor.shape) != tuple(first.shape):
@@ -193,6 +208,8 @@ class stack:
                     "stack",
                     "stack expects each tensor to be equal size",
                     f"{list(first.shape)} at entry 0 and {list(tensor.shape)} at entry {position}",
+                    hint="pad() or expand() makes sizes equal; cat() takes different sizes in its "
+                    "dimension",
                 )
         shape = list(first.shape)
         shape.insert(launch.dim_of("stack", dim, first.dim() + 1), len(tensors))
@@ -225,7 +242,13 @@ class stack:
 
 def _nonempty(op: str, tensors: tuple[Any, ...]) -> None:
     if not tensors:
-        fail(RuntimeError, op, f"{op} expects a non-empty TensorList", "an empty one")
+        fail(
+            RuntimeError,
+            op,
+            f"{op} expects a non-empty TensorList",
+            "an empty one",
+            hint="give at least one tensor",
+        )
 
 
 @composite("hstack(Tensor[] tensors) -> Tensor", names=("hstack",))
@@ -272,6 +295,7 @@ def block_diag(tensors: tuple[Any, ...]) -> Any:
                 "block_diag",
                 "Input tensors must have 2 or fewer dimensions",
                 f"{tensor.dim()} dimensions at position {position}",
+                hint="x.flatten(0, -2) makes a matrix of it",
             )
         blocks.append(F.atleast_2d((tensor,))[0])
     width, left, rows = sum(b.shape[1] for b in blocks), 0, []
@@ -279,6 +303,43 @@ def block_diag(tensors: tuple[Any, ...]) -> Any:
         rows.append(F.constant_pad_nd(block, [left, width - left - block.shape[1]]))
         left += block.shape[1]
     return F.cat(rows, 0)
+
+
+def _check_grids(tensors: tuple[Any, ...], indexing: str | None) -> None:
+    if not tensors:
+        fail(
+            RuntimeError,
+            "meshgrid",
+            "meshgrid expects a non-empty TensorList",
+            "an empty one",
+            hint="give at least one tensor",
+        )
+    if indexing not in (None, "ij", "xy"):
+        fail(
+            RuntimeError,
+            "meshgrid",
+            'indexing must be one of "xy" or "ij"',
+            indexing,
+            hint="'ij' gives matrices with a row for each element of the first tensor, 'xy' with a "
+            "column",
+        )
+    for given in tensors:
+        if given.dim() > 1:
+            fail(
+                RuntimeError,
+                "meshgrid",
+                "Expected 0D or 1D tensor in the tensor list",
+                f"{given.dim()} dimensions",
+                hint="x.reshape(-1) is 1D",
+            )
+        if given.dtype is not tensors[0].dtype:
+            fail(
+                RuntimeError,
+                "meshgrid",
+                "meshgrid expects all tensors to have the same dtype",
+                given.dtype,
+                hint=f"convert it with .to({tensors[0].dtype})",
+            )
 
 
 @composite(
@@ -292,25 +353,7 @@ def meshgrid(tensors: tuple[Any, ...], indexing: str | None) -> Any:
     """
     if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
         tensors = tuple(tensors[0])
-    if not tensors:
-        fail(RuntimeError, "meshgrid", "meshgrid expects a non-empty TensorList", "an empty one")
-    if indexing not in (None, "ij", "xy"):
-        fail(RuntimeError, "meshgrid", 'indexing must be one of "xy" or "ij"', indexing)
-    for tensor in tensors:
-        if tensor.dim() > 1:
-            fail(
-                RuntimeError,
-                "meshgrid",
-                "Expected 0D or 1D tensor in the tensor list",
-                f"{tensor.dim()} dimensions",
-            )
-        if tensor.dtype is not tensors[0].dtype:
-            fail(
-                RuntimeError,
-                "meshgrid",
-                "meshgrid expects all tensors to have the same dtype",
-                tensor.dtype,
-            )
+    _check_grids(tensors, indexing)
     swap = indexing == "xy" and len(tensors) > 1
     if swap:
         tensors = (tensors[1], tensors[0], *tensors[2:])
@@ -332,11 +375,16 @@ def cartesian_prod(tensors: tuple[Any, ...]) -> Any:
             "cartesian_prod",
             "a non-empty list of vectors was required",
             "an empty one",
+            hint="give at least one vector",
         )
     for tensor in tensors:
         if tensor.dim() != 1:
             fail(
-                RuntimeError, "cartesian_prod", "Expect a 1D vector", f"shape {list(tensor.shape)}"
+                RuntimeError,
+                "cartesian_prod",
+                "Expect a 1D vector",
+                f"shape {list(tensor.shape)}",
+                hint="x.reshape(-1) is 1D",
             )
     if len(tensors) == 1:
         return tensors[0]
@@ -351,9 +399,17 @@ def cartesian_prod(tensors: tuple[Any, ...]) -> Any:
 def combinations(self: Any, r: int, with_replacement: bool) -> Any:
     """All `r`-element subsets of a vector in lexicographic order of position, as rows."""
     if self.dim() != 1:
-        fail(RuntimeError, "combinations", "Expect a 1D vector", f"shape {list(self.shape)}")
+        fail(
+            RuntimeError,
+            "combinations",
+            "Expect a 1D vector",
+            f"shape {list(self.shape)}",
+            hint="x.reshape(-1) is 1D",
+        )
     if r < 0:
-        fail(RuntimeError, "combinations", "Expect a non-negative number", r)
+        fail(
+            RuntimeError, "combinations", "Expect a non-negative number", r, hint="r=2 gives pairs"
+        )
     if r == 0:
         return self.narrow(0, 0, 0)
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations

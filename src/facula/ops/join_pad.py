@@ -19,13 +19,20 @@ from facula.ops.registry import F, composite, operator
 
 def _padded_shape(op: str, shape: Any, pad: tuple[int, ...]) -> list[int]:
     if len(pad) % 2:
-        fail(RuntimeError, op, "Padding length must be divisible by 2", len(pad))
+        fail(
+            RuntimeError,
+            op,
+            "Padding length must be divisible by 2",
+            len(pad),
+            hint="give a pair (before, after) for each dimension, the last one first",
+        )
     if len(pad) > 2 * len(shape):
         fail(
             RuntimeError,
             op,
             "Padding length should be less than or equal to two times the input dimension",
             f"padding length {len(pad)} and input of dimension {len(shape)}",
+            hint=f"give at most {len(shape)} pair(s), the last dimension's first",
         )
     result = list(shape)
     for k in range(len(pad) // 2):
@@ -38,6 +45,7 @@ def _padded_shape(op: str, shape: Any, pad: tuple[int, ...]) -> list[int]:
                 "the result must not have a negative size",
                 f"{result[d]} from {shape[d]} with padding {pad[2 * k]} and {pad[2 * k + 1]} in "
                 f"dimension {d}",
+                hint=f"negative padding cuts: take at most {shape[d]} off dimension {d}",
             )
     return result
 
@@ -127,6 +135,7 @@ def _check_index_pad(self: Any, pad: tuple[int, ...], mode: str) -> list[int]:
                 "pad",
                 f"Padding size should be {what}",
                 f"padding {tuple(ends)} at dimension {d} of input {list(self.shape)}",
+                hint="mode='replicate' takes padding of any size",
             )
         if (
             size == 0
@@ -138,6 +147,7 @@ def _check_index_pad(self: Any, pad: tuple[int, ...], mode: str) -> list[int]:
                 "pad",
                 "a non-empty tensor (apart from its batch) was required",
                 f"input {list(self.shape)} padded by {list(pad)}",
+                hint="mode='constant' pads empty tensors too",
             )
     return shape
 
@@ -218,16 +228,34 @@ class _pad_index_backward:
 def pad(self: Any, pad: tuple[int, ...], mode: str, value: float | None) -> Any:
     """Padding of the last len(pad) / 2 dimensions: constant, reflect, replicate or circular."""
     if len(pad) % 2:
-        fail(RuntimeError, "pad", "Padding length must be divisible by 2", len(pad))
+        fail(
+            RuntimeError,
+            "pad",
+            "Padding length must be divisible by 2",
+            len(pad),
+            hint="give a pair (before, after) for each dimension, the last one first",
+        )
     _padded_shape("pad", self.shape, pad)
     if mode == "constant":
         if value is not None and not self.dtype.is_floating_point and not self.dtype.is_complex:
             value = int(value)
         return F.constant_pad_nd(self, pad, 0 if value is None else value)
     if mode not in ("reflect", "replicate", "circular"):
-        fail(NotImplementedError, "pad", "Unrecognised padding mode", mode)
+        fail(
+            NotImplementedError,
+            "pad",
+            "Unrecognised padding mode",
+            mode,
+            hint="take 'constant', 'reflect', 'replicate' or 'circular'",
+        )
     if value is not None and value != 0:
-        fail(RuntimeError, "pad", f'Padding mode "{mode}" doesn\'t take in value argument', value)
+        fail(
+            RuntimeError,
+            "pad",
+            f'Padding mode "{mode}" doesn\'t take in value argument',
+            value,
+            hint="value goes with mode='constant'",
+        )
     if mode == "circular" and min(pad, default=0) < 0:
         self = F.constant_pad_nd(self, [min(n, 0) for n in pad])
         pad = tuple(max(n, 0) for n in pad)

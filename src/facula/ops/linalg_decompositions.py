@@ -31,7 +31,13 @@ _FIRST = {"input": "A"}
 
 def _is_upper(op: str, triangle: str) -> bool:
     if triangle.upper() not in ("L", "U"):
-        fail(RuntimeError, op, "Expected UPLO argument to be 'L' or 'U'", triangle)
+        fail(
+            RuntimeError,
+            op,
+            "Expected UPLO argument to be 'L' or 'U'",
+            triangle,
+            hint="'L' reads the lower triangle, 'U' the upper one",
+        )
     return triangle.upper() == "U"
 
 
@@ -62,7 +68,12 @@ def linalg_eigvalsh(A: Any, UPLO: str) -> Any:  # noqa: N803
 def _check_finite(op: str, x: Any) -> None:
     """`linalg.eig` refuses infinities by name."""
     if not x.is_meta and batch_forms.anywhere(F.logical_not(F.isfinite(x))):
-        fail(RuntimeError, op, f"torch.{op}: input tensor should not contain infs or NaNs.")
+        fail(
+            RuntimeError,
+            op,
+            f"torch.{op}: input tensor should not contain infs or NaNs.",
+            hint="x.isfinite() tells where they are",
+        )
 
 
 @composite(
@@ -95,6 +106,7 @@ def _check_driver(op: str, driver: str | None) -> None:
             op,
             f"{op}: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend.",
             driver,
+            hint="leave driver out",
         )
 
 
@@ -160,6 +172,7 @@ def linalg_qr(A: Any, mode: str) -> Any:  # noqa: N803
             "linalg.qr",
             "qr received unrecognized mode: expected one of 'reduced' (default), 'r', or 'complete'",
             mode,
+            hint="mode='r' leaves the first factor out",
         )
     return tuple(F._linalg_qr(A, mode))
 
@@ -180,6 +193,7 @@ def _check_reflections(op: str, packed: Any, tau: Any) -> None:
             op,
             f"{op}: Expected tau to have one dimension less than input equal to input.shape[:-2]",
             list(tau.shape),
+            hint="geqrf() gives input and tau",
         )
     if packed.shape[-1] < tau.shape[-1]:
         fail(
@@ -187,6 +201,7 @@ def _check_reflections(op: str, packed: Any, tau: Any) -> None:
             op,
             f"{op}: input.shape[-1] must be greater than or equal to tau.shape[-1]",
             f"{packed.shape[-1]} and {tau.shape[-1]}",
+            hint="geqrf() gives input and tau",
         )
 
 
@@ -232,6 +247,7 @@ def linalg_householder_product(A: Any, tau: Any) -> Any:  # noqa: N803
             op,
             f"{op}: input.shape[-2] must be greater than or equal to input.shape[-1]",
             f"{m} and {n}",
+            hint="geqrf() of a matrix with at least as many rows as columns gives input and tau",
         )
     _check_reflections(op, A, tau)
     one = F.eye(m, n, dtype=A.dtype, device=A.device).expand(A.shape)
@@ -259,6 +275,7 @@ def ormqr(self: Any, tau: Any, other: Any, left: bool, transpose: bool) -> Any:
             "torch.ormqr",
             f"torch.ormqr: other.shape[{side}] must be equal to input.shape[-2]",
             f"{other.shape[side]} and {self.shape[-2]}",
+            hint="left chooses the side that other is multiplied from",
         )
     check_same_dtype("torch.ormqr", self, other, ("input", "other"))
     if left:
@@ -273,7 +290,13 @@ def _tolerance(value: Any, x: Any, default: float) -> Any:
     """A tolerance as a tensor of real numbers."""
     if isinstance(value, core.Tensor):
         if value.dtype.is_complex:
-            fail(RuntimeError, "linalg", "a real tolerance was required", value.dtype)
+            fail(
+                RuntimeError,
+                "linalg",
+                "a real tolerance was required",
+                value.dtype,
+                hint="give value.real or value.abs()",
+            )
         return value.to(real_dtype(x))
     number = default if value is None else float(value)
     return F.full((), number, dtype=real_dtype(x), device=x.device)
@@ -370,6 +393,7 @@ def linalg_lstsq(A: Any, B: Any, rcond: Any, driver: str | None) -> Any:  # noqa
             op,
             f"{op}: input.size(-2) should match other.size({-1 if vector else -2})",
             f"{A.shape[-2]} and {rhs.shape[-2]}",
+            hint="every row of both is one equation",
         )
     m, n = A.shape[-2:]
     a, rhs = broadcast(op, A, rhs)
@@ -399,9 +423,21 @@ def _all_of(rank: Any, full: int) -> bool:
 
 def _check_lstsq(op: str, a: Any, b: Any, driver: str) -> None:
     if a.dim() < 2:
-        fail(RuntimeError, op, f"{op}: input must have at least 2 dimensions.", a.dim())
+        fail(
+            RuntimeError,
+            op,
+            f"{op}: input must have at least 2 dimensions.",
+            a.dim(),
+            hint="unsqueeze(-1) makes a column of a vector",
+        )
     if b.dim() < 1:
-        fail(RuntimeError, op, f"{op}: other must have at least 1 dimension.", b.dim())
+        fail(
+            RuntimeError,
+            op,
+            f"{op}: other must have at least 1 dimension.",
+            b.dim(),
+            hint="reshape(1) makes a vector of a number",
+        )
     check_kind(op, a, "input")
     check_same_dtype(op, a, b, ("input", "other"))
     difference = a.dim() - b.dim()
@@ -412,6 +448,7 @@ def _check_lstsq(op: str, a: Any, b: Any, driver: str) -> None:
             f"{op}: input.dim() must be greater or equal to other.dim() and "
             "(input.dim() - other.dim()) <= 1",
             f"{a.dim()} and {b.dim()}",
+            hint="other is a vector or a matrix for each matrix of input",
         )
     if driver not in ("gels", "gelsy", "gelsd", "gelss"):
         fail(
@@ -419,4 +456,5 @@ def _check_lstsq(op: str, a: Any, b: Any, driver: str) -> None:
             op,
             f"{op}: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)",
             driver,
+            hint="leave driver out",
         )

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from facula import core
-from facula.core.errors import LinAlgError, fail
+from facula.core.errors import LinAlgError, cast_hint, fail
 from facula.ops.registry import F
 
 
@@ -44,6 +44,7 @@ def check_matrix(op: str, x: Any, name: str = "A") -> None:
             op,
             f"{op}: The input tensor {name} must have at least 2 dimensions",
             f"{x.dim()} dimensions",
+            hint="unsqueeze(-1) makes a column of a vector",
         )
 
 
@@ -56,6 +57,7 @@ def check_square(op: str, x: Any, name: str = "A") -> None:
             op,
             f"{op}: {name} must be batches of square matrices",
             f"{x.shape[-2]} by {x.shape[-1]} matrices",
+            hint="linalg.svd(), linalg.lstsq() and linalg.pinv() take other shapes",
         )
 
 
@@ -73,6 +75,7 @@ def check_same_dtype(op: str, a: Any, b: Any, names: tuple[str, str] = ("A", "B"
             op,
             f"{op}: Expected {names[0]} and {names[1]} to have the same dtype",
             f"{a.dtype} and {b.dtype}",
+            hint=cast_hint(names[1], a.dtype),
         )
     if a.device != b.device:
         fail(
@@ -80,6 +83,7 @@ def check_same_dtype(op: str, a: Any, b: Any, names: tuple[str, str] = ("A", "B"
             op,
             f"{op}: Expected {names[0]} and {names[1]} to be on the same device",
             f"{a.device} and {b.device}",
+            hint=f"{names[1]}.to('{a.device}') moves it",
         )
 
 
@@ -129,7 +133,7 @@ def count_of(x: Any) -> int:
     return count
 
 
-def raise_for(check: str, info: Any, text: Callable[[int], str]) -> None:
+def raise_for(check: str, info: Any, text: Callable[[int], str], hint: str) -> None:
     """Raise `LinAlgError` for the first matrix whose `info` is not 0; `check` names the operator,
     "" checks nothing.
     """
@@ -138,7 +142,7 @@ def raise_for(check: str, info: Any, text: Callable[[int], str]) -> None:
     flat = info.reshape(-1).tolist()
     at = next(i for i, value in enumerate(flat) if value)
     where = f"(Batch element {at}): " if info.dim() else ""
-    fail(LinAlgError, check, f"{check}: {where}{text(flat[at])}")
+    fail(LinAlgError, check, f"{check}: {where}{text(flat[at])}", hint=hint)
 
 
 #: matrices up to this size are worth one thread of LAPACK's only
@@ -178,7 +182,14 @@ def lapack(check: str, function: str, *arguments: Any, **settings: Any) -> Any:
             if finite
             else "The algorithm failed to converge because the input matrix contained non-finite values"
         )
-        fail(LinAlgError, check, f"{check}: {reason}")
+        fail(
+            LinAlgError,
+            check,
+            f"{check}: {reason}",
+            hint="scale the matrix, or compute in float64"
+            if finite
+            else "x.isfinite() tells where they are",
+        )
 
 
 def store(out: Any, array: Any) -> None:

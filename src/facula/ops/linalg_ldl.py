@@ -66,7 +66,7 @@ class _linalg_ldl_factor:
                 total=count_of(A),
                 grain=max(1, 16384 // size**3),
             )
-        raise_for(check, out[2], _incomplete)
+        raise_for(check, out[2], _incomplete, "linalg.lstsq() takes singular matrices")
 
     def backward(grads, A_meta):
         _no_derivative("linalg.ldl_factor")
@@ -139,6 +139,7 @@ def linalg_ldl_solve(LD: Any, pivots: Any, B: Any, hermitian: bool) -> Any:  # n
             op,
             f"{op}: Expected B to have at least 2 dimensions",
             f"{B.dim()} dimensions",
+            hint="B.unsqueeze(-1) makes a column of a vector",
         )
     check_matrix(op, B, "B")
     if tuple(pivots.shape) != tuple(LD.shape[:-1]):
@@ -147,9 +148,16 @@ def linalg_ldl_solve(LD: Any, pivots: Any, B: Any, hermitian: bool) -> Any:  # n
             op,
             f"{op}: Expected LD.shape[:-1] and pivots.shape to be the same",
             f"pivots with shape {list(pivots.shape)}",
+            hint="linalg.ldl_factor() gives LD and pivots",
         )
     if pivots.dtype.is_floating_point or pivots.dtype.is_complex or pivots.dtype is core.bool_:
-        fail(RuntimeError, op, f"{op}: Expected pivots to be integers", pivots.dtype)
+        fail(
+            RuntimeError,
+            op,
+            f"{op}: Expected pivots to be integers",
+            pivots.dtype,
+            hint="linalg.ldl_factor() gives LD and pivots",
+        )
     check_same_dtype(op, LD, B, ("LD", "B"))
     if LD.shape[-2] != B.shape[-2]:
         fail(
@@ -157,6 +165,7 @@ def linalg_ldl_solve(LD: Any, pivots: Any, B: Any, hermitian: bool) -> Any:  # n
             op,
             f"{op}: Incompatible shapes of A and B for the equation AX = B",
             f"{LD.shape[-2]}x{LD.shape[-1]} and {B.shape[-2]}x{B.shape[-1]}",
+            hint="every row of A and of B is one equation",
         )
     factors, b = broadcast(op, LD, B)
     order = pivots.to(core.int32).expand(factors.shape[:-1])

@@ -63,9 +63,21 @@ def pca_lowrank(A: Any, q: int | None, center: bool, niter: int) -> Any:  # noqa
     m, n = A.shape[-2:]
     count = min(6, m, n) if q is None else q
     if not 0 <= count <= min(m, n):
-        fail(ValueError, "pca_lowrank", "0 <= q <= min(m, n)", f"q={count} for {m} x {n}")
+        fail(
+            ValueError,
+            "pca_lowrank",
+            "0 <= q <= min(m, n)",
+            f"q={count} for {m} x {n}",
+            hint=f"leave q out for {min(6, m, n)}",
+        )
     if niter < 0:
-        fail(ValueError, "pca_lowrank", "a non-negative niter was required", niter)
+        fail(
+            ValueError,
+            "pca_lowrank",
+            "a non-negative niter was required",
+            niter,
+            hint="niter=2 is the default",
+        )
     matrix = A - A.mean(-2, True) if center else A
     return F.svd_lowrank(matrix, count, niter)
 
@@ -144,7 +156,13 @@ def lobpcg(  # noqa: PLR0913
     """
     check_numbers("lobpcg", A)
     if method not in (None, "basic", "ortho"):
-        fail(ValueError, "lobpcg", "method 'basic' or 'ortho'", repr(method))
+        fail(
+            ValueError,
+            "lobpcg",
+            "method 'basic' or 'ortho'",
+            repr(method),
+            hint="leave method out",
+        )
     m = A.shape[-1]
     count = (1 if X is None else X.shape[-1]) if k is None else k
     if m < 3 * count:
@@ -153,6 +171,7 @@ def lobpcg(  # noqa: PLR0913
             "lobpcg",
             f"A of at least 3 k = {3 * count} rows: LPBPCG algorithm is not applicable when the "
             f"number of A rows (={m}) is smaller than 3 x the number of requested eigenpairs (={count})",
+            hint=f"linalg.eigh() finds all {m} eigenpairs of a small matrix",
         )
     real = core.finfo(A.dtype).eps
     settings = (

@@ -18,10 +18,22 @@ from facula.ops.registry import F, composite
 def _two_dims(op: str, dim: Any, rank: int) -> tuple[int, int]:
     """The two different dimensions of a matrix norm."""
     if len(dim) != 2:
-        fail(RuntimeError, op, f"{op}: dim must be a 2-tuple", dim)
+        fail(
+            RuntimeError,
+            op,
+            f"{op}: dim must be a 2-tuple",
+            dim,
+            hint="dim=(-2, -1) are the last two",
+        )
     first, last = (launch.wrap_dim(op, d, rank) for d in dim)
     if first == last:
-        fail(RuntimeError, op, f"{op}: dims must be different", dim)
+        fail(
+            RuntimeError,
+            op,
+            f"{op}: dims must be different",
+            dim,
+            hint="dim=(-2, -1) are the last two",
+        )
     return first, last
 
 
@@ -29,9 +41,21 @@ def _in_dtype(op: str, x: Any, dtype: Any) -> Any:
     if dtype is None:
         return x
     if not (dtype.is_floating_point or dtype.is_complex):
-        fail(RuntimeError, op, f"{op}: dtype should be floating point or complex", dtype)
+        fail(
+            RuntimeError,
+            op,
+            f"{op}: dtype should be floating point or complex",
+            dtype,
+            hint="for example dtype=facula.float32",
+        )
     if x.dtype.is_complex and not dtype.is_complex:
-        fail(RuntimeError, op, f"{op}: dtype should be complex for complex inputs", dtype)
+        fail(
+            RuntimeError,
+            op,
+            f"{op}: dtype should be complex for complex inputs",
+            dtype,
+            hint="leave dtype out, or give a complex one",
+        )
     return x.to(dtype)
 
 
@@ -85,9 +109,21 @@ def linalg_matrix_norm(A: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) ->
 def _check_order(op: str, ord: Any) -> None:
     if isinstance(ord, str):
         if ord not in ("fro", "nuc"):
-            fail(RuntimeError, op, f"{op}: Order {ord} not supported.", repr(ord))
+            fail(
+                RuntimeError,
+                op,
+                f"{op}: Order {ord} not supported.",
+                repr(ord),
+                hint="take 'fro', 'nuc', 1, 2, inf or one of these numbers negative",
+            )
     elif isinstance(ord, bool) or not isinstance(ord, (int, float)) or abs(ord) not in (1, 2, inf):
-        fail(RuntimeError, op, f"{op}: Order {ord} not supported.", repr(ord))
+        fail(
+            RuntimeError,
+            op,
+            f"{op}: Order {ord} not supported.",
+            repr(ord),
+            hint="take 'fro', 'nuc', 1, 2, inf or one of these numbers negative",
+        )
 
 
 @composite(
@@ -101,13 +137,20 @@ def linalg_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any
     op = "linalg.norm"
     dims = None if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
     if dims is not None and len(dims) not in (1, 2):
-        fail(RuntimeError, op, f"{op}: If dim is specified, it must be of length 1 or 2.", dims)
+        fail(
+            RuntimeError,
+            op,
+            f"{op}: If dim is specified, it must be of length 1 or 2.",
+            dims,
+            hint="linalg.vector_norm() takes any number of dimensions",
+        )
     if dims is None and ord is not None and self.dim() not in (1, 2):
         fail(
             RuntimeError,
             op,
             f"{op}: If dim is not specified but ord is, the input must be 1D or 2D.",
             f"{self.dim()}D",
+            hint="linalg.vector_norm() takes any number of dimensions",
         )
     if isinstance(ord, str) or (
         ord is not None and (len(dims) == 2 if dims is not None else self.dim() == 2)
@@ -125,7 +168,13 @@ def linalg_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any
 def nuclear_norm(self: Any, dim: Any, keepdim: bool) -> Any:
     """The sum of the singular values."""
     if dim is None and self.dim() != 2:
-        fail(RuntimeError, "nuclear_norm", "Expected a tensor with 2 dimensions", self.dim())
+        fail(
+            RuntimeError,
+            "nuclear_norm",
+            "Expected a tensor with 2 dimensions",
+            self.dim(),
+            hint="dim=(-2, -1) chooses the matrices of a batch",
+        )
     return F.linalg_matrix_norm(self, "nuc", (-2, -1) if dim is None else dim, keepdim)
 
 
@@ -139,7 +188,13 @@ def linalg_cond(A: Any, p: Any) -> Any:  # noqa: N803
     op = "linalg.cond"
     check_matrix(op, A)
     if isinstance(p, bool) or not (p is None or isinstance(p, (int, float, str))):
-        fail(RuntimeError, op, f"{op} got an invalid norm type", repr(p))
+        fail(
+            RuntimeError,
+            op,
+            f"{op} got an invalid norm type",
+            repr(p),
+            hint="take None, 'fro', 'nuc', 1, 2, inf or one of these numbers negative",
+        )
     if p is None or p in (2, -2):
         values = F.linalg_svdvals(A)
         if values.numel() == 0:

@@ -10,7 +10,7 @@ from math import prod
 from typing import Any
 
 from facula import core
-from facula.core.errors import fail
+from facula.core.errors import cast_hint, fail, product_hint
 from facula.ops import reduce_launch as launch
 from facula.ops.linalg_launch import check_square
 from facula.ops.matmul_composites import cheapest_order
@@ -45,14 +45,15 @@ def matrix_power(self: Any, n: int) -> Any:
     return F.linalg_matrix_power(self, n)
 
 
-@composite("linalg_multi_dot(Tensor[] tensors) -> Tensor", names=("linalg.multi_dot",))
-def linalg_multi_dot(tensors: tuple[Any, ...]) -> Any:
-    """The product of two or more matrices in the cheapest order; the first and the last may be
-    vectors.
-    """
-    op = "multi_dot"
+def _check_factors(tensors: tuple[Any, ...], op: str) -> None:
     if len(tensors) < 2:
-        fail(RuntimeError, op, f"{op}(): expected at least 2 tensors", len(tensors))
+        fail(
+            RuntimeError,
+            op,
+            f"{op}(): expected at least 2 tensors",
+            len(tensors),
+            hint="a single matrix is its own product",
+        )
     for position, x in enumerate(tensors):
         edge = position in (0, len(tensors) - 1)
         if x.dim() != 2 and not (edge and x.dim() == 1):
@@ -62,6 +63,7 @@ def linalg_multi_dot(tensors: tuple[Any, ...]) -> Any:
                 op,
                 f"{op}(): tensor {position} must be {allowed}",
                 f"{x.dim()}D",
+                hint="unsqueeze() makes a matrix of a vector; matmul() takes batches",
             )
         if x.dtype is not tensors[0].dtype:
             fail(
@@ -69,7 +71,17 @@ def linalg_multi_dot(tensors: tuple[Any, ...]) -> Any:
                 op,
                 f"{op}(): expected all tensors to have the same dtype",
                 f"{tensors[0].dtype} and {x.dtype}",
+                hint=f"convert it with .to({tensors[0].dtype})",
             )
+
+
+@composite("linalg_multi_dot(Tensor[] tensors) -> Tensor", names=("linalg.multi_dot",))
+def linalg_multi_dot(tensors: tuple[Any, ...]) -> Any:
+    """The product of two or more matrices in the cheapest order; the first and the last may be
+    vectors.
+    """
+    op = "multi_dot"
+    _check_factors(tensors, op)
     matrices = list(tensors)
     row, column = matrices[0].dim() == 1, matrices[-1].dim() == 1
     if row:
@@ -83,6 +95,9 @@ def linalg_multi_dot(tensors: tuple[Any, ...]) -> Any:
                 op,
                 f"{op}(): tensors {position} and {position + 1} with shapes {list(a.shape)} and "
                 f"{list(b.shape)} cannot be multiplied",
+                hint=product_hint(
+                    a.shape, b.shape, (f"tensors[{position}]", f"tensors[{position + 1}]")
+                ),
             )
     split = cheapest_order([m.shape[0] for m in matrices] + [matrices[-1].shape[1]])
 
@@ -107,7 +122,13 @@ def linalg_tensorinv(A: Any, ind: int) -> Any:  # noqa: N803
     """The inverse of A as a map from its last dimensions to its first `ind` ones."""
     op = "linalg.tensorinv"
     if ind <= 0:
-        fail(RuntimeError, op, "Expected a strictly positive integer for 'ind'", ind)
+        fail(
+            RuntimeError,
+            op,
+            "Expected a strictly positive integer for 'ind'",
+            ind,
+            hint="ind=2 is the default",
+        )
     first, last = tuple(A.shape[:ind]), tuple(A.shape[ind:])
     if prod(first) != prod(last):
         fail(
@@ -116,6 +137,8 @@ def linalg_tensorinv(A: Any, ind: int) -> Any:  # noqa: N803
             "Expected self to satisfy the requirement prod(self.shape[ind:]) == "
             "prod(self.shape[:ind])",
             f"{prod(last)} != {prod(first)}",
+            hint="ind splits the dimensions in two groups, those of the result and those of the "
+            "argument",
         )
     flat = A.reshape((prod(first), prod(last)))
     return F._linalg_inverse(_inexact(op, flat), op)[0].reshape((*last, *first))
@@ -148,6 +171,7 @@ def linalg_tensorsolve(A: Any, B: Any, dims: Any) -> Any:  # noqa: N803
             "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == "
             "prod(self.shape[:other.ndim])",
             f"{prod(shape)} != {prod(a.shape[: B.dim()])}",
+            hint="dims moves dimensions of A to its end first",
         )
     flat = _inexact(op, a.reshape((prod(shape), prod(shape))))
     return F.linalg_solve(flat, B.reshape(-1)).reshape(shape)
@@ -158,12 +182,20 @@ def linalg_vander(x: Any, N: int | None) -> Any:  # noqa: N803
     """The powers 0 to N - 1 of elements, as a new last dimension."""
     op = "linalg.vander"
     if x.dtype is core.bool_:
-        fail(RuntimeError, op, f"{op}: bool is not supported", x.dtype)
+        fail(
+            RuntimeError, op, f"{op}: bool is not supported", x.dtype, hint="convert it with .int()"
+        )
     if x.dim() == 0:
         x = x.reshape(1)
     count = x.shape[-1] if N is None else N
     if count <= 1:
-        fail(RuntimeError, op, f"{op}: N must be greater than 1.", count)
+        fail(
+            RuntimeError,
+            op,
+            f"{op}: N must be greater than 1.",
+            count,
+            hint="N=2 gives ones and the elements themselves",
+        )
     dtype = x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else core.int64
     first = F.ones((*x.shape, 1), dtype=dtype, device=x.device)
     powers = x.to(dtype).unsqueeze(-1).expand((*x.shape, count - 1)).cumprod(-1)
@@ -180,6 +212,7 @@ def linalg_vecdot(x: Any, y: Any, dim: int) -> Any:
                 "linalg.vecdot",
                 "linalg.vecdot: Expected a floating point or complex tensor as input",
                 f"{name} of {value.dtype.type_word}",
+                hint="convert it with .float()",
             )
     if x.dtype is not y.dtype:
         fail(
@@ -187,6 +220,7 @@ def linalg_vecdot(x: Any, y: Any, dim: int) -> Any:
             "linalg.vecdot",
             "linalg.vecdot: Expected vectors of same dtype",
             f"{x.dtype} and {y.dtype}",
+            hint=cast_hint("y", x.dtype),
         )
     left = x.conj() if x.is_complex() else x
     return (left * y).sum(dim)

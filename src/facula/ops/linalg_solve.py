@@ -76,7 +76,7 @@ class _linalg_solve:
         result, *parts = out
         parts[0].copy_(A)
         factor(*parts)
-        raise_for(check, parts[2], unsolvable)
+        raise_for(check, parts[2], unsolvable, "linalg.lstsq() takes singular matrices")
         if result.numel():
             result.copy_(permuted(B, parts[1], False))
             _substitute_both(parts[0], result)
@@ -109,7 +109,7 @@ class _linalg_inverse:
         factors, pivots, _ = lu_parts(A)
         factors.copy_(A)
         factor(factors, pivots, out[1])
-        raise_for(check, out[1], not_invertible)
+        raise_for(check, out[1], not_invertible, "linalg.pinv() takes singular matrices")
         if A.numel():
             one = F.eye(A.shape[-1], dtype=A.dtype).expand(A.shape)
             out[0].copy_(permuted(one, pivots, False))
@@ -245,4 +245,5 @@ def check_pivot(op: str, pivot: bool) -> None:
             op,
             f"{op}: LU without pivoting is not implemented on the CPU",
             "pivot=False",
+            hint="leave pivot out",
         )

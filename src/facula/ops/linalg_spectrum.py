@@ -313,7 +313,7 @@ def _qr_gradient(orthonormal: Any, triangle: Any, by_first: Any, by_second: Any)
     """The gradient where the matrix has at least as many rows as columns. [Walter & Lehmann 2010]"""
     if by_first is None and by_second is None:
         return None
-    inner = None if by_second is None else by_second @ adjoint(triangle)
+    inner: Any = None if by_second is None else by_second @ adjoint(triangle)
     if by_first is not None:
         turn = adjoint(orthonormal) @ by_first
         inner = -turn if inner is None else inner - turn

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
-from facula.core.errors import fail
+from facula.core.errors import cast_hint, fail
 from facula.ops.linalg_launch import (
     broadcast,
     check_kind,
@@ -86,6 +86,7 @@ def cholesky_solve(B: Any, L: Any, upper: bool) -> Any:  # noqa: N803
                 "cholesky_solve",
                 f"{name} should have at least 2 dimensions",
                 f"{x.dim()} dimensions instead",
+                hint="unsqueeze(-1) makes a column of a vector",
             )
     check_square("cholesky_solve", L)
     check_kind("cholesky_solve", L)
@@ -109,6 +110,7 @@ def _check_rows(op: str, a: Any, b: Any) -> None:
             op,
             f"{op}: Incompatible shapes of A and B for the equation AX = B",
             f"{a.shape[-2]}x{a.shape[-1]} and {b.shape[-2]}x{b.shape[-1]}",
+            hint="every row of A and of B is one equation",
         )
 
 
@@ -130,6 +132,7 @@ def _solved(op: str, a: Any, b: Any, left: bool, check: str) -> tuple[Any, Any]:
             op,
             "linalg.solve: Vector broadcasting of the left hand side is not supported for "
             "left=False. In this case linalg.solve is equivalent to B / A.squeeze(-1)",
+            hint="B.unsqueeze(-2) makes rows of the vectors",
         )
     rhs = b.unsqueeze(-1) if vector else b
     if not vector:
@@ -182,6 +185,7 @@ def linalg_solve_triangular(A: Any, B: Any, upper: bool, left: bool, unitriangul
             op,
             f"{op}: Incompatible shapes of A and B for the equation XA = B",
             f"{A.shape[-2]}x{A.shape[-1]} and {B.shape[-2]}x{B.shape[-1]}",
+            hint="every column of A and of B is one equation",
         )
     a, b = broadcast(op, A.mT, B.mT)
     return F._solve_triangular(a, b, not upper, unitriangular).mT
@@ -208,7 +212,13 @@ def triangular_solve(b: Any, A: Any, upper: bool, transpose: bool, unitriangular
     op = "triangular_solve"
     for name, x in (("b", b), ("A", A)):
         if x.dim() < 2:
-            fail(RuntimeError, op, f"{op}: Expected {name} to have at least 2 dimensions", x.dim())
+            fail(
+                RuntimeError,
+                op,
+                f"{op}: Expected {name} to have at least 2 dimensions",
+                x.dim(),
+                hint="unsqueeze(-1) makes a column of a vector",
+            )
     check_square(op, A)
     check_same_dtype(op, b, A, ("b", "A"))
     _check_solvable_dtype(op, A)
@@ -305,9 +315,15 @@ def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool, unpack_pivots: bo
             "Note: this function is intended to be used with the output produced by "
             "torch.linalg.lu_factor",
             LU_pivots.dtype,
+            hint=cast_hint("LU_pivots", core.int32),
         )
+    check_matrix("lu_unpack", LU_data, "LU_data")
     m, n = LU_data.shape[-2:]
     k = min(m, n)
+    if unpack_pivots and tuple(LU_pivots.shape) != (*LU_data.shape[:-2], k):
+        required = f"LU_pivots of shape {[*LU_data.shape[:-2], k]} were required"
+        hint = "linalg.lu_factor() gives factors and pivots that belong together"
+        fail(RuntimeError, "lu_unpack", required, list(LU_pivots.shape), hint)
     permutation = lower = upper = like(LU_data, (0,))
     if unpack_data:
         one = F.eye(m, k, dtype=LU_data.dtype, device=LU_data.device)
@@ -339,6 +355,7 @@ def linalg_lu_solve(LU: Any, pivots: Any, B: Any, left: bool, adjoint: bool) -> 
             op,
             "linalg.lu_solve: Number of pivots per batch should be same as the dimension of the matrix",
             f"{list(pivots.shape)} for {list(LU.shape)}",
+            hint="linalg.lu_factor() gives LU and pivots",
         )
     if not left:  # X A = B is A^H X^H = B^H
         turned = B.mH
@@ -355,6 +372,7 @@ def _check_pivots(op: str, pivots: Any) -> None:
             op,
             f"{op}: pivots should be a Tensor of scalar type torch.int32",
             pivots.dtype,
+            hint=cast_hint("pivots", core.int32),
         )
 
 

@@ -137,7 +137,8 @@ class _linalg_cholesky:
             factor.copy_(adjoint(self) if upper else self)
             _cholesky_in_place(batch_of(factor), info, 0)
             factor.copy_(F.triu(adjoint(factor)) if upper else F.tril(factor))
-        raise_for(check, info, not_positive)
+        hint = "A + eps * facula.eye(n) helps where only rounding is in the way"
+        raise_for(check, info, not_positive, hint)
 
     def backward(grads, result_0, upper):
         if grads[0] is None:
@@ -324,7 +325,7 @@ class _linalg_lu_factor:
     def cpu(out, self, check):
         out[0].copy_(self)
         factor(*out)
-        raise_for(check, out[2], singular)
+        raise_for(check, out[2], singular, "linalg.lstsq() takes singular matrices")
 
     def backward(grads, result_0, result_1):
         return None if grads[0] is None else lu_gradient(grads[0], result_0, result_1)

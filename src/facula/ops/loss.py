@@ -34,7 +34,13 @@ def reduction_of(op: str, size_average: Any, reduce: Any, reduction: str) -> str
             stacklevel=4,
         )
     if reduction not in ("none", "mean", "sum"):
-        fail(ValueError, op, f"{reduction} is not a valid value for reduction", repr(reduction))
+        fail(
+            ValueError,
+            op,
+            f"{reduction} is not a valid value for reduction",
+            repr(reduction),
+            hint="take 'none', 'mean' or 'sum'",
+        )
     return reduction
 
 
@@ -61,6 +67,8 @@ def check_targets(target: Any, classes: int, ignore_index: int) -> None:
                 "cross_entropy",
                 f"Target {extreme} is out of bounds: targets in [0, {classes})",
                 extreme,
+                hint=f"the input has {classes} classes; ignore_index={extreme} leaves such targets "
+                "out",
             )
     outside = F.logical_and(F.logical_or(target < 0, target >= classes), target != ignore_index)
     if batch_forms.anywhere(outside):
@@ -69,6 +77,7 @@ def check_targets(target: Any, classes: int, ignore_index: int) -> None:
             "cross_entropy",
             f"Target out of bounds: targets in [0, {classes})",
             "others",
+            hint=f"the input has {classes} classes; ignore_index leaves one value out",
         )
 
 
@@ -97,7 +106,8 @@ class CrossEntropyRows:
     def cpu(out, input, target, weight, ignore_index, label_smoothing):
         dim = _class_dim(input)
         check_targets(target, input.shape[dim], ignore_index)
-        kernel, parameters = "cross_entropy", ()
+        kernel = "cross_entropy"
+        parameters: tuple[Any, ...] = ()
         if weight is not None:
             kernel, parameters = kernel + ".weight", (weight.to(out[0].dtype).contiguous(),)
         if label_smoothing:
@@ -108,7 +118,7 @@ class CrossEntropyRows:
             (float(ignore_index), float(label_smoothing)),
         )
 
-    def backward(grads, input, target, weight, ignore_index, label_smoothing, results):
+    def backward(grads, input, target, weight, ignore_index, label_smoothing, result_1):
         if grads[0] is None:
             return None, None, None
         if any(core.is_wrapper(t) for t in (grads[0], input, target)):
@@ -117,7 +127,7 @@ class CrossEntropyRows:
             )
         else:
             dx = F.cross_entropy_rows_backward(
-                grads[0], input, target, results[1], weight, ignore_index, label_smoothing
+                grads[0], input, target, result_1, weight, ignore_index, label_smoothing
             )
         return dx, None, None
 
@@ -140,7 +150,8 @@ class CrossEntropyRowsBackward:
         return core.empty(input.shape, dtype=input.dtype, device=input.device)
 
     def cpu(out, grad_output, input, target, lse, weight, ignore_index, label_smoothing):
-        kernel, parameters = "cross_entropy.backward", ()
+        kernel = "cross_entropy.backward"
+        parameters: tuple[Any, ...] = ()
         if weight is not None:
             kernel, parameters = kernel + ".weight", (weight.to(lse.dtype).contiguous(),)
         core.kernel(f"{kernel}:{input.dtype.code}")(
@@ -205,6 +216,7 @@ def _check_classes(op: str, input: Any, target: Any, weight: Any) -> None:
                 f"Expected input batch_size ({input.shape[0]}) to match target batch_size "
                 f"({target.shape[0]})",
                 f"input {tuple(input.shape)}, target {tuple(target.shape)}",
+                hint="class indices have the input's shape without its dimension 1",
             )
         fail(
             RuntimeError,
@@ -214,13 +226,20 @@ def _check_classes(op: str, input: Any, target: Any, weight: Any) -> None:
             "a class index a sample, or probabilities of the shape of the input",
         )
     if target.dtype is not core.int64 and target.dtype is not core.uint8:
-        fail(RuntimeError, op, "expected scalar type Long for class indices", target.dtype)
+        fail(
+            RuntimeError,
+            op,
+            "expected scalar type Long for class indices",
+            target.dtype,
+            hint="target.long() converts it",
+        )
     if weight is not None and (weight.dim() != 1 or weight.numel() != input.shape[dim]):
         fail(
             RuntimeError,
             op,
             "weight tensor should be defined either for all or no classes",
             list(weight.shape),
+            hint=f"give {input.shape[dim]} weights",
         )
 
 
@@ -252,7 +271,7 @@ def _probability_loss(
         terms = terms * weight.reshape(shape)
     loss = -terms.sum(dim)
     if reduction == "mean":
-        return loss.sum() / (input.numel() / classes)
+        return loss.sum() / loss.numel()
     return loss.sum() if reduction == "sum" else loss
 
 
@@ -284,6 +303,7 @@ def functional_cross_entropy(
             "cross_entropy",
             "label_smoothing must be between 0.0 and 1.0",
             label_smoothing,
+            hint="label_smoothing=0.0 is the default",
         )
     if tuple(target.shape) == tuple(input.shape) and target.dtype.is_floating_point:
         return _probability_loss(input, target, weight, label_smoothing, reduction)
@@ -494,6 +514,7 @@ def binary_cross_entropy_with_logits(
             "binary_cross_entropy_with_logits",
             f"Target size ({target.shape}) must be the same as input size ({input.shape})",
             tuple(target.shape),
+            hint="unsqueeze(), expand_as() or reshape_as() gives target the shape of input",
         )
     if weight is None and pos_weight is None and target.dtype is input.dtype:
         total = _one_number("bce_with_logits", F.bce_logits_total, input, target, reduction)

@@ -48,6 +48,7 @@ def _same_shape(op: str, input: Any, target: Any) -> None:
             f"({input.shape}) is deprecated. "
             "Please ensure they have the same size",
             tuple(target.shape),
+            hint="unsqueeze(), expand_as() or reshape_as() gives target the shape of input",
         )
 
 
@@ -73,6 +74,7 @@ def smooth_l1_loss(
             "smooth_l1_loss",
             "smooth_l1_loss does not support negative values for beta",
             beta,
+            hint="beta=0 is l1_loss()",
         )
     difference = (input - target).abs()
     if beta == 0:
@@ -96,6 +98,7 @@ def huber_loss(input: Any, target: Any, reduction: str, delta: float, weight: An
             "huber_loss",
             "huber_loss does not support non-positive values for delta",
             delta,
+            hint="delta=1.0 is the default",
         )
     _warn_unlike("huber_loss", input, target)
     difference = (input - target).abs()
@@ -132,6 +135,41 @@ def poisson_nll_loss(
     return reduced(loss, reduction)
 
 
+def _variance_of(input: Any, var: Any, op: str) -> Any:
+    """The variances as a tensor that broadcasts against the input."""
+    if not isinstance(var, core.Tensor):
+        if var < 0:
+            fail(
+                ValueError,
+                op,
+                "var has negative entry/entries",
+                var,
+                hint="pass a variance: log_var.exp() makes one of its logarithm",
+            )
+        var = F.full_like(input, float(var))
+    elif not var.is_meta and batch_forms.anywhere(var < 0):
+        fail(
+            ValueError,
+            op,
+            "var has negative entry/entries",
+            "a tensor with some",
+            hint="pass variances: log_var.exp() makes them of logarithms",
+        )
+    if tuple(var.shape) != tuple(input.shape):
+        if tuple(input.shape[:-1]) == tuple(var.shape):
+            var = var.unsqueeze(-1)
+        elif not _broadcasts_once(var.shape, input.shape):
+            fail(
+                ValueError,
+                op,
+                "var is of incorrect size",
+                tuple(var.shape),
+                hint="give a variance for each element, for each row ([..., 1]), or a number for "
+                "all",
+            )
+    return var
+
+
 @_loss(
     "gaussian_nll_loss(Tensor input, Tensor target, any var, bool full=False, float eps=1e-6, "
     "str reduction='mean') -> Tensor",
@@ -142,19 +180,15 @@ def gaussian_nll_loss(
 ) -> Any:
     """The negative log-likelihood of normally distributed targets with the given variances."""
     op = "gaussian_nll_loss"
-    if not isinstance(var, core.Tensor):
-        if var < 0:
-            fail(ValueError, op, "var has negative entry/entries", var)
-        var = F.full_like(input, float(var))
-    elif not var.is_meta and batch_forms.anywhere(var < 0):
-        fail(ValueError, op, "var has negative entry/entries", "a tensor with some")
-    if tuple(var.shape) != tuple(input.shape):
-        if tuple(input.shape[:-1]) == tuple(var.shape):
-            var = var.unsqueeze(-1)
-        elif not _broadcasts_once(var.shape, input.shape):
-            fail(ValueError, op, "var is of incorrect size", tuple(var.shape))
+    var = _variance_of(input, var, op)
     if reduction not in ("none", "mean", "sum"):
-        fail(ValueError, op, f"{reduction} is not valid", repr(reduction))
+        fail(
+            ValueError,
+            op,
+            f"{reduction} is not valid",
+            repr(reduction),
+            hint="take 'none', 'mean' or 'sum'",
+        )
     floor = var.detach().clamp(min=eps)
     var = var + (
         floor - var.detach()
@@ -218,6 +252,7 @@ def binary_cross_entropy(
                 op,
                 "all elements of input should be between 0 and 1",
                 f"[{low}, {high}]",
+                hint="binary_cross_entropy_with_logits() takes scores instead of probabilities",
             )
     loss = F.binary_cross_entropy_elements(input, target)
     if weight is not None:
@@ -288,7 +323,13 @@ def cosine_embedding_loss(
     op = "cosine_embedding_loss"
     reduction = reduction_of(op, size_average, reduce, reduction)
     if target.dim() not in (0, 1):
-        fail(RuntimeError, op, "0D or 1D target tensor expected", f"{target.dim()} dimensions")
+        fail(
+            RuntimeError,
+            op,
+            "0D or 1D target tensor expected",
+            f"{target.dim()} dimensions",
+            hint="target has 1 or -1 for each pair: target.reshape(-1) is 1D",
+        )
     dim = target.dim()
     if input1.dim() != dim + 1 or input2.dim() != dim + 1:
         fail(
@@ -296,6 +337,7 @@ def cosine_embedding_loss(
             op,
             f"{dim}D target tensor expects {dim + 1}D input tensors",
             f"{tuple(input1.shape)} and {tuple(input2.shape)}",
+            hint="a target of shape [N] goes with inputs [N, D], one of shape [] with inputs [D]",
         )
     tiny = 1e-12
     product = (input1 * input2).sum(dim)
@@ -329,6 +371,7 @@ def margin_ranking_loss(
             op,
             "All input tensors should have same dimension",
             f"sizes {tuple(input1.shape)}, {tuple(input2.shape)}, {tuple(target.shape)}",
+            hint="unsqueeze() adds dimensions of size 1 to the smaller ones",
         )
     return reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
 
@@ -353,9 +396,15 @@ def multi_margin_loss(
     op = "multi_margin_loss"
     reduction = reduction_of(op, size_average, reduce, reduction)
     if p not in (1, 2):
-        fail(ValueError, op, "only p == 1 and p == 2 supported", p)
+        fail(ValueError, op, "only p == 1 and p == 2 supported", p, hint="p=1 is the default")
     if weight is not None and weight.dim() != 1:
-        fail(ValueError, op, "weight must be one-dimensional", weight.dim())
+        fail(
+            ValueError,
+            op,
+            "weight must be one-dimensional",
+            weight.dim(),
+            hint="give a weight for each class",
+        )
     single = input.dim() < 2
     rows = input.reshape(1, -1) if single else input
     index = target.reshape(-1, 1)
@@ -379,7 +428,11 @@ def multilabel_margin_loss(
     reduction = reduction_of(op, size_average, reduce, reduction)
     if tuple(input.shape) != tuple(target.shape):
         fail(
-            RuntimeError, op, f"inconsistent target size: {tuple(input.shape)}", tuple(target.shape)
+            RuntimeError,
+            op,
+            f"inconsistent target size: {tuple(input.shape)}",
+            tuple(target.shape),
+            hint="pad target with -1 to the shape of input",
         )
     single = input.dim() < 2
     rows = input.reshape(1, -1) if single else input
@@ -433,7 +486,13 @@ def triplet_margin_loss(
     """max(0, d(anchor, positive) - d(anchor, negative) + margin). [Balntas et al. 2016]"""
     reduction = reduction_of("triplet_margin_loss", size_average, reduce, reduction)
     if margin <= 0:
-        fail(ValueError, "triplet_margin_loss", "margin must be greater than 0", margin)
+        fail(
+            ValueError,
+            "triplet_margin_loss",
+            "margin must be greater than 0",
+            margin,
+            hint="margin=1.0 is the default",
+        )
 
     def distance(a: Any, b: Any) -> Any:
         return F.pairwise_distance(a, b, p, eps)
@@ -475,7 +534,13 @@ def triplet_margin_with_distance_loss(
     op = "triplet_margin_with_distance_loss"
     reduction = reduction_of(op, None, None, reduction)
     if margin <= 0:
-        fail(ValueError, op, "margin must be greater than 0", margin)
+        fail(
+            ValueError,
+            op,
+            "margin must be greater than 0",
+            margin,
+            hint="margin=1.0 is the default",
+        )
     distance = distance_function if distance_function is not None else F.pairwise_distance
     if not anchor.dim() == positive.dim() == negative.dim():
         fail(
@@ -484,5 +549,6 @@ def triplet_margin_with_distance_loss(
             "The anchor, positive, and negative tensors are expected to have the same number of "
             "dimensions",
             f"{anchor.dim()}, {positive.dim()} and {negative.dim()}",
+            hint="unsqueeze() adds dimensions of size 1 to the smaller ones",
         )
     return _triplets(distance, anchor, positive, negative, margin, swap, reduction)

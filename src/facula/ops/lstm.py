@@ -43,8 +43,8 @@ class _lstm_layer:
 
     def meta(input, h0, c0, w_input, w_hidden, bias, reverse):
         steps, batch, size = input.shape[0], input.shape[1], h0.shape[1]
-        shapes = ((steps, batch, size), (batch, size), (batch, size))
-        shapes += ((steps, batch, size), (steps, batch, 4 * size))
+        sequence, state = (steps, batch, size), (batch, size)
+        shapes = (sequence, state, state, sequence, (steps, batch, 4 * size))
         return tuple(core.empty(s, dtype=input.dtype, device=input.device) for s in shapes)
 
     def cpu(out, input, h0, c0, w_input, w_hidden, bias, reverse):
@@ -111,8 +111,9 @@ class _lstm_layer_backward:
         reverse,
         input_grad,
     ):
-        shapes = (input.shape if input_grad else (0,), h0.shape, c0.shape, w_input.shape)
-        shapes += (w_hidden.shape, w_hidden.shape[:1])
+        first = input.shape if input_grad else (0,)
+        weights = (w_input.shape, w_hidden.shape, w_hidden.shape[:1])
+        shapes = (first, h0.shape, c0.shape, *weights)
         return tuple(core.empty(s, dtype=input.dtype, device=input.device) for s in shapes)
 
     def cpu(

@@ -41,13 +41,14 @@ def _filled(op: str, x: Any, mask: Any, value: Any) -> Any:
     if mask is None:
         return x
     if mask.dtype is not core.bool_:
-        fail(TypeError, op, "a bool mask was required", mask.dtype)
+        fail(TypeError, op, "a bool mask was required", mask.dtype, hint="mask.bool() converts it")
     if mask.dim() > x.dim():
         fail(
             IndexError,
             op,
             "mask of no more dimensions than the input",
             f"{mask.dim()} and {x.dim()} dimensions",
+            hint="unsqueeze() adds dimensions to the input",
         )
     return F.where(mask, x, F.full((), value, dtype=x.dtype, device=x.device))
 
@@ -151,6 +152,7 @@ def _masked_median(self: Any, dim: int, keepdim: bool, dtype: Any, mask: Any) ->
             "masked.median",
             "masked median expects no fully masked out rows if dtype is not floating point",
             kind,
+            hint="convert the input with .float(): the median of such rows is nan then",
         )
     return result.to(kind)
 
@@ -196,7 +198,12 @@ def _variance(
 ) -> Any:
     """The mean square distance from the mean, in at least float32."""
     if unbiased is not None and correction is not None:
-        fail(RuntimeError, "masked.var", "Only one of unbiased and correction may be given")
+        fail(
+            RuntimeError,
+            "masked.var",
+            "Only one of unbiased and correction may be given",
+            hint="correction=1 is the same as unbiased=True",
+        )
     less = (1 if unbiased is None else int(unbiased)) if correction is None else correction
     kind, dims = _inexact(x, dtype), _dims(x, dim)
     x = x.to(core.float32 if kind.itemsize == 2 else kind)

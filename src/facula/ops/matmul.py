@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
-from facula.core.errors import fail
+from facula.core.errors import batch_hint, cast_hint, fail, product_hint
 from facula.ops import batch_forms
 from facula.ops import index_launch as launch
 from facula.ops.registry import F, composite, operator
@@ -42,6 +42,7 @@ def check_product_dtypes(op: str, a: Any, b: Any) -> None:
             NotImplementedError,
             op,
             "a number dtype was required: \"addmm_impl_cpu_\" not implemented for 'Bool'",
+            hint="convert both with .float(), or with .long() to count",
         )
 
 
@@ -68,7 +69,13 @@ def gemm(out: Any, a: Any, b: Any, alpha: Any = 1, beta: Any = 0, bias: Any = No
         (float(1 if late is not None else alpha), float(beta)) if real else (int(alpha), int(beta))
     )
     if isinstance(beta, complex):
-        fail(RuntimeError, "gemm", "a real beta was required", beta)
+        fail(
+            RuntimeError,
+            "gemm",
+            "a real beta was required",
+            beta,
+            hint="give a real beta, or scale the summand first",
+        )
     sa, sb, so = a.stride(), b.stride(), out.stride()
     core.kernel("gemm:" + out.dtype.code)(
         (out, a, b, bias if late is None else None),
@@ -120,7 +127,13 @@ def _gemm_elsewhere(out: Any, a: Any, b: Any, alpha: Any, beta: Any, bias: Any) 
 
 def _matrix(op: str, name: str, x: Any) -> None:
     if x.dim() != 2:
-        fail(RuntimeError, op, f"{name} must be a matrix", f"{x.dim()} dimensions")
+        fail(
+            RuntimeError,
+            op,
+            f"{name} must be a matrix",
+            f"{x.dim()} dimensions",
+            hint="matmul() takes vectors and batches of matrices too",
+        )
 
 
 def _check_mm(op: str, a: Any, b: Any) -> tuple[int, int]:
@@ -130,6 +143,7 @@ def _check_mm(op: str, a: Any, b: Any) -> tuple[int, int]:
             op,
             "mat1 and mat2 shapes cannot be multiplied",
             f"{a.shape[0]}x{a.shape[1]} and {b.shape[0]}x{b.shape[1]}",
+            hint=product_hint(a.shape, b.shape),
         )
     check_product_dtypes(op, a, b)
     return a.shape[0], b.shape[1]
@@ -200,7 +214,13 @@ class bmm:
 def _check_bmm(op: str, a: Any, b: Any) -> tuple[int, int, int]:
     for name, x in (("batch1", a), ("batch2", b)):
         if x.dim() != 3:
-            fail(RuntimeError, op, f"{name} must be a 3D tensor", f"{x.dim()} dimensions")
+            fail(
+                RuntimeError,
+                op,
+                f"{name} must be a 3D tensor",
+                f"{x.dim()} dimensions",
+                hint="matmul() takes any number of dimensions; x[None] adds a batch dimension",
+            )
     if a.shape[0] != b.shape[0] or a.shape[2] != b.shape[1]:
         fail(
             RuntimeError,
@@ -208,6 +228,7 @@ def _check_bmm(op: str, a: Any, b: Any) -> tuple[int, int, int]:
             f"Expected size for first two dimensions of batch2 tensor to be: [{a.shape[0]}, "
             f"{a.shape[2]}]",
             f"[{b.shape[0]}, {b.shape[1]}]",
+            hint=batch_hint(a.shape, b.shape),
         )
     check_product_dtypes(op, a, b)
     return a.shape[0], a.shape[1], b.shape[2]
@@ -226,6 +247,7 @@ def _check_added(
             op,
             "self must broadcast to the product",
             f"self of shape {list(self.shape)}, product {list(shape)}",
+            hint="every size of self is 1 or the product's, from the last on",
         )
     if self.dtype is not product.dtype:
         fail(
@@ -233,6 +255,7 @@ def _check_added(
             op,
             "self and the product must have the same dtype",
             f"{self.dtype} and {product.dtype}",
+            hint=cast_hint("self", product.dtype),
         )
     if not self.dtype.is_floating_point and not self.dtype.is_complex:
         for name, x in (("beta", beta), ("alpha", alpha)):
@@ -242,6 +265,7 @@ def _check_added(
                     op,
                     f"For integral input tensors, argument {name} must not be floating point",
                     x,
+                    hint="give an int, or convert the tensors with .float()",
                 )
 
 
@@ -332,7 +356,13 @@ class baddbmm:
 
 def _vector(op: str, name: str, x: Any) -> None:
     if x.dim() != 1:
-        fail(RuntimeError, op, f"{name}: 1D tensors expected", f"{x.dim()}D")
+        fail(
+            RuntimeError,
+            op,
+            f"{name}: 1D tensors expected",
+            f"{x.dim()}D",
+            hint="x.reshape(-1) is 1D; matmul() takes matrices",
+        )
 
 
 @operator("dot(Tensor self, Tensor tensor) -> Tensor", autocast="accelerator widest")
@@ -354,6 +384,7 @@ class dot:
                 "dot",
                 "dot : expected both vectors to have same dtype",
                 f"{self.dtype} and {tensor.dtype}",
+                hint=cast_hint("tensor", self.dtype),
             )
         if self.numel() != tensor.numel():
             fail(
@@ -361,12 +392,14 @@ class dot:
                 "dot",
                 "inconsistent tensor size: both must have the same number of elements",
                 f"{self.numel()} and {tensor.numel()} elements respectively",
+                hint="dot() does not broadcast; (x * y).sum() does",
             )
         if self.dtype is core.bool_:
             fail(
                 NotImplementedError,
                 "dot",
                 "a number dtype was required: \"dot\" not implemented for 'Bool'",
+                hint="(x & y).any() is the product of bools",
             )
         return core.empty((), dtype=self.dtype, device=self.device)
 
@@ -402,6 +435,7 @@ def mv(self: Any, vec: Any) -> Any:
             "mv",
             "vector + matrix @ vector expected",
             f"{self.dim()}D and {vec.dim()}D",
+            hint="matmul() takes vectors and matrices on either side",
         )
     if self.shape[1] != vec.shape[0]:
         fail(
@@ -409,6 +443,7 @@ def mv(self: Any, vec: Any) -> Any:
             "mv",
             f"size mismatch: a vector of {self.shape[1]} was required",
             vec.shape[0],
+            hint=f"self.mT takes vectors of {self.shape[0]}",
         )
     check_product_dtypes("mv", self, vec)
     return F.mm(self, vec.unsqueeze(1)).squeeze(1)
@@ -441,10 +476,11 @@ def matmul(self: Any, other: Any) -> Any:
     if a == 1:
         return F.matmul(self.unsqueeze(0), other).squeeze(-2)
     if b == 2:
-        return _folded(self, other)
+        return _folded(self, other, (self.shape, other.shape))
     if a == 2:
         # the transposed product folds the batch into rows, so no matrix is repeated
-        return _folded(other.transpose(-2, -1), self.transpose(0, 1)).transpose(-2, -1)
+        given = self.shape, other.shape
+        return _folded(other.transpose(-2, -1), self.transpose(0, 1), given).transpose(-2, -1)
     return _batched(self, other)
 
 
@@ -454,11 +490,14 @@ def _mismatch(self: Any, other: Any) -> None:
         "matmul",
         "mat1 and mat2 shapes cannot be multiplied",
         f"{list(self.shape)} and {list(other.shape)}",
+        hint=product_hint(self.shape, other.shape),
     )
 
 
-def _folded(self: Any, other: Any) -> Any:
-    """[..., m, k] @ [k, n] as one product of a tall matrix."""
+def _folded(self: Any, other: Any, given: tuple[Any, Any]) -> Any:
+    """[..., m, k] @ [k, n] as one product of a tall matrix; given: the factors' shapes as the
+    caller has them.
+    """
     *lead, inner = self.shape
     if inner != other.shape[0]:
         rows = launch.product(lead)
@@ -467,6 +506,7 @@ def _folded(self: Any, other: Any) -> Any:
             "matmul",
             "mat1 and mat2 shapes cannot be multiplied",
             f"{rows}x{inner} and {other.shape[0]}x{other.shape[1]}",
+            hint=product_hint(*given),
         )
     flat = self.reshape((launch.product(lead), inner))
     return F.mm(flat, other).reshape((*lead, other.shape[1]))
@@ -506,6 +546,7 @@ class linear:
                 "linear",
                 "weight of 1 or 2 dimensions and input of 1 or more were required",
                 f"{weight.dim()} and {input.dim()}",
+                hint="weight is [out_features, in_features]; matmul() takes batches of matrices",
             )
         if input.shape[-1] != weight.shape[-1]:
             n = weight.shape[0] if weight.dim() == 2 else 1
@@ -524,9 +565,16 @@ class linear:
                 "linear",
                 f"a bias of shape [{weight.shape[0]}] was required",
                 list(bias.shape),
+                hint="bias has one element for each row of weight; leave it out for none",
             )
         if bias is not None and bias.dtype is not input.dtype:
-            fail(RuntimeError, "linear", f"a bias of dtype {input.dtype} was required", bias.dtype)
+            fail(
+                RuntimeError,
+                "linear",
+                f"a bias of dtype {input.dtype} was required",
+                bias.dtype,
+                hint=cast_hint("bias", input.dtype),
+            )
         shape = (*input.shape[:-1], *weight.shape[:-1])
         return core.empty(shape, dtype=input.dtype, device=input.device)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
-from facula.core.errors import fail
+from facula.core.errors import batch_hint, fail
 from facula.ops import index_launch as launch
 from facula.ops.matmul import check_product_dtypes
 from facula.ops.registry import F, composite
@@ -28,6 +28,7 @@ def addmv(self: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> Any:
             "addmv",
             "vector + matrix @ vector expected",
             f"{self.dim()}, {mat.dim()}, {vec.dim()} dimensions",
+            hint="addmm() multiplies matrices; vec[:, None] is one",
         )
     if mat.shape[1] != vec.shape[0]:
         fail(
@@ -35,7 +36,10 @@ def addmv(self: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> Any:
             "addmv",
             "size mismatch: the matrix's columns must be as many as the vector's elements",
             f"{list(mat.shape)} and {list(vec.shape)}",
+            hint=f"mat.mT takes vectors of {mat.shape[0]}",
         )
+    if not (mat.dtype.is_floating_point or mat.dtype.is_complex):
+        beta, alpha = int(beta), int(alpha)  # here PyTorch drops the fraction, elsewhere it refuses
     return F.addmm(self.reshape((-1, 1)), mat, vec.unsqueeze(1), beta=beta, alpha=alpha).squeeze(1)
 
 
@@ -49,13 +53,20 @@ def addbmm(self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
     """
     for name, x in (("batch1", batch1), ("batch2", batch2)):
         if x.dim() != 3:
-            fail(RuntimeError, "addbmm", f"{name} must be a 3D tensor", f"{x.dim()} dimensions")
+            fail(
+                RuntimeError,
+                "addbmm",
+                f"{name} must be a 3D tensor",
+                f"{x.dim()} dimensions",
+                hint="matmul() takes any number of dimensions; x[None] adds a batch dimension",
+            )
     if batch1.shape[0] != batch2.shape[0] or batch1.shape[2] != batch2.shape[1]:
         fail(
             RuntimeError,
             "addbmm",
             "batch1 and batch2 must have the same number of batches and fit",
             f"{list(batch1.shape)} and {list(batch2.shape)}",
+            hint=batch_hint(batch1.shape, batch2.shape),
         )
     if not batch1.dtype.is_floating_point and not batch1.dtype.is_complex:
         beta, alpha = int(beta), int(alpha)
@@ -90,6 +101,7 @@ def outer(self: Any, vec2: Any) -> Any:
             "outer",
             "outer: Expected 1-D arguments self and vec2",
             f"{self.dim()} and {vec2.dim()} dimensions",
+            hint="x.reshape(-1) is 1-D",
         )
     return self.unsqueeze(1) * vec2.unsqueeze(0)
 
@@ -107,10 +119,17 @@ def addr(self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any) -> Any:
             "addr",
             "addr: Expected 1-D arguments vec1 and vec2",
             f"{vec1.dim()} and {vec2.dim()} dimensions",
+            hint="x.reshape(-1) is 1-D",
         )
     shape = (vec1.shape[0], vec2.shape[0])
     if launch.broadcast_shapes("addr", self.shape, shape) != shape:
-        fail(RuntimeError, "addr", f"self must broadcast to {list(shape)}", list(self.shape))
+        fail(
+            RuntimeError,
+            "addr",
+            f"self must broadcast to {list(shape)}",
+            list(self.shape),
+            hint="every size of self is 1 or the product's, from the last on",
+        )
     product = F.outer(vec1, vec2)
     dtype = core.promote_types(self.dtype, product.dtype)
     whole = not (dtype.is_floating_point or dtype.is_complex)
@@ -121,6 +140,7 @@ def addr(self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any) -> Any:
                 "addr",
                 f"For integral input tensors, argument {name} must not be floating point",
                 x,
+                hint="give an int, or convert the tensors with .float()",
             )
     if product.dtype is core.bool_ and self.dtype is core.bool_:
         product = product & bool(alpha)
@@ -140,6 +160,7 @@ def inner(self: Any, other: Any) -> Any:
             "inner",
             "inner() the last dimension must match on both input tensors",
             f"shapes {list(self.shape)} and {list(other.shape)}",
+            hint="tensordot(x, y, dims=([i], [j])) sums over dimension i of x with j of y",
         )
     return F.tensordot(self, other, ((-1,), (-1,)))
 
@@ -149,7 +170,14 @@ def _contraction_dims(dims: Any, a: int, b: int) -> tuple[list[int], list[int]]:
         dims = dims.tolist()
     if isinstance(dims, int):
         if not 0 <= dims <= min(a, b):
-            fail(RuntimeError, "tensordot", f"dims must be in [0, {min(a, b)}]", dims)
+            fail(
+                RuntimeError,
+                "tensordot",
+                f"dims must be in [0, {min(a, b)}]",
+                dims,
+                hint="dims counts the last dimensions of a and the first of b; 0 gives the outer "
+                "product",
+            )
         return list(range(a - dims, a)), list(range(dims))
     first, second = dims
     first = [first] if isinstance(first, int) else list(first)
@@ -160,6 +188,7 @@ def _contraction_dims(dims: Any, a: int, b: int) -> tuple[list[int], list[int]]:
             "tensordot",
             "both dimension lists should have same length",
             f"{first} and {second}",
+            hint="every dimension of a is paired with one of b",
         )
     return (
         [launch.dim_of("tensordot", d, a) for d in first],
@@ -183,6 +212,7 @@ def tensordot(a: Any, b: Any, dims: Any) -> Any:
                     "tensordot",
                     f"contracted dimensions need to match: dim {d} of a and dim {e} of b",
                     f"{a.shape[d]} and {b.shape[e]}",
+                    hint="dims=([i], [j]) pairs dimension i of a with j of b",
                 )
             a = a.sum(d, keepdim=True) if b.shape[e] == 1 else a
             b = b.sum(e, keepdim=True) if a.shape[d] == 1 else b
@@ -221,6 +251,7 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> Any:
             "bilinear",
             "bilinear(): input dimensions except the last must match",
             f"{list(input1.shape)} and {list(input2.shape)}",
+            hint="bilinear() does not broadcast: expand() one of them first",
         )
     if (
         weight.dim() != 3
@@ -232,6 +263,7 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> Any:
             "bilinear",
             "bilinear(): weight must be [out, last size of input1, last size of input2]",
             f"{list(weight.shape)} for {input1.shape[-1]} and {input2.shape[-1]}",
+            hint=f"a weight of shape [n, {input1.shape[-1]}, {input2.shape[-1]}] gives n outputs",
         )
     n, i, j = weight.shape
     lead = tuple(input1.shape[:-1])
@@ -248,7 +280,13 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> Any:
 def chain_matmul(matrices: tuple[Any, ...]) -> Any:
     """The product of a chain of matrices in the cheapest order."""
     if not matrices:
-        fail(RuntimeError, "chain_matmul", "chain_matmul(): Expected one or more matrices", "none")
+        fail(
+            RuntimeError,
+            "chain_matmul",
+            "chain_matmul(): Expected one or more matrices",
+            "none",
+            hint="chain_matmul(a, b, c) multiplies three matrices",
+        )
     for matrix in matrices:
         if matrix.dim() != 2:
             fail(
@@ -256,6 +294,7 @@ def chain_matmul(matrices: tuple[Any, ...]) -> Any:
                 "chain_matmul",
                 "matrices were required",
                 f"a tensor of {matrix.dim()} dimensions",
+                hint="linalg.multi_dot() takes vectors at both ends, matmul() takes batches",
             )
     sizes = [m.shape[0] for m in matrices] + [matrices[-1].shape[1]]
     split = cheapest_order(sizes)
@@ -296,13 +335,50 @@ def cheapest_order(sizes: list[int]) -> list[list[int]]:
 def pdist(self: Any, p: float) -> Any:
     """The distances of all pairs of rows, those of the first row first."""
     if self.dim() != 2:
-        fail(RuntimeError, "pdist", "pdist only supports 2D tensors", f"{self.dim()}D")
+        fail(
+            RuntimeError,
+            "pdist",
+            "pdist only supports 2D tensors",
+            f"{self.dim()}D",
+            hint="cdist(x, x) takes batches of matrices",
+        )
     if not self.is_floating_point():
-        fail(RuntimeError, "pdist", "pdist only supports floating-point dtypes", self.dtype)
+        fail(
+            RuntimeError,
+            "pdist",
+            "pdist only supports floating-point dtypes",
+            self.dtype,
+            hint="convert it with .float()",
+        )
     if p < 0:
-        fail(RuntimeError, "pdist", "pdist only supports non-negative p values", p)
+        fail(
+            RuntimeError,
+            "pdist",
+            "pdist only supports non-negative p values",
+            p,
+            hint="p=2.0 is the Euclidean distance",
+        )
     first, second = F.triu_indices(self.shape[0], self.shape[0], 1, device=self.device)
     return (self.index_select(0, first) - self.index_select(0, second)).norm(p, 1)
+
+
+def _check_points(x1: Any, x2: Any, p: float) -> None:
+    if x1.dim() < 2 or x2.dim() < 2 or x1.shape[-1] != x2.shape[-1]:
+        fail(
+            RuntimeError,
+            "cdist",
+            "two tensors of 2 or more dimensions with as many columns were required",
+            f"{list(x1.shape)} and {list(x2.shape)}",
+            hint="every row is a point; x[None] makes one of a vector",
+        )
+    if p < 0:
+        fail(
+            RuntimeError,
+            "cdist",
+            "cdist only supports non-negative p values",
+            p,
+            hint="p=2.0 is the Euclidean distance",
+        )
 
 
 @composite(
@@ -313,15 +389,7 @@ def pdist(self: Any, p: float) -> Any:
 )
 def cdist(x1: Any, x2: Any, p: float, compute_mode: Any) -> Any:
     """The p-norm distances between all rows of x1 [..., m, k] and x2 [..., n, k] -> [..., m, n]."""
-    if x1.dim() < 2 or x2.dim() < 2 or x1.shape[-1] != x2.shape[-1]:
-        fail(
-            RuntimeError,
-            "cdist",
-            "two tensors of 2 or more dimensions with as many columns were required",
-            f"{list(x1.shape)} and {list(x2.shape)}",
-        )
-    if p < 0:
-        fail(RuntimeError, "cdist", "cdist only supports non-negative p values", p)
+    _check_points(x1, x2, p)
     modes = (
         None,
         0,
@@ -332,7 +400,13 @@ def cdist(x1: Any, x2: Any, p: float, compute_mode: Any) -> Any:
         "donot_use_mm_for_euclid_dist",
     )
     if compute_mode not in modes:
-        fail(ValueError, "cdist", "a known compute_mode was required", compute_mode)
+        fail(
+            ValueError,
+            "cdist",
+            "a known compute_mode was required",
+            compute_mode,
+            hint="leave compute_mode out to have it chosen",
+        )
     by_product = compute_mode in (1, "use_mm_for_euclid_dist") or (
         compute_mode in (None, 0, "use_mm_for_euclid_dist_if_necessary")
         and max(x1.shape[-2], x2.shape[-2]) > 25

@@ -11,7 +11,7 @@ from typing import Any
 
 from facula import core
 from facula.ops.overloads import METHOD_NAMES, named_overload, overload_name, overload_of
-from facula.ops.registry import TABLE
+from facula.ops.registry import TABLE, own_operators
 
 #: namespaces whose names are those of the table without a prefix
 OWN = ("aten", "prims", "facula")
@@ -61,6 +61,9 @@ class Packet:
     def __hash__(self) -> int:
         return hash(self._function)
 
+    def __str__(self) -> str:
+        return self._qualified_op_name.replace("::", ".")
+
     def __repr__(self) -> str:
         return f"<operator packet {self._qualified_op_name}>"
 
@@ -102,7 +105,7 @@ class Namespace:
 
     def __dir__(self) -> list[str]:
         if self.name in OWN:
-            return sorted(name for name in TABLE if "::" not in name)
+            return sorted(own_operators())
         prefix = f"{self.name}::"
         return sorted(name.removeprefix(prefix) for name in TABLE if name.startswith(prefix))
 

@@ -55,6 +55,7 @@ def embedding_bag_native(
             "embedding_bag",
             "a mode of 0 (sum), 1 (mean) or 2 (max) was required",
             mode,
+            hint="nn.functional.embedding_bag() takes modes by name",
         )
     if indices.dim() != 1 or offsets.dim() != 1:
         fail(
@@ -62,6 +63,7 @@ def embedding_bag_native(
             "embedding_bag",
             "one-dimensional indices and offsets were required",
             f"{indices.dim()} and {offsets.dim()} dimensions",
+            hint="nn.functional.embedding_bag() takes 2D indices without offsets",
         )
     result = F.embedding_bag(
         indices,
@@ -142,6 +144,7 @@ def conv_tbc(self: Any, weight: Any, bias: Any, pad: int) -> Any:
             "conv_tbc",
             "Input must have 3 dims: time, batch, in_channel; weight 3, bias 1",
             f"{self.dim()}, {weight.dim()} and {bias.dim()}",
+            hint="conv1d() takes [batch, channels, time]",
         )
     result = F.conv1d(self.permute((1, 2, 0)), weight.permute((2, 1, 0)), bias, 1, pad)
     return result.permute((2, 0, 1))
@@ -177,7 +180,13 @@ def norm_except_dim(v: Any, pow: int, dim: int) -> Any:
 def frobenius_norm(self: Any, dim: Any, keepdim: bool) -> Any:
     """The square root of the sum of squares over one or two dimensions, or over all."""
     if len(dim) > 2:
-        fail(RuntimeError, "frobenius_norm", "Expected at most 2 dimensions", list(dim))
+        fail(
+            RuntimeError,
+            "frobenius_norm",
+            "Expected at most 2 dimensions",
+            list(dim),
+            hint="linalg.vector_norm() takes any number of dimensions",
+        )
     return F.linalg_vector_norm(self, 2, list(dim) or None, keepdim)
 
 

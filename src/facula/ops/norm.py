@@ -30,6 +30,7 @@ def _check_float(op: str, x: Any) -> None:
             op,
             f'a floating-point input ("{op}" not implemented for this dtype)',
             x.dtype,
+            hint="convert it with .float()",
         )
 
 
@@ -44,7 +45,13 @@ def _wide(x: Any, wide: Any) -> Any:
 def _check_normalized(op: str, x: Any, shape: tuple[int, ...], *parameters: Any) -> None:
     _check_float(op, x)
     if not shape:
-        fail(RuntimeError, op, "Expected normalized_shape to be at least 1-dimensional", "none")
+        fail(
+            RuntimeError,
+            op,
+            "Expected normalized_shape to be at least 1-dimensional",
+            "none",
+            hint="it holds the sizes of the input's last dimensions",
+        )
     if tuple(x.shape[x.dim() - len(shape) :]) != tuple(shape) or x.dim() < len(shape):
         expected = "[*, " + ", ".join(map(str, shape)) + "]"
         fail(
@@ -52,6 +59,9 @@ def _check_normalized(op: str, x: Any, shape: tuple[int, ...], *parameters: Any)
             op,
             f"Given normalized_shape={list(shape)}, expected input with shape {expected}",
             f"input of size{list(x.shape)}",
+            hint=f"normalized_shape={list(x.shape[-len(shape) :])} fits"
+            if x.dim()
+            else "x.reshape(1) has one",
         )
     for name, parameter in zip(("weight", "bias"), parameters, strict=False):
         if parameter is not None and tuple(parameter.shape) != tuple(shape):
@@ -60,6 +70,7 @@ def _check_normalized(op: str, x: Any, shape: tuple[int, ...], *parameters: Any)
                 op,
                 f"Expected {name} to be of same shape as normalized_shape, {list(shape)}",
                 f"{name} of shape {list(parameter.shape)}",
+                hint=f"leave {name} out, or reshape it",
             )
 
 
@@ -324,6 +335,7 @@ def local_response_norm(input: Any, size: int, alpha: float, beta: float, k: flo
             "local_response_norm",
             "Expected 3D or higher dimensionality input",
             f"{input.dim()} dimensions",
+            hint="the shape is [N, C, ...]; unsqueeze() adds what is missing",
         )
     if input.numel() == 0:
         return input

@@ -69,16 +69,24 @@ class Layout:
         return (self.channels, self.space, 1, self.batch)
 
 
-def _check(op: str, x: Any, count: int, **parameters: Any) -> None:
+def check_channels(op: str, x: Any, count: int, **parameters: Any) -> None:
+    """Raise for an input without channels, and parameters that are not one number a channel."""
     if x.dtype.code not in launch.FLOATING:
         fail(
             RuntimeError,
             op,
             f'a floating-point input ("{op}" not implemented for this dtype)',
             x.dtype,
+            hint="convert it with .float()",
         )
     if x.dim() < 2:
-        fail(RuntimeError, op, "an input of at least 2 dimensions", f"{x.dim()} dimensions")
+        fail(
+            RuntimeError,
+            op,
+            "an input of at least 2 dimensions",
+            f"{x.dim()} dimensions",
+            hint="the shape is [N, C, ...]; unsqueeze() adds what is missing",
+        )
     for name, parameter in parameters.items():
         if parameter is not None and parameter.numel() != count:
             fail(
@@ -86,6 +94,7 @@ def _check(op: str, x: Any, count: int, **parameters: Any) -> None:
                 op,
                 f"{name} should contain {count} elements",
                 f"{parameter.numel()}",
+                hint="it has one element for each channel, the input's dimension 1",
             )
 
 
@@ -281,7 +290,7 @@ def _batch_norm(
 ) -> Any:
     if input.dim() < 2 and input.numel() == 0:
         return input.clone()
-    _check(
+    check_channels(
         "batch_norm",
         input,
         input.shape[1] if input.dim() > 1 else 0,
@@ -297,6 +306,7 @@ def _batch_norm(
                 "batch_norm",
                 "Expected running_mean and running_var to be defined when training=False",
                 "None",
+                hint="pass both, or training=True to use the batch's own",
             )
         return F.batch_norm_eval(input, running_mean, running_var, weight, bias, eps)
     if input.numel() and input.numel() == input.shape[1]:
@@ -471,13 +481,14 @@ def _group_formula(grad: Any, x: Any, groups: int, weight: Any, eps: float) -> t
 
 def _group_norm(input: Any, num_groups: int, weight: Any, bias: Any, eps: float) -> Any:
     channels = input.shape[1] if input.dim() > 1 else 0
-    _check("group_norm", input, channels, weight=weight, bias=bias)
+    check_channels("group_norm", input, channels, weight=weight, bias=bias)
     if num_groups <= 0 or channels % num_groups:
         fail(
             RuntimeError,
             "group_norm",
             "Expected number of channels in input to be divisible by num_groups",
             f"input of shape {list(input.shape)} and num_groups={num_groups}",
+            hint="num_groups=1 normalizes all channels together",
         )
     if input.numel() and input.numel() == input.shape[0] * num_groups:
         fail(
@@ -485,6 +496,7 @@ def _group_norm(input: Any, num_groups: int, weight: Any, bias: Any, eps: float)
             "group_norm",
             "Expected more than 1 value per channel when training",
             f"input size {list(input.shape)}",
+            hint="put more channels in a group, or give larger inputs",
         )
     return F.native_group_norm(input, num_groups, weight, bias, eps)[0]
 
@@ -556,6 +568,7 @@ def instance_norm(
             "instance_norm",
             "Expected more than 1 spatial element when training",
             f"input size {input.shape}",
+            hint="layer_norm() normalizes over the channels instead",
         )
     if running_mean is not None and running_var is not None:
         return _instance_running(input, running_mean, running_var, weight, bias, momentum, eps)

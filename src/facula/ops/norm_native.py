@@ -11,6 +11,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops.norm_channel import check_channels
 from facula.ops.registry import F, composite
 
 
@@ -24,6 +25,13 @@ def _batch(
     momentum: float,
     eps: float,
 ) -> tuple[Any, Any, Any]:
+    count = input.shape[1] if input.dim() > 1 else 0
+    check_channels("native_batch_norm", input, count, weight=weight, bias=bias,
+                   running_mean=means, running_var=variances)  # fmt: skip
+    if (means is None) != (variances is None):
+        required = "running_mean and running_var must either both be None or neither be None"
+        hint = "pass both, or none of them"
+        fail(ValueError, "native_batch_norm", required, "one of them", hint)
     if not training:
         if means is None or variances is None:
             fail(
@@ -31,6 +39,7 @@ def _batch(
                 "native_batch_norm",
                 "running statistics were required without training",
                 "None",
+                hint="pass both, or training=True to use the batch's own",
             )
         none = core.empty((0,), dtype=means.dtype, device=input.device)
         return F.batch_norm_eval(input, means, variances, weight, bias, eps), none, none.clone()
@@ -119,12 +128,23 @@ def native_group_norm_of_sizes(
     """Group norm of `[N, C, *]` with `HxW` places, with the groups' means and inverse
     deviations.
     """
+    if group < 1:
+        required = "Expected num groups to be greater than 0"
+        fail(RuntimeError, "native_group_norm", required, group, "1 makes it a layer norm")
+    for name, parameter in (("weight", weight), ("bias", bias)):
+        if parameter is not None and tuple(parameter.shape) != (C,):
+            required = (
+                f"Expected {name} to be a vector of size equal to the number of channels ({C})"
+            )
+            hint = f"give {name} of shape [{C}]"
+            fail(RuntimeError, "native_group_norm", required, list(parameter.shape), hint)
     if input.numel() != N * C * HxW or C % group:
         fail(
             RuntimeError,
             "native_group_norm",
             f"N * C * HxW elements in {group} groups",
             list(input.shape),
+            hint="N, C and HxW are the input's sizes; C is a multiple of group",
         )
     out, mean, scale = F.native_group_norm(input.reshape((N, C, HxW)), group, weight, bias, eps)
     if core.interpreters() or (

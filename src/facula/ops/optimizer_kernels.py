@@ -33,7 +33,13 @@ def _launch(name: str, columns: Sequence[Tensors], scalars: tuple[float, ...]) -
     most = min(_MOST_POINTERS // len(columns), _MOST_SIZES - 1)
     for code, rows in groups.items():
         if code not in _FLOATING:
-            fail(RuntimeError, name, "floating-point parameters", rows[0][0].dtype)
+            fail(
+                RuntimeError,
+                name,
+                "floating-point parameters",
+                rows[0][0].dtype,
+                hint="convert the parameters with .float()",
+            )
         run = core.kernel(f"step.{name}:{code}")
         for start in range(0, len(rows), most):
             part = rows[start : start + most]

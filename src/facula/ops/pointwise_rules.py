@@ -181,6 +181,7 @@ def evaluate_gradient(
 ) -> Any:
     """The gradient of argument `wrt` by operators, so that it can be differentiated again."""
     expression = gradient(variant, code, wrt)
+    assert expression is not None, "only asked for arguments that have a gradient"
     low = values and all(v.dtype.code in ("bf16", "f16", "c32") for v in values)
     converted = _converted(values, expression.inputs)
     result = scalar.evaluate(expression, converted, parameters, _NAMESPACE)[0]

@@ -88,6 +88,47 @@ def out_size(
     return count - 1 if ceil_mode and (count - 1) * stride >= size + padding else count
 
 
+def _check_numbers(
+    op: str,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> None:
+    for name, values, least in (
+        ("kernel size should be greater than zero", kernel, 1),
+        ("stride should not be zero", stride, 1),
+        ("dilation should be greater than zero", dilation, 1),
+        ("padding should not be negative", padding, 0),
+    ):
+        if min(values) < least:
+            fail(
+                RuntimeError,
+                op,
+                name,
+                list(values),
+                hint="the defaults are kernel_size for stride, 1 for dilation, 0 for padding",
+            )
+    if not len(kernel) == len(stride) == len(padding) == len(dilation):
+        fail(
+            RuntimeError,
+            op,
+            "a single int, or one int for each dimension of the window, was required for kernel_size, "
+            "stride, padding and dilation",
+            [list(values) for values in (kernel, stride, padding, dilation)],
+            hint="kernel_size=3 is a window of 3 along each dimension",
+        )
+    for k, p, d in zip(kernel, padding, dilation, strict=True):
+        if p > (d * (k - 1) + 1) // 2:
+            fail(
+                RuntimeError,
+                op,
+                "pad should be at most half of effective kernel size",
+                f"pad={p}, kernel_size={k} and dilation={d}",
+                hint=f"take padding of at most {(d * (k - 1) + 1) // 2}",
+            )
+
+
 def check_windows(
     op: str,
     x: Any,
@@ -106,23 +147,9 @@ def check_windows(
             f"Expected {space + 1}D or {space + 2}D (batch mode) tensor with optional 0 dim batch "
             f"size for input",
             list(x.shape),
+            hint="shapes are [N, C, *spatial] or [C, *spatial]",
         )
-    for name, values, least in (
-        ("kernel size should be greater than zero", kernel, 1),
-        ("stride should not be zero", stride, 1),
-        ("dilation should be greater than zero", dilation, 1),
-        ("padding should not be negative", padding, 0),
-    ):
-        if min(values) < least:
-            fail(RuntimeError, op, name, list(values))
-    for k, p, d in zip(kernel, padding, dilation, strict=True):
-        if p > (d * (k - 1) + 1) // 2:
-            fail(
-                RuntimeError,
-                op,
-                "pad should be at most half of effective kernel size",
-                f"pad={p}, kernel_size={k} and dilation={d}",
-            )
+    _check_numbers(op, kernel, stride, padding, dilation)
     sizes = x.shape[x.dim() - space :]
     outs = [
         out_size(*numbers, ceil_mode)
@@ -135,6 +162,7 @@ def check_windows(
             f"an input at least as large as the window was required: Given input size "
             f"{list(sizes)}, calculated output "
             f"size {outs} is too small",
+            hint="more padding or a smaller window makes room",
         )
     return outs
 
@@ -219,9 +247,9 @@ class MaxPool:
             grain=_row_grain(numbers, math.prod(kernel)),
         )
 
-    def backward(grads, self_meta, kernel, results):
+    def backward(grads, self_meta, kernel, result_1):
         space = len(kernel)
-        return F._plane_scatter_add(grads[0], results[1], list(self_meta.shape[-space:]))
+        return F._plane_scatter_add(grads[0], result_1, list(self_meta.shape[-space:]))
 
     def samples(S):
         yield (S(2, 3, 7, 8), [3, 2], [2, 1], [1, 0], [1, 2], False, 8), {}
@@ -261,9 +289,9 @@ class AdaptiveMaxPool:
             (*out, x), numbers, (), total=_rows(numbers), grain=_row_grain(numbers, window)
         )
 
-    def backward(grads, self_meta, output_size, results):
+    def backward(grads, self_meta, output_size, result_1):
         space = len(output_size)
-        return F._plane_scatter_add(grads[0], results[1], list(self_meta.shape[-space:]))
+        return F._plane_scatter_add(grads[0], result_1, list(self_meta.shape[-space:]))
 
     def samples(S):
         yield (S(2, 3, 7, 8), [3, 2]), {}
@@ -280,6 +308,7 @@ def check_adaptive(op: str, x: Any, output_size: Sequence[int]) -> None:
             f"Expected {space + 1}D or {space + 2}D tensor with non-zero size for non-batch "
             f"dimensions",
             list(x.shape),
+            hint="shapes are [N, C, *spatial] or [C, *spatial]",
         )
     if min(output_size, default=0) < 0:
         fail(
@@ -287,6 +316,7 @@ def check_adaptive(op: str, x: Any, output_size: Sequence[int]) -> None:
             op,
             "elements of output_size must be greater than or equal to 0",
             output_size,
+            hint="1 gives a single number for each channel",
         )
 
 

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from facula import core
-from facula.core.errors import fail
+from facula.core.errors import cast_hint, fail
 from facula.ops.registry import F, composite, operator
+from facula.ops.value_checks import checked, is_traced
 
 _MAX = (
     "(Tensor input, int[{n}] kernel_size, int[{n}]? stride=None, int[{n}] padding=0, "
@@ -117,10 +118,29 @@ def _output_size(input: Any, output_size: Any, n: int, op: str) -> list[int]:
         sizes *= n
     if n > 1 and isinstance(output_size, (tuple, list)) and input.dim() <= len(sizes):
         at_least = len(sizes) + 1
-        fail(ValueError, op, f"Input dimension should be at least {at_least}", input.dim())
+        fail(
+            ValueError,
+            op,
+            f"Input dimension should be at least {at_least}",
+            input.dim(),
+            hint="unsqueeze() adds dimensions to the input",
+        )
     if len(sizes) != n:
-        fail(RuntimeError, op, f"output_size of {n} numbers was required", output_size)
-    return [input.shape[d - n] if s is None else int(s) for d, s in enumerate(sizes)]
+        fail(
+            RuntimeError,
+            op,
+            f"output_size of {n} numbers was required",
+            output_size,
+            hint="a single number stands for all of them",
+        )
+    for size in sizes:
+        if size is not None and not hasattr(size, "__index__"):
+            required = (
+                "ints were required: argument 'output_size' (position 2) must be tuple of ints"
+            )
+            hint = "a single int stands for all dimensions, None keeps the input's size"
+            fail(TypeError, op, required, type(size).__name__, hint)
+    return [input.shape[d - n] if s is None else s.__index__() for d, s in enumerate(sizes)]
 
 
 def _define_adaptive(n: int) -> None:
@@ -176,7 +196,13 @@ def _define_average(n: int) -> None:
     ) -> Any:
         """The mean of each window; padding counts unless count_include_pad is False."""
         if divisor_override == 0:
-            fail(RuntimeError, f"avg_pool{n}d", "divisor must be not zero", 0)
+            fail(
+                RuntimeError,
+                f"avg_pool{n}d",
+                "divisor must be not zero",
+                0,
+                hint="leave it out to divide by the window's size",
+            )
         return F._avg_pool(
             input,
             kernel_size,
@@ -231,6 +257,14 @@ def _define_unpool(n: int) -> None:
     ) -> Any:
         """The inverse of max pooling: maxima at their positions, zero elsewhere."""
         op = f"max_unpool{n}d"
+        if input.dim() not in (n + 1, n + 2):
+            required = f"Input to {op} should be a {n + 1}d or {n + 2}d Tensor"
+            hint = "shapes are [N, C, *spatial] or [C, *spatial]"
+            fail(RuntimeError, op, required, f"{input.dim()} dimensions", hint)
+        if len(kernel_size) != n or len(padding) != n or (stride and len(stride) != n):
+            given = [list(v) for v in (kernel_size, stride or kernel_size, padding)]
+            hint = "kernel_size=2 is a window of 2 along each dimension"
+            fail(RuntimeError, op, f"{n} ints or a single one were required", given, hint)
         steps = _strides(stride, kernel_size)
         shape = input.shape[-n:]
         usual = [
@@ -239,7 +273,28 @@ def _define_unpool(n: int) -> None:
         ]
         sizes = usual if output_size is None else list(output_size)[-n:]
         _check_unpool(op, input, indices, sizes, usual, steps, output_size is not None)
+        if is_traced(indices):
+            indices = checked(indices, 0, math.prod(sizes), op, "Found an invalid max index")
         return F._plane_scatter(input, indices, sizes)
+
+
+def _check_positions(op: str, input: Any, indices: Any) -> None:
+    if indices.dtype is not core.int64:
+        fail(
+            RuntimeError,
+            op,
+            "elements in indices should be type int64",
+            indices.dtype,
+            hint=cast_hint("indices", core.int64),
+        )
+    if tuple(indices.shape) != tuple(input.shape):
+        fail(
+            RuntimeError,
+            op,
+            "Expected shape of indices to be same as that of the input tensor",
+            f"{list(indices.shape)} and {list(input.shape)}",
+            hint="max pooling with return_indices=True gives both",
+        )
 
 
 def _check_unpool(
@@ -251,15 +306,7 @@ def _check_unpool(
     steps: list[int],
     given: bool,
 ) -> None:
-    if indices.dtype is not core.int64:
-        fail(RuntimeError, op, "elements in indices should be type int64", indices.dtype)
-    if tuple(indices.shape) != tuple(input.shape):
-        fail(
-            RuntimeError,
-            op,
-            "Expected shape of indices to be same as that of the input tensor",
-            f"{list(indices.shape)} and {list(input.shape)}",
-        )
+    _check_positions(op, input, indices)
     for size, default, step in zip(sizes, usual, steps, strict=True):
         if given and not default - step < size < default + step:
             fail(
@@ -267,8 +314,9 @@ def _check_unpool(
                 op,
                 f"invalid output_size {sizes}: each must lie within a stride of {usual}",
                 sizes,
+                hint="leave output_size out for the usual one",
             )
-    if indices.device.type == "meta" or not indices.numel():
+    if indices.device.type == "meta" or not indices.numel() or is_traced(indices):
         return
     low, high, limit = indices.min().item(), indices.max().item(), math.prod(sizes)
     if low < 0 or high >= limit:
@@ -277,6 +325,7 @@ def _check_unpool(
             op,
             f"Found an invalid max index: positions in [0, {limit}) were required",
             high if high >= limit else low,
+            hint="pass the output_size of what was pooled",
         )
 
 

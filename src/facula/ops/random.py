@@ -22,17 +22,13 @@ from facula.ops.registry import F, composite
 SOURCE = "generator? generator=None"
 
 
-def _check_generator(op: str, generator: Any) -> None:
-    if generator is not None and not isinstance(generator, core.Generator):
-        fail(TypeError, op, "a Generator was required as generator", type(generator).__name__)
-
-
 def _floating(op: str, dtype: Any) -> None:
     if not dtype.is_floating_point and not dtype.is_complex:
         fail(
             NotImplementedError,
             op,
             f"a floating-point dtype was required: \"{op}\" not implemented for '{dtype}'",
+            hint=f"draw in float32, then convert with .to({dtype})",
         )
 
 
@@ -73,7 +69,7 @@ def overwrite(self: Any, kind: str, a: Any, b: Any, generator: Any) -> Any:
 
 
 @composite(f"rand(int[]... size, *, {SOURCE}, {LIKE}) -> Tensor", names=("rand",), out_cast=True)
-def rand(size, generator, dtype, layout, device, pin_memory, requires_grad, memory_format):  # type: ignore[no-untyped-def]
+def rand(size, generator, dtype, layout, device, pin_memory, requires_grad, memory_format):
     """Uniform numbers in [0, 1)."""
     check_layout("rand", layout)
     check_size("rand", size)
@@ -83,7 +79,7 @@ def rand(size, generator, dtype, layout, device, pin_memory, requires_grad, memo
 
 
 @composite(f"randn(int[]... size, *, {SOURCE}, {LIKE}) -> Tensor", names=("randn",), out_cast=True)
-def randn(size, generator, dtype, layout, device, pin_memory, requires_grad, memory_format):  # type: ignore[no-untyped-def]
+def randn(size, generator, dtype, layout, device, pin_memory, requires_grad, memory_format):
     """Normal numbers with mean 0 and variance 1."""
     check_layout("randn", layout)
     check_size("randn", size)
@@ -99,9 +95,16 @@ def _check_integers(op: str, low: int, high: int, dtype: Any) -> None:
             op,
             "random_ expects 'from' to be less than 'to'",
             f"from={low} >= to={high}",
+            hint=f"'to' itself is never drawn: from={low}, to={low + 1} always gives {low}",
         )
     if dtype.is_complex:
-        fail(NotImplementedError, op, "a real dtype was required", dtype)
+        fail(
+            NotImplementedError,
+            op,
+            "a real dtype was required",
+            dtype,
+            hint="facula.complex(real, imag) joins two real tensors",
+        )
 
 
 @composite(
@@ -109,14 +112,20 @@ def _check_integers(op: str, low: int, high: int, dtype: Any) -> None:
     names=("randint",),
     out_cast=True,
 )
-def randint(low, high, size, generator, dtype, layout, device, pin_memory, requires_grad):  # type: ignore[no-untyped-def]
+def randint(low, high, size, generator, dtype, layout, device, pin_memory, requires_grad):
     """Whole numbers in [low, high), called as (high, size) or (low, high, size)."""
     check_layout("randint", layout)
     if size is None:
         if isinstance(high, (tuple, list)):
             low, high, size = 0, low, high
         else:
-            fail(TypeError, "randint", "a size was required", f"low={low}, high={high}")
+            fail(
+                TypeError,
+                "randint",
+                "a size was required",
+                f"low={low}, high={high}",
+                hint="facula.randint(low, high, size=(3,)) draws three integers",
+            )
     elif high is None:
         low, high = 0, low
     check_size("randint", size)
@@ -128,7 +137,8 @@ def randint(low, high, size, generator, dtype, layout, device, pin_memory, requi
 
 
 def _index(value: Any) -> int:
-    return value.item() if isinstance(value, core.Tensor) else int(value)
+    number: Any = value.item() if isinstance(value, core.Tensor) else value
+    return int(number)
 
 
 def _integers(tensor: Any, low: int, high: int, generator: Any) -> Any:
@@ -141,7 +151,7 @@ def _integers(tensor: Any, low: int, high: int, generator: Any) -> Any:
 @composite(
     f"rand_like(Tensor self, *, {SOURCE}, {LIKE}) -> Tensor", names=("rand_like",), out=False
 )
-def rand_like(self, generator, dtype, layout, device, pin_memory, requires_grad, memory_format):  # type: ignore[no-untyped-def]
+def rand_like(self, generator, dtype, layout, device, pin_memory, requires_grad, memory_format):
     """Uniform numbers in [0, 1) in the shape and dtype of a tensor."""
     tensor = like(self, dtype, device, memory_format)
     _floating("rand_like", tensor.dtype)
@@ -151,7 +161,7 @@ def rand_like(self, generator, dtype, layout, device, pin_memory, requires_grad,
 @composite(
     f"randn_like(Tensor self, *, {SOURCE}, {LIKE}) -> Tensor", names=("randn_like",), out=False
 )
-def randn_like(self, generator, dtype, layout, device, pin_memory, requires_grad, memory_format):  # type: ignore[no-untyped-def]
+def randn_like(self, generator, dtype, layout, device, pin_memory, requires_grad, memory_format):
     """Normal numbers with mean 0 and variance 1 in the shape and dtype of a tensor."""
     tensor = like(self, dtype, device, memory_format)
     _floating("randn_like", tensor.dtype)
@@ -165,12 +175,18 @@ def randn_like(self, generator, dtype, layout, device, pin_memory, requires_grad
 )
 def randint_like(
     self, low, high, generator, dtype, layout, device, pin_memory, requires_grad, memory_format
-):  # type: ignore[no-untyped-def]
+):
     """Whole numbers in [low, high) in the shape and dtype of a tensor; one number is `high`."""
     if high is None:
         low, high = 0, low
     if high is None:
-        fail(TypeError, "randint_like", "the argument 'high' was required", "none")
+        fail(
+            TypeError,
+            "randint_like",
+            "the argument 'high' was required",
+            "none",
+            hint="facula.randint_like(x, high) draws from 0 to high - 1",
+        )
     tensor = like(self, dtype, device, memory_format)
     low, high = _index(0 if low is None else low), _index(high)
     _check_integers("randint_like", low, high, tensor.dtype)
@@ -178,7 +194,7 @@ def randint_like(
 
 
 @composite(f"randperm(int n, *, {SOURCE}, {OPTIONS}) -> Tensor", names=("randperm",), out_cast=True)
-def randperm(n, generator, dtype, layout, device, pin_memory, requires_grad):  # type: ignore[no-untyped-def]
+def randperm(n, generator, dtype, layout, device, pin_memory, requires_grad):
     """A random order of 0 .. n - 1."""
     check_size("randperm", (n,))
     dtype = core.int64 if dtype is None else dtype
@@ -195,7 +211,13 @@ def randperm(n, generator, dtype, layout, device, pin_memory, requires_grad):  #
 def normal_(self: Any, mean: float, std: float, generator: Any) -> Any:
     """Overwrite with normal numbers."""
     if std < 0:
-        fail(RuntimeError, "normal_", "normal expects std >= 0.0", f"std {std}")
+        fail(
+            RuntimeError,
+            "normal_",
+            "normal expects std >= 0.0",
+            f"std {std}",
+            hint=f"std={-std} draws from the same distribution",
+        )
     _floating("normal_", self.dtype)
     return overwrite(self, "normal", mean, std, generator)
 
@@ -213,6 +235,7 @@ def uniform_(self: Any, from_: float, to: float, generator: Any) -> Any:
             "uniform_",
             "uniform_ expects to return a [from, to) range",
             f"from={from_} > to={to}",
+            hint=f"uniform_({to}, {from_}) has the ends in order",
         )
     _floating("check_uniform_bounds", self.dtype)
     return overwrite(self, "uniform", from_, to, generator)
@@ -226,7 +249,13 @@ def uniform_(self: Any, from_: float, to: float, generator: Any) -> Any:
 def exponential_(self: Any, lambd: float, generator: Any) -> Any:
     """Overwrite with exponential numbers of rate `lambd`."""
     if lambd <= 0:
-        fail(RuntimeError, "exponential_", "exponential_ expects lambda > 0.0", f"lambda={lambd}")
+        fail(
+            RuntimeError,
+            "exponential_",
+            "exponential_ expects lambda > 0.0",
+            f"lambda={lambd}",
+            hint="lambd is the rate, 1 / the mean of the distribution",
+        )
     _floating("exponential_", self.dtype)
     return overwrite(self, "exponential", lambd, 1.0, generator)
 
@@ -239,7 +268,13 @@ def exponential_(self: Any, lambd: float, generator: Any) -> Any:
 def cauchy_(self: Any, median: float, sigma: float, generator: Any) -> Any:
     """Overwrite with Cauchy numbers."""
     if sigma <= 0:
-        fail(RuntimeError, "cauchy_", "cauchy_ expects sigma > 0.0", f"sigma={sigma}")
+        fail(
+            RuntimeError,
+            "cauchy_",
+            "cauchy_ expects sigma > 0.0",
+            f"sigma={sigma}",
+            hint="sigma is a width: half of that at half of the maximum",
+        )
     _floating("cauchy_", self.dtype)
     return overwrite(self, "cauchy", median, sigma, generator)
 
@@ -252,7 +287,13 @@ def cauchy_(self: Any, median: float, sigma: float, generator: Any) -> Any:
 def log_normal_(self: Any, mean: float, std: float, generator: Any) -> Any:
     """Overwrite with exponentials of normal numbers of that mean and deviation."""
     if std <= 0:
-        fail(RuntimeError, "log_normal_", "log_normal_ expects std > 0.0", f"std={std}")
+        fail(
+            RuntimeError,
+            "log_normal_",
+            "log_normal_ expects std > 0.0",
+            f"std={std}",
+            hint="mean and std are those of the logarithm of what is drawn",
+        )
     _floating("log_normal_", self.dtype)
     return overwrite(self, "log_normal", mean, std, generator)
 
@@ -265,7 +306,13 @@ def log_normal_(self: Any, mean: float, std: float, generator: Any) -> Any:
 def geometric_(self: Any, p: float, generator: Any) -> Any:
     """Overwrite with the number of trials up to the first success, each of probability `p`."""
     if not 0 < p < 1:
-        fail(RuntimeError, "geometric_", "geometric_ expects p to be in (0, 1)", f"p={p}")
+        fail(
+            RuntimeError,
+            "geometric_",
+            "geometric_ expects p to be in (0, 1)",
+            f"p={p}",
+            hint="p is the probability of success of one trial",
+        )
     return overwrite(self, "geometric", p, 1.0, generator)
 
 
@@ -307,13 +354,20 @@ def _bernoulli_into(tensor: Any, p: Any, generator: Any) -> Any:
                 "bernoulli",
                 "Expected p_in >= 0 && p_in <= 1",
                 "probabilities outside",
+                hint="x.sigmoid() makes probabilities of scores",
             )
         wide = p.detach().expand(tensor.shape).contiguous()
         if wide.dtype.code not in ("f32", "f64"):
             wide = wide.to(core.float32)
         return draw(tensor, "bernoulli", wide, 1.0, generator)
     if not 0 <= p <= 1:
-        fail(RuntimeError, "bernoulli_", "bernoulli_ expects p to be in [0, 1]", f"p={p}")
+        fail(
+            RuntimeError,
+            "bernoulli_",
+            "bernoulli_ expects p to be in [0, 1]",
+            f"p={p}",
+            hint="p is a probability; p=0.5 is a fair coin",
+        )
     return draw(tensor, "bernoulli", float(p), 1.0, generator)
 
 
@@ -343,28 +397,53 @@ def bernoulli_(self: Any, p: Any, generator: Any) -> Any:
     return self.copy_(_bernoulli_into(fresh, p, generator))
 
 
+def _check_deviation(std: Any) -> None:
+    if not isinstance(std, core.Tensor):
+        if std < 0:
+            fail(
+                RuntimeError,
+                "normal",
+                "normal expects std >= 0.0",
+                f"std {std}",
+                hint=f"std={-std} draws from the same distribution",
+            )
+    elif std.dtype.is_complex:
+        fail(
+            RuntimeError,
+            "normal",
+            "normal expects standard deviation to be non-complex",
+            std.dtype,
+            hint="std.abs() is real",
+        )
+    elif std.device.type == "cpu" and std.numel() and batch_forms.anywhere(~(std >= 0)):
+        fail(
+            RuntimeError,
+            "normal",
+            "normal expects all elements of std >= 0.0",
+            hint="std.abs() has no negative elements; std.isnan() finds nan",
+        )
+
+
 @composite(
     f"normal(any mean=0.0, any std=1.0, any size=None, *, {SOURCE}, {OPTIONS}) -> Tensor",
     names=("normal",),
     out_cast=True,
 )
-def normal(mean, std, size, generator, dtype, layout, device, pin_memory, requires_grad):  # type: ignore[no-untyped-def]
+def normal(mean, std, size, generator, dtype, layout, device, pin_memory, requires_grad):
     """Normal numbers; `mean` and `std` are tensors that broadcast, or numbers together with a
     size.
     """
     tensors = [x for x in (mean, std) if isinstance(x, core.Tensor)]
-    if not isinstance(std, core.Tensor):
-        if std < 0:
-            fail(RuntimeError, "normal", "normal expects std >= 0.0", f"std {std}")
-    elif std.dtype.is_complex:
-        fail(
-            RuntimeError, "normal", "normal expects standard deviation to be non-complex", std.dtype
-        )
-    elif std.device.type == "cpu" and std.numel() and batch_forms.anywhere(~(std >= 0)):
-        fail(RuntimeError, "normal", "normal expects all elements of std >= 0.0")
+    _check_deviation(std)
     if not tensors:
         if size is None:
-            fail(TypeError, "normal", "a size was required for numbers as mean and std", "none")
+            fail(
+                TypeError,
+                "normal",
+                "a size was required for numbers as mean and std",
+                "none",
+                hint="facula.normal(0.0, 1.0, size=(3,)) draws three numbers",
+            )
         tensor = core.empty(size, dtype=dtype, device=device)
         _floating("normal", tensor.dtype)
         return finished(draw(tensor, "normal", mean, std, generator), requires_grad)
@@ -381,6 +460,43 @@ def normal(mean, std, size, generator, dtype, layout, device, pin_memory, requir
     return fresh * detached[1] + detached[0]
 
 
+def _check_multinomial(self: Any, num_samples: int, replacement: bool) -> None:
+    """Raise for what is no table of probabilities, or for too many draws."""
+    if self.dim() not in (1, 2):
+        fail(
+            RuntimeError,
+            "multinomial",
+            "prob_dist must be 1 or 2 dim",
+            self.dim(),
+            hint="each row is a distribution: x.flatten(0, -2) merges leading dimensions",
+        )
+    if not self.dtype.is_floating_point:
+        fail(
+            RuntimeError,
+            "multinomial",
+            "multinomial only supports floating-point dtypes for input",
+            self.dtype,
+            hint="convert it with .float()",
+        )
+    if num_samples <= 0:
+        fail(
+            RuntimeError,
+            "multinomial",
+            "cannot sample n_sample <= 0 samples",
+            num_samples,
+            hint="num_samples=1 draws one index of each row",
+        )
+    size = self.shape[-1]
+    if not replacement and num_samples > size:
+        fail(
+            RuntimeError,
+            "multinomial",
+            "cannot sample n_sample > prob_dist.size(-1) samples without replacement",
+            f"{num_samples} > {size}",
+            hint=f"pass replacement=True, or draw at most {size}",
+        )
+
+
 @composite(
     f"multinomial(Tensor self, int num_samples, bool replacement=False, *, {SOURCE}) -> Tensor"
 )
@@ -389,25 +505,7 @@ def multinomial(self: Any, num_samples: int, replacement: bool, generator: Any) 
 
     With replacement by inversion of the running sum; without by the largest w / e, e exponential.
     [Efraimidis 2006]"""
-    if self.dim() not in (1, 2):
-        fail(RuntimeError, "multinomial", "prob_dist must be 1 or 2 dim", self.dim())
-    if not self.dtype.is_floating_point:
-        fail(
-            RuntimeError,
-            "multinomial",
-            "multinomial only supports floating-point dtypes for input",
-            self.dtype,
-        )
-    if num_samples <= 0:
-        fail(RuntimeError, "multinomial", "cannot sample n_sample <= 0 samples", num_samples)
-    size = self.shape[-1]
-    if not replacement and num_samples > size:
-        fail(
-            RuntimeError,
-            "multinomial",
-            "cannot sample n_sample > prob_dist.size(-1) samples without replacement",
-            f"{num_samples} > {size}",
-        )
+    _check_multinomial(self, num_samples, replacement)
     weights = self.detach()
     weights = weights if weights.dtype is core.float64 else weights.to(core.float32)
     if self.device.type == "meta":
@@ -417,6 +515,7 @@ def multinomial(self: Any, num_samples: int, replacement: bool, generator: Any) 
             RuntimeError,
             "multinomial",
             "probability tensor contains either `inf`, `nan` or element < 0",
+            hint="x.softmax(-1) makes probabilities of scores",
         )
     total = weights.sum(-1, keepdim=True)
     if batch_forms.anywhere(~(total > 0)):
@@ -424,6 +523,7 @@ def multinomial(self: Any, num_samples: int, replacement: bool, generator: Any) 
             RuntimeError,
             "multinomial",
             "invalid multinomial distribution (sum of probabilities <= 0)",
+            hint="every row needs a positive element",
         )
     if not replacement:
         noise = draw(
@@ -433,14 +533,20 @@ def multinomial(self: Any, num_samples: int, replacement: bool, generator: Any) 
     running = weights.to(core.float64).cumsum(-1)
     shape = (*self.shape[:-1], num_samples)
     places = draw(core.empty(shape, dtype=core.float64), "uniform", 0.0, 1.0, generator)
-    found = F.searchsorted(running, places * running.narrow(-1, size - 1, 1), right=True)
+    found = F.searchsorted(running, places * running.narrow(-1, -1, 1), right=True)
     last = (weights > 0).to(core.int64).cumsum(-1).argmax(-1, keepdim=True)
     return F.minimum(found, last)
 
 
 def _check_probability(op: str, p: float) -> None:
     if not 0.0 <= p <= 1.0:
-        fail(ValueError, op, "dropout probability has to be between 0 and 1", p)
+        fail(
+            ValueError,
+            op,
+            "dropout probability has to be between 0 and 1",
+            p,
+            hint="p is the share of elements to drop: 0.1 drops a tenth of them",
+        )
 
 
 def _keep_noise(shape: Any, self: Any, p: float) -> Any:
@@ -509,6 +615,7 @@ def _feature_shape(input: Any) -> tuple[int, ...]:
             "feature_dropout",
             "Feature dropout requires at least 2 dimensions in the input",
             input.dim(),
+            hint="the shape is read as [N, C, ...]: unsqueeze() adds what is missing",
         )
     return (*input.shape[:2], *(1,) * (input.dim() - 2))
 
@@ -537,6 +644,7 @@ def _define_dropout(space: int) -> None:
                 name,
                 f"a {space + 1}D or {space + 2}D input was required",
                 f"{input.dim()}D",
+                hint="dropout() takes any shape",
             )
         if not training or p == 0 or input.numel() == 0:
             return input

@@ -21,6 +21,7 @@ def _check_floating(op: str, tensor: Any) -> None:
             NotImplementedError,
             op,
             f"a floating-point dtype was required: \"{op}\" not implemented for '{tensor.dtype}'",
+            hint="convert it with .float()",
         )
 
 
@@ -44,7 +45,12 @@ class poisson_draws:
 
     def cpu(out, self, generator):
         if self.numel() and not (self >= 0).all().item():
-            fail(RuntimeError, "poisson", "invalid Poisson rate, expected rate to be non-negative")
+            fail(
+                RuntimeError,
+                "poisson",
+                "invalid Poisson rate, expected rate to be non-negative",
+                hint="x.clamp(min=0) has no negative rates, x.exp() makes rates of logarithms",
+            )
         out.copy_(core.random_draws("poisson", _doubles(self), None, generator))
 
 
@@ -88,6 +94,7 @@ def binomial(count: Any, prob: Any, generator: Any) -> Any:
             "binomial",
             "one dtype was required: Found dtype of count and prob to differ",
             f"{count.dtype} and {prob.dtype}",
+            hint=f"count.to({prob.dtype}) has the dtype of prob",
         )
     count, prob = F.broadcast_tensors(count, prob)
     result = F._binomial_draws(count, prob, generator)

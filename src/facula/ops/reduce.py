@@ -83,7 +83,13 @@ class NanSum:
 
     def meta(self, dim, keepdim, dtype):
         if self.dtype.is_complex:
-            fail(RuntimeError, "nansum", "nansum does not support complex inputs", self.dtype)
+            fail(
+                RuntimeError,
+                "nansum",
+                "nansum does not support complex inputs",
+                self.dtype,
+                hint="x[~x.isnan()].sum() leaves nan out",
+            )
         dims = launch.wrap_dims("nansum", dim, self.dim())
         shape = launch.reduced_shape(self.shape, dims, keepdim)
         return core.empty(shape, dtype=_total_dtype(self, dtype), device=self.device)
@@ -432,10 +438,10 @@ class DeviationMean:
     def cpu(out, self, dim, correction, keepdim):
         _real_spread("std_mean", out, self, dim, correction)
 
-    def backward(grads, results, self, dim, correction, keepdim):
+    def backward(grads, result_0, self, dim, correction, keepdim):
         gradient = None
         if grads[0] is not None:
-            gradient = _deviation_gradient(grads[0], results[0], self, dim, correction, keepdim)
+            gradient = _deviation_gradient(grads[0], result_0, self, dim, correction, keepdim)
         if grads[1] is not None:
             gradient = _add_mean_gradient(gradient, grads[1], self, dim, keepdim)
         return gradient
@@ -452,11 +458,21 @@ def _read_spread(
     if isinstance(dim, bool):
         dim, unbiased = None, dim
     if unbiased is not None and correction is not None:
-        fail(TypeError, op, "one of unbiased= and correction=", "both")
+        fail(
+            TypeError,
+            op,
+            "one of unbiased= and correction=",
+            "both",
+            hint="correction=1 is the same as unbiased=True",
+        )
     if correction is None:
         correction = 1.0 if unbiased is None or unbiased else 0.0
     if isinstance(dim, int):
         dim = (dim,)
+    if dim is not None and not isinstance(dim, (tuple, list)):
+        required = "an int or a tuple of ints was required: argument 'dim' must be tuple of ints"
+        hint = f"{op}(x, 0) is along the first dimension, {op}(x) over all elements"
+        fail(TypeError, op, required, type(dim).__name__, hint)
     return (None if dim is None else tuple(dim)), float(correction), keepdim
 
 

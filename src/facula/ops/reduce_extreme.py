@@ -17,7 +17,13 @@ from facula.ops.registry import F, composite, operator, return_type_of
 
 def _check(op: str, self: Any) -> None:
     if self.dtype.is_complex:
-        fail(RuntimeError, op, f"{op}: a real dtype (complex numbers have no order)", self.dtype)
+        fail(
+            RuntimeError,
+            op,
+            f"{op}: a real dtype (complex numbers have no order)",
+            self.dtype,
+            hint="x.abs() and x.real are ordered",
+        )
 
 
 def _run(kernel: str, outs: tuple[Any, ...], self: Any, dims: tuple[int, ...]) -> None:
@@ -136,6 +142,7 @@ def _position(op: str, self: Any, dim: Any, keepdim: bool) -> Any:
                 op,
                 f"{op}(): Expected reduction dim to be specified for input.numel() == 0",
                 0,
+                hint="there is no element to choose from: look at x.numel() first",
             )
         shape = (1,) * self.dim() if keepdim else ()
     else:
@@ -219,8 +226,8 @@ class MaxDim:
     def cpu(out, self, dim, keepdim):
         _run("max.dim", out, self, launch.wrap_dims("max", dim, self.dim()))
 
-    def backward(grads, self_meta, results, dim, keepdim):
-        return _to_chosen(grads[0], self_meta, results[1], dim, keepdim)
+    def backward(grads, self_meta, result_1, dim, keepdim):
+        return _to_chosen(grads[0], self_meta, result_1, dim, keepdim)
 
     def samples(S):
         yield (S(3, 4), 1), {}
@@ -240,8 +247,8 @@ class MinDim:
     def cpu(out, self, dim, keepdim):
         _run("min.dim", out, self, launch.wrap_dims("min", dim, self.dim()))
 
-    def backward(grads, self_meta, results, dim, keepdim):
-        return _to_chosen(grads[0], self_meta, results[1], dim, keepdim)
+    def backward(grads, self_meta, result_1, dim, keepdim):
+        return _to_chosen(grads[0], self_meta, result_1, dim, keepdim)
 
     def samples(S):
         yield (S(3, 4), 1), {}

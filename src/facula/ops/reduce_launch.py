@@ -14,7 +14,7 @@ from math import prod
 from typing import Any
 
 from facula import core
-from facula.core.errors import fail
+from facula.core.errors import dim_hint, fail
 from facula.ops.registry import F
 
 #: what a dtype is converted to where a kernel does not read it
@@ -44,6 +44,7 @@ def wrap_dim(op: str, dim: int, ndim: int) -> int:
             op,
             f"Dimension out of range (expected to be in range of [{-n}, {n - 1}])",
             dim,
+            hint=dim_hint(ndim),
         )
     return dim % n
 
@@ -52,17 +53,21 @@ def wrap_dims(op: str, dim: Any, ndim: int) -> tuple[int, ...]:
     """Give dims (an int, several, none or None: all) sorted in [0, ndim)."""
     if dim is None:
         return tuple(range(ndim))
-    if isinstance(dim, int):
-        return (wrap_dim(op, dim, ndim),) if ndim else ()
-    if len(dim) == 1:
-        wrapped = wrap_dim(op, dim[0], ndim)
+    if isinstance(dim, int) or len(dim) == 1:
+        wrapped = wrap_dim(op, dim if isinstance(dim, int) else dim[0], ndim)
         return (wrapped,) if ndim else ()
     if not dim:
         return tuple(range(ndim))
     dims = sorted(wrap_dim(op, d, ndim) for d in dim)
     for first, second in zip(dims, dims[1:], strict=False):
         if first == second:
-            fail(RuntimeError, op, f"dim {first} appears multiple times in the list of dims", dim)
+            fail(
+                RuntimeError,
+                op,
+                f"dim {first} appears multiple times in the list of dims",
+                dim,
+                hint=f"name each dimension once; here -1 and {max(ndim, 1) - 1} are the same",
+            )
     return tuple(dims) if ndim else ()
 
 
@@ -141,13 +146,14 @@ def run_reduction(
         core.kernel(f"{kernel}:{x.dtype.code}")((*outs, x), (outs[0].numel(), 0, 1, 1), scalars)
         return
     order = tuple(range(ndim)) if x.is_contiguous() else dense_order(x)
-    sizes = None
+    sizes: tuple[int, ...] | None = None
     if order is not None:
         sizes = geometry([x.shape[d] for d in order], [d in dims for d in order])
-    if sizes is None:
+    if order is None or sizes is None:
         order = (*(d for d in range(ndim) if d not in dims), *dims)
         x = x.permute(order).contiguous()
         sizes = geometry(x.shape, [d in dims for d in order])
+    assert sizes is not None, "kept dimensions before reduced ones are two blocks"
     kept = [d for d in order if d not in dims]
     if kept == sorted(kept):
         core.kernel(f"{kernel}:{x.dtype.code}")((*outs, x), sizes, scalars)

@@ -131,7 +131,13 @@ def norm(self: Any, p: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     if p is None or p == "fro":
         p = 2
     if isinstance(p, str):
-        fail(RuntimeError, "norm", "p as a number, 'fro' or 'nuc'", repr(p))
+        fail(
+            RuntimeError,
+            "norm",
+            "p as a number, 'fro' or 'nuc'",
+            repr(p),
+            hint="p=2 is the Euclidean norm",
+        )
     if isinstance(dim, int):
         dim = (dim,)
     return F.linalg_vector_norm(self, p, dim, keepdim, dtype=dtype)
@@ -157,12 +163,28 @@ def renorm(self: Any, p: Any, dim: int, maxnorm: Any) -> Any:
     d = launch.wrap_dim("renorm", dim, self.dim())
     if self.dim() < 2:
         fail(
-            RuntimeError, "renorm", "input needs at least 2 dimensions", f"{self.dim()} dimensions"
+            RuntimeError,
+            "renorm",
+            "input needs at least 2 dimensions",
+            f"{self.dim()} dimensions",
+            hint="facula.atleast_2d(x) has two dimensions",
         )
     if not p > 0:
-        fail(RuntimeError, "renorm", "non-positive-norm not supported: p > 0", p)
+        fail(
+            RuntimeError,
+            "renorm",
+            "non-positive-norm not supported: p > 0",
+            p,
+            hint="p=2 is the Euclidean norm",
+        )
     if maxnorm < 0:
-        fail(RuntimeError, "renorm", "expected maxnorm to be >= 0", maxnorm)
+        fail(
+            RuntimeError,
+            "renorm",
+            "expected maxnorm to be >= 0",
+            maxnorm,
+            hint="maxnorm is the largest norm that stays as it is",
+        )
     others = tuple(k for k in range(self.dim()) if k != d)
     size = F.linalg_vector_norm(self, p, others, True)
     scale = F.where(size > maxnorm, maxnorm / (size + 1e-7), F.ones_like(size))
@@ -196,7 +218,7 @@ def pairwise_distance(x1: Any, x2: Any, p: float, eps: float, keepdim: bool) -> 
 
 
 @composite(
-    "normalize(Tensor input, float p=2.0, int dim=1, float eps=1e-12) -> Tensor",
+    "normalize(Tensor input, float p=2.0, int? dim=1, float eps=1e-12) -> Tensor",
     names=("nn.functional.normalize",),
 )
 def normalize(input: Any, p: float, dim: int, eps: float) -> Any:

@@ -36,11 +36,6 @@ ORDER_STORAGE = (*FLOAT_STORAGE, "i64", "i32")
 TRUTH_STORAGE = ("f32", "i64", "b8")
 
 
-def is_nan(x: Scalar) -> Scalar:
-    """Whether `x` is NaN; never, for integers."""
-    return scalar.isnan(x) if x.is_float else constant(False, "b8")
-
-
 # --- sums
 def sum_identity(compute: str) -> State:
     """The state of an empty sum: f64 for f32, (sum, compensation) for f64, i64 for integers."""
@@ -76,11 +71,15 @@ def wide(x: Scalar) -> Scalar:
     return x if x.is_float else cast(x, "i64")
 
 
-class _Sum:
-    """A sum over `element(x)`, scaled at the end."""
+class _Summed:
+    """States that are sums."""
 
     identity = staticmethod(sum_identity)
     merge = staticmethod(sum_merge)
+
+
+class _Sum(_Summed):
+    """A sum over `element(x)`, scaled at the end."""
 
     @staticmethod
     def finalize(state: State, count: Scalar) -> Scalar:
@@ -235,7 +234,11 @@ class _Position(_Extreme):
         return state[1]
 
 
-class _Value(_Extreme):
+class _Value:
+    """An extreme value alone."""
+
+    largest = True
+
     @classmethod
     def identity(cls, compute: str) -> State:
         return ((lowest if cls.largest else highest)(compute),)
@@ -244,11 +247,13 @@ class _Value(_Extreme):
     def block(cls, x: Scalar) -> State:
         return (row_max(x) if cls.largest else row_min(x),)
 
-    improves = None
-
     @classmethod
     def merge(cls, a: State, b: State) -> State:
         return ((scalar.maximum if cls.largest else scalar.minimum)(a[0], b[0]),)
+
+    @staticmethod
+    def finalize(state: State, count: Scalar) -> Any:
+        return state
 
 
 for _name, _largest in (("max", True), ("min", False)):
@@ -411,7 +416,7 @@ class Norm2(_Norm):
 
 
 @reduction_program("norm.p", parameters="p")
-class NormP(_Norm):
+class NormP(_Summed):
     @staticmethod
     def block(x: Scalar, p: Scalar) -> State:
         return sum_block(scalar.pow(scalar.abs(x), p))

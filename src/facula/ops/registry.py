@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from collections import namedtuple
-from collections.abc import Callable
-from types import SimpleNamespace
+from collections.abc import Callable, Mapping
+from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from facula import core
+from facula.core.errors import fail
 from facula.ops.schema import Schema, parse
 
 if TYPE_CHECKING:
@@ -46,8 +47,9 @@ class Definition:
     flops: Callable[..., int] | None = None
     #: why the gradient is not the derivative of the value, where a convention says so
     convention = ""
-    #: whether 16-bit floats are taken; what calls an internal operator without them casts
-    takes_16_bits = True
+    #: whether 16-bit floats are taken, or the name of the one that is; what calls an internal operator
+    #: without them casts
+    takes_16_bits: bool | str = True
     #: whether two calls with the same arguments give different results: those that take a generator
     random = False
     #: whether what a call allocates and launches may be kept and done again without Python: it must follow
@@ -63,12 +65,16 @@ class Definition:
     keyword_aliases: dict[str, str] | None = None
     samples: Callable[..., Any] | None = None
     errors: Callable[..., Any] | None = None
+    #: the gradient as a formula over operators; kinds that derive it have none
+    backward: Callable[..., Any] | None = None
     #: the rule for a batch: the name of a general one (`autograd.transforms.batch_rules`) or a function
     vmap: str | Callable[..., Any] | None = None
     #: the tangent: "linear", "multilinear" or a function; None derives it
     jvp: str | Callable[..., Any] | None = None
     #: the arguments that are images: read fastest where they lie channels last
     images: tuple[str, ...] = ()
+    #: of several results, those that an operator with the same arguments gives alone, and faster
+    alone: Mapping[int, str] = MappingProxyType({})
 
     def __init__(self, schema: Schema, body: Any, fields: dict[str, Any]) -> None:
         self.schema = schema
@@ -161,6 +167,11 @@ class Definition:
         return f"<{self.kind} {self.schema.text}>"
 
 
+def own_operators() -> dict[str, core.Op]:
+    """facula's operators by name, without those that a program added (`library::name`)."""
+    return {name: operator for name, operator in TABLE.items() if "::" not in name}
+
+
 def _same(value: Any, default: Any) -> bool:
     return value is default or (
         type(value) is type(default) and not isinstance(value, core.Tensor) and value == default
@@ -183,7 +194,13 @@ def register(definition: Definition) -> core.Op:
         ValueError: an operator of that name exists.
     """
     if definition.name in TABLE:
-        raise ValueError(f"[{definition.name}] an operator is defined once: it exists already")
+        fail(
+            ValueError,
+            definition.name,
+            "an operator is defined once",
+            "a second definition (it exists already)",
+            hint="give the new one another name",
+        )
     operator = core.Op(definition)
     definition.complete(operator)
     TABLE[definition.name] = operator
@@ -288,11 +305,16 @@ class Operator(Definition):
         operator.set_impl(self._dynamic() if self.dynamic else self._static(), formula)
 
     def _static(self) -> Callable[..., Any]:
-        meta, cpu, wrap = self.meta, self.cpu, self.wrap_results
+        meta, cpu, wrap = _given(self.meta), _given(self.cpu), self.wrap_results
 
         def run(*args: Any) -> Any:
             out = meta(*args)
-            first = out[0] if isinstance(out, tuple) else out
+            if isinstance(out, tuple):
+                if not out:  # no pieces of nothing
+                    return out
+                first = out[0]
+            else:
+                first = out
             if not first.is_meta:
                 cpu(out, *args)
             return wrap(out) if wrap is not None else out
@@ -300,7 +322,7 @@ class Operator(Definition):
         return run
 
     def _dynamic(self) -> Callable[..., Any]:
-        name, cpu, meta, wrap = self.name, self.cpu, self.meta, self.wrap_results
+        name, cpu, meta, wrap = self.name, _given(self.cpu), self.meta, self.wrap_results
 
         def run(*args: Any) -> Any:
             if any(isinstance(a, core.Tensor) and a.is_meta for a in args):
@@ -333,7 +355,7 @@ class Composite(Definition):
 
     def _named(self) -> Callable[..., Any]:
         """The body, with its results in the named tuple."""
-        body, wrap = self.body, self.wrap_results
+        body, wrap = self.body, _given(self.wrap_results)
 
         def run(*args: Any) -> Any:
             results = body(*args)
@@ -371,6 +393,12 @@ def _return_type_text(self: Any) -> str:
 def _function(body: Any, name: str) -> Callable[..., Any] | None:
     value = vars(body).get(name)
     return value.__func__ if isinstance(value, staticmethod) else value
+
+
+def _given(function: Callable[..., Any] | None) -> Callable[..., Any]:
+    """A function that this kind of definition has to have."""
+    assert function is not None
+    return function
 
 
 def pointwise(schema: str, **fields: Any) -> Callable[[Any], core.Op]:

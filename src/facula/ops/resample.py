@@ -175,6 +175,27 @@ def _numbers_of(value: Any, space: int, name: str) -> list[Any] | None:
     return values
 
 
+def _check_mode(input: Any, mode: str, op: str, space: int) -> None:
+    if space not in (1, 2, 3):
+        fail(
+            NotImplementedError,
+            op,
+            "a 3D, 4D or 5D input was required",
+            f"{input.dim()}D",
+            hint="shapes are [N, C, *spatial]; unsqueeze(0) adds what is missing in front",
+        )
+    if mode != "area" and (mode not in MODES or space not in MODES[mode][1]):
+        fail(
+            NotImplementedError,
+            op,
+            f"a mode for {input.dim()}D input was required (nearest, nearest-exact, area; linear "
+            f"for 3D, bilinear and "
+            "bicubic for 4D, trilinear for 5D)",
+            mode,
+            hint="mode='nearest' takes all of them",
+        )
+
+
 @composite(
     "interpolate(Tensor input, any size=None, any scale_factor=None, str mode='nearest', bool? "
     "align_corners=None, "
@@ -199,19 +220,9 @@ def interpolate(
     (bilinear and bicubic).
     """
     op, space = "interpolate", input.dim() - 2
-    if space not in (1, 2, 3):
-        fail(NotImplementedError, op, "a 3D, 4D or 5D input was required", f"{input.dim()}D")
-    if mode != "area" and (mode not in MODES or space not in MODES[mode][1]):
-        fail(
-            NotImplementedError,
-            op,
-            f"a mode for {input.dim()}D input was required (nearest, nearest-exact, area; linear "
-            f"for 3D, bilinear and "
-            "bicubic for 4D, trilinear for 5D)",
-            mode,
-        )
+    _check_mode(input, mode, op, space)
     _check_options(mode, align_corners, antialias, size, scale_factor, recompute_scale_factor)
-    factors = _numbers_of(scale_factor, space, "scale_factor")
+    factors: Any = _numbers_of(scale_factor, space, "scale_factor")
     sizes = _numbers_of(size, space, "size")
     if sizes is None:
         sizes = [
@@ -225,6 +236,7 @@ def interpolate(
             op,
             "Input and output sizes should be greater than 0",
             f"input {list(input.shape[2:])}, output {sizes}",
+            hint="an empty image cannot be resized; too small a scale_factor leaves nothing of it",
         )
     if mode == "area":
         return F._adaptive_avg_pool(input, sizes)
@@ -269,6 +281,7 @@ def _check_options(
             "align_corners option can only be set with the interpolating modes: linear | bilinear "
             "| bicubic | trilinear",
             f"mode={mode}",
+            hint="leave align_corners out",
         )
     if (size is None) == (scale_factor is None):
         fail(
@@ -277,9 +290,15 @@ def _check_options(
             "only one of size or scale_factor should be defined"
             if size is not None
             else "either size or scale_factor should be defined",
+            hint="scale_factor=2 doubles all sizes, size gives them in elements",
         )
     if recompute and size is not None:
-        fail(ValueError, op, "recompute_scale_factor is not meaningful with an explicit size.")
+        fail(
+            ValueError,
+            op,
+            "recompute_scale_factor is not meaningful with an explicit size.",
+            hint="leave recompute_scale_factor out",
+        )
     if antialias and mode not in ("bilinear", "bicubic"):
         fail(
             ValueError,
@@ -287,6 +306,7 @@ def _check_options(
             "Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D "
             "tensor as input",
             f"mode={mode}",
+            hint="leave antialias out",
         )
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from facula.core.errors import fail
 from facula.ops import scalar
 from facula.ops.scalar import Scalar, cast, constant, where
 
@@ -71,8 +72,12 @@ _active: list[_Trace] = []
 
 def _fold(operation: str, expression: Any, index: Scalar | None = None) -> Scalar:
     if not _active:
-        raise RuntimeError(
-            f"[row_{operation}] a row program being traced was required: got a call outside of one"
+        fail(
+            RuntimeError,
+            f"row_{operation}",
+            "a row program being traced was required",
+            "a call outside of one",
+            hint="call it in the body of a @rowwise operator",
         )
     expression = scalar.lift(expression)
     trace = _active[-1]
@@ -132,11 +137,6 @@ def row_origin() -> Scalar:
 def row_first(condition: Any) -> Scalar:
     """The first position at which `condition` holds (`i32`), or 2**31 - 1."""
     return _fold("min", where(condition, row_position(), constant(2**31 - 1, "i32")))
-
-
-def max_of(a: Scalar, b: Scalar) -> Scalar:
-    """The larger value, NaN if either is NaN."""
-    return scalar.maximum(a, b)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from facula.core.errors import fail
 from facula.ops import scalar_primitives
 from facula.ops.scalar_complex import angle, conj, sgn, sigmoid
 from facula.ops.scalar_derivative import derivative, scale
@@ -204,7 +205,7 @@ def gradient(traced: Traced, wrt: int, backward: Callable[..., Any] | None = Non
     return _with_results(traced, output)
 
 
-def _reverse(outputs: tuple[Any, ...], incoming: list[Any], leaf: Scalar) -> Scalar:
+def _reverse(outputs: Sequence[Any], incoming: list[Any], leaf: Scalar) -> Scalar:
     """Sum over outputs of gradient times derivative with respect to one real leaf."""
     total: Any = None
     seeds = {id(leaf): constant(1.0, leaf.dtype)}
@@ -260,7 +261,13 @@ def _explicit(traced: Traced, wrt: int, backward: Callable[..., Any]) -> Traced:
     returned = returned if isinstance(returned, tuple) else (returned,)
     if len(returned) != len(traced.values):
         wanted = f"one gradient for each of {len(traced.values)} tensor arguments"
-        raise TypeError(f"[backward] {wanted} was required: got {len(returned)}")
+        fail(
+            TypeError,
+            "backward",
+            f"{wanted} was required",
+            len(returned),
+            hint="return None where there is no gradient",
+        )
     leaf, output = traced.values[wrt], returned[wrt]
     output = constant(0.0, flatten((leaf,))[0].dtype) if output is None else output
     output = cast(output, leaf.dtype) if not _is_zero(output) or leaf.is_complex else output

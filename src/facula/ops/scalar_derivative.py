@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from facula.core.errors import fail
 from facula.ops.scalar_node import FLOATS, Scalar, cast, constant, topological_order
 from facula.ops.scalar_primitives import PRIMITIVES, UNKNOWN, is_constant, where
 
@@ -39,8 +40,12 @@ def _tangent(current: Scalar, inner: list[Scalar | None]) -> Scalar | None:
         if tangent is None or rule is None:
             continue
         if rule is UNKNOWN:
-            raise NotImplementedError(
-                f"[{current.op}] a differentiable argument was required: got one without a known derivative"
+            fail(
+                NotImplementedError,
+                current.op,
+                "a differentiable argument was required",
+                "one without a known derivative",
+                hint="detach() that argument",
             )
         term = rule(tangent, current, *current.args)
         total = term if total is None else total + term

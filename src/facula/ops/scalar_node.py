@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import struct
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
+
+from facula.core.errors import fail
 
 FLOATS = ("f32", "f64")
 INTEGERS = ("i32", "i64")
@@ -120,9 +122,12 @@ class _Operators:
         return apply("bitwise_right_shift", self, other)
 
     def __bool__(self) -> bool:
-        raise TypeError(
-            "[scalar] a branch on a value that is known before the kernel runs was required: got an expression\n"
-            "hint: use where(condition, a, b)"
+        fail(
+            TypeError,
+            "scalar",
+            "a branch on a value that is known before the kernel runs was required",
+            "an expression",
+            hint="use where(condition, a, b)",
         )
 
 
@@ -323,8 +328,12 @@ def unify(*values: Value) -> tuple[Scalar, ...]:
     if strong and dtype not in FLOATS:
         weak = [value.dtype for value in lifted if value.weak]
         if any(kind in FLOATS for kind in weak):
-            raise TypeError(
-                f"[scalar] an integer beside {dtype} was required: got a float\nhint: cast first"
+            fail(
+                TypeError,
+                "scalar",
+                f"an integer beside {dtype} was required",
+                "a float",
+                hint="cast first",
             )
         if dtype == "b8" and "i64" in weak:
             dtype = "i64"
@@ -350,7 +359,13 @@ def apply(name: str, *args: Value) -> Any:
     """Build primitive `name` over the arguments: complex rules where one is complex, folded where all are known."""
     if any(isinstance(arg, (Complex, complex)) for arg in args):
         if name not in complex_builders:
-            raise NotImplementedError(f"[{name}] real operands were required: got a complex one")
+            fail(
+                NotImplementedError,
+                name,
+                "real operands were required",
+                "a complex one",
+                hint="take the real or the imaginary part, or the absolute value",
+            )
         return complex_builders[name](*map(lift, args))
     return real_builders[name](*args)
 
@@ -387,22 +402,18 @@ def topological_order(outputs: Iterable[Any]) -> list[Scalar]:
     """Every node that the outputs need, arguments first, each once."""
     order: list[Scalar] = []
     seen: set[int] = set()
-    stack: list[tuple[Scalar, Iterator[Scalar]]] = []
-    for root in flatten(outputs):
-        if id(root) in seen:
-            continue
-        seen.add(id(root))
-        stack.append((root, iter(root.args)))
-        while stack:
-            current, pending = stack[-1]
-            for arg in pending:
-                if id(arg) not in seen:
-                    seen.add(id(arg))
-                    stack.append((arg, iter(arg.args)))
-                    break
+    stack: list[Any] = flatten(outputs)[::-1]
+    while stack:
+        current = stack.pop()
+        if type(current) is tuple:  # its arguments stand in the order now
+            order.append(current[0])
+        elif id(current) not in seen:
+            seen.add(id(current))
+            if current.args:
+                stack.append((current,))
+                stack.extend(arg for arg in reversed(current.args) if id(arg) not in seen)
             else:
                 order.append(current)
-                stack.pop()
     return order
 
 

@@ -19,6 +19,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from facula.core.errors import fail
 from facula.ops import scalar_node
 from facula.ops.scalar_node import (
     FLOATS,
@@ -27,7 +28,6 @@ from facula.ops.scalar_node import (
     Value,
     apply,
     cast,
-    constant,
     node,
     unify,
 )
@@ -129,8 +129,12 @@ airy_ai_derivative: Callable[..., Any]
 def build(primitive: Primitive, args: tuple[Value, ...]) -> Scalar:
     """The node for a primitive over real arguments: unified, folded, simplified."""
     if len(args) != primitive.arity:
-        raise TypeError(
-            f"[{primitive.name}] {primitive.arity} arguments were required: got {len(args)}"
+        fail(
+            TypeError,
+            primitive.name,
+            f"{primitive.arity} arguments were required",
+            len(args),
+            hint="constants are numbers, for example 0.0",
         )
     nodes = unify(*args)
     dtype = nodes[0].dtype
@@ -139,7 +143,13 @@ def build(primitive: Primitive, args: tuple[Value, ...]) -> Scalar:
             nodes, dtype = tuple(scalar_node._weak_cast(n, "f64") for n in nodes), "f64"
     kind = "float" if dtype in FLOATS else "bool" if dtype == "b8" else "int"
     if kind not in primitive.kinds:
-        raise TypeError(f"[{primitive.name}] {primitive.kinds} operands were required: got {dtype}")
+        fail(
+            TypeError,
+            primitive.name,
+            f"{primitive.kinds} operands were required",
+            dtype,
+            hint="cast the operand first",
+        )
     out, weak = primitive.result or dtype, all(n.weak for n in nodes)
     if primitive.fold and all(n.op == "constant" for n in nodes):
         folded = _fold(primitive, nodes)
@@ -165,11 +175,6 @@ def is_constant(value: Scalar, known: float) -> bool:
     if value.op != "constant" or value.value != known:
         return False
     return not known == 0 or math.copysign(1, value.value) == math.copysign(1, known)
-
-
-def zero_like(value: Scalar) -> Scalar:
-    """Zero of the same dtype."""
-    return constant(0, value.dtype)
 
 
 def where(condition: Value, a: Value, b: Value) -> Any:

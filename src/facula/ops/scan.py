@@ -190,8 +190,8 @@ class Cummax:
     def cpu(out, self, dim):
         _run_extreme("cummax", out, self, dim)
 
-    def backward(grads, self_meta, results, dim):
-        return _to_positions(grads[0], self_meta, results[1], dim)
+    def backward(grads, self_meta, result_1, dim):
+        return _to_positions(grads[0], self_meta, result_1, dim)
 
     def samples(S):
         yield (S(3, 4), 1), {}
@@ -209,8 +209,8 @@ class Cummin:
     def cpu(out, self, dim):
         _run_extreme("cummin", out, self, dim)
 
-    def backward(grads, self_meta, results, dim):
-        return _to_positions(grads[0], self_meta, results[1], dim)
+    def backward(grads, self_meta, result_1, dim):
+        return _to_positions(grads[0], self_meta, result_1, dim)
 
     def samples(S):
         yield (S(3, 4), 1), {}

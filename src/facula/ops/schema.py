@@ -10,6 +10,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from facula.core.errors import fail
+
 #: every admissible base type; `?` (may be None) and `[]` (a list) combine with them
 TYPES = frozenset(
     "Tensor Operand int float bool Number str dtype device layout memory_format generator any".split()
@@ -147,7 +149,13 @@ def _parameter(text: str, keyword_only: bool) -> Parameter:
     if optional_items:
         type_name = type_name[:-1]
     if type_name not in TYPES or not name.isidentifier():
-        raise ValueError(f"[schema] an argument reads 'type name[=default]': got {text!r}")
+        fail(
+            ValueError,
+            "schema",
+            "an argument reads 'type name[=default]'",
+            repr(text),
+            hint=f"the types are {', '.join(sorted(TYPES))}",
+        )
     value = _literal(default.strip()) if equals else REQUIRED
     return Parameter(
         name, type_name, value, optional, is_list, length, variadic, keyword_only, optional_items
@@ -163,7 +171,13 @@ def parse(text: str) -> Schema:
     head, arrow, tail = text.rpartition("->")
     name, paren, arguments = head.strip().partition("(")
     if not arrow or not paren or not arguments.endswith(")"):
-        raise ValueError(f"[schema] 'name(arguments) -> results' was required: got {text!r}")
+        fail(
+            ValueError,
+            "schema",
+            "'name(arguments) -> results' was required",
+            repr(text),
+            hint="for example 'scale(Tensor self, float factor=1.0) -> Tensor'",
+        )
     parameters, keyword_only = [], False
     for part in _split(arguments[:-1]):
         if part == "*":

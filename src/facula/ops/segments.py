@@ -20,7 +20,12 @@ def _lengths_of(data: Any, lengths: Any, offsets: Any, axis: int, unsafe: bool) 
     """The lengths, checked unless `unsafe`."""
     op = "segment_reduce"
     if (lengths is None) == (offsets is None):
-        fail(RuntimeError, op, "Expected exactly one of lengths and offsets to be defined")
+        fail(
+            RuntimeError,
+            op,
+            "Expected exactly one of lengths and offsets to be defined",
+            hint="lengths=[2, 3] and offsets=[0, 2, 5] mean the same",
+        )
     given = lengths if lengths is not None else offsets
     if given.dim() != axis + 1 or tuple(given.shape[:axis]) != tuple(data.shape[:axis]):
         fail(
@@ -28,23 +33,58 @@ def _lengths_of(data: Any, lengths: Any, offsets: Any, axis: int, unsafe: bool) 
             op,
             f"Expected lengths or offsets with the first {axis} sizes of data",
             list(given.shape),
+            hint=f"they begin with the sizes {list(data.shape[:axis])}, the last is the number of "
+            "segments",
         )
     if offsets is not None:
         if given.shape[-1] < 1:
-            fail(RuntimeError, op, "Expected offsets to have at least 1 element", list(given.shape))
+            fail(
+                RuntimeError,
+                op,
+                "Expected offsets to have at least 1 element",
+                list(given.shape),
+                hint="offsets starts with 0",
+            )
         lengths = offsets.diff(dim=-1)
     if unsafe or given.is_meta:
         return lengths
     if lengths.numel() and bool((lengths < 0).any()):
-        fail(RuntimeError, op, "lengths contains negative value!")
+        fail(RuntimeError, op, "lengths contains negative value!", hint="0 is an empty segment")
     if bool((lengths.sum(-1) != data.shape[axis]).any()):
         fail(
             RuntimeError,
             op,
             "Expected all rows of lengths along axis to sum to data.size(axis)",
             data.shape[axis],
+            hint="make the last segment longer or shorter",
         )
     return lengths
+
+
+def _check_reduced(data: Any, reduce: str, indices: Any, op: str) -> None:
+    if reduce not in _KINDS:
+        fail(
+            RuntimeError,
+            op,
+            "reduce has to be one of sum, mean, max, min or prod",
+            reduce,
+            hint="reduce='sum' adds up",
+        )
+    if indices is not None:
+        fail(
+            RuntimeError,
+            op,
+            "indices based reduction is not supported yet.",
+            hint="give lengths or offsets instead",
+        )
+    if not data.dim() or data.numel() == 0 or not data.is_floating_point():
+        fail(
+            RuntimeError,
+            op,
+            "Expected a non-empty floating-point tensor with dimensions",
+            list(data.shape),
+            hint="data.float() converts, data.reshape(1) has a dimension; look at data.numel() too",
+        )
 
 
 @composite(
@@ -66,17 +106,7 @@ def segment_reduce(
 ) -> Any:
     """Reduce consecutive segments along `axis` by sum, mean, max, min or prod."""
     op = "segment_reduce"
-    if reduce not in _KINDS:
-        fail(RuntimeError, op, "reduce has to be one of sum, mean, max, min or prod", reduce)
-    if indices is not None:
-        fail(RuntimeError, op, "indices based reduction is not supported yet.")
-    if not data.dim() or data.numel() == 0 or not data.is_floating_point():
-        fail(
-            RuntimeError,
-            op,
-            "Expected a non-empty floating-point tensor with dimensions",
-            list(data.shape),
-        )
+    _check_reduced(data, reduce, indices, op)
     axis = axis % data.dim()
     lengths = _lengths_of(data, lengths, offsets, axis, unsafe)
     count, rest = lengths.shape[-1], data.dim() - axis - 1

@@ -61,9 +61,15 @@ def broadcast_tensors(tensors: Any) -> Any:
 def diff(self: Any, n: int, dim: int, prepend: Any, append: Any) -> Any:
     """n-fold differences of neighbours along `dim`, after joining `prepend` and `append`."""
     if self.dim() == 0:
-        fail(RuntimeError, "diff", "diff expects input to be at least one-dimensional", "0-d")
+        fail(
+            RuntimeError,
+            "diff",
+            "diff expects input to be at least one-dimensional",
+            "0-d",
+            hint="x.reshape(1) is one-dimensional",
+        )
     if n < 0:
-        fail(RuntimeError, "diff", "order must be non-negative", n)
+        fail(RuntimeError, "diff", "order must be non-negative", n, hint="n=0 returns the input")
     if n == 0:
         return self.clone()
     parts = [x for x in (prepend, self, append) if x is not None]
@@ -74,6 +80,7 @@ def diff(self: Any, n: int, dim: int, prepend: Any, append: Any) -> Any:
                 "diff",
                 "diff expects prepend or append to be the same dimension as input",
                 f"{part.dim()} and {self.dim()}",
+                hint="unsqueeze() adds the dimensions that one of them lacks",
             )
     x = F.cat(parts, dim) if len(parts) > 1 else self
     for _ in range(n):
@@ -99,6 +106,7 @@ def _areas(op: str, y: Any, x: Any, dx: Any, dim: int) -> Any:
                 op,
                 f"{op}: There must be one `x` value for each sample point",
                 f"{x.shape[0]} and {size}",
+                hint=f"give {size} values, or dx for equal steps",
             )
         x = x.reshape([size if d == dim else 1 for d in range(y.dim())])
     if x.dim() < y.dim():

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from facula import core
-from facula.core.errors import fail
+from facula.core.errors import cast_hint, fail
 from facula.ops import batch_forms
 from facula.ops import index_launch as launch
 from facula.ops.registry import F, composite, operator, return_type_of
@@ -25,7 +25,13 @@ UNSIGNED = {"u16": core.int16, "u32": core.int32, "u64": core.int64}
 def check_ordered(op: str, self: Any) -> None:
     """Raise for complex tensors, which have no order."""
     if self.dtype.is_complex:
-        fail(RuntimeError, op, f"{op} does not support complex dtypes on CPU", self.dtype)
+        fail(
+            RuntimeError,
+            op,
+            f"{op} does not support complex dtypes on CPU",
+            self.dtype,
+            hint="x.abs() and x.real are ordered",
+        )
 
 
 def sortable(self: Any) -> tuple[str, Any]:
@@ -97,6 +103,7 @@ class sort:
     """Values in order along `dim`, and where they stood. The order is always stable."""
 
     vmap = "dims"
+    alone = {0: "_sort_values"}
 
     def meta(self, dim, descending, stable):
         check_ordered("sort", self)
@@ -113,12 +120,49 @@ class sort:
 
         along_rows(self, dim, self.shape[dim] if self.dim() else 1, out, run)
 
-    def backward(grads, self_meta, dim, results):
-        return _select_gradient(grads[0], self_meta, dim, results[1])
+    def backward(grads, self_meta, dim, result_1):
+        return _select_gradient(grads[0], self_meta, dim, result_1)
 
     def samples(S):
         yield (S(4, 5),), {}
         yield (S(4, 5), 0, True), {}
+
+    def errors(S):
+        yield (S(3), 2), {}, IndexError, "Dimension out of range"
+
+
+@operator(
+    "_sort_values(Tensor self, int dim=-1, bool descending=False, *, bool? stable=None) -> Tensor",
+    names=(),
+    out=False,
+)
+class _sort_values:
+    """Values in order along `dim`: what a graph calls that does not read where they stood."""
+
+    vmap = "dims"
+
+    def meta(self, dim, descending, stable):
+        check_ordered("sort", self)
+        launch.dim_of("sort", dim, self.dim())
+        return core.empty(self.shape, dtype=self.dtype, device=self.device)
+
+    def cpu(out, self, dim, descending, stable):
+        dim = launch.dim_of("sort", dim, self.dim())
+        code, source = sortable(self)
+        if source is not self or source.dim() - 1 != dim:  # dtypes and places of few programs
+            out.copy_(F.sort(self, dim, descending, stable=stable)[0])
+        elif source.numel():
+            rows = source.contiguous()
+            numbers = (rows.numel() // rows.shape[-1], rows.shape[-1], int(descending))
+            core.kernel(f"sort_values:{code}")((out, rows), numbers, ())
+
+    def backward(grad, self, dim, descending, stable):
+        positions = F.sort(self, dim, descending, stable=stable)[1]
+        return _select_gradient(grad, self, dim, positions)
+
+    def samples(S):
+        yield (S(4, 5),), {}
+        yield (S(4, 50), 0, True), {}
 
     def errors(S):
         yield (S(3), 2), {}, IndexError, "Dimension out of range"
@@ -148,6 +192,7 @@ class topk:
     """
 
     vmap = "dims"
+    alone = {0: "_topk_values"}
 
     def meta(self, k, dim, largest, sorted):
         if self.dtype.is_complex or self.dtype is core.bool_:
@@ -156,6 +201,7 @@ class topk:
                 "topk",
                 f"topk does not support {self.dtype} dtypes on CPU",
                 self.dtype,
+                hint="x.int() makes numbers of bools, x.abs() orders complex numbers",
             )
         dim = launch.dim_of("topk", dim, self.dim())
         size = self.shape[dim] if self.dim() else 1
@@ -165,12 +211,19 @@ class topk:
                 "topk",
                 "selected index k out of range",
                 f"k={k} for a dimension of size {size}",
+                hint=f"k={size} gives all of them",
             )
         shape = list(self.shape)
         if shape:
             shape[dim] = k
         elif k == 0:
-            fail(RuntimeError, "topk", "k = 1 was required of a 0-d tensor", k)
+            fail(
+                RuntimeError,
+                "topk",
+                "k = 1 was required of a 0-d tensor",
+                k,
+                hint="x.reshape(1) takes k=0",
+            )
         return _pair(shape, self)
 
     def cpu(out, self, k, dim, largest, sorted):
@@ -183,8 +236,8 @@ class topk:
 
         along_rows(self, dim, k, out, run)
 
-    def backward(grads, self_meta, dim, results):
-        return _select_gradient(grads[0], self_meta, dim, results[1])
+    def backward(grads, self_meta, dim, result_1):
+        return _select_gradient(grads[0], self_meta, dim, result_1)
 
     def samples(S):
         yield (S(4, 5), 2), {}
@@ -192,6 +245,42 @@ class topk:
 
     def errors(S):
         yield (S(3), 4), {}, RuntimeError, "selected index k out of range"
+
+
+@operator(
+    "_topk_values(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> Tensor",
+    names=(),
+    out=False,
+)
+class _topk_values:
+    """The `k` largest (or smallest) elements: what a graph calls that does not read where."""
+
+    vmap = "dims"
+
+    def meta(self, k, dim, largest, sorted):
+        check_ordered("topk", self)
+        dim = launch.dim_of("topk", dim, self.dim())
+        shape = list(self.shape)
+        shape[dim : dim + 1] = [k] if shape else []
+        return core.empty(shape, dtype=self.dtype, device=self.device)
+
+    def cpu(out, self, k, dim, largest, sorted):
+        dim = launch.dim_of("topk", dim, self.dim())
+        code, source = sortable(self)
+        if source is not self or source.dim() - 1 != dim:  # dtypes and places of few programs
+            out.copy_(F.topk(self, k, dim, largest, sorted)[0])
+        elif out.numel():
+            rows = source.contiguous()
+            numbers = (rows.numel() // rows.shape[-1], rows.shape[-1], k, int(largest))
+            core.kernel(f"topk_values:{code}")((out, rows), numbers, ())
+
+    def backward(grad, self, k, dim, largest, sorted):
+        positions = F.topk(self, k, dim, largest, sorted)[1]
+        return _select_gradient(grad, self, dim, positions)
+
+    def samples(S):
+        yield (S(4, 5), 2), {}
+        yield (S(4, 90), 3, 0, False), {}
 
 
 def _reduced(self: Any, dim: int, keepdim: bool) -> list[int]:
@@ -212,6 +301,7 @@ def _check_nonempty(op: str, self: Any, dim: int) -> None:
             op,
             f"{op}(): Expected reduction dim {dim} to have non-zero size",
             list(self.shape),
+            hint="there is no element to choose from: look at x.numel() first",
         )
 
 
@@ -231,7 +321,13 @@ def _place(self: Any, dim: int, keepdim: bool, k: int, mode: int, out: tuple[Any
 def _not_bool(op: str, self: Any) -> None:
     check_ordered(op, self)
     if self.dtype is core.bool_:
-        fail(NotImplementedError, op, "a number dtype was required", self.dtype)
+        fail(
+            NotImplementedError,
+            op,
+            "a number dtype was required",
+            self.dtype,
+            hint="convert it with .int()",
+        )
 
 
 @operator(
@@ -249,14 +345,20 @@ class kthvalue:
         _check_nonempty("kthvalue", self, dim)
         size = self.shape[dim] if self.dim() else 1
         if not 1 <= k <= size:
-            fail(RuntimeError, "kthvalue", f"selected number k out of range for dimension {dim}", k)
+            fail(
+                RuntimeError,
+                "kthvalue",
+                f"selected number k out of range for dimension {dim}",
+                k,
+                hint=f"k counts from 1, the smallest, to {size}, the largest",
+            )
         return _pair(_reduced(self, dim, keepdim), self)
 
     def cpu(out, self, k, dim, keepdim):
         _place(self, launch.dim_of("kthvalue", dim, self.dim()), keepdim, k - 1, 0, out)
 
-    def backward(grads, self_meta, dim, keepdim, results):
-        return _select_gradient(grads[0], self_meta, dim, results[1], keepdim)
+    def backward(grads, self_meta, dim, keepdim, result_1):
+        return _select_gradient(grads[0], self_meta, dim, result_1, keepdim)
 
     def samples(S):
         yield (S(4, 5), 2), {}
@@ -285,8 +387,8 @@ def _define_median(name: str, mode: int, text: str) -> None:
             size = self.shape[dim] if self.dim() else 1
             _place(self, dim, keepdim, (size - 1) // 2, mode, out)
 
-        def backward(grads, self_meta, dim, keepdim, results):
-            return _select_gradient(grads[0], self_meta, dim, results[1], keepdim)
+        def backward(grads, self_meta, dim, keepdim, result_1):
+            return _select_gradient(grads[0], self_meta, dim, result_1, keepdim)
 
     @operator(f"_{name}_all(Tensor self) -> Tensor", names=())
     class whole:
@@ -369,8 +471,8 @@ class mode:
 
         along_rows(self, dim, 1, outs, run)
 
-    def backward(grads, self_meta, dim, keepdim, results):
-        return _select_gradient(grads[0], self_meta, dim, results[1], keepdim)
+    def backward(grads, self_meta, dim, keepdim, result_1):
+        return _select_gradient(grads[0], self_meta, dim, result_1, keepdim)
 
     def samples(S):
         yield (S(4, 5).round(),), {}
@@ -436,6 +538,32 @@ def _interpolate(ordered: Any, place: Any, interpolation: str) -> Any:
     return F.lerp(low, high, weight)
 
 
+def _check_places(op: str, self: Any, q: Any) -> None:
+    if q.dim() > 1:
+        fail(
+            RuntimeError,
+            op,
+            f"{op}() q must be a scalar or 1D tensor",
+            f"{q.dim()} dimensions",
+            hint="q.reshape(-1) is 1D",
+        )
+    if q.dtype is not self.dtype:
+        fail(
+            RuntimeError,
+            op,
+            f"{op}() q tensor must be same dtype as the input tensor",
+            q.dtype,
+            hint=cast_hint("q", self.dtype),
+        )
+    if q.device.type == "cpu" and q.numel() and batch_forms.anywhere(~((q >= 0) & (q <= 1))):
+        fail(
+            RuntimeError,
+            op,
+            f"{op}() q values must be in the range [0, 1]",
+            hint="divide percentages by 100; q.isnan() finds nan",
+        )
+
+
 def _check_quantile(op: str, self: Any, q: Any, interpolation: str) -> Any:
     """Check everything and give q as a tensor of the dtype of `self`."""
     if interpolation not in INTERPOLATIONS:
@@ -444,26 +572,35 @@ def _check_quantile(op: str, self: Any, q: Any, interpolation: str) -> Any:
             op,
             f"interpolation must be one of {', '.join(INTERPOLATIONS)}",
             interpolation,
+            hint="leave it out for 'linear'",
         )
     if self.numel() == 0:
-        fail(RuntimeError, op, f"{op}() input tensor must be non-empty", list(self.shape))
+        fail(
+            RuntimeError,
+            op,
+            f"{op}() input tensor must be non-empty",
+            list(self.shape),
+            hint="there is no element to choose from: look at x.numel() first",
+        )
     if self.dtype is not core.float32 and self.dtype is not core.float64:
         fail(
             RuntimeError,
             op,
             f"{op}() input tensor must be either float or double dtype",
             self.dtype,
+            hint="convert it with .float()",
         )
     if not isinstance(q, core.Tensor):
         if not 0 <= q <= 1:
-            fail(RuntimeError, op, f"{op}() q must be in the range [0, 1]", q)
+            fail(
+                RuntimeError,
+                op,
+                f"{op}() q must be in the range [0, 1]",
+                q,
+                hint="q=0.5 is the median; divide percentages by 100",
+            )
         return F.full((), q, dtype=self.dtype, device=self.device)
-    if q.dim() > 1:
-        fail(RuntimeError, op, f"{op}() q must be a scalar or 1D tensor", f"{q.dim()} dimensions")
-    if q.dtype is not self.dtype:
-        fail(RuntimeError, op, f"{op}() q tensor must be same dtype as the input tensor", q.dtype)
-    if q.device.type == "cpu" and q.numel() and batch_forms.anywhere(~((q >= 0) & (q <= 1))):
-        fail(RuntimeError, op, f"{op}() q values must be in the range [0, 1]")
+    _check_places(op, self, q)
     return q
 
 

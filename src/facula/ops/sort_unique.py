@@ -63,6 +63,7 @@ def _rows(op: str, self: Any, dim: int | None) -> tuple[Any, Any]:
             op,
             "there are sizes of 0 besides the chosen dimension, so unique cannot be applied",
             list(self.shape),
+            hint="there is nothing to compare in an empty tensor: look at x.numel() first",
         )
     return moved.reshape((moved.shape[0], length)), moved
 
@@ -87,6 +88,7 @@ def _distinct(
             NotImplementedError,
             op,
             "a tensor with values was required: the result's shape depends on them",
+            hint="make the tensor on the cpu: a meta tensor has a shape only",
         )
     self = self.detach()
     rows, slices = _rows(op, self, dim)

@@ -52,6 +52,7 @@ def _same_shape(op: str, a: Any, b: Any) -> None:
             op,
             "expected 'self' and 'other' to have same size",
             f"{list(a.shape)} and {list(b.shape)}",
+            hint="sparse tensors do not broadcast; use to_dense() first",
         )
 
 
@@ -115,6 +116,7 @@ def _add_sparse(a: SparseTensor, b: SparseTensor, alpha: Any) -> Any:
             "add",
             "expected 'self' and 'other' to have same number of sparse dimensions",
             f"{first.sparse_dim()} and {second.sparse_dim()}",
+            hint=f"x.to_dense().to_sparse({first.sparse_dim()}) has {first.sparse_dim()} of them",
         )
     index = F.cat([first._places[0], second._places[0]], 1)
     values = F.cat([values_of(first).to(dtype), _times(values_of(second).to(dtype), alpha)], 0)
@@ -181,6 +183,7 @@ def _multiply_dense(sparse: SparseTensor, dense: Any) -> Any:
             "mul",
             f"a dense tensor that broadcasts to {list(sparse.shape)} was required",
             list(dense.shape),
+            hint="a sparse tensor does not grow; use to_dense() for the full result",
         )
     index, values = elements(sparse)
     whole = dense.expand(sparse.shape)
@@ -195,7 +198,13 @@ def _multiply_sparse(a: SparseTensor, b: SparseTensor) -> Any:
         return rebuilt(a, values_of(a) * values_of(b))
     first, second = coalesced(to_coo(a)), coalesced(to_coo(b))
     if first.sparse_dim() != second.sparse_dim():
-        fail(RuntimeError, "mul", "expected as many sparse dimensions", second.sparse_dim())
+        fail(
+            RuntimeError,
+            "mul",
+            "expected as many sparse dimensions",
+            second.sparse_dim(),
+            hint=f"x.to_dense().to_sparse({first.sparse_dim()}) has {first.sparse_dim()} of them",
+        )
     index, values = first._places[0], values_of(first)
     others, sizes = values_of(second), a.shape[: index.shape[0]]
     keys = flatten(second._places[0], sizes)
@@ -242,6 +251,7 @@ def _check_divisor(self: Any, other: Any) -> None:
             else list(other.shape)
             if isinstance(other, Tensor)
             else "",
+            hint="dense tensors can be divided: use to_dense() first",
         )
 
 
@@ -260,5 +270,6 @@ def power(self: Any, exponent: Any) -> Any:
             "pow",
             "cannot raise to zeroth power on sparse tensor; it would make the result tensor dense",
             exponent,
+            hint="use to_dense() first",
         )
     return NotImplemented

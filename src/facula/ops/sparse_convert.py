@@ -246,6 +246,7 @@ def _blocked(row: Any, column: Any, values: Any, size: Any, layout: Any, block: 
             "to_sparse",
             f"Tensor size {tuple(size[:2])} needs to be divisible by blocksize",
             tuple(block),
+            hint="pad the tensor, or take another blocksize",
         )
     across, down = size[1] // width, size[0] // height
     line, cross = row.div(height, rounding_mode="floor"), column.div(width, rounding_mode="floor")
@@ -282,6 +283,7 @@ def _compressed_batch(coo: SparseTensor, layout: Any, block: Any) -> Any:
             "to_sparse",
             "Expect the same number of specified elements per batch",
             [part._nnz() for part in parts],
+            hint="the COO layout takes different numbers in a batch",
         )
     places = [F.stack([p._places[k] for p in parts]).reshape([*size[:batch], -1]) for k in range(2)]
     stacked = F.stack([values_of(p) for p in parts])
@@ -343,6 +345,7 @@ def coalesce(self: Any) -> Any:
             RuntimeError,
             "coalesce",
             "coalesce expected sparse coordinate tensor layout but got " + layout_word(self.layout),
+            hint="to_sparse() converts to the coordinate layout",
         )
     return coalesced(self)
 
@@ -355,6 +358,7 @@ def _checked_block(name: str, layout: Any, blocksize: Any) -> Any:
                 name,
                 f"conversion to {layout_word(layout)} requires blocksize specified as two integers",
                 blocksize,
+                hint="for example blocksize=(2, 2)",
             )
         return tuple(blocksize)
     if blocksize is not None:
@@ -376,6 +380,7 @@ def _from_dense(name: str, dense: Any, layout: Any, dense_dim: int, block: Any) 
             name,
             f"a tensor with at least {2 + dense_dim} dimensions was required",
             dense.dim(),
+            hint="unsqueeze() adds dimensions",
         )
     sparse = dense_to_coo(dense, batch + 2)
     return compressed(sparse, layout, block)
@@ -404,6 +409,7 @@ def to_sparse(self: Any, sparse_dim: Any, layout: Any, blocksize: Any, dense_dim
                 f"conversion from {layout_word(self._form)} to Sparse with sparse_dim argument "
                 "!=self.sparse_dim() is not supported",
                 sparse_dim,
+                hint="leave sparse_dim out, or use to_dense() first",
             )
         return to_coo(self)
     if layout is not COO:
@@ -415,6 +421,7 @@ def to_sparse(self: Any, sparse_dim: Any, layout: Any, blocksize: Any, dense_dim
             "to_sparse",
             f"sparse_dim argument must be in [{min(1, self.dim())},{self.dim()}] range",
             sparse_dim,
+            hint="leave sparse_dim out to make all dimensions sparse",
         )
     return dense_to_coo(self, count)
 
@@ -426,6 +433,7 @@ def _check_matrix(sparse: SparseTensor) -> None:
             "to_sparse",
             "conversion to a compressed layout requires at least two sparse dimensions",
             sparse.sparse_dim(),
+            hint="compressed layouts hold matrices; the COO layout holds other shapes",
         )
 
 
@@ -471,6 +479,7 @@ def sparse_mask(self: Any, mask: Any) -> Any:
             "sparse_mask",
             "operands have incompatible sizes: self and mask need the same shape",
             f"{list(self.shape)} and {list(mask.shape)}",
+            hint="expand() or slice self first: a mask does not broadcast",
         )
     if isinstance(self, SparseTensor) and same_places(self, mask):
         return self

@@ -63,6 +63,7 @@ def nothing(size: Sequence[int], dtype: Any, device: Any, layout: Any, sparse_di
             "zeros",
             "Only batched sparse compressed (non-block) tensors are supported, but got size",
             list(size),
+            hint="layout=facula.sparse_coo takes any size",
         )
     lines = size[-2] if layout in BY_ROWS else size[-1]
     starts = F.zeros((*size[:-2], lines + 1), dtype=core.int64, device=device)
@@ -114,6 +115,7 @@ def sparse_coo_tensor(
             op,
             "indices must have shape sparse_dim x nnz",
             list(indices.shape),
+            hint="indices[None] makes one row of a vector of positions",
         )
     if values.shape[0] != indices.shape[1]:
         fail(
@@ -121,6 +123,7 @@ def sparse_coo_tensor(
             op,
             "indices and values must have same nnz",
             f"{indices.shape[1]} and {values.shape[0]}",
+            hint="indices has a column for each value",
         )
     size = _inferred(indices, values) if size is None else tuple(int(n) for n in size)
     _check_dimensions(op, indices, values, size)
@@ -136,7 +139,13 @@ def _inferred(indices: Any, values: Any) -> tuple[int, ...]:
         return (*[0] * indices.shape[0], *values.shape[1:])
     if bool((indices < 0).any()):
         negative = int(indices.amin())
-        fail(RuntimeError, "sparse_coo_tensor", "found negative index", negative)
+        fail(
+            RuntimeError,
+            "sparse_coo_tensor",
+            "found negative index",
+            negative,
+            hint="positions count from 0 in every dimension",
+        )
     return (*(indices.amax(1) + 1).tolist(), *values.shape[1:])
 
 
@@ -148,6 +157,7 @@ def _check_dimensions(op: str, indices: Any, values: Any, size: Sequence[int]) -
             op,
             f"number of dimensions must be sparse_dim ({sparse}) + dense_dim ({dense})",
             len(size),
+            hint="leave size out to have it worked out",
         )
     if tuple(values.shape[1:]) != tuple(size[sparse:]):
         fail(
@@ -155,6 +165,7 @@ def _check_dimensions(op: str, indices: Any, values: Any, size: Sequence[int]) -
             op,
             f"values has incorrect size, expected {[values.shape[0], *size[sparse:]]}",
             list(values.shape),
+            hint="the dimensions after the sparse ones are those of a value",
         )
 
 
@@ -167,13 +178,19 @@ def check_coo(
     low, high = indices.amin(1).tolist(), indices.amax(1).tolist()
     for d, (least, most) in enumerate(zip(low, high, strict=True)):
         if least < 0:
-            fail(RuntimeError, op, f"found negative index {least} for dim {d}")
+            fail(
+                RuntimeError,
+                op,
+                f"found negative index {least} for dim {d}",
+                hint="positions count from 0 in every dimension",
+            )
         if most >= size[d]:
             fail(
                 RuntimeError,
                 op,
                 f"size is inconsistent with indices: for dim {d}, size is {size[d]} but found "
                 f"index {most}",
+                hint=f"dimension {d} needs a size of {most + 1} or more",
             )
     if is_coalesced:
         from facula.ops.sparse_convert import flatten
@@ -184,6 +201,7 @@ def check_coo(
                 RuntimeError,
                 op,
                 "cannot set is_coalesced to true if indices correspond to uncoalesced COO tensor",
+                hint="leave is_coalesced out, and call coalesce() on the result",
             )
 
 
@@ -212,7 +230,13 @@ def sparse_compressed_tensor(
     """A matrix (or a batch) of values by compressed lines: CSR, CSC, or blocks of values."""
     op = "sparse_compressed_tensor"
     if layout not in (CSR, CSC, BSR, BSC):
-        fail(RuntimeError, op, "expected layout to be a sparse compressed one", layout)
+        fail(
+            RuntimeError,
+            op,
+            "expected layout to be a sparse compressed one",
+            layout,
+            hint="take facula.sparse_csr, sparse_csc, sparse_bsr or sparse_bsc",
+        )
     values = _tensor(values, dtype, device)
     starts = _whole(op, _indices(compressed_indices, values.device), "compressed_indices")
     plain = _whole(op, _indices(plain_indices, values.device), "plain_indices")
@@ -254,6 +278,7 @@ def _check_parts(
             op,
             f"{compressed} and {name} dimensionalities must be equal and at least 1",
             f"{starts.dim()} and {plain.dim()}",
+            hint="both have the batch dimensions, then one of positions",
         )
     if values.dim() < batch + 1 + blocks or len(size) != values.dim() + 1 - blocks:
         fail(
@@ -261,6 +286,7 @@ def _check_parts(
             op,
             "tensor dimensionality must be sum of batch, base, and dense dimensionalities",
             f"size {list(size)} and values of shape {list(values.shape)}",
+            hint="values are [batch, count, *block, *dense]",
         )
     if values.shape[batch] != plain.shape[-1]:
         fail(
@@ -268,6 +294,7 @@ def _check_parts(
             op,
             f"number of specified elements must be that of {name}, {plain.shape[-1]}",
             values.shape[batch],
+            hint="every value, or block, has one plain index",
         )
     _check_lines(op, starts, values, size, layout)
 
@@ -283,6 +310,7 @@ def _check_lines(op: str, starts: Any, values: Any, size: Sequence[int], layout:
                 op,
                 f"tensor shape[{batch + d}] = {size[batch + d]} must be divisible by blocksize",
                 block[d],
+                hint=f"{-(-size[batch + d] // block[d]) * block[d]} has room for whole blocks",
             )
     d = 0 if layout in BY_ROWS else 1
     lines = size[batch + d] // max(block[d], 1)
@@ -292,6 +320,7 @@ def _check_lines(op: str, starts: Any, values: Any, size: Sequence[int], layout:
             op,
             f"{compressed}.shape[-1] must be equal to the number of {counted} + 1, {lines + 1}",
             starts.shape[-1],
+            hint=f"the last of the {lines + 1} is the number of values",
         )
 
 
@@ -330,7 +359,12 @@ def check_compressed(
 
 def _demand(op: str, invariant: str, holds: Any) -> None:
     if not bool(holds.all()):
-        fail(RuntimeError, op, f"`{invariant}` is not satisfied.")
+        fail(
+            RuntimeError,
+            op,
+            f"`{invariant}` is not satisfied.",
+            hint="to_sparse(layout=...) of a dense tensor makes valid indices",
+        )
 
 
 _PARTS = {CSR: ("crow", "col"), CSC: ("ccol", "row"), BSR: ("crow", "col"), BSC: ("ccol", "row")}

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
-from facula.core.errors import fail
+from facula.core.errors import cast_hint, fail
 from facula.ops import index_launch as launch
 from facula.ops.registry import F, composite, operator
 from facula.ops.sparse_convert import (
@@ -41,7 +41,12 @@ def _structure(op: str, starts: Any, plain: Any, columns: int) -> tuple[Any, Any
     launch.check_bounds(op, plain, columns, 1, IndexError, negative=False)
     launch.check_bounds(op, starts, plain.shape[0] + 1, 0, IndexError, negative=False)
     if bool((starts[1:] < starts[:-1]).any()) or starts[-1].item() != plain.shape[0]:
-        fail(RuntimeError, op, "rows that start in order and end with the entries were required")
+        fail(
+            RuntimeError,
+            op,
+            "rows that start in order and end with the entries were required",
+            hint="entry i is the number of values before row i",
+        )
     return starts, plain
 
 
@@ -132,7 +137,7 @@ class CsrTranspose:
     """The structure by columns: starts, rows, and where each entry stands by rows."""
 
     def meta(crow, col, columns):
-        def like(count):  # type: ignore[no-untyped-def]
+        def like(count):
             return core.empty((count,), dtype=core.int64, device=col.device)
 
         return like(columns + 1), like(col.shape[0]), like(col.shape[0])
@@ -170,8 +175,8 @@ class CsrExtreme:
             grain=_items(width, plain.shape[0], _rows(starts)),
         )
 
-    def backward(grads, col, values, dense, results, needs):
-        grad, entry = grads[0], results[1]
+    def backward(grads, col, values, dense, result_1, needs):
+        grad, entry = grads[0], result_1
         if grad is None:
             return None, None, None, None
         there = entry >= 0
@@ -218,20 +223,39 @@ def product(matrix: SparseTensor, dense: Any) -> Any:
 
 def _check(op: str, a: Any, b: Any) -> None:
     if a.dim() != 2 or b.dim() != 2:
-        fail(RuntimeError, op, "two matrices were required", f"{a.dim()}-D and {b.dim()}-D tensors")
+        fail(
+            RuntimeError,
+            op,
+            "two matrices were required",
+            f"{a.dim()}-D and {b.dim()}-D tensors",
+            hint="mv() and matmul() take vectors",
+        )
     if a.shape[1] != b.shape[0]:
         shapes = f"{a.shape[0]}x{a.shape[1]} and {b.shape[0]}x{b.shape[1]}"
-        fail(RuntimeError, op, "mat1 and mat2 shapes cannot be multiplied", shapes)
+        fail(
+            RuntimeError,
+            op,
+            "mat1 and mat2 shapes cannot be multiplied",
+            shapes,
+            hint=f"give mat2 {a.shape[1]} row(s), or mat1 {b.shape[0]} column(s)",
+        )
     if a.dtype is not b.dtype:
         fail(
             RuntimeError,
             op,
             "expected mat1 and mat2 to have the same dtype",
             f"{a.dtype} and {b.dtype}",
+            hint=cast_hint("mat2", a.dtype),
         )
     for x in (a, b):
         if isinstance(x, SparseTensor) and x.dense_dim():
-            fail(RuntimeError, op, "a sparse matrix of numbers was required", "dense dimensions")
+            fail(
+                RuntimeError,
+                op,
+                "a sparse matrix of numbers was required",
+                "dense dimensions",
+                hint="use to_dense() first",
+            )
 
 
 def _sparse_product(a: SparseTensor, b: SparseTensor) -> Any:
@@ -271,6 +295,7 @@ def mv(self: Any, vec: Any) -> Any:
             "mv",
             "a matrix and a vector were required",
             f"{self.dim()}-D, {vec.dim()}-D",
+            hint="mm() takes two matrices",
         )
     dense = vec.to_dense() if isinstance(vec, SparseTensor) else vec
     return F.mm(self, dense.unsqueeze(1)).squeeze(1)
@@ -280,16 +305,29 @@ def mv(self: Any, vec: Any) -> Any:
 def bmm(self: Any, mat2: Any) -> Any:
     """Products of a batch of sparse matrices and dense ones: one product of a matrix of blocks."""
     if isinstance(mat2, SparseTensor) or self._form is not COO:
-        fail(RuntimeError, "bmm", "a COO and a dense tensor were required", "another sparse layout")
+        fail(
+            RuntimeError,
+            "bmm",
+            "a COO and a dense tensor were required",
+            "another sparse layout",
+            hint="to_sparse() converts to the COO layout, to_dense() to a dense tensor",
+        )
     if self.dim() != 3 or mat2.dim() != 3 or self.shape[0] != mat2.shape[0]:
         fail(
             RuntimeError,
             "bmm",
             "two batches of equally many matrices were required",
             list(mat2.shape),
+            hint="mm() takes two matrices",
         )
     if self.shape[2] != mat2.shape[1]:
-        fail(RuntimeError, "bmm", "matrices that can be multiplied were required", list(mat2.shape))
+        fail(
+            RuntimeError,
+            "bmm",
+            "matrices that can be multiplied were required",
+            list(mat2.shape),
+            hint=f"give mat2 {self.shape[2]} row(s)",
+        )
     batch, rows, inner = self.shape
     index, values = elements(self)
     line, column = flatten(index[:2], (batch, rows)), index[0] * inner + index[2]
@@ -322,7 +360,11 @@ def matmul(self: Any, other: Any) -> Any:
         made = F.mm(self.reshape((-1, self.shape[-1])), other)
         return made.reshape((*self.shape[:-1], other.shape[1]))
     fail(
-        NotImplementedError, "matmul", "sparse matrices and vectors were required", f"{a}-D, {b}-D"
+        NotImplementedError,
+        "matmul",
+        "sparse matrices and vectors were required",
+        f"{a}-D, {b}-D",
+        hint="use to_dense() first",
     )
 
 
@@ -383,9 +425,16 @@ def sparse_mm(mat1: Any, mat2: Any, reduce: Any) -> Any:
             RuntimeError,
             op,
             f"reduce argument must be sum, mean, amax or amin, {reduce} has not been enabled",
+            hint="reduce='sum' is the usual product",
         )
     if not isinstance(mat1, SparseTensor) or mat1._form is not CSR:
-        fail(NotImplementedError, op, "a CSR matrix was required with reduce", mat1.layout)
+        fail(
+            NotImplementedError,
+            op,
+            "a CSR matrix was required with reduce",
+            mat1.layout,
+            hint="mat1.to_sparse_csr() converts it",
+        )
     _check(op, mat1, mat2)
     if reduce == "sum":
         return F.mm(mat1, mat2)
@@ -410,6 +459,16 @@ def sparse_addmm(mat: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
 
 
 @composite(
+    "_sparse_addmm(Tensor self, Tensor mat1, Tensor mat2, *, Number beta=1, Number alpha=1) -> Tensor",
+    names=("_sparse_addmm",),
+    out=False,
+)
+def _sparse_addmm(self: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
+    """`sparse.addmm` under the name that tensor subclasses of libraries override."""
+    return F.addmm(self, mat1, mat2, beta=beta, alpha=alpha)
+
+
+@composite(
     "sparse_sampled_addmm(Tensor self, Tensor mat1, Tensor mat2, *, Number beta=1.0, "
     "Number alpha=1.0) -> Tensor",
     names=("sparse.sampled_addmm",),
@@ -418,11 +477,29 @@ def sparse_sampled_addmm(self: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any)
     """``alpha * (mat1 @ mat2)`` at the places of a CSR matrix, plus ``beta`` times its values."""
     op = "sparse.sampled_addmm"
     if not isinstance(self, SparseTensor) or self._form is not CSR:
-        fail(RuntimeError, op, "Expected self to have sparse csr layout", self.layout)
+        fail(
+            RuntimeError,
+            op,
+            "Expected self to have sparse csr layout",
+            self.layout,
+            hint="self.to_sparse_csr() converts it",
+        )
     if self.dim() != 2 or mat1.dim() != 2 or mat2.dim() != 2 or mat1.shape[1] != mat2.shape[0]:
-        fail(RuntimeError, op, "mat1 and mat2 shapes cannot be multiplied", list(mat1.shape))
+        fail(
+            RuntimeError,
+            op,
+            "mat1 and mat2 shapes cannot be multiplied",
+            list(mat1.shape),
+            hint="shapes are self [n, m], mat1 [n, k], mat2 [k, m]",
+        )
     if tuple(self.shape) != (mat1.shape[0], mat2.shape[1]):
-        fail(RuntimeError, op, "self.shape must match the product's", list(self.shape))
+        fail(
+            RuntimeError,
+            op,
+            "self.shape must match the product's",
+            list(self.shape),
+            hint=f"the product is {[mat1.shape[0], mat2.shape[1]]}",
+        )
     starts, plain, values = rows_of(self)
     if values.dtype in _KERNELS:
         made = F._csr_sampled(starts, plain, mat1, mat2.t())

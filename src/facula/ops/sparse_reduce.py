@@ -31,6 +31,7 @@ def total(self: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
                 "sum",
                 "reduction operations on CSR tensors with keepdim=False is unsupported",
                 "keepdim=False",
+                hint="pass keepdim=True, or convert with to_sparse() first",
             )
         made = total(to_coo(self), dim, True, dtype)
         made = made if isinstance(made, SparseTensor) else F.to_sparse(made, None)

@@ -167,13 +167,20 @@ def _inplace(op: Any, args: tuple[Any, ...]) -> Any:
         return target.copy_(_dense(run(op, args))) if result is NotImplemented else result
     result = run(op, args)
     if not isinstance(result, SparseTensor):
-        fail(RuntimeError, f"{op.name}_", "a sparse result was required", "a dense one")
+        fail(
+            RuntimeError,
+            f"{op.name}_",
+            "a sparse result was required",
+            "a dense one",
+            hint=f"{op.name}() without the underscore returns the dense result",
+        )
     if result.shape != target.shape and op.definition.kind == "pointwise":
         fail(
             RuntimeError,
             f"{op.name}_",
             f"a result of the shape of self, {list(target.shape)}",
             list(result.shape),
+            hint=f"{op.name}() without the underscore returns a tensor of that shape",
         )
     if result.dtype is not target.dtype:
         if not core.can_cast(result.dtype, target.dtype):
@@ -182,6 +189,7 @@ def _inplace(op: Any, args: tuple[Any, ...]) -> Any:
                 f"{op.name}_",
                 f"result type {result.dtype} can't be cast to the desired output type",
                 target.dtype,
+                hint=f"convert self with .to({result.dtype}) first",
             )
         result = result.to(target.dtype)
     return assign(target, result)
@@ -194,10 +202,22 @@ def _dense(value: Any) -> Any:
 def _stored(op: Any, out: Any, result: Any) -> Any:
     if isinstance(out, SparseTensor):
         if not isinstance(result, SparseTensor):
-            fail(RuntimeError, op.name, "a dense out= was required", out.layout)
+            fail(
+                RuntimeError,
+                op.name,
+                "a dense out= was required",
+                out.layout,
+                hint="call it without out=",
+            )
         return assign(out, result)
     if isinstance(result, SparseTensor):
-        fail(RuntimeError, op.name, "a sparse out= was required", out.layout)
+        fail(
+            RuntimeError,
+            op.name,
+            "a sparse out= was required",
+            out.layout,
+            hint="call it without out=",
+        )
     if out.shape != result.shape:
         out.resize_(result.shape)
     return out.copy_(result)

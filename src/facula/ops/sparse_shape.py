@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
-from facula.core.errors import fail
+from facula.core.errors import cast_hint, fail
 from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import TABLE, F, composite
 from facula.ops.sparse_arithmetic import like_first
@@ -53,6 +53,7 @@ def transpose(self: Any, dim0: int, dim1: int) -> Any:
             "transpose",
             "transpose of dimensions that are both sparse or both dense was required",
             f"dim0={a}, dim1={b}",
+            hint="use to_dense() first",
         )
     return _permuted(self, order)
 
@@ -66,6 +67,7 @@ def _turned(sparse: SparseTensor, dims: set[int]) -> Any:
             "transpose",
             "the two dimensions of the matrices were required for compressed layouts",
             sorted(dims),
+            hint="use to_dense() first",
         )
     values = values_of(sparse)
     if sparse._form in BLOCKED:
@@ -90,7 +92,13 @@ def _permuted(sparse: SparseTensor, order: list[int]) -> Any:
 def t(self: Any) -> Any:
     """The transpose of a matrix."""
     if self.dim() > 2:
-        fail(RuntimeError, "t", "t() expects a tensor with <= 2 dimensions", self.dim())
+        fail(
+            RuntimeError,
+            "t",
+            "t() expects a tensor with <= 2 dimensions",
+            self.dim(),
+            hint="transpose(-2, -1) exchanges the last two dimensions",
+        )
     return self if self.dim() < 2 else transpose(self, 0, 1)
 
 
@@ -99,13 +107,25 @@ def permute(self: Any, dims: Any) -> Any:
     """The dimensions in another order; sparse and dense ones stay apart."""
     order = [wrap_dim("permute", d, self.dim()) for d in dims]
     if sorted(order) != list(range(self.dim())):
-        fail(RuntimeError, "permute", f"a permutation of {self.dim()} dimensions", list(dims))
+        fail(
+            RuntimeError,
+            "permute",
+            f"a permutation of {self.dim()} dimensions",
+            list(dims),
+            hint=f"for example {tuple(range(self.dim()))[::-1]}",
+        )
     if self._form is not COO:
         moved = {d for d, k in enumerate(order) if d != k}
         return self if not moved else _turned(self, moved)
     count = self.sparse_dim()
     if any(d >= count for d in order[:count]):
-        fail(RuntimeError, "permute", "sparse and dense dimensions that stay apart", list(dims))
+        fail(
+            RuntimeError,
+            "permute",
+            "sparse and dense dimensions that stay apart",
+            list(dims),
+            hint="use to_dense() first",
+        )
     return _permuted(self, order)
 
 
@@ -118,7 +138,13 @@ def select(self: Any, dim: int, index: int) -> Any:
     dim = wrap_dim("select", dim, self.dim())
     size = self.shape[dim]
     if not -size <= index < size:
-        fail(IndexError, "select", f"an index in range for dimension {dim} with size {size}", index)
+        fail(
+            IndexError,
+            "select",
+            f"an index in range for dimension {dim} with size {size}",
+            index,
+            hint="a negative index counts from the end",
+        )
     index %= size
     coo = to_coo(self)
     count = coo.sparse_dim()
@@ -170,6 +196,7 @@ def narrow(self: Any, dim: int, start: Any, length: int) -> Any:
             RuntimeError,
             "narrow",
             f"start ({start}) + length ({length}) exceeds dimension size ({size})",
+            hint=f"dimension {dim} has {size} element(s), the first at 0",
         )
     return slice_(self, dim, begin, begin + length, 1)
 
@@ -180,7 +207,13 @@ def index_select(self: Any, dim: int, index: Any) -> Any:
     dim = wrap_dim("index_select", dim, self.dim())
     size = list(self.shape)
     if index.numel() and not bool(((index >= 0) & (index < size[dim])).all()):
-        fail(IndexError, "index_select", f"indices in [0, {size[dim]}) were required", "others")
+        fail(
+            IndexError,
+            "index_select",
+            f"indices in [0, {size[dim]}) were required",
+            "others",
+            hint="indices count from 0; negative ones are not taken",
+        )
     coo = coalesced(to_coo(self))
     count = coo.sparse_dim()
     places, values = coo._places[0], values_of(coo)
@@ -264,7 +297,13 @@ def subscript(self: SparseTensor, index: Any) -> Any:
     entries = index if isinstance(index, tuple) else (index,)
     used = sum(e is not None and e is not Ellipsis for e in entries)
     if used > self.dim():
-        fail(IndexError, "index", f"at most {self.dim()} indices were required", used)
+        fail(
+            IndexError,
+            "index",
+            f"at most {self.dim()} indices were required",
+            used,
+            hint="None and ... do not count",
+        )
     made: Any = self
     dim = 0
     for entry in entries:
@@ -315,6 +354,8 @@ def cat(tensors: Any, dim: int) -> Any:
                 "All tensors must have the same shape except in the dimension, and the same number "
                 "of sparse dimensions",
                 f"{list(first.shape)} and {list(x.shape)}",
+                hint="make the sizes equal first; to_dense().to_sparse(n) sets the number of "
+                "sparse dimensions",
             )
     size[dim] = sum(x.shape[dim] for x in parts)
     places, values, before = [], [], 0
@@ -408,6 +449,33 @@ for _name, _count in (
     _value_like(_name, _count)
 
 
+def _check_offsets(diagonals: Any, offsets: Any, op: str) -> None:
+    if offsets.dtype is not core.int64:
+        fail(
+            RuntimeError,
+            op,
+            "Offset Tensor must have dtype Long",
+            offsets.dtype,
+            hint=cast_hint("offsets", core.int64),
+        )
+    if offsets.shape[0] != diagonals.shape[0]:
+        fail(
+            RuntimeError,
+            op,
+            f"Number of diagonals ({diagonals.shape[0]}) does not match the number of offsets",
+            offsets.shape[0],
+            hint="every diagonal has one offset",
+        )
+    if len(set(offsets.tolist())) != offsets.shape[0]:
+        fail(
+            RuntimeError,
+            op,
+            "Offset tensor contains duplicate values",
+            offsets.tolist(),
+            hint="add diagonals of the same offset up first",
+        )
+
+
 @composite(
     "sparse_spdiags(Tensor diagonals, Tensor offsets, int[] shape, layout? layout=None) -> Tensor",
     names=("sparse.spdiags",),
@@ -424,18 +492,9 @@ def sparse_spdiags(diagonals: Any, offsets: Any, shape: Any, layout: Any) -> Any
             op,
             "Diagonals must be vector or matrix and the output a matrix",
             list(shape),
+            hint="diagonals is [number, length], shape for example (3, 3)",
         )
-    if offsets.dtype is not core.int64:
-        fail(RuntimeError, op, "Offset Tensor must have dtype Long", offsets.dtype)
-    if offsets.shape[0] != diagonals.shape[0]:
-        fail(
-            RuntimeError,
-            op,
-            f"Number of diagonals ({diagonals.shape[0]}) does not match the number of offsets",
-            offsets.shape[0],
-        )
-    if len(set(offsets.tolist())) != offsets.shape[0]:
-        fail(RuntimeError, op, "Offset tensor contains duplicate values", offsets.tolist())
+    _check_offsets(diagonals, offsets, op)
     column = F.arange(diagonals.shape[1]).expand(diagonals.shape)
     row = column - offsets.unsqueeze(1)
     inside = (row >= 0) & (row < shape[0]) & (column < shape[1])

@@ -116,7 +116,9 @@ class SparseTensor(core.Tensor):
 
     def data_ptr(self) -> int:
         """Raises: sparse tensors have no storage."""
-        self._lacks("data_ptr", "Cannot access data pointer of Tensor that doesn't have storage")
+        return self._lacks(
+            "data_ptr", "Cannot access data pointer of Tensor that doesn't have storage"
+        )
 
     def untyped_storage(self) -> Any:
         """Raises: sparse tensors have no storage."""
@@ -200,6 +202,7 @@ class SparseTensor(core.Tensor):
             name,
             f"Cannot get {name} on an uncoalesced tensor, please call .coalesce() first",
             "an uncoalesced tensor",
+            hint="coalesce() adds up the values of equal places",
         )
 
     def _unlike(self, name: str, wanted: str) -> None:
@@ -243,7 +246,7 @@ class SparseTensor(core.Tensor):
         """The same parts without history."""
         return shell(self._places, self._stored, self.shape, self._form, self._unique)
 
-    data = property(detach, lambda self, other: assign(self, other, history=False))
+    data = property(detach, lambda self, other: _assign_data(self, other))
 
     def clone(self, *, memory_format: Any = None) -> Any:
         """A copy, part of the history."""
@@ -278,7 +281,13 @@ class SparseTensor(core.Tensor):
                 "copy_", "copy_() between dense and sparse Tensors is not implemented; a sparse one"
             )
         if src.shape != self.shape:
-            fail(RuntimeError, "copy_", f"a source of shape {list(self.shape)}", list(src.shape))
+            fail(
+                RuntimeError,
+                "copy_",
+                f"a source of shape {list(self.shape)}",
+                list(src.shape),
+                hint="sparse_resize_() changes the shape of self",
+            )
         made = F.to_sparse(src, None, layout=self._form) if src._form is not self._form else src
         values = values_of(made).to(self.dtype).clone()
         return assign(self, rebuilt(made, values, tuple(p.clone() for p in made._places)))
@@ -333,6 +342,7 @@ class SparseTensor(core.Tensor):
                 "deepcopy",
                 "Only Tensors created explicitly by the user support the deepcopy protocol",
                 "a result",
+                hint="deepcopy x.detach()",
             )
         made = self.detach().clone()
         made.requires_grad_(self.requires_grad)
@@ -366,6 +376,7 @@ class SparseTensor(core.Tensor):
                 "sparse_resize_",
                 f"number of dimensions must be sparse_dim ({sparse_dim}) + dense_dim ({dense_dim})",
                 len(size),
+                hint=f"give {sparse_dim + dense_dim} sizes",
             )
         if clear or not self._nnz():
             return assign(self, nothing(size, self.dtype, self.device, COO, sparse_dim))
@@ -397,7 +408,8 @@ def _unpickled(
     places: Any, values: Any, size: Any, layout: str, unique: bool, requires_grad: bool
 ) -> SparseTensor:
     made = shell(places, values, size, getattr(core, layout), unique)
-    return made.requires_grad_(requires_grad)
+    made.requires_grad_(requires_grad)
+    return made
 
 
 # ------------------------------------------------------------------ making and taking apart
@@ -418,7 +430,7 @@ def compose(places: Any, values: Any, size: Any, layout: Any = COO, unique: bool
     return F._sparse_compose(values, tuple(places), tuple(size), layout, unique)
 
 
-def rebuilt(like: SparseTensor, values: Any, places: Any = None) -> Any:
+def rebuilt(like: Any, values: Any, places: Any = None) -> Any:
     """A sparse tensor with other values at the same places."""
     places = like._places if places is None else places
     return compose(places, values, like.shape, like._form, like._unique)
@@ -429,6 +441,10 @@ def values_of(sparse: SparseTensor) -> Any:
     if sparse.requires_grad and core.is_grad_enabled():
         return F._sparse_values(sparse)
     return sparse._stored
+
+
+def _assign_data(target: SparseTensor, source: Any) -> None:
+    assign(target, source, history=False)
 
 
 def assign(target: SparseTensor, source: SparseTensor, history: bool = True) -> SparseTensor:
@@ -502,6 +518,7 @@ def _raise_layout(name: str, wanted: str, tensor: Any) -> None:
         RuntimeError,
         name,
         f"{name} expected {wanted} tensor layout but got {layout_word(tensor.layout)}",
+        hint="to_sparse(), to_sparse_csr() and to_sparse_csc() convert",
     )
 
 

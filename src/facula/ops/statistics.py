@@ -20,7 +20,13 @@ from facula.ops.registry import F, composite
 def trace(self: Any) -> Any:
     """The sum of the diagonal of a matrix."""
     if self.dim() != 2:
-        fail(RuntimeError, "trace", "expected a matrix", f"{self.dim()} dimensions")
+        fail(
+            RuntimeError,
+            "trace",
+            "expected a matrix",
+            f"{self.dim()} dimensions",
+            hint="x.diagonal(dim1=-2, dim2=-1).sum(-1) traces batches of matrices",
+        )
     return self.diagonal().sum()
 
 
@@ -32,13 +38,50 @@ def _check_weights(name: str, weights: Any, count: int, integral: bool) -> None:
             "cov",
             f"expected {name} to hold one number an observation",
             list(weights.shape),
+            hint=f"give {name} of shape [{count}]",
         )
     if integral and (weights.is_floating_point() or weights.is_complex()):
-        fail(RuntimeError, "cov", f"expected {name} to have integral dtype", weights.dtype)
+        fail(
+            RuntimeError,
+            "cov",
+            f"expected {name} to have integral dtype",
+            weights.dtype,
+            hint="aweights takes weights that are not whole numbers",
+        )
     if not integral and not weights.is_floating_point():
-        fail(RuntimeError, "cov", f"expected {name} to have floating point dtype", weights.dtype)
+        fail(
+            RuntimeError,
+            "cov",
+            f"expected {name} to have floating point dtype",
+            weights.dtype,
+            hint="convert it with .float()",
+        )
     if not weights.is_meta and bool((weights < 0).any()):
-        fail(RuntimeError, "cov", f"{name} cannot be negative")
+        fail(
+            RuntimeError,
+            "cov",
+            f"{name} cannot be negative",
+            hint="a weight of 0 leaves an observation out",
+        )
+
+
+def _check_observations(self: Any) -> None:
+    if self.dim() > 2:
+        fail(
+            RuntimeError,
+            "cov",
+            "expected input to have two or fewer dimensions",
+            self.dim(),
+            hint="rows are variables: x.flatten(1) makes a matrix",
+        )
+    if self.dtype is core.bool_:
+        fail(
+            RuntimeError,
+            "cov",
+            "bool dtype is not supported for input",
+            self.dtype,
+            hint="convert it with .float()",
+        )
 
 
 @composite(
@@ -50,10 +93,7 @@ def cov(self: Any, correction: int, fweights: Any, aweights: Any) -> Any:
 
     fweights: how often each observation counts. aweights: its importance.
     """
-    if self.dim() > 2:
-        fail(RuntimeError, "cov", "expected input to have two or fewer dimensions", self.dim())
-    if self.dtype is core.bool_:
-        fail(RuntimeError, "cov", "bool dtype is not supported for input", self.dtype)
+    _check_observations(self)
     x = self.reshape((1, -1)) if self.dim() < 2 else self
     count = x.shape[1]
     weights = None
@@ -83,7 +123,13 @@ def cov(self: Any, correction: int, fweights: Any, aweights: Any) -> Any:
 def corrcoef(self: Any) -> Any:
     """Pearson's correlations of the rows (variables) over the columns (observations)."""
     if self.dim() > 2:
-        fail(RuntimeError, "corrcoef", "expected input to have two or fewer dimensions", self.dim())
+        fail(
+            RuntimeError,
+            "corrcoef",
+            "expected input to have two or fewer dimensions",
+            self.dim(),
+            hint="rows are variables: x.flatten(1) makes a matrix",
+        )
     covariance = F.cov(self)
     if covariance.dim() == 0:
         return covariance / covariance
@@ -101,6 +147,7 @@ def _cross(op: str, a: Any, b: Any, dim: int) -> Any:
             op,
             "inputs must have the same number of dimensions",
             f"{a.dim()} and {b.dim()}",
+            hint="unsqueeze() adds dimensions to the smaller one",
         )
     d = launch.dim_of(op, dim, a.dim())
     if a.shape[d] != 3 or b.shape[d] != 3:
@@ -109,6 +156,7 @@ def _cross(op: str, a: Any, b: Any, dim: int) -> Any:
             op,
             f"inputs dimension {dim} must have length 3",
             f"{a.shape[d]} and {b.shape[d]}",
+            hint="dim is the dimension of the three coordinates",
         )
     a, b = F.broadcast_tensors([a, b])
     return a.roll(-1, d) * b.roll(-2, d) - a.roll(-2, d) * b.roll(-1, d)
@@ -121,7 +169,13 @@ def cross(self: Any, other: Any, dim: int | None) -> Any:
         shape = launch.broadcast_shapes("cross", self.shape, other.shape)
         found = [d for d, size in enumerate(shape) if size == 3]
         if not found:
-            fail(RuntimeError, "cross", "no dimension of size 3 in input", list(shape))
+            fail(
+                RuntimeError,
+                "cross",
+                "no dimension of size 3 in input",
+                list(shape),
+                hint="the product is defined for vectors of three numbers only",
+            )
         dim = found[0]
     return _cross("linalg.cross", self, other, dim)
 
@@ -190,8 +244,28 @@ def _spacings(spacing: Any, count: int) -> list[Any]:
             "gradient",
             "expected spacing to be unspecified, a scalar, or a list of one value a dimension",
             f"{len(given)} for {count} dimensions",
+            hint=f"for example spacing={(1.0,) * count}",
         )
     return given
+
+
+def _distinct_dims(self: Any, dim: Any) -> Any:
+    """The dimensions to differentiate along, in [0, ndim)."""
+    rank = self.dim()
+    if dim is None:
+        dims: Sequence[int] = range(rank)
+    else:
+        given = dim if isinstance(dim, (tuple, list)) else (dim,)
+        dims = [launch.dim_of("gradient", one, rank) for one in given]
+    if len(set(dims)) != len(dims):
+        fail(
+            RuntimeError,
+            "gradient",
+            "dim has to hold each dimension once",
+            dim,
+            hint="leave dim out for all dimensions",
+        )
+    return dims
 
 
 @composite(
@@ -210,17 +284,9 @@ def gradient(self: Any, spacing: Any, dim: Any, edge_order: int) -> Any:
             "gradient",
             "torch.gradient only supports edge_order=1 and edge_order=2",
             edge_order,
+            hint="edge_order=1 is the default",
         )
-    rank = self.dim()
-    if dim is None:
-        dims: Sequence[int] = range(rank)
-    else:
-        dims = [
-            launch.dim_of("gradient", d, rank)
-            for d in (dim if isinstance(dim, (tuple, list)) else (dim,))
-        ]
-    if len(set(dims)) != len(dims):
-        fail(RuntimeError, "gradient", "dim has to hold each dimension once", dim)
+    dims = _distinct_dims(self, dim)
     results = []
     for d, step in zip(dims, _spacings(spacing, len(dims)), strict=True):
         if self.shape[d] < edge_order + 1:
@@ -229,6 +295,7 @@ def gradient(self: Any, spacing: Any, dim: Any, edge_order: int) -> Any:
                 "gradient",
                 "torch.gradient expected each dimension size to be at least edge_order+1",
                 f"{self.shape[d]} in dimension {d}",
+                hint=f"leave dimension {d} out of dim; edge_order=1 needs two points only",
             )
         if not isinstance(step, core.Tensor):
             results.append(_difference_by_step(self, step, d, edge_order))
@@ -239,6 +306,7 @@ def gradient(self: Any, spacing: Any, dim: Any, edge_order: int) -> Any:
                 "gradient",
                 "expected each element of spacing to have one dimension, of the size of the input's",
                 list(step.shape),
+                hint=f"give the {self.shape[d]} coordinates along dimension {d} as a vector",
             )
         results.append(_difference_by_points(self, step, d, edge_order))
     return tuple(results)
@@ -248,12 +316,23 @@ def gradient(self: Any, spacing: Any, dim: Any, edge_order: int) -> Any:
 def hash_tensor(self: Any, dim: tuple[int, ...], keepdim: bool, mode: int) -> Any:
     """The exclusive or of the elements' bits, as float64 or int64, over `dim` (all by default): uint64."""
     if mode != 0:
-        fail(RuntimeError, "hash_tensor", "mode 0 (exclusive or) was required", mode)
+        fail(
+            RuntimeError,
+            "hash_tensor",
+            "mode 0 (exclusive or) was required",
+            mode,
+            hint="leave mode out",
+        )
     if self.is_complex():
-        fail(NotImplementedError, "hash_tensor", "a real tensor was required", self.dtype)
-    bits = (
-        self.to(core.float64).view(core.int64) if self.is_floating_point() else self.to(core.int64)
-    )
+        fail(
+            NotImplementedError,
+            "hash_tensor",
+            "a real tensor was required",
+            self.dtype,
+            hint="facula.view_as_real(x) has its parts",
+        )
+    kind = core.float64 if self.is_floating_point() else core.int64
+    bits = self.to(kind, copy=True).view(core.int64)
     dims = tuple(sorted({launch.dim_of("hash_tensor", d, self.dim()) for d in dim}))
     dims = (dims if self.dim() else ()) or tuple(range(self.dim()))
     shape = reduced_shape(self.shape, dims, keepdim)

@@ -20,15 +20,28 @@ from facula.ops.registry import F, composite
 def _check_sizes(op: str, n_fft: int, hop: int, length: int, window: Any) -> None:
     """Raise for steps and windows that make no sense together."""
     if hop <= 0:
-        fail(RuntimeError, op, "expected hop_length > 0", f"hop_length={hop}")
+        fail(
+            RuntimeError,
+            op,
+            "expected hop_length > 0",
+            f"hop_length={hop}",
+            hint="leave hop_length out for n_fft // 4",
+        )
     if not 0 < length <= n_fft:
-        fail(RuntimeError, op, "expected 0 < win_length <= n_fft", f"win_length={length}")
+        fail(
+            RuntimeError,
+            op,
+            "expected 0 < win_length <= n_fft",
+            f"win_length={length}",
+            hint="leave win_length out for n_fft",
+        )
     if window is not None and (window.dim() != 1 or window.shape[0] != length):
         fail(
             RuntimeError,
             op,
             "expected a 1D window tensor of size equal to win_length",
             f"win_length={length} and window of size {list(window.shape)}",
+            hint=f"facula.hann_window({length}) is one",
         )
 
 
@@ -45,6 +58,21 @@ def _window(op: str, window: Any, length: int, n_fft: int, like: Any) -> Any:
         window = F.ones(length, dtype=real, device=like.device)
     before = (n_fft - length) // 2
     return F.pad(window, (before, n_fft - length - before)) if length < n_fft else window
+
+
+def _spectrum_of(frames: Any, kind: int, half: bool) -> Any:
+    if frames.is_complex():
+        if half:
+            fail(
+                RuntimeError,
+                "stft",
+                "Cannot have onesided output if window or input is complex",
+                hint="pass onesided=False",
+            )
+        spectrum = F._fft_c2c(frames, (2,), kind, True)
+    else:
+        spectrum = F._fft_r2c(frames, (2,), kind, half)
+    return spectrum
 
 
 @composite(
@@ -82,18 +110,19 @@ def stft(  # noqa: PLR0913
             x.unsqueeze(1), (before, before), mode=pad_mode if center else "constant"
         ).squeeze(1)
     if not 0 < n_fft <= x.shape[1]:
-        fail(RuntimeError, "stft", f"expected 0 < n_fft <= {x.shape[1]}", f"n_fft={n_fft}")
+        fail(
+            RuntimeError,
+            "stft",
+            f"expected 0 < n_fft <= {x.shape[1]}",
+            f"n_fft={n_fft}",
+            hint="take a smaller n_fft, or pad the signal",
+        )
     _check_sizes("stft", n_fft, hop, length, window)
     weights = _window("stft", window, length, n_fft, x)
     frames = x.unfold(-1, n_fft, hop) * weights
     kind = ROOT if normalized else NONE
     half = not frames.is_complex() if onesided is None else onesided
-    if frames.is_complex():
-        if half:
-            fail(RuntimeError, "stft", "Cannot have onesided output if window or input is complex")
-        spectrum = F._fft_c2c(frames, (2,), kind, True)
-    else:
-        spectrum = F._fft_r2c(frames, (2,), kind, half)
+    spectrum = _spectrum_of(frames, kind, half)
     spectrum = spectrum.transpose(1, 2)
     if self.dim() == 1:
         spectrum = spectrum.squeeze(0)
@@ -104,11 +133,28 @@ def _check_signal(
     x: Any, window: Any, return_complex: bool | None, align: bool | None, center: bool
 ) -> None:
     if not (x.is_floating_point() or x.is_complex()):
-        fail(RuntimeError, "stft", "expected a tensor of floating point or complex values", x.dtype)
+        fail(
+            RuntimeError,
+            "stft",
+            "expected a tensor of floating point or complex values",
+            x.dtype,
+            hint="convert it with .float()",
+        )
     if not 1 <= x.dim() <= 2:
-        fail(RuntimeError, "stft", "expected a 1D or 2D tensor", f"{x.dim()}D")
+        fail(
+            RuntimeError,
+            "stft",
+            "expected a 1D or 2D tensor",
+            f"{x.dim()}D",
+            hint="x.flatten(0, -2) merges leading dimensions",
+        )
     if center and align is not None:
-        fail(RuntimeError, "stft", "stft align_to_window should only be set when center = false.")
+        fail(
+            RuntimeError,
+            "stft",
+            "stft align_to_window should only be set when center = false.",
+            hint="leave align_to_window out, or pass center=False",
+        )
     complex_ = x.is_complex() or (window is not None and window.is_complex())
     if return_complex is None and not complex_:
         fail(
@@ -206,11 +252,23 @@ def _check_spectrum(x: Any, n_fft: int, onesided: bool | None) -> None:
             "istft requires a complex-valued input tensor matching the output from stft with "
             "return_complex=True.",
             x.dtype,
+            hint="facula.view_as_complex(x) joins pairs of real numbers",
         )
     if x.dim() not in (2, 3):
-        fail(RuntimeError, "istft", "expected a tensor with 2 or 3 dimensions", x.dim())
+        fail(
+            RuntimeError,
+            "istft",
+            "expected a tensor with 2 or 3 dimensions",
+            x.dim(),
+            hint="the shape is [frequencies, frames] or [batch, frequencies, frames]",
+        )
     if x.numel() == 0:
-        fail(RuntimeError, "istft", "input tensor cannot be empty.")
+        fail(
+            RuntimeError,
+            "istft",
+            "input tensor cannot be empty.",
+            hint="a signal has at least one frame",
+        )
     half = x.shape[-2] != n_fft if onesided is None else onesided
     wanted = n_fft // 2 + 1 if half else n_fft
     if x.shape[-2] != wanted:
@@ -220,4 +278,5 @@ def _check_spectrum(x: Any, n_fft: int, onesided: bool | None) -> None:
             "expected the frequency dimension (3rd to the last) of the input tensor to match n_fft / 2 "
             f"+ 1 when onesided=True, n_fft else: {wanted}",
             x.shape[-2],
+            hint="pass the n_fft and onesided that stft() had",
         )

@@ -39,6 +39,7 @@ def _as_tensor(item: Any, device: Any) -> Tensor:
             "index",
             "tensors used as indices must be long, int, byte or bool tensors",
             made.dtype,
+            hint="give ints for places, bools for a mask",
         )
     return made
 
@@ -52,6 +53,36 @@ def _width(item: Any) -> int:
     return 1
 
 
+def _check_items(self: Tensor, items: list[Any]) -> int:
+    """How many dimensions the items take, checked."""
+    for item in items:
+        if isinstance(item, Tensor) and (item.is_floating_point() or item.is_complex()):
+            fail(
+                IndexError,
+                "index",
+                "tensors used as indices must be long, int, byte or bool tensors",
+                item.dtype,
+                hint="index.long() converts it; index != 0 makes a mask of it",
+            )
+    if sum(item is Ellipsis for item in items) > 1:
+        fail(
+            IndexError,
+            "index",
+            "at most one ellipsis was required (an index can only have a single ellipsis ('...'))",
+            hint="write ':' for the other ones",
+        )
+    taken = sum(_width(item) for item in items)
+    if taken > self.dim():
+        fail(
+            IndexError,
+            "index",
+            f"too many indices for tensor of dimension {self.dim()}",
+            taken,
+            hint="None and ... do not count; a mask counts once for each of its dimensions",
+        )
+    return taken
+
+
 def _split(self: Tensor, index: Any) -> tuple[Tensor, list[Any]]:
     """The view by the basic items, and the tensors that then index its dimensions (None where there
     is none).
@@ -62,23 +93,7 @@ def _split(self: Tensor, index: Any) -> tuple[Tensor, list[Any]]:
         else item
         for item in _as_items(index)
     ]
-    for item in items:
-        if isinstance(item, Tensor) and (item.is_floating_point() or item.is_complex()):
-            fail(
-                IndexError,
-                "index",
-                "tensors used as indices must be long, int, byte or bool tensors",
-                item.dtype,
-            )
-    if sum(item is Ellipsis for item in items) > 1:
-        fail(
-            IndexError,
-            "index",
-            "at most one ellipsis was required (an index can only have a single ellipsis ('...'))",
-        )
-    taken = sum(_width(item) for item in items)
-    if taken > self.dim():
-        fail(IndexError, "index", f"too many indices for tensor of dimension {self.dim()}", taken)
+    taken = _check_items(self, items)
     if not any(item is Ellipsis for item in items):
         items.append(Ellipsis)
     basic: list[Any] = []

@@ -25,6 +25,7 @@ def _check_fill(value: Any) -> None:
             "fill",
             "fill only supports 0-dimension value tensor",
             f"{value.dim()} dimensions",
+            hint="copy_() takes tensors of other shapes",
         )
 
 

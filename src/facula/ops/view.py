@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
-from facula.core.errors import fail
+from facula.core.errors import dim_hint, fail
 from facula.ops.registry import F, composite, view
 
 Tensor = core.Tensor
@@ -25,11 +25,16 @@ def wrap(op: str, dim: int, ndim: int) -> int:
             op,
             f"a dimension in [{-n}, {n - 1}] was required (Dimension out of range)",
             dim,
+            hint=dim_hint(ndim),
         )
     return dim % n
 
 
-@view("view(Tensor self, any... size) -> Tensor", names=("Tensor.view",))
+@view(
+    "view(Tensor self, any... size) -> Tensor",
+    names=("Tensor.view",),
+    keyword_aliases={"dtype": "size"},
+)
 class view_:
     """The same elements in another shape (one size may be -1), or as another dtype."""
 
@@ -100,7 +105,13 @@ class t:
     def vmap(batch, self):
         x = batch.front(self)
         if self.dim() > 2:
-            fail(RuntimeError, "t", "t() expects a tensor with <= 2 dimensions", self.dim())
+            fail(
+                RuntimeError,
+                "t",
+                "t() expects a tensor with <= 2 dimensions",
+                self.dim(),
+                hint="x.mT exchanges the last two dimensions",
+            )
         return x.transpose(1, 2) if self.dim() == 2 else x
 
     def backward(grad):
@@ -119,7 +130,13 @@ class permute:
     def vmap(batch, self, dims):
         rank = self.dim()
         if len(dims) != rank:
-            fail(RuntimeError, "permute", f"as many dims as dimensions ({rank})", list(dims))
+            fail(
+                RuntimeError,
+                "permute",
+                f"as many dims as dimensions ({rank})",
+                list(dims),
+                hint=f"name every dimension once, for example {tuple(range(rank))[::-1]}",
+            )
         return batch.front(self).permute((0, *(wrap("permute", d, rank) + 1 for d in dims)))
 
     def backward(grad, dims):
@@ -352,6 +369,7 @@ def flatten(self, start_dim, end_dim):
             "flatten",
             "flatten() has invalid args: start_dim cannot come after end_dim",
             (start_dim, end_dim),
+            hint=f"flatten({end_dim}, {start_dim}) merges the dimensions from one to the other",
         )
     if start == end:
         return self
@@ -364,8 +382,8 @@ def flatten(self, start_dim, end_dim):
 
 @composite("ravel(Tensor self) -> Tensor")
 def ravel(self):
-    """One dimension."""
-    return self.reshape(-1)
+    """One dimension; a copy where the elements do not lie in order."""
+    return self.contiguous().reshape(-1)
 
 
 @composite(
@@ -376,7 +394,12 @@ def unflatten(self, dim, sizes):
     """Split one dimension into several; one size may be -1."""
     dim = wrap("unflatten", dim, self.dim())
     if not sizes:
-        fail(RuntimeError, "unflatten", "unflatten: sizes must be non-empty")
+        fail(
+            RuntimeError,
+            "unflatten",
+            "unflatten: sizes must be non-empty",
+            hint=f"unflatten({dim}, ({self.shape[dim]}, 1)) is a call that fits",
+        )
     known = 1
     for size in sizes:
         known *= size
@@ -386,6 +409,7 @@ def unflatten(self, dim, sizes):
             "unflatten",
             f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {dim} "
             f"({self.shape[dim]}) in the input tensor",
+            hint="one of the sizes, and only one, may be -1: it is worked out from the others",
         )
     shape = list(self.shape)
     return self.reshape([*shape[:dim], *sizes, *shape[dim + 1 :]])
@@ -404,6 +428,7 @@ def movedim(self, source, destination):
             "movedim",
             "Invalid source or destination dims: as many sources as destinations were required",
             (source, destination),
+            hint=f"give {len(source)} destination(s) to move {len(source)} dimension(s)",
         )
     source = [wrap("movedim", d, n) for d in source]
     destination = [wrap("movedim", d, n) for d in destination]
@@ -413,6 +438,7 @@ def movedim(self, source, destination):
             "movedim",
             "movedim: repeated dim in `source` or `destination`",
             (source, destination),
+            hint=f"name each dimension once; in this tensor -1 and {n - 1} are the same",
         )
     order: list[int] = [-1] * n
     for s, d in zip(source, destination, strict=True):
@@ -421,11 +447,35 @@ def movedim(self, source, destination):
     return self.permute([next(rest) if d < 0 else d for d in order])
 
 
+def _check_range(start: int, length: int, size: int) -> None:
+    if length < 0:
+        fail(
+            RuntimeError,
+            "narrow",
+            "narrow(): length must be non-negative.",
+            length,
+            hint="x[start:end] takes an end instead of a length",
+        )
+    if not -size <= start <= size:
+        fail(
+            IndexError,
+            "narrow",
+            f"start out of range (expected to be in range of [{-size}, {size}])",
+            start,
+            hint="a negative start counts from the end of the dimension",
+        )
+
+
 @composite("narrow(Tensor self, int dim, any start, int length) -> Tensor", copied=("", "Tensor."))
 def narrow(self, dim, start, length):
     """`length` slices from `start` along a dimension."""
     if self.dim() == 0:
-        fail(RuntimeError, "narrow", "narrow() cannot be applied to a 0-dim tensor.")
+        fail(
+            RuntimeError,
+            "narrow",
+            "narrow() cannot be applied to a 0-dim tensor.",
+            hint="x.reshape(1) has a dimension",
+        )
     d = wrap("narrow", dim, self.dim())
     if isinstance(start, Tensor) and (start.dim() or start.dtype.kind != 1):
         fail(
@@ -433,23 +483,20 @@ def narrow(self, dim, start, length):
             "narrow",
             "start must be an 0-dim integral Tensor.",
             f"{start.dim()} dimensions of {start.dtype}",
+            hint="give start as a Python int",
         )
-    start, size = int(start), self.shape[d]
-    if length < 0:
-        fail(RuntimeError, "narrow", "narrow(): length must be non-negative.", length)
-    if not -size <= start <= size:
-        fail(
-            IndexError,
-            "narrow",
-            f"start out of range (expected to be in range of [{-size}, {size}])",
-            start,
-        )
+    if not hasattr(start, "__index__"):
+        required = "an int was required: argument 'start' must be int"
+        fail(TypeError, "narrow", required, type(start).__name__, "int(start) drops a fraction")
+    start, size = start.__index__(), self.shape[d]
+    _check_range(start, length, size)
     start = start + size if start < 0 else start
     if start + length > size:
         fail(
             RuntimeError,
             "narrow",
             f"start ({start}) + length ({length}) exceeds dimension size ({size}).",
+            hint=f"from {start} on, length can be at most {size - start}",
         )
     return F.slice(self, d, start, start + length, 1)
 
@@ -466,9 +513,16 @@ class unfold:
                 RuntimeError,
                 "unfold",
                 f"maximum size for tensor at dimension {d} is {n} but size is {size}",
+                hint=f"use a size from 0 to {n}, or pad dimension {d} first",
             )
         if step <= 0:
-            fail(RuntimeError, "unfold", "step is required to be positive", step)
+            fail(
+                RuntimeError,
+                "unfold",
+                "step is required to be positive",
+                step,
+                hint="step=1 gives every window",
+            )
         if self.dim() == 0:
             return core.make_view(self, (size,), (1,))
         shape, stride = list(self.shape), list(self.stride())
@@ -493,7 +547,10 @@ class diagonal:
         a, b = wrap("diagonal", dim1, self.dim()), wrap("diagonal", dim2, self.dim())
         if a == b:
             fail(
-                RuntimeError, "diagonal", f"diagonal dimensions cannot be identical {dim1}, {dim2}"
+                RuntimeError,
+                "diagonal",
+                f"diagonal dimensions cannot be identical {dim1}, {dim2}",
+                hint="name two dimensions, for example dim1=-2, dim2=-1 for the last two",
             )
         shape, stride = list(self.shape), list(self.stride())
         n = max(
@@ -535,6 +592,7 @@ def adjoint(self):
             "adjoint",
             "tensor.adjoint() is only supported on matrices or batches of matrices. Got 1-D "
             "tensor.",
+            hint="x.conj() conjugates a vector, x[:, None].mH makes a row of it",
         )
     transposed = self.transpose(-2, -1) if self.dim() else self
     return transposed.conj() if self.is_complex() else transposed
@@ -551,6 +609,7 @@ def sum_to_size(self, size):
             RuntimeError,
             "sum_to_size",
             f"size {list(size)} is not expandable to size {list(self.shape)}.",
+            hint="compared from the last dimension on, every size is 1 or the tensor's own",
         )
     dims = [
         *range(shift),

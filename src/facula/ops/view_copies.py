@@ -30,6 +30,8 @@ def _define_copy(source: core.Op) -> None:
     definition = source.definition
 
     def view(args: tuple[Any, ...]) -> Any:
+        if definition.geometry == "view":  # a copy may have any shape, whatever lies in memory
+            args = (args[0].contiguous(), *args[1:])
         positional, keywords = definition.trim(args)
         return source(*positional, **keywords)
 
@@ -111,7 +113,10 @@ def as_strided_scatter(self: Any, src: Any, size: Any, stride: Any, storage_offs
             f"{list(src.shape)} and {list(size)}",
         )
     offset = self.storage_offset() if storage_offset is None else storage_offset
-    whole = core.empty_strided(self.shape, self.stride(), dtype=self.dtype, device=self.device)
+    # places that share an element get one each
+    shares = any(s == 0 and n > 1 for s, n in zip(self.stride(), self.shape, strict=True))
+    strides = core.empty(self.shape, device="meta").stride() if shares else self.stride()
+    whole = core.empty_strided(self.shape, strides, dtype=self.dtype, device=self.device)
     whole = whole.copy_(self)
     whole.as_strided(size, stride, offset - self.storage_offset()).copy_(src)
     return whole

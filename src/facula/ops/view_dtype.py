@@ -7,11 +7,35 @@ is read or written; strides and offset must divide where the new element is larg
 
 from __future__ import annotations
 
+from typing import Any
+
 from facula import core
 from facula.core.errors import fail
 from facula.ops.registry import F, view
 
 Tensor = core.Tensor
+
+
+# what to do about memory that is not laid out as another element size needs it
+_DENSE = "x.clone(memory_format=facula.contiguous_format) lies in memory as required"
+
+
+def _check_resizable(dtype: Any, shape: list[int], stride: list[int]) -> None:
+    if not shape:
+        fail(
+            RuntimeError,
+            "view",
+            "self.dim() cannot be 0 to view a tensor as another dtype of different element size",
+            hint=f"x.reshape(1) has a dimension, x.to({dtype}) converts the value",
+        )
+    if stride[-1] != 1:
+        fail(
+            RuntimeError,
+            "view",
+            "self.stride(-1) must be 1 to view a tensor as another dtype of different element size",
+            stride[-1],
+            hint=_DENSE,
+        )
 
 
 @view("view_as_dtype(Tensor self, dtype dtype) -> Tensor", names=(), copied=())
@@ -25,21 +49,7 @@ class view_as_dtype:
         shape, stride = list(self.shape), list(self.stride())
         if old == new:
             return core.view_dtype(self, dtype, shape, stride)
-        if not shape:
-            fail(
-                RuntimeError,
-                "view",
-                "self.dim() cannot be 0 to view a tensor as another dtype of different element "
-                "size",
-            )
-        if stride[-1] != 1:
-            fail(
-                RuntimeError,
-                "view",
-                "self.stride(-1) must be 1 to view a tensor as another dtype of different element "
-                "size",
-                stride[-1],
-            )
+        _check_resizable(dtype, shape, stride)
         if old > new:
             factor = old // new
             stride = [s * factor for s in stride[:-1]] + [1]
@@ -57,6 +67,7 @@ class view_as_dtype:
                 f"self.size(-1), the storage offset and the strides must be divisible by {factor} "
                 f"to view as {dtype} (different element sizes)",
                 (shape, stride),
+                hint=f"slice or pad the last dimension to a multiple of {factor}, then clone()",
             )
         stride = [s // factor for s in stride[:-1]] + [1]
         shape[-1] //= factor
@@ -67,6 +78,7 @@ class view_as_dtype:
             RuntimeError,
             "view",
             "a differentiable view was required: view as another dtype has no gradient",
+            hint="take the view of x.detach(), or convert with x.to(dtype), which has a gradient",
         )
 
 
@@ -84,6 +96,7 @@ class view_as_real:
                 "view_as_real",
                 "view_as_real is only supported for complex tensors",
                 self.dtype,
+                hint="x.to(facula.complex64) makes a complex tensor of a real one",
             )
         return core.view_dtype(
             self, self.dtype.to_real(), [*self.shape, 2], [*(2 * s for s in self.stride()), 1]
@@ -107,6 +120,7 @@ class view_as_complex:
                 "view_as_complex",
                 "view_as_complex is only supported for floating point tensors",
                 self.dtype,
+                hint="convert it with .float()",
             )
         if self.dim() == 0 or self.shape[-1] != 2:
             fail(
@@ -114,6 +128,7 @@ class view_as_complex:
                 "view_as_complex",
                 "Tensor must have a last dimension of size 2",
                 list(self.shape),
+                hint="facula.complex(real, imag) joins two real tensors",
             )
         stride = self.stride()
         if stride[-1] != 1:
@@ -122,6 +137,7 @@ class view_as_complex:
                 "view_as_complex",
                 "Tensor must have a last dimension with stride 1",
                 stride,
+                hint=_DENSE,
             )
         if any(s % 2 for s in stride[:-1]) or self.storage_offset() % 2:
             fail(
@@ -130,6 +146,7 @@ class view_as_complex:
                 "Tensor must have a stride divisible by 2 for all but last dimension (and "
                 "storage_offset divisible by 2)",
                 stride,
+                hint=_DENSE,
             )
         return core.view_dtype(
             self, self.dtype.to_complex(), self.shape[:-1], [s // 2 for s in stride[:-1]]
@@ -171,6 +188,7 @@ class imag:
                 "imag",
                 "imag is not implemented for tensors with non-complex dtypes.",
                 self.dtype,
+                hint="the imaginary part of real numbers is facula.zeros_like(x)",
             )
         part = self.dtype.to_real()
         return core.view_dtype(

@@ -26,7 +26,12 @@ class unbind:
 
     def meta(self, dim):
         if self.dim() == 0:
-            fail(IndexError, "unbind", "Dimension specified as 0 but tensor has no dimensions")
+            fail(
+                IndexError,
+                "unbind",
+                "Dimension specified as 0 but tensor has no dimensions",
+                hint="x.reshape(1) has a dimension to unbind",
+            )
         d = wrap("unbind", dim, self.dim())
         shape = [*self.shape[:d], *self.shape[d + 1 :]]
         stride = self.stride()
@@ -57,6 +62,8 @@ def _split_points(self: Tensor, sizes: Any, d: int, op: str) -> list[int]:
             f"split_with_sizes expects split_sizes to sum exactly to {self.shape[d]} (input "
             f"tensor's size at dimension {d})",
             f"split_sizes={list(sizes)}",
+            hint=f"these sum to {sum(sizes)}, and none may be negative; chunk() makes nearly equal "
+            "pieces",
         )
     return list(sizes)
 
@@ -74,7 +81,12 @@ class split_with_sizes:
 
     def meta(self, split_sizes, dim):
         if self.dim() == 0:
-            fail(RuntimeError, "split", "split expects at least a 1-dimensional tensor")
+            fail(
+                RuntimeError,
+                "split",
+                "split expects at least a 1-dimensional tensor",
+                hint="x.reshape(1) has a dimension to split",
+            )
         d = wrap("split", dim, self.dim())
         shape, stride, start, pieces = list(self.shape), self.stride(), 0, []
         for size in _split_points(self, split_sizes, d, "split"):
@@ -121,17 +133,27 @@ def split(self, split_size, dim):
     dimension.
     """
     if self.dim() == 0:
-        fail(RuntimeError, "split", "split expects at least a 1-dimensional tensor")
+        fail(
+            RuntimeError,
+            "split",
+            "split expects at least a 1-dimensional tensor",
+            hint="x.reshape(1) has a dimension to split",
+        )
     d = wrap("split", dim, self.dim())
     if isinstance(split_size, (list, tuple)):
         return F.split_with_sizes(self, split_size, d)
-    split_size = int(split_size)
+    if not hasattr(split_size, "__index__"):
+        required = "an int or a list of ints was required: argument 'split_size' must be int"
+        hint = "split(2) makes pieces of 2, split([1, 2]) pieces of these sizes"
+        fail(TypeError, "split", required, type(split_size).__name__, hint)
+    split_size = split_size.__index__()
     if split_size < 0 or (split_size == 0 and self.shape[d] != 0):
         fail(
             RuntimeError,
             "split",
             "split expects split_size be non-negative (and positive unless the size is 0)",
             split_size,
+            hint="split_size=1 gives single slices",
         )
     return F.split_with_sizes(self, _even(self, split_size, d), d)
 
@@ -140,9 +162,20 @@ def split(self, split_size, dim):
 def chunk(self, chunks, dim):
     """At most `chunks` pieces of equal size along a dimension."""
     if self.dim() == 0:
-        fail(RuntimeError, "chunk", "chunk expects at least a 1-dimensional tensor")
+        fail(
+            RuntimeError,
+            "chunk",
+            "chunk expects at least a 1-dimensional tensor",
+            hint="x.reshape(1) has a dimension to split",
+        )
     if chunks <= 0:
-        fail(RuntimeError, "chunk", "chunk expects `chunks` to be greater than 0", chunks)
+        fail(
+            RuntimeError,
+            "chunk",
+            "chunk expects `chunks` to be greater than 0",
+            chunks,
+            hint="chunks=1 gives the whole tensor",
+        )
     d = wrap("chunk", dim, self.dim())
     size = (self.shape[d] + chunks - 1) // chunks
     if size == 0:
@@ -158,6 +191,7 @@ def _check_sections(op: str, value: Any) -> None:
             op,
             "an int or a list of ints was required (received an invalid combination of arguments)",
             type(value).__name__,
+            hint="for example 3 for three pieces, or [2, 5] to cut before the indices 2 and 5",
         )
 
 
@@ -169,6 +203,7 @@ def tensor_split(self, indices_or_sections, dim):
             RuntimeError,
             "tensor_split",
             "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims",
+            hint="x.reshape(1) has a dimension to split",
         )
     d = wrap("tensor_split", dim, self.dim())
     n = self.shape[d]
@@ -183,6 +218,7 @@ def tensor_split(self, indices_or_sections, dim):
                 "tensor_split",
                 "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or "
                 "one-dimensional int64 tensor on the cpu",
+                hint="give a tuple of ints instead",
             )
         indices_or_sections = indices_or_sections.tolist()
     _check_sections("tensor_split", indices_or_sections)
@@ -193,6 +229,7 @@ def tensor_split(self, indices_or_sections, dim):
                 "tensor_split",
                 "number of sections must be larger than 0",
                 indices_or_sections,
+                hint="1 section is the whole tensor",
             )
         base, extra = divmod(n, indices_or_sections)
         return F.split_with_sizes(self, [base + (i < extra) for i in range(indices_or_sections)], d)
@@ -207,6 +244,7 @@ def _axis_split(name: str, self: Tensor, indices_or_sections: Any, least: int, d
             name,
             f"torch.{name} requires a tensor with at least {least} "
             f"dimension{'s' if least > 1 else ''}, but got a tensor with {self.dim()} dimensions!",
+            hint=f"facula.atleast_{least}d(x) adds the missing dimensions",
         )
     _check_sections(name, indices_or_sections)
     if isinstance(indices_or_sections, int) and (
@@ -217,6 +255,8 @@ def _axis_split(name: str, self: Tensor, indices_or_sections: Any, least: int, d
             name,
             f"torch.{name} attempted to split along dimension {d}, but the size of the dimension "
             f"{self.shape[d]} is not divisible by the split_size {indices_or_sections}!",
+            hint=f"facula.tensor_split(x, n, dim={d}) takes every n > 0, with pieces of unequal "
+            "size",
         )
     return F.tensor_split(self, indices_or_sections, d)
 

@@ -20,9 +20,21 @@ def _dtype(op: str, dtype: Any) -> Any:
     dtype = core.get_default_dtype() if dtype is None else dtype
     if not op.endswith("_window"):  # those of `signal.windows`
         if dtype not in (core.float32, core.float64):
-            fail(ValueError, op, f"{op} expects float32 or float64 dtypes", dtype)
+            fail(
+                ValueError,
+                op,
+                f"{op} expects float32 or float64 dtypes",
+                dtype,
+                hint=f"leave dtype out, then convert with .to({dtype})",
+            )
     elif not dtype.is_floating_point:
-        fail(RuntimeError, op, f"{op} expects floating point dtypes", dtype)
+        fail(
+            RuntimeError,
+            op,
+            f"{op} expects floating point dtypes",
+            dtype,
+            hint=f"leave dtype out, then convert with .to({dtype})",
+        )
     return dtype
 
 
@@ -30,7 +42,13 @@ def _check_layout(op: str, layout: Any) -> None:
     if op.endswith("_window"):
         check_layout(op, layout)
     elif layout is not None and layout is not core.strided:
-        fail(ValueError, op, f"{op} is implemented for strided tensors only", layout)
+        fail(
+            ValueError,
+            op,
+            f"{op} is implemented for strided tensors only",
+            layout,
+            hint="leave layout out",
+        )
 
 
 def _made(
@@ -52,6 +70,7 @@ def _made(
             op,
             f"{op} requires non-negative window_length",
             length,
+            hint="0 gives an empty window",
         )
     if length <= 1:
         window = F.ones((length,), dtype=dtype, device=device)
@@ -166,13 +185,25 @@ def _define_signal(name: str, text: str, parameters: str, choose: Callable[..., 
 
 def _positive(name: str, value: float) -> float:
     if value <= 0:
-        fail(ValueError, name, f"{name} must be positive", value)
+        fail(
+            ValueError,
+            name,
+            f"{name} must be positive",
+            value,
+            hint=f"a larger {name} makes a wider window",
+        )
     return value
 
 
 def _kaiser(beta: float) -> Any:
     if beta < 0:
-        fail(ValueError, "kaiser", "beta must be non-negative", beta)
+        fail(
+            ValueError,
+            "kaiser",
+            "beta must be non-negative",
+            beta,
+            hint="beta=0 is a window of ones",
+        )
     return _bessel(beta)
 
 
@@ -183,7 +214,13 @@ def _exponential(center: float | None, tau: float, sym: bool = True) -> Any:
 def _general(a: Any) -> Any:
     coefficients = tuple(float(x) for x in a)
     if not coefficients:
-        fail(ValueError, "general_cosine", "Coefficients must be a list of at least one", a)
+        fail(
+            ValueError,
+            "general_cosine",
+            "Coefficients must be a list of at least one",
+            a,
+            hint="[0.5, 0.5] is a Hann window",
+        )
     return _cosines(coefficients)
 
 

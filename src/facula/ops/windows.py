@@ -28,7 +28,13 @@ def columns(op: str, sizes: Sequence[int], window: tuple[Sequence[int], ...]) ->
         ("stride should be greater than zero", stride, 1),
     ):
         if min(values) < least:
-            fail(RuntimeError, op, name, list(values))
+            fail(
+                RuntimeError,
+                op,
+                name,
+                list(values),
+                hint="the defaults are 1 for stride and dilation, 0 for padding",
+            )
     counts = [
         (s + 2 * p - d * (k - 1) - 1) // t + 1
         for s, k, d, p, t in zip(sizes, kernel, dilation, padding, stride, strict=True)
@@ -41,6 +47,7 @@ def columns(op: str, sizes: Sequence[int], window: tuple[Sequence[int], ...]) ->
             f"of sliding blocks is "
             f"{counts}, but its components must be at least one",
             list(sizes),
+            hint="more padding or a smaller window makes room",
         )
     return counts
 
@@ -73,6 +80,7 @@ class Im2Col:
                 "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other "
                 "non-zero dimensions for input",
                 list(input.shape),
+                hint="shapes are [N, C, H, W] or [C, H, W]",
             )
         counts = columns("unfold", input.shape[-2:], (kernel_size, dilation, padding, stride))
         shape = (
@@ -134,6 +142,8 @@ class Col2Im:
                 "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and "
                 "non-zero dimensions",
                 list(input.shape),
+                hint="shapes are [N, C * kernel elements, windows], as unfold() gives them, or "
+                "without N",
             )
         counts = columns("fold", output_size, (kernel_size, dilation, padding, stride))
         if input.shape[-2] % taps:
@@ -143,6 +153,8 @@ class Col2Im:
                 "Expected size of input's dimension 1 to be divisible by the product of "
                 "kernel_size",
                 f"{input.shape[-2]} and kernel_size={list(kernel_size)}",
+                hint="every column holds the kernel's elements of all channels, as unfold() gives "
+                "them",
             )
         if input.shape[-1] != math.prod(counts):
             fail(
@@ -152,6 +164,7 @@ class Col2Im:
                 f"sliding blocks "
                 f"{' * '.join(map(str, counts))} = {math.prod(counts)}",
                 input.shape[-1],
+                hint="pass the arguments that unfold() had",
             )
         shape = (*input.shape[: input.dim() - 2], input.shape[-2] // taps, *output_size)
         return core.empty(shape, dtype=input.dtype, device=input.device)
@@ -193,15 +206,23 @@ def _check_factor(op: str, self: Any, factor: int, by: int, least: int) -> None:
             op,
             f"{op} expects input to have at least {least} dimensions",
             f"{self.dim()}",
+            hint="the shape is [..., channels, height, width]",
         )
     if factor <= 0:
-        fail(RuntimeError, op, f"{op} expects a positive factor", factor)
+        fail(
+            RuntimeError,
+            op,
+            f"{op} expects a positive factor",
+            factor,
+            hint="a factor of 1 changes nothing",
+        )
     if self.shape[-3] % by:
         fail(
             RuntimeError,
             op,
             f"{op} expects its input's 'channel' dimension to be divisible by {by}",
             f"input.size(-3)={self.shape[-3]}",
+            hint=f"cut or pad the channels to a multiple of {by}",
         )
 
 
@@ -213,6 +234,8 @@ def pixel_shuffle(self: Any, upscale_factor: int) -> Any:
     """Channels become pixels: `[*, C * r * r, H, W]` to `[*, C, H * r, W * r]`."""
     r = upscale_factor
     _check_factor("pixel_shuffle", self, r, r * r, 3)
+    if r == 1:
+        return self.clone()
     *lead, channels, height, width = self.shape
     at = len(lead)
     split = self.reshape((*lead, channels // (r * r), r, r, height, width))
@@ -230,7 +253,15 @@ def pixel_unshuffle(self: Any, downscale_factor: int) -> Any:
     _check_factor(op, self, r, 1, 3)
     *lead, channels, height, width = self.shape
     if height % r or width % r:
-        fail(RuntimeError, op, f"height and width divisible by {r} were required", [height, width])
+        fail(
+            RuntimeError,
+            op,
+            f"height and width divisible by {r} were required",
+            [height, width],
+            hint="pad() or slice the image first",
+        )
+    if r == 1:
+        return self.clone()
     at = len(lead)
     split = self.reshape((*lead, channels, height // r, r, width // r, r))
     order = (*range(at), at, at + 2, at + 4, at + 1, at + 3)
@@ -249,6 +280,7 @@ def channel_shuffle(self: Any, groups: int) -> Any:
             "channel_shuffle",
             "an input of at least 3 dimensions was required",
             self.dim(),
+            hint="x[None] adds a batch dimension",
         )
     if groups <= 0 or self.shape[1] % groups:
         fail(
@@ -256,6 +288,7 @@ def channel_shuffle(self: Any, groups: int) -> Any:
             "channel_shuffle",
             "Number of channels must be divisible by groups",
             f"{self.shape[1]} channels and {groups} groups",
+            hint="groups=1 changes nothing",
         )
     split = self.reshape((self.shape[0], groups, self.shape[1] // groups, *self.shape[2:]))
     return split.transpose(1, 2).reshape(self.shape)

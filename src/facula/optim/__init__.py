@@ -40,6 +40,7 @@ def swap_in_optimizer_params_and_state(
             "swap_in_optimizer_params_and_state",
             f"a tensor for each of {count} parameters",
             got=len(tensors),
+            hint="give one for each parameter, in the order of the parameter groups",
         )
     groups, state = optimizer.param_groups, optimizer.state
     try:

@@ -28,13 +28,6 @@ from facula.optim.optimizer import ParamsT
 __all__ = ["Adam", "AdamW", "Adamax", "NAdam", "RAdam"]
 
 
-def _as_tensor_step(value: Any, group: dict) -> Any:
-    """A step count that an older checkpoint holds as a number."""
-    if isinstance(value, core.Tensor):
-        return value
-    return facula.tensor(float(value), dtype=core.float32)
-
-
 class _AdamFamily(ElementwiseOptimizer):
     """Settings that all of them have."""
 
@@ -46,16 +39,6 @@ class _AdamFamily(ElementwiseOptimizer):
         "differentiable": False,
         "decoupled_weight_decay": False,
     }
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:
-            for name, value in self._late_defaults.items():
-                group.setdefault(name, value)
-        for entry in self.state.values():
-            for name in self._scalars:
-                if name in entry:
-                    entry[name] = _as_tensor_step(entry[name], {})
 
     def _parameters(self, group: dict) -> tuple[float, ...]:
         beta1, beta2 = group["betas"]
@@ -147,8 +130,9 @@ class Adam(_AdamFamily):
         if group["amsgrad"]:
             largest = new["max_exp_avg_sq"] = facula.maximum(state["max_exp_avg_sq"], second)
         size = group["lr"] / (1 - beta1**step)
-        denominator = largest.sqrt() / square_root(1 - beta2**step) + group["eps"]
-        return p - size * (first / denominator), new
+        # a number times elements, where a quotient would be one more division for each of them
+        scale = 1 / square_root(1 - beta2**step)
+        return p - size * (first / (largest.sqrt() * scale + group["eps"])), new
 
 
 class AdamW(Adam):

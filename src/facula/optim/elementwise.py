@@ -38,12 +38,17 @@ def find_kernel(name: str, dtype: Any) -> Any:
         return kernel
 
 
+def _has_elements(t: Any) -> bool:
+    """Whether a kernel may read the tensor: neither a sparse one nor the shell of others."""
+    return not t.is_sparse and getattr(type(t), "__torch_dispatch__", None) is None
+
+
 def fits(tensors: Sequence[Any]) -> bool:
     """Whether tensors of one element order lie alike in memory, without gaps."""
     first = tensors[0]
     strides = None
     for t in tensors:
-        if t.dtype is not first.dtype or t.device.type != "cpu":
+        if t.dtype is not first.dtype or t.device.type != "cpu" or not _has_elements(t):
             return False
         if not t.is_contiguous():
             strides = first.stride() if strides is None else strides
@@ -125,6 +130,11 @@ class Gathered:
         self.changed: list[Any] = []
         self.other: list[tuple] = []
 
+    def rows(self) -> list[tuple]:
+        """The pointers of each tensor."""
+        width = self.width
+        return [tuple(self.pointers[i : i + width]) for i in range(0, len(self.pointers), width)]
+
 
 def _still(entry: tuple, states: Any, p: Any) -> bool:
     """Whether a parameter's state holds the same tensors as when ``entry`` was made."""
@@ -142,8 +152,21 @@ class ElementwiseOptimizer(Optimizer):
     #: state tensors of the parameter's shape, and zero-dimensional ones, in the kernel's order
     _states: tuple[str, ...] = ()
     _scalars: tuple[str, ...] = ("step",)
+    #: settings that groups of older checkpoints lack
+    _late_defaults: dict[str, Any] = {}
     #: whether the step count of a differentiable step stays a tensor, as in PyTorch's Adam
     _live_step = False
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            for name, value in self._late_defaults.items():
+                group.setdefault(name, value)
+        for entry in self.state.values():
+            for name in self._scalars:
+                # older checkpoints hold numbers
+                if name in entry and not isinstance(entry[name], core.Tensor):
+                    entry[name] = facula.tensor(float(entry[name]), dtype=core.float32)
 
     def _kernel_name(self, group: dict) -> str:
         raise NotImplementedError
@@ -213,6 +236,10 @@ class ElementwiseOptimizer(Optimizer):
         if kernel is None:
             gathered.other += [(p, p.grad, self.state[p]) for p in gathered.changed]
             return
+        if group.get("foreach") is False and not group.get("fused"):  # as asked: one by one
+            for row in gathered.rows():
+                launch(kernel, [row], self._parameters(group))
+            return
         launch_flat(
             kernel, gathered.pointers, gathered.width, gathered.sizes, self._parameters(group)
         )
@@ -244,7 +271,7 @@ class ElementwiseOptimizer(Optimizer):
                 entry[2] is not None
                 and p.dtype is dtype
                 and g.dtype is dtype
-                and (type(g) is core.Tensor or not g.is_sparse)
+                and (type(g) is core.Tensor or _has_elements(g))
                 and p.is_contiguous()
                 and g.is_contiguous()
             ):
@@ -308,6 +335,17 @@ class ElementwiseOptimizer(Optimizer):
                 self._init_state(group, p, state)
             self._step_one(group, p, p.grad, state)
 
+    def _make_states(self, seen: Callable[[Any], bool]) -> None:
+        """Make the states that the next step would make, unless somebody has `seen` that there are
+        none.
+        """
+        if seen(self.state):
+            return
+        for group in self.param_groups:
+            for p in () if group["differentiable"] else group["params"]:
+                if p.grad is not None and not p.grad.is_sparse and not self.state.get(p):
+                    self._init_state(group, p, self.state[p])
+
     def _step_group_in_graph(self, group: dict) -> None:
         """The same for a compiler, which fuses operators itself: the step count stays a tensor."""
         for p in group["params"]:
@@ -328,6 +366,7 @@ class ElementwiseOptimizer(Optimizer):
 
     # what capture follows instead of launching kernels
     _step_group._facula_captured_as = _step_group_in_graph  # type: ignore[attr-defined]
+    _step_group._facula_prepared_by = _make_states  # type: ignore[attr-defined]
 
     def _step_one(self, group: dict, p: Any, g: Any, state: dict) -> None:
         """One parameter: complex ones as pairs, through the kernel where that fits, else by

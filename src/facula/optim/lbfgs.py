@@ -276,7 +276,7 @@ class LBFGS(Optimizer):
 
     def _step(self, closure: Callable[[], Any]) -> Any:
         group = self.param_groups[0]
-        lr = group["lr"].item() if isinstance(group["lr"], core.Tensor) else group["lr"]
+        lr: Any = group["lr"].item() if isinstance(group["lr"], core.Tensor) else group["lr"]
         max_iter, max_eval = group["max_iter"], group["max_eval"]
         search = group["line_search_fn"]
         if search not in (None, "strong_wolfe"):

@@ -31,10 +31,6 @@ def _set_momentum(group: dict, use_beta1: bool, value: Any) -> None:
         group["momentum"] = value
 
 
-def _momentum_of(group: dict, use_beta1: bool) -> Any:
-    return group["betas"][0] if use_beta1 else group["momentum"]
-
-
 class CyclicLR(LRScheduler):
     """The rate up and down between two bounds. [Smith 2017]"""
 

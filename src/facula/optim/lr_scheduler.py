@@ -106,7 +106,7 @@ class LRScheduler:
 
         @wraps(function)
         def tracked(*args: Any, **kwargs: Any) -> Any:
-            owner = reference()
+            owner: Any = reference()
             owner._opt_called = True
             return function.__get__(owner, type(owner))(*args, **kwargs)
 

@@ -75,6 +75,7 @@ def _run_with_hooks(self: Any, function: Callable, args: tuple, kwargs: dict) ->
                 "Optimizer.step",
                 "step pre-hooks that give None or a tuple of (new_args, new_kwargs)",
                 got=result,
+                hint="return nothing to leave the arguments as they are",
             )
         args, kwargs = result
     out = function(*args, **kwargs)

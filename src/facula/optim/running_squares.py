@@ -11,7 +11,6 @@ from typing import Any
 
 import facula
 from facula import core
-from facula.optim.adam import _as_tensor_step
 from facula.optim.elementwise import (
     ElementwiseOptimizer,
     check_implementation,
@@ -35,16 +34,6 @@ class _Family(ElementwiseOptimizer):
         "differentiable": False,
         "capturable": False,
     }
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:
-            for name, value in self._late_defaults.items():
-                group.setdefault(name, value)
-        for entry in self.state.values():
-            for name in self._scalars:
-                if name in entry:
-                    entry[name] = _as_tensor_step(entry[name], {})
 
 
 class RMSprop(_Family):

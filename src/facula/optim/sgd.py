@@ -30,6 +30,13 @@ class SGD(ElementwiseOptimizer):
     """
 
     _scalars = ()
+    _late_defaults = {
+        "nesterov": False,
+        "maximize": False,
+        "foreach": None,
+        "differentiable": False,
+        "fused": False,
+    }
 
     def __init__(
         self,
@@ -65,15 +72,6 @@ class SGD(ElementwiseOptimizer):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
         check_implementation(foreach, fused, differentiable)
         super().__init__(params, defaults)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:
-            group.setdefault("nesterov", False)
-            group.setdefault("maximize", False)
-            group.setdefault("foreach", None)
-            group.setdefault("differentiable", False)
-            group.setdefault("fused", False)
 
     def _parameters(self, group: dict) -> tuple[float, ...]:
         return (

@@ -94,6 +94,7 @@ def schedule(
             "schedule",
             "Invalid profiler schedule arguments: active of at least 1, others of at least 0",
             f"wait={wait}, warmup={warmup}, active={active}, repeat={repeat}",
+            hint="for example schedule(wait=1, warmup=1, active=3)",
         )
     if warmup == 0:
         warnings.warn(
@@ -102,7 +103,12 @@ def schedule(
 
     def action(step: int) -> ProfilerAction:
         if step < 0:
-            fail(ValueError, "schedule", f"Step must be non-negative. Got {step}.")
+            fail(
+                ValueError,
+                "schedule",
+                f"Step must be non-negative. Got {step}.",
+                hint="steps count from 0",
+            )
         if step < skip_first:
             return ProfilerAction.NONE
         step -= skip_first
@@ -161,6 +167,7 @@ def _check_activities(activities: Iterable[ProfilerActivity] | None) -> set[Prof
             "profile",
             "activities that can be recorded here were required: No valid profiler activities found",
             activities,
+            hint="ProfilerActivity.CPU records here",
         )
     return wanted
 
@@ -223,7 +230,10 @@ class _KinetoProfile:
         """Record from here."""
         if self.profiler is None or self.profiler.recorder is None:
             fail(
-                RuntimeError, "profile", "a prepared trace was required: Profiler must be prepared"
+                RuntimeError,
+                "profile",
+                "a prepared trace was required: Profiler must be prepared",
+                hint="call prepare_trace() first, or use `with profile(...)`",
             )
         self._notes = {
             "trace_id": self._trace_id,
@@ -245,6 +255,7 @@ class _KinetoProfile:
                 RuntimeError,
                 "profile",
                 "Profiler must be initialized before it is asked for results",
+                hint="use `with profile(...)`, and ask afterwards",
             )
         return self.profiler
 

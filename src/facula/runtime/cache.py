@@ -18,7 +18,7 @@ from pathlib import Path
 from facula.core import config
 from facula.core.errors import fail
 
-__all__ = ["cached_file", "clear", "directory", "size", "trim", "write_atomically"]
+__all__ = ["cached_file", "clear", "directory", "find", "size", "trim", "write_atomically"]
 
 LIMIT_BYTES = 1 << 30
 _made = itertools.count()
@@ -81,10 +81,20 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
+def find(kind: str, key: str, suffix: str) -> Path | None:
+    """The file of `kind` under `key`, None where there is none."""
+    path = _place(kind, key, suffix)
+    return path if path.exists() else None
+
+
+def _place(kind: str, key: str, suffix: str) -> Path:
+    return directory() / kind / key[:2] / (key[2:] + suffix)
+
+
 def cached_file(kind: str, key: str, suffix: str, make: Callable[[Path], None]) -> Path:
     """The file of `kind` under `key`; `make(path)` writes it where it is not there yet."""
-    folder = directory() / kind / key[:2]
-    path = folder / (key[2:] + suffix)
+    path = _place(kind, key, suffix)
+    folder = path.parent
     if path.exists():
         return path
     _make_folder(folder)

@@ -155,6 +155,14 @@ def compile_library(
     `fresh` compiles in any case.
     Raises `CompileError` with the command, the first error and the file to look at.
     """
+    key, make = _job(c_text, flags, fresh)
+    return cache.cached_file("kernels", key, ".so", make)
+
+
+def _job(
+    c_text: str, flags: Sequence[str] | None, fresh: bool
+) -> tuple[str, Callable[[Path], None]]:
+    """The name of a library in the cache, and what makes it."""
     command = compiler_command()
     chosen = _spelled_for(command, default_flags() if flags is None else flags)
     digest = hashlib.sha256()
@@ -168,19 +176,23 @@ def compile_library(
     def make(path: Path) -> None:
         _compile([*command, *chosen], c_text, path)
 
-    return cache.cached_file("kernels", digest.hexdigest()[:40], ".so", make)
+    return digest.hexdigest()[:40], make
 
 
 def begin_library(
     c_text: str, *, flags: Sequence[str] | None = None, fresh: bool = False
 ) -> Callable[[], Path]:
     """Starts `compile_library` in the background; gives what waits for it, and raises what it raised."""
+    key, make = _job(c_text, flags, fresh)
+    known = cache.find("kernels", key, ".so")
+    if known is not None:
+        return lambda: known
     found: list[Path] = []
     errors: list[BaseException] = []
 
     def work() -> None:
         try:
-            found.append(compile_library(c_text, flags=flags, fresh=fresh))
+            found.append(cache.cached_file("kernels", key, ".so", make))
         except BaseException as error:
             errors.append(error)
 
@@ -197,22 +209,33 @@ def begin_library(
 
 
 def _compile(command: list[str], c_text: str, output: Path) -> None:
-    """Runs the compiler on text given as standard input, into `output`."""
-    full = [*command, "-shared", f"-I{include_folder()}", "-x", "c", "-", "-o", str(output), "-lm"]
-    result = subprocess.run(full, input=c_text, capture_output=True, text=True, check=False)
+    """Runs the compiler on text, into `output`.
+
+    The text goes by way of a file: to feed a pipe takes a call of the system for every page, and in
+    a thread beside a busy one each of these waits for its turn.
+    """
+    source = output.with_suffix(".c")
+    full = [*command, "-shared", f"-I{include_folder()}", str(source), "-o", str(output), "-lm"]
+    try:
+        source.write_text(c_text)
+        result = subprocess.run(
+            full, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            text=True, check=False,
+        )  # fmt: skip
+    finally:
+        source.unlink(missing_ok=True)
     if result.returncode != 0:
-        source = (
-            cache.directory() / "failed" / f"{hashlib.sha256(c_text.encode()).hexdigest()[:16]}.c"
-        )
-        with cache.write_atomically(source) as temporary:
+        name = f"{hashlib.sha256(c_text.encode()).hexdigest()[:16]}.c"
+        kept = cache.directory() / "failed" / name
+        with cache.write_atomically(kept) as temporary:
             temporary.write_text(c_text)
-        _report(full, result, source)
+        _report([str(kept) if part == str(source) else part for part in full], result, kept)
 
 
 def _report(full: list[str], result: subprocess.CompletedProcess[str], source: Path) -> None:
     lines = [line for line in result.stderr.splitlines() if line.strip()]
     first = next((line for line in lines if "error" in line), lines[0] if lines else "no output")
-    shown = shlex.join([str(source) if part == "-" else part for part in full])
+    shown = shlex.join(full)
     raise CompileError(
         message(
             "compile",

@@ -45,6 +45,7 @@ def _table() -> Table:
             "cpu_features",
             f"the processor must be one of {', '.join(sorted(_TABLES))}",
             got=machine,
+            hint="run it on one of these; other processors have no kernels",
         )
     return _TABLES[machine]
 
@@ -80,7 +81,13 @@ def features() -> frozenset[str]:
         return frozenset(_linux_flags())
     if sys.platform == "darwin":
         return frozenset(_macos_flags())
-    fail(RuntimeError, "cpu_features", "the platform must be linux or darwin", got=sys.platform)
+    fail(
+        RuntimeError,
+        "cpu_features",
+        "the platform must be linux or darwin",
+        got=sys.platform,
+        hint="run it in a linux container",
+    )
 
 
 def variants() -> tuple[str, ...]:
@@ -117,6 +124,7 @@ def detected() -> str:
         "cpu_features",
         f"the processor must have the features of the variant {plainest}",
         got=f"no {', '.join(_missing(plainest))}",
+        hint="run it on a newer processor",
     )
 
 
@@ -127,6 +135,7 @@ def _checked(forced: str) -> str:
             "cpu_features",
             f"FACULA_ISA must be one of {', '.join(variants())}",
             got=forced,
+            hint="unset FACULA_ISA to have the variant chosen",
         )
     if _missing(forced):
         fail(

@@ -59,13 +59,20 @@ def save(
     and what pickling raises for values that cannot be pickled.
     """
     if not _use_new_zipfile_serialization:
-        fail(RuntimeError, "save", "the format is the one since PyTorch 1.6", got="the older one")
+        fail(
+            RuntimeError,
+            "save",
+            "the format is the one since PyTorch 1.6",
+            got="the older one",
+            hint="leave _use_new_zipfile_serialization out",
+        )
     if not is_path(f) and not hasattr(f, "write"):
         fail(
             AttributeError,
             "save",
             "a path or a binary file object is required",
             got=type(f).__name__,
+            hint="open(path, 'wb') gives a file object",
         )
     body = io.BytesIO()
     pickler = CheckpointPickler(body, pickle_protocol)
@@ -118,15 +125,23 @@ def load(
             "load",
             "encoding is the only pickle argument",
             got=", ".join(pickle_load_args),
+            hint="leave the others out",
         )
     if mmap and not is_path(f):
-        fail(ValueError, "load", "mmap=True needs a path", got=type(f).__name__)
+        fail(
+            ValueError,
+            "load",
+            "mmap=True needs a path",
+            got=type(f).__name__,
+            hint="pass the path of the file, or mmap=False",
+        )
     if weights_only and pickle_module is not None:
         fail(
             RuntimeError,
             "load",
             "no pickle module beside weights_only=True",
             got=getattr(pickle_module, "__name__", str(pickle_module)),
+            hint="pass weights_only=False to unpickle with a module of your own",
         )
     place = _placer(map_location)
     with opened_for_reading(f, "load") as stream:
@@ -138,7 +153,11 @@ def load(
             return _read_archive(_from_here(stream, start), mapping, place, encoding)
         if mmap:
             fail(
-                RuntimeError, "load", "mmap=True needs the format since PyTorch 1.6", got="another"
+                RuntimeError,
+                "load",
+                "mmap=True needs the format since PyTorch 1.6",
+                got="another",
+                hint="facula.save(facula.load(path), path) writes the present format",
             )
         _check_head(head)
         return read_legacy(stream, place, encoding)
@@ -223,7 +242,13 @@ def _read_archive(
     archive = ArchiveReader(stream, mapping)
     order = bytes(archive.read("byteorder")) if "byteorder" in archive else b"little"
     if order not in (b"little", b"big"):
-        fail(RuntimeError, "load", "the byte order must be little or big", got=repr(order))
+        fail(
+            RuntimeError,
+            "load",
+            "the byte order must be little or big",
+            got=repr(order),
+            hint="the file is damaged: write it again",
+        )
     reader = _ArchiveUnpickler(archive, place, order == b"big")
     value = DataUnpickler(archive.read("data.pkl"), find, reader.persistent, encoding=encoding)
     return value.load()
@@ -248,6 +273,7 @@ def _placer(map_location: MapLocation) -> Callable[[Any, str], Any]:
         "load",
         "map_location must be a device, a dict or a function",
         got=type(map_location).__name__,
+        hint="map_location='cpu' loads everything on the cpu",
     )
 
 

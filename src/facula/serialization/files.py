@@ -71,9 +71,21 @@ def written_atomically(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     target = os.path.realpath(path)
     folder, name = os.path.split(target)
     if not os.path.isdir(folder):
-        fail(RuntimeError, "save", "the parent folder must exist", got=f"{folder} does not exist")
+        fail(
+            RuntimeError,
+            "save",
+            "the parent folder must exist",
+            got=f"{folder} does not exist",
+            hint=f"os.makedirs({folder!r}) makes it",
+        )
     if os.path.isdir(target):
-        fail(IsADirectoryError, "save", "the path must name a file", got=f"the folder {target}")
+        fail(
+            IsADirectoryError,
+            "save",
+            "the path must name a file",
+            got=f"the folder {target}",
+            hint="add a file's name to the path",
+        )
     if os.path.exists(target) and not os.path.isfile(target):
         with open(target, "wb") as stream:
             yield stream
@@ -109,6 +121,7 @@ def opened_for_reading(file: Any, operation: str) -> Iterator[BinaryIO]:
             operation,
             "a path or a binary file object is required",
             got=type(file).__name__,
+            hint="open(path, 'rb') gives a file object",
         )
     if hasattr(file, "readinto") and hasattr(file, "seek") and _seekable(file):
         yield file

@@ -26,7 +26,10 @@ class _Pending:
 
 def _checked(dtype: Any) -> np.dtype:
     if not isinstance(dtype, np.dtype) or dtype.hasobject or dtype.kind not in _KINDS:
-        raise UnpicklingError(f"[load] a NumPy dtype of plain values was required: got {dtype!r}")
+        raise UnpicklingError(
+            f"[load] a NumPy dtype of plain values was required: got {dtype!r}"
+            "\nhint: save the values as tensors, or load with weights_only=False"
+        )
     return dtype
 
 

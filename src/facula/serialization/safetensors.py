@@ -58,7 +58,13 @@ def save_file(
     for name in names:
         value = tensors[name]
         if value.dtype not in _WORDS:
-            fail(ValueError, "save_file", "the dtype must be one of safetensors'", got=value.dtype)
+            fail(
+                ValueError,
+                "save_file",
+                "the dtype must be one of safetensors'",
+                got=value.dtype,
+                hint="convert it with .to(facula.float32)",
+            )
         begin, end = end, end + value.numel() * value.dtype.itemsize
         header[name] = {
             "dtype": _WORDS[value.dtype],
@@ -77,7 +83,13 @@ def _check_sharing(tensors: dict[str, Any]) -> None:
     seen: dict[Any, str] = {}
     for name, value in tensors.items():
         if not isinstance(value, core.Tensor):
-            fail(TypeError, "save_file", f"{name} must be a tensor", got=type(value).__name__)
+            fail(
+                TypeError,
+                "save_file",
+                f"{name} must be a tensor",
+                got=type(value).__name__,
+                hint="facula.as_tensor(value) makes one; text goes into metadata",
+            )
         key = storages.identity(value.untyped_storage())
         if key[0] and seen.setdefault(key, name) != name:
             fail(

@@ -95,7 +95,13 @@ def transform_subclass(
             f"a {type(t).__name__} of shape {tuple(size)} and strides {tuple(stride)} was required"
         )
         got = f"{tuple(made.shape)} and {tuple(made.stride())}"
-        fail(RuntimeError, "transform_subclass", required, got)
+        fail(
+            RuntimeError,
+            "transform_subclass",
+            required,
+            got,
+            hint="__tensor_unflatten__ makes a tensor of outer_size and outer_stride",
+        )
     return made
 
 

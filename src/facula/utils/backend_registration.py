@@ -35,10 +35,22 @@ def rename_privateuse1_backend(backend_name: str) -> None:
     """
     if _name[0] not in (DEFAULT, backend_name):
         required = f"the name '{_name[0]}' was required, which was given before"
-        fail(RuntimeError, "rename_privateuse1_backend", required, backend_name)
+        fail(
+            RuntimeError,
+            "rename_privateuse1_backend",
+            required,
+            backend_name,
+            hint="rename the backend once in a program",
+        )
     if backend_name in ("cpu", "meta", "cuda", "mps", "xpu"):
         required = "a name that no known device has was required"
-        fail(RuntimeError, "rename_privateuse1_backend", required, backend_name)
+        fail(
+            RuntimeError,
+            "rename_privateuse1_backend",
+            required,
+            backend_name,
+            hint="take a name that no device has",
+        )
     _name[0] = backend_name
 
 
@@ -53,7 +65,13 @@ def register_device_module(device_type: str, module: Any) -> None:
     known = core.device(device_type).type
     if known in vars(facula):
         required = "a device without a module was required"
-        fail(RuntimeError, "register_device_module", required, f"facula.{known}")
+        fail(
+            RuntimeError,
+            "register_device_module",
+            required,
+            f"facula.{known}",
+            hint="register it for a device type of another name",
+        )
     setattr(facula, known, module)
     sys.modules[f"facula.{known}"] = module
 
@@ -102,7 +120,13 @@ def _to_device(name: str) -> Any:
 def _attach(cls: type, name: str, value: Any) -> None:
     if hasattr(cls, name):
         required = f"a class without '{name}' was required"
-        fail(RuntimeError, "generate_methods_for_privateuse1_backend", required, cls.__name__)
+        fail(
+            RuntimeError,
+            "generate_methods_for_privateuse1_backend",
+            required,
+            cls.__name__,
+            hint="call it once, and before methods of these names are added",
+        )
     if cls in (core.Tensor, core.UntypedStorage):
         core.set_type_attribute(cls, name, value)
     else:

@@ -9,13 +9,23 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections import namedtuple
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = ["get_env_info", "get_pretty_env_info", "pretty_str"]
 
-_FIELDS = "facula_version python_version os processor kernels threads compiler devices libraries"
-SystemEnv = namedtuple("SystemEnv", _FIELDS)
+
+class SystemEnv(NamedTuple):
+    """The facts, each a line of the report."""
+
+    facula_version: str
+    python_version: str
+    os: str
+    processor: str
+    kernels: str
+    threads: int
+    compiler: str
+    devices: str
+    libraries: str
 
 
 def _libraries() -> dict[str, str]:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from facula import core
-from facula.autograd.transforms.levels import BatchedTensor, is_batched, wrap
+from facula.autograd.transforms.levels import is_batched, wrap
 from facula.ops.batch_forms import Same
 from facula.ops.registry import F
 
@@ -150,6 +150,8 @@ def _shifted(op: Any, dim: int, rank: int) -> int:
         raise IndexError(
             f"[{op.name}] a dimension in [{-count}, {count - 1}] was required: got {dim} "
             "(Dimension out of range)"
+            "\nhint: dimensions count from 0, or from the end as -1, -2, ...; that of the batch "
+            "does not count"
         )
     return dim - count if dim >= 0 else dim
 
@@ -311,7 +313,7 @@ def one_by_one(batch: Batch, op: Any, args: tuple[Any, ...]) -> Any:
     """The operator on every entry of the batch, and the results stacked."""
     rows = []
     for index in range(batch.size):
-        row = [_each(lambda x, i=index: _entry(batch, x, i), value) for value in args]
+        row = [_each(functools.partial(_entry, batch, index), value) for value in args]
         rows.append(call(op, row))
     first = rows[0]
     if isinstance(first, tuple):
@@ -320,7 +322,7 @@ def one_by_one(batch: Batch, op: Any, args: tuple[Any, ...]) -> Any:
     return _stacked(op, rows)
 
 
-def _entry(batch: Batch, x: Any, index: int) -> Any:
+def _entry(batch: Batch, index: int, x: Any) -> Any:
     return x.value.select(x.batch_dim, index) if batch.has(x) else x
 
 
@@ -331,12 +333,6 @@ def _stacked(op: Any, values: Any) -> Any:
         raise RuntimeError(
             f"[{op.name}] results of one shape for all entries of the batch were required: got "
             f"{[list(v.shape) for v in values]} (vmap does not support dynamic shapes)"
+            "\nhint: make the results alike, for example by padding, or loop over the entries"
         )
     return F.stack(values)
-
-
-def unwrapped(x: Any) -> Any:
-    """What a wrapper holds, however deep."""
-    while isinstance(x, BatchedTensor):
-        x = x.value
-    return x

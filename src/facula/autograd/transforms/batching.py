@@ -50,7 +50,12 @@ class VmapLevel(Level):
         if isinstance(function, core.Op):
             bound, out = core.bind_arguments(function, args, kwargs)
             if out is not None:
-                fail(RuntimeError, function.name, "vmap: a call without out= was required")
+                fail(
+                    RuntimeError,
+                    function.name,
+                    "vmap: a call without out= was required",
+                    hint="copy_() the result instead",
+                )
             return self._operator(function, bound)
         if isinstance(function, core.InplaceOp):
             bound, _ = core.bind_arguments(function.op, args, kwargs)
@@ -62,7 +67,7 @@ class VmapLevel(Level):
         x, number = args[0], self.number
         if len(args) > 2 or not is_batched(x, number):
             return None
-        values = (x.value,)
+        values: tuple[Any, ...] = (x.value,)
         if len(args) == 2:
             y = args[1]
             if is_batched(y, number) and y.batch_dim == x.batch_dim and y.dim() == x.dim():
@@ -105,7 +110,12 @@ class VmapLevel(Level):
         if result is not NotImplemented:
             return result
         if self.size == 0:
-            fail(RuntimeError, op.name, "vmap: a batch with entries was required of this operator")
+            fail(
+                RuntimeError,
+                op.name,
+                "vmap: a batch with entries was required of this operator",
+                hint="look at the batch size before, or give the operator a vmap rule",
+            )
         if op.name not in _announced:
             _announced.add(op.name)
             warnings.warn(
@@ -157,6 +167,7 @@ class VmapLevel(Level):
                     f"{op.name}_",
                     f"a result of shape {list(target.shape)}",
                     list(result.shape),
+                    hint="use the form that is not in place",
                 )
             target.copy_(result)
         return target
@@ -173,6 +184,7 @@ class VmapLevel(Level):
             "vmap",
             "a view that is not in place was required under vmap",
             f"a change of the geometry of {list(target.shape)} to {list(view.shape)}",
+            hint="use the view's form without the underscore",
         )
 
     # ---------------------------------------------------------------- random numbers
@@ -186,6 +198,7 @@ class VmapLevel(Level):
                 "vmap: called random operation while in randomness error mode. Please either use "
                 "the 'same' or 'different' randomness flags on vmap or perform the randomness "
                 "operation out of vmap",
+                hint="vmap(f, randomness='different') draws for every entry, 'same' once for all",
             )
         batch = Batch(self)
         if self.randomness == "same":
@@ -219,6 +232,7 @@ class VmapLevel(Level):
                 NotImplementedError,
                 function.__name__,
                 "vmap: a function with a rule for batches was required",
+                hint="call it outside of vmap, or write it with operators",
             )
         return rule(self, function, args, kwargs)
 
@@ -235,6 +249,7 @@ class VmapLevel(Level):
                 f"You tried to vmap over {cls.__name__}, but it does not have vmap support. "
                 "Please override and implement the vmap staticmethod or set "
                 "generate_vmap_rule=True",
+                hint="generate_vmap_rule=True makes a rule of forward and backward",
             )
         values = [a.value if is_batched(a, self.number) else a for a in args]
         dims = tuple(a.batch_dim if is_batched(a, self.number) else None for a in args)
@@ -312,6 +327,7 @@ def _copy(level: VmapLevel, function: Any, args: tuple[Any, ...], kwargs: Any) -
                 "copy_",
                 f"a source that broadcasts to {list(target.shape)}",
                 list(source.shape),
+                hint="reduce or index the source first",
             )
         batch.front(target).copy_(batch.aligned(source, target.dim()))
 
@@ -335,6 +351,7 @@ def _value(level: VmapLevel, function: Any, args: tuple[Any, ...], kwargs: Any) 
         f"vmap: It looks like you're calling .{name}() on a Tensor. We don't support vmap over "
         f"calling .{name}() on a Tensor, please try to rewrite what you're doing with other "
         "operations",
+        hint="facula.where() chooses by value inside of vmap",
     )
 
 

@@ -98,16 +98,19 @@ def check_pair(op: str, x: Tensor, tangent: Tensor) -> None:
         raise RuntimeError(
             f"[{op}] a tangent of shape {list(x.shape)} was required: got {list(tangent.shape)} "
             "(Expected tangent to have the same size as the primal)"
+            "\nhint: facula.zeros_like(primal) has the size"
         )
     if not is_differentiable(x):
         raise ValueError(
             f"[{op}] a floating-point or complex tensor was required: Expected primal to be "
             f"floating point or complex, but got: {x.dtype}"
+            "\nhint: convert it with .float()"
         )
     if x.dtype is not tangent.dtype:
         raise RuntimeError(
             f"[{op}] a tangent of dtype {x.dtype} was required: got {tangent.dtype} (Expected "
             "tangent to have the same dtype as the primal)"
+            "\nhint: tangent.to(primal.dtype) converts it"
         )
 
 

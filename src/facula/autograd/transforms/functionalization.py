@@ -355,6 +355,7 @@ class FunctionalLevel(Level):
                 name,
                 "a result of the shape of self was required: output with shape "
                 f"{list(target.shape)} doesn't match the broadcast shape {list(value.shape)}",
+                hint="use the form without the underscore, which returns a new tensor",
             )
         if value.dtype != target.dtype:
             if value.dtype.kind > target.dtype.kind:
@@ -414,7 +415,7 @@ class FunctionalLevel(Level):
         recording = core.set_grad_enabled(False)
         try:
             with Suspended([]):
-                function(target, *rest)
+                core.undispatched(function, target, *rest)
         finally:
             core.set_grad_enabled(recording)
         self.set_alias(target, Alias(old.memory, value, old, step))
@@ -438,12 +439,17 @@ class FunctionalLevel(Level):
         recording = core.set_grad_enabled(False)
         try:
             with Suspended([]):
-                target.resize_(*value.shape)
+                core.undispatched(target.resize_, tuple(value.shape))
         finally:
             core.set_grad_enabled(recording)
         alias = self.alias_of(target)
         if alias.parent is not None:
-            fail(RuntimeError, "out", "a view of the shape of the result was required as out=")
+            fail(
+                RuntimeError,
+                "out",
+                "a view of the shape of the result was required as out=",
+                hint="give a tensor of its own, and copy_() it into the view",
+            )
         if alias.memory.external:
             fail(
                 NotImplementedError,

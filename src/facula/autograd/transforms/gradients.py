@@ -128,6 +128,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
             if isinstance(c, Tensor) and c.shape != o.shape:
                 raise RuntimeError(
                     f"[vjp] a cotangent of shape {list(o.shape)} was required: got {list(c.shape)}"
+                    "\nhint: facula.ones_like(output) has the shape"
                 )
         return recorded.structure.build(recorded.gradients(given, True))
 

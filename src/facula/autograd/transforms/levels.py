@@ -94,10 +94,7 @@ class BatchedTensor(Tensor):
     is_cuda = _behind("is_cuda")
     is_mps = _behind("is_mps")
 
-    @property
-    def data(self) -> Any:
-        """The same elements without history."""
-        return self.detach()
+    data = property(lambda self: self.detach(), doc="The same elements without history.")
 
     def __repr__(self) -> str:
         return f"BatchedTensor(lvl={self.level}, bdim={self.batch_dim}, value={self.value!r})"
@@ -113,7 +110,12 @@ class BatchedTensor(Tensor):
 
     def numpy(self, *, force: bool = False) -> Any:
         """Raises: the entries of a batch have no one array."""
-        return fail(RuntimeError, "numpy", "vmap: a tensor that is not mapped over was required")
+        return fail(
+            RuntimeError,
+            "numpy",
+            "vmap: a tensor that is not mapped over was required",
+            hint="call numpy() on the result, outside of vmap",
+        )
 
     def requires_grad_(self, requires_grad: bool = True) -> Any:
         """Raises: gradients inside of a transformed function are the business of `grad`."""

@@ -47,6 +47,7 @@ def track(x: Tensor, recording: bool) -> Tensor:
 
 
 def _track(x: Tensor, levels: list[Any], recording: bool) -> Tensor:
+    made: Any
     for position in range(len(levels) - 1, -1, -1):
         level = levels[position]
         if not hasattr(level, "size"):

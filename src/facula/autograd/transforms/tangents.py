@@ -60,6 +60,7 @@ class JvpLevel(Level):
                     function.name,
                     "a call without out= was required: functions with out=... arguments don't "
                     "support automatic differentiation",
+                    hint="copy_() the result instead",
                 )
             return self._operator(function, bound)
         if isinstance(function, core.InplaceOp):
@@ -174,7 +175,7 @@ class JvpLevel(Level):
         """A tangent in memory of its own that can take `like`, shared with the base of a view."""
         base = x._base if x._is_view() else None
         shared = base is not None and base.dtype is x.dtype
-        owner = base if shared else x
+        owner: Any = base if shared else x
         old = own_tangent(owner, self.number)
         made = _in_order(owner, like)
         set_tangent(owner, self.number, made.zero_() if old is None else made.copy_(old))

@@ -25,10 +25,6 @@ def _name(function: Any) -> str:
     return getattr(function, "__name__", None) or repr(function)
 
 
-def _is_nesting(value: Any) -> bool:
-    return isinstance(value, (tuple, list, dict))
-
-
 def in_dims_of(in_dims: Any, args: tuple[Any, ...], function: Any) -> tuple[int, list, list, Any]:
     """(size, a dimension or None a leaf, the leaves, their structure)."""
     name = _name(function)
@@ -128,6 +124,7 @@ def _unwrapped(value: Any, dim: int | None, level: VmapLevel, function: Any) -> 
         raise IndexError(
             f"[vmap] a dimension in [{-inner.dim()}, {inner.dim() - 1}] was required as out_dim: "
             f"got {dim} (Dimension out of range)"
+            "\nhint: out_dims=0 puts the batch in front"
         )
     dim %= inner.dim()
     return inner if dim == value.batch_dim else inner.movedim(value.batch_dim, dim)

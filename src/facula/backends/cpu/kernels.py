@@ -73,7 +73,8 @@ def make_kernel(definition: Any, variant: Any, code: str, part: str) -> int | No
     try:
         library = compile_library(pointwise.unit(None, _expressions(definition, variant, code)))
     except CompileError as error:
-        return _without_kernel(name, mode, error)
+        _without_kernel(name, mode, error)
+        return None
     core.load_library(library)
     _events.append(Event(name, "compiled", time.perf_counter() - begin, ""))
     return core.KERNELS.get(name)

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from facula.codegen.c import loops_text, math
 from facula.codegen.c.fused_flat import Text, flat
 from facula.codegen.c.fused_rows import rows
+from facula.codegen.c.fused_stream import STREAM
 from facula.codegen.c.fused_text import PHILOX, WHOLE
 from facula.codegen.c.fused_tiles import tiled
 from facula.lower.loops import ir, nest
@@ -71,7 +73,7 @@ class _Functions:
     @property
     def text(self) -> str:
         """All of them."""
-        return "\n\n".join(body.replace("@", name, 1) for body, name in self.names.items())
+        return "\n\n".join(body.replace("@", name) for body, name in self.names.items())
 
 
 class _Driver:
@@ -146,10 +148,11 @@ MANY = 3
 def _called_once(functions: str, body: str) -> str:
     """The library functions; those that only far arguments need are not inlined where they are
     called often, since their text is long."""
+    calls = Counter(math.calls(body))
     for stem in sorted(math.GUARDED - math.SMOOTH):
         for dtype in ("f32", "f64"):
             name = f"fm_{stem}_{dtype}"
-            if len(re.findall(rf"\b{name}\(", body)) >= MANY:
+            if calls[name] >= MANY:
                 functions = re.sub(rf"^FM (\w+ {name}\()", r"FM_CALL \1", functions, flags=re.M)
     return functions
 
@@ -168,6 +171,7 @@ def unit(runs: Sequence[Run], dynamic: bool = False) -> Unit:
         helpers,
         WHOLE if "fk_whole_" in body else "",
         PHILOX if "fk_philox_" in body else "",
+        STREAM if "fk_stream(" in body else "",
         _called_once(math.functions_for(body), body),
         body,
     ]

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+from facula.codegen.c.fused_passes import Shared
+from facula.codegen.c.fused_stream import Streams
 from facula.codegen.c.fused_text import Expressions, Names, has_guard, indent, is_slow, store
 from facula.codegen.c.printer import C_TYPES
 from facula.lower.loops import ir, nest
@@ -95,9 +97,11 @@ class FlatText:
         self.kernel, self.names = kernel, Names(dynamic)
         self.expressions, self.once = _lifted([store.expression for store in kernel.stores])
         self.lane = kernel.loops[-1]
+        self.streams = Streams(self.names, kernel.streams, self.lane)
         self.prepared()
         self.guarded = has_guard(self.expressions)
         self.stages = _stages(self.expressions)
+        self.functions: list[str] = []  # that the kernel calls
 
     def prepared(self) -> None:
         """What else has to be known before the text is written."""
@@ -151,15 +155,17 @@ class FlatText:
     def text(self, body: list[str], items: int, grain: int) -> Text:
         first = self.before()
         lines = [
+            *self.functions,
             HEAD,
             "{",
             "    (void)n, (void)s;",
-            *indent([*self.names.pointers(), *first]),
-            *indent(body),
+            *indent([*self.names.pointers(), *first, *self.streams.declared]),
+            *indent([*body, *self.streams.end]),
             "}",
         ]
         buffers = list(self.names.buffers)
-        return Text(lines, buffers, self.names.numbers, items, grain, not self.guarded)
+        in_place = not self.guarded and not self.kernel.streams
+        return Text(lines, buffers, self.names.numbers, items, grain, in_place)
 
     def before(self) -> list[str]:
         """What is the same for all elements, computed before the loops."""
@@ -180,18 +186,27 @@ class FlatText:
     def lanes(self, first: str, last: str) -> list[str]:
         """The loop over `[first, last)`."""
         full, _ = self.body(False)
-        if not self.guarded and not self.stages:
+        if not self.guarded and not self.stages and not self.kernel.streams:
             return self.loop(full, first, last, "")
-        block = STAGED if self.stages else BLOCK
-        fast = self.staged() if self.stages else self.loop(*self.checked(), "")
+        block = self.block
+        fast = full, "at", "until"
+        if self.guarded and not self.stages:
+            fast = self.checked()
+        loops = self.staged() if self.stages else self.loop(*fast, "")
         far = ["int far = 0;"] if self.guarded else []
         redo = ["if (far) {", *indent(self.loop(full, "at", "until", "")), "}"]
         return [
             f"for (int64_t at = {first}; at < {last}; at += {block}) {{",
             f"    const int64_t until = {last} - at < {block} ? {last} : at + {block};",
-            *indent([*far, *fast, *(redo if self.guarded else [])]),
+            *indent([*far, *loops, *(redo if self.guarded else [])]),
+            *indent(self.streams.send(self.kernel.stores, "at", "until")),
             "}",
         ]
+
+    @property
+    def block(self) -> int:
+        """Elements of a block."""
+        return STAGED if self.stages else BLOCK
 
     def checked(self) -> tuple[list[str], str, str]:
         """One pass over a block by fast forms, that tells whether they hold."""
@@ -203,7 +218,9 @@ class FlatText:
 
         A long chain of functions in one loop waits for itself; short loops overlap iterations.
         """
-        lines: list[str] = []
+        declared: list[list[str]] = []
+        passes: list[list[str]] = []
+        types: dict[str, str] = {}
         held: dict[int, Scalar] = {}
         places: dict[int, str] = {}
 
@@ -215,20 +232,23 @@ class FlatText:
             roots = substitute(tuple(stage or self.expressions), held)
             printer.add(roots)
             writes = [] if stage else self.stores(printer, roots)
+            declared.append([])
             for k, (current, root) in enumerate(zip(stage, roots, strict=False)):
                 name, leaf = f"h{number}_{k}", ir.leaf(ir.Named("kept", -1, len(held)), root.dtype)
-                lines.append(
-                    f"{C_TYPES[root.dtype]} {name}[{STAGED}] __attribute__((aligned(64)));"
-                )
+                types[name] = C_TYPES[root.dtype]
+                declared[-1].append(f"{types[name]} {name}[{STAGED}] __attribute__((aligned(64)));")
                 places[len(held)] = f"{name}[{self.names.variable(self.lane)} - at]"
                 writes.append(f"{places[len(held)]} = {printer.text(root)};")
                 held[id(current)] = leaf
             guards = printer.guards(roots) if self.guarded else []
             check = [_check(guards)] if guards else []
-            lines += self.loop(
-                [*printer.invariant, *printer.body, *check, *writes], "at", "until", ""
-            )
-        return lines
+            passes.append([*printer.invariant, *printer.body, *check, *writes])
+        lane = self.names.variable(self.lane)
+        shared = Shared(passes, types, lane, lambda lines: self.loop(lines, "at", "until", ""))
+        self.functions = shared.functions
+        return [
+            line for own in zip(declared, shared.statements, strict=True) for line in sum(own, [])
+        ]
 
     def loop(self, lines: list[str], first: str, last: str, clause: str) -> list[str]:
         name = self.names.variable(self.lane)
@@ -254,9 +274,11 @@ class FlatText:
         """The statements that write."""
         found = []
         for each, expression in zip(self.kernel.stores, values, strict=True):
-            place = printer.index(each.index)
             value = store(each.buffer.code, expression.dtype, printer.text(expression))
-            found.append(f"{self.names.buffer(each.buffer)}[{place}] = {value};")
+            target = self.streams.target(each, "at", self.block)
+            if target is None:
+                target = f"{self.names.buffer(each.buffer)}[{printer.index(each.index)}]"
+            found.append(f"{target} = {value};")
         return found
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from facula.codegen.c import loops_text
 from facula.codegen.c.fused_flat import HEAD, Text, decoded
+from facula.codegen.c.fused_stream import Streams
 from facula.codegen.c.fused_text import Expressions, Names, has_guard, indent, is_slow, store
 from facula.lower.loops import ir, nest
 from facula.lower.loops.index import Index, Indirect
@@ -27,6 +28,8 @@ from facula.ops.scalar_node import Scalar
 C_TYPE = {"f32": "float", "f64": "double", "i64": "int64_t", "i32": "int32_t", "b8": "uint8_t"}
 #: elements of a block; cells of a tile and positions of its blocks; kept elements of a tile
 BLOCK, TILE, TILE_ROWS, TILE_CACHE = 4096, 1024, 64, 32768
+#: elements of a piece of a block that is written past the caches
+PIECE = 1024
 
 
 def rows(kernel: nest.Rows, dynamic: bool, vector_bytes: int) -> Text:
@@ -49,6 +52,7 @@ class _Rows:
         self.across = -(-kernel.inner[-1].extent // self.width) if self.tiled else 1
         self.items = prod(v.extent for v in [*kernel.outer, *kernel.inner[:-1]]) * self.across
         self.parts = self._parts()
+        self.streams = Streams(self.names, kernel.streams, self.swept)
         self.homes = self._homes()
 
     def _width(self) -> int:
@@ -87,6 +91,7 @@ class _Rows:
                     for s in each.stores
                     if s.buffer.code == leaf.dtype
                     and _plain(s.index)
+                    and s.buffer not in self.kernel.streams
                     and all(s is not taken for taken in found.values())
                 ]
                 if free:
@@ -231,9 +236,11 @@ class _Rows:
 
     def write(self, each: nest.Store, printer: Expressions) -> str:
         """The statement that stores an element."""
-        place = printer.index(each.index)
         value = store(each.buffer.code, each.expression.dtype, printer.text(each.expression))
-        return f"{self.names.buffer(each.buffer)}[{place}] = {value};"
+        target = self.streams.target(each, "piece", PIECE)
+        if target is None:
+            target = f"{self.names.buffer(each.buffer)}[{printer.index(each.index)}]"
+        return f"{target} = {value};"
 
     # --- a pass over a block
     def element(self, each: nest.Pass, fast: bool, effects: bool = True) -> list[str]:
@@ -281,6 +288,8 @@ class _Rows:
 
     def _row_pass(self, each: nest.Pass) -> list[str]:
         guarded = has_guard(each.expressions)
+        if not each.folds and any(s.buffer in self.kernel.streams for s in each.stores):
+            return self._in_pieces(each, guarded)
         if not each.folds:
             return self._guarded(guarded, lambda fast: self._plain_loop(each, fast))
         widest = max(loops_text.SIZE[f.expression.dtype] for f in each.folds)
@@ -348,13 +357,28 @@ class _Rows:
             "}",
         ]
 
-    def _plain_loop(self, each: nest.Pass, fast: bool) -> list[str]:
+    def _in_pieces(self, each: nest.Pass, guarded: bool) -> list[str]:
+        """A pass that writes past the caches: piece by piece, each sent when it is complete."""
+        loops = self._guarded(
+            guarded, lambda fast: self._plain_loop(each, fast, "piece", "piece_end")
+        )
+        return [
+            f"for (int64_t piece = origin; piece < stop; piece += {PIECE}) {{",
+            f"    const int64_t piece_end = stop - piece < {PIECE} ? stop : piece + {PIECE};",
+            *indent(loops),
+            *indent(self.streams.send(each.stores, "piece", "piece_end")),
+            "}",
+        ]
+
+    def _plain_loop(
+        self, each: nest.Pass, fast: bool, first: str = "origin", last: str = "stop"
+    ) -> list[str]:
         body = self.element(each, fast)
         clause = " reduction(| : far)" if any(line.startswith("far |=") for line in body) else ""
         pragma = [] if is_slow(body) else [f"#pragma omp simd{clause}"]
         return [
             *pragma,
-            f"for (int64_t {self.at} = origin; {self.at} < stop; {self.at}++) {{",
+            f"for (int64_t {self.at} = {first}; {self.at} < {last}; {self.at}++) {{",
             *indent(body),
             "}",
         ]
@@ -447,10 +471,11 @@ class _Rows:
             "{",
             "    (void)n, (void)s;",
             *indent(self.names.pointers(True)),
-            *indent(declared),
+            *indent([*declared, *self.streams.declared]),
             f"    for (int64_t {variable} = begin; {variable} < end; {variable}++) {{",
             *indent(body, 2),
             "    }",
+            *indent(self.streams.end),
             "}",
         ]
 

@@ -18,7 +18,7 @@ from facula.codegen.c import (
 )
 from facula.codegen.c.math_text import Library
 
-__all__ = ["GUARDED", "LIBRARY", "PREAMBLE", "SLOW", "SMOOTH", "functions_for"]
+__all__ = ["GUARDED", "LIBRARY", "PREAMBLE", "SLOW", "SMOOTH", "calls", "functions_for"]
 
 LIBRARY = Library()
 for _module in (math_exponential, math_trigonometric, math_special, math_scalar, math_integer):
@@ -48,6 +48,11 @@ PREAMBLE = """#include <stdint.h>
 """
 
 _CALL = re.compile(r"\bfm_\w+")
+
+
+def calls(text: str) -> list[str]:
+    """The library functions that a text names, as often as it does."""
+    return _CALL.findall(text)
 
 
 def functions_for(text: str) -> str:

@@ -8,8 +8,10 @@ command, its first complaint and the file to look at.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from facula.capture import events
@@ -19,6 +21,7 @@ from facula.compiler.inductor.graph import begin_graph
 from facula.core import config as settings
 from facula.core.errors import fail, message
 from facula.fx import Graph, GraphModule
+from facula.fx.graph_module import code_on_demand
 from facula.lower.aot.api import aot_module_simplified
 from facula.lower.aot.min_cut import min_cut_rematerialization_partition
 from facula.lower.passes.attention import recognise_attention
@@ -54,6 +57,25 @@ def compile_fx(
     if getattr(module, "meta", {}).get("dynamic"):
         chosen["dynamic"] = True
     inner = inner_compile or _inner(chosen)
+    with _collector_at_rest(), contextlib.nullcontext() if inner_compile else code_on_demand():
+        return _compiled(module, example_inputs, inner, chosen)
+
+
+@contextlib.contextmanager
+def _collector_at_rest() -> Iterator[None]:
+    """A block without searches for cycles: graphs are many objects, all alive until the end."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _compiled(
+    module: Any, example_inputs: Sequence[Any], inner: Callable[..., Any], chosen: dict[str, Any]
+) -> Callable[..., Any]:
     if chosen.get("pattern_matcher", config.get("pattern_matcher")):
         module = _with_attention(module)
     return aot_module_simplified(

@@ -46,6 +46,7 @@ def _known(name: str) -> str:
             "inductor.config",
             f"an option was required, one of {', '.join(sorted(OPTIONS))}",
             got=f"Unexpected optimization option {name}",
+            hint="leave it out for the default",
         )
     return name
 
@@ -94,6 +95,7 @@ def chosen(mode: str | None, options: dict[str, Any] | None) -> dict[str, Any]:
                 "compile",
                 f"a mode was required, one of {', '.join(MODES)}",
                 got=f"Unrecognized mode={mode}",
+                hint="'default' is the usual one",
             )
         found |= MODES[mode]
     for name, value in (options or {}).items():
@@ -105,6 +107,7 @@ def chosen(mode: str | None, options: dict[str, Any] | None) -> dict[str, Any]:
                 "compile",
                 f"a value of type {type(default).__name__} was required for {name}",
                 got=f"Unexpected type of attr {name}, got {type(value).__name__}",
+                hint=f"for example {default!r}, the default",
             )
         found[name] = value
     return found

@@ -54,11 +54,11 @@ def freeze(module: Any) -> Frozen | None:
     tails.fold_batch_norm(graph)
     prefer_channels_last(graph)
     if not tails.fuse_tails(graph):
-        module.recompile()
+        module.renew()
         return None
     remove_dead_code(graph)
     found = _take_out(module)
-    module.recompile()
+    module.renew()
     return found
 
 

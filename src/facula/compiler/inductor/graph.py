@@ -7,16 +7,17 @@ Keeps true: each pass is a line of `compile_graph`; what is printed or traced is
 
 from __future__ import annotations
 
+import collections
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from facula import core
 from facula.codegen.c import fused
-from facula.compiler.inductor import config, metrics, trace
+from facula.compiler.inductor import config, metrics, stored, trace
 from facula.compiler.inductor.wrapper import Wrapper, direct_launch, layout_of
 from facula.core import logs
-from facula.lower.loops import fuse, ir, memory, nest, printing, verify, whole
+from facula.lower.loops import fuse, ir, memory, nest, printing, streams, verify, whole
 from facula.lower.loops.graph import lower_graph
 from facula.runtime.compile import begin_library, graph_flags
 
@@ -58,37 +59,89 @@ def begin_graph(module: Any, options: dict[str, Any] | None = None) -> Callable[
     with config.patch(options or {}):
         started = time.perf_counter()
         trace.graph("graph to compile", module)
-        program = lower_graph(module, config.get("equal_rounding"))
-        trace.text("loops", "steps", printing.steps_text(program.steps))
-        log.debug("lowered: %d steps, %d inputs", len(program.steps), len(program.inputs))
-        metrics.ir_nodes_pre_fusion += len(program.steps)
-        order = fuse.fuse(program.steps)
-        order = whole.keep_whole(program, order, _overwriting(program, module))
-        trace.text("loops", "kernels", printing.kernels_text(order))
-        if config.get("debug"):
-            verify.verify(program, order)
-        layouts = _laid_out(order, program)
-        dynamic = config.get("dynamic")
-        texts = [fused.kernel_text(x, dynamic) if x is not None else None for x in layouts]
-        aliases = _overwritten(program, order, layouts, texts, module.meta.get("writes", {}))
-        plan = memory.plan(_uses(order, texts), _outputs(program), aliases)
-        runs, slots = _runs(order, texts, plan)
-        log.debug("fused: %d kernels and calls in %d runs", len(order), len(runs))
-        log.debug("planned: %d bytes of arena, %d aliases", plan.size, len(aliases))
-        unit = fused.unit([run for run in runs if run is not None], dynamic)
-        library = _start(unit)
+        key = stored.key_of(module)
+        lowered = known = stored.load(key, module)
+        if lowered is None:
+            lowered = _lowered(module)
+        library = _start(lowered.unit)
+        if known is None:
+            stored.keep(key, lowered)
+        metrics.ir_nodes_pre_fusion += lowered.steps
 
     def finish() -> CompiledGraph:
-        drivers = _drivers(unit, library)
-        wrapper = _wrapper(program, plan, order, runs, slots, drivers, unit)
-        compiled = _finish(wrapper, unit)
-        if len(drivers) == len(runs) == 1:
-            launch = direct_launch(program, plan, slots[0], drivers[0], unit.numbers[0])
-            compiled.call = launch or compiled.call
-        log.info("%d kernels, %.1f ms", len(texts), 1e3 * (time.perf_counter() - started))
+        drivers = _drivers(lowered.unit, library)
+        compiled = _finish(_wrapper(lowered, drivers), lowered.unit)
+        if len(drivers) == len(lowered.order) == 1:
+            compiled.call = _direct(lowered, drivers[0]) or compiled.call
+        took = 1e3 * (time.perf_counter() - started)
+        log.info("%d calls and runs of kernels, %.1f ms", len(lowered.order), took)
         return compiled
 
     return finish
+
+
+def _direct(lowered: stored.Lowered, driver: Any) -> Any:
+    (launch,) = lowered.order
+    assert isinstance(launch, stored.Launch)
+    (numbers,) = lowered.unit.numbers
+    return direct_launch(lowered.program, lowered.plan, launch.slots, driver, numbers)
+
+
+def _lowered(module: Any) -> stored.Lowered:
+    """The passes: a flat graph to launches and calls."""
+    program = lower_graph(module, config.get("equal_rounding"))
+    trace.text("loops", "steps", lambda: printing.steps_text(program.steps))
+    log.debug("lowered: %d steps, %d inputs", len(program.steps), len(program.inputs))
+    count = len(program.steps)
+    order = fuse.fuse(program.steps)
+    overwriting = _overwriting(program, module)
+    dynamic = config.get("dynamic")
+
+    def streams_much(kernel: Any, wanted: set[ir.Buffer]) -> bool:
+        if dynamic or all(buffer.nbytes < streams.LARGE for buffer in wanted):
+            return False
+        layout = nest.lay_out(kernel, wanted.__contains__)
+        return streams.streamed(streams.marked(layout, overwriting))
+
+    order = whole.keep_whole(program, order, overwriting, streams_much)
+    trace.text("loops", "kernels", lambda: printing.kernels_text(order))
+    if config.get("debug"):
+        verify.verify(program, order)
+    layouts = _laid_out(order, program)
+    if not dynamic:
+        for layout in layouts:
+            streams.marked(layout, overwriting)
+    texts = [fused.kernel_text(x, dynamic) if x is not None else None for x in layouts]
+    aliases = _overwritten(program, order, layouts, texts, module.meta.get("writes", {}))
+    given = program.inputs if _keeps_inputs(module) else ()
+    own = [buffer for buffer in given if buffer is not None]
+    plan = memory.plan(_uses(order, texts), _outputs(program), aliases, own)
+    runs, slots = _runs(order, texts, plan)
+    log.debug("fused: %d kernels and calls in %d runs", len(order), len(runs))
+    log.debug("planned: %d bytes of arena, %d aliases", plan.size, len(aliases))
+    unit = fused.unit([run for run in runs if run is not None], dynamic)
+    bare = ir.Program(program.inputs, program.constants, [], program.outputs)
+    steps = _in_order(order, runs, slots)
+    return stored.Lowered(bare, plan, steps, unit, count, _keeps_inputs(module))
+
+
+def _keeps_inputs(module: Any) -> bool:
+    """Whether what a graph is given was kept for it alone, so that it may let go of it early."""
+    return bool(module.meta.get("part") == "backward")
+
+
+def _in_order(
+    order: Sequence[Any],
+    runs: Sequence[fused.Run | None],
+    slots: Sequence[list[ir.Buffer | None]],
+) -> list[ir.Extern | stored.Launch]:
+    """Calls, and runs of kernels as launches."""
+    found: list[ir.Extern | stored.Launch] = []
+    number = 0
+    for run, buffers in zip(runs, slots, strict=True):
+        found.append(order[number] if run is None else stored.Launch(len(run.kernels), buffers))
+        number += 1 if run is None else len(run.kernels)
+    return found
 
 
 def _overwriting(program: ir.Program, module: Any) -> set[ir.Buffer]:
@@ -133,8 +186,10 @@ def _overwritten(
     """Results that may be written over the inputs whose new elements they are: where the kernel
     that writes a result is the only one that reads the input, each element in the same iteration."""
     found: dict[ir.Buffer, ir.Buffer] = {}
+    taken: set[ir.Buffer] = set()
     outputs = program.outputs if isinstance(program.outputs, tuple) else ()
-    times = [view.buffer for view in ir.views_in(outputs)]
+    times = collections.Counter(view.buffer for view in ir.views_in(outputs))
+    writers_of, readers_of = _by_buffer(order)
     for value, number in writes.items():
         view: Any
         view, target = outputs[value], program.inputs[number]
@@ -144,16 +199,28 @@ def _overwritten(
         same = (result.shape, result.strides, result.code) == (
             target.shape, target.strides, target.code,
         )  # fmt: skip
-        if not same or times.count(result) > 1 or target in times or target in found.values():
+        if not same or times[result] > 1 or target in times or target in taken:
             continue
-        writers = [k for k, node in enumerate(order) if result in node.writes]
-        readers = [k for k, node in enumerate(order) if target in node.reads]
+        writers, readers = writers_of.get(result, []), readers_of.get(target, [])
         if len(writers) != 1 or readers != writers:
             continue
         layout, text = layouts[writers[0]], texts[writers[0]]
         if isinstance(layout, nest.Flat) and text.in_place and layout.shares(target, result):
             found[result] = target
+            taken.add(target)
     return found
+
+
+def _by_buffer(order: Sequence[Any]) -> tuple[dict[ir.Buffer, list[int]], ...]:
+    """For each buffer, the kernels and calls that write it, and those that read it."""
+    writers: dict[ir.Buffer, list[int]] = {}
+    readers: dict[ir.Buffer, list[int]] = {}
+    for number, node in enumerate(order):
+        for buffer in set(node.writes):
+            writers.setdefault(buffer, []).append(number)
+        for buffer in node.reads:
+            readers.setdefault(buffer, []).append(number)
+    return writers, readers
 
 
 def _runs(
@@ -204,30 +271,23 @@ def _drivers(unit: fused.Unit, library: Callable[[], Any] | None) -> list[Any]:
     return [core.kernel(name) for name in unit.drivers]
 
 
-def _wrapper(
-    program: ir.Program,
-    plan: memory.Plan,
-    order: Sequence[Any],
-    runs: Sequence[fused.Run | None],
-    slots: Sequence[list[ir.Buffer | None]],
-    drivers: Sequence[Any],
-    unit: fused.Unit,
-) -> Wrapper:
-    wrapper = Wrapper(program, plan)
+def _wrapper(lowered: stored.Lowered, drivers: Sequence[Any]) -> Wrapper:
+    plan, numbers = lowered.plan, lowered.unit.numbers
+    wrapper = Wrapper(lowered.program, plan, lowered.empties)
     number, launched = 0, 0
-    for run, buffers in zip(runs, slots, strict=True):
-        count = 1 if run is None else len(run.kernels)
+    for each in lowered.order:
+        count = each.kernels if isinstance(each, stored.Launch) else 1
         steps = range(number, number + count)
         number += count
         for step in steps:
             wrapper.allocate(plan.allocate[step])
-        if run is None:
-            wrapper.call(order[steps[0]])
-            metrics.extern_call_count += 1
-        else:
-            wrapper.run(drivers[launched], buffers, unit.numbers[launched])
+        if isinstance(each, stored.Launch):
+            wrapper.run(drivers[launched], each.slots, numbers[launched])
             launched += 1
             metrics.generated_kernel_count += count
+        else:
+            wrapper.call(each)
+            metrics.extern_call_count += 1
         for step in steps:
             wrapper.release(plan.release[step])
     return wrapper

@@ -12,6 +12,7 @@ import html
 import itertools
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,8 @@ def folder() -> Path | None:
     return Path(named).expanduser() if named else None
 
 
-def text(group: str, title: str, content: str, suffix: str = "txt") -> None:
-    """Write one stage."""
+def text(group: str, title: str, content: str | Callable[[], str], suffix: str = "txt") -> None:
+    """Write one stage; `content` may be a function that writes it when it is wanted."""
     root = folder()
     if root is None:
         return
@@ -44,7 +45,7 @@ def text(group: str, title: str, content: str, suffix: str = "txt") -> None:
     spent, _last[0] = (now - _last[0]) * 1e3 if _last[0] else 0.0, now
     name = f"{os.getpid()}_{next(_numbers):04d}_{title.replace(' ', '_')}.{suffix}"
     with write_atomically(root / name) as path:
-        path.write_text(content)
+        path.write_text(content if isinstance(content, str) else content())
     _stages.append((group, title, name, spent))
     _write_page(root)
 

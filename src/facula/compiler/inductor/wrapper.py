@@ -19,10 +19,13 @@ from facula.lower.loops.targets import operator_of
 
 
 class Wrapper:
-    """Collects lines and the objects that they refer to."""
+    """Collects lines and the objects that they refer to.
 
-    def __init__(self, program: ir.Program, plan: memory.Plan) -> None:
-        self.program, self.plan = program, plan
+    `empties` says that inputs are released after their last use, so the list of them is emptied.
+    """
+
+    def __init__(self, program: ir.Program, plan: memory.Plan, empties: bool = False) -> None:
+        self.program, self.plan, self.empties = program, plan, empties
         self.objects: dict[str, Any] = {}
         self.lines: list[str] = []
         self.names: dict[ir.Buffer, str] = {}
@@ -105,6 +108,8 @@ class Wrapper:
         """The text of the function `call(args)`."""
         inputs = [self.name(b) if b is not None else "_" for b in self.program.inputs]
         head = [f"{', '.join(inputs)}, = expected(args)"] if inputs else []
+        if self.empties:
+            head.append("args.clear()")
         if self.plan.size:
             head.append(f"arena = empty_bytes({self.plan.size})")
         for buffer, tensor in self.program.constants:
@@ -156,7 +161,8 @@ def direct_launch(
     made = [b for step in plan.allocate for b in step]
     constants = [b for b, _ in program.constants]
     kinds: dict[ir.Buffer | None, tuple[int, int]] = {None: (3, 0)}
-    for kind, group in enumerate((program.inputs, made, constants)):
+    groups: tuple[Sequence[ir.Buffer | None], ...] = (program.inputs, made, constants)
+    for kind, group in enumerate(groups):
         kinds |= {b: (kind, k) for k, b in enumerate(group) if b is not None}
     kinds |= {b: kinds[target] for b, target in plan.aliases.items()}
     results: list[tuple[int, Any]] = []

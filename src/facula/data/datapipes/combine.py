@@ -18,9 +18,19 @@ from facula.data.datapipes.pipe import IterDataPipe, functional_datapipe
 
 def _some(op: str, pipes: tuple[Any, ...]) -> None:
     if not pipes:
-        fail(ValueError, op, "Expected at least one DataPipe, but got nothing")
+        fail(
+            ValueError,
+            op,
+            "Expected at least one DataPipe, but got nothing",
+            hint="pass the pipes as separate arguments",
+        )
     if not all(isinstance(pipe, IterDataPipe) for pipe in pipes):
-        fail(TypeError, op, "Expected all inputs to be `IterDataPipe`")
+        fail(
+            TypeError,
+            op,
+            "Expected all inputs to be `IterDataPipe`",
+            hint="IterableWrapper(values) makes one of any iterable",
+        )
 
 
 @functional_datapipe("concat")
@@ -36,7 +46,7 @@ class Concater(IterDataPipe):
             yield from pipe
 
     def __len__(self) -> int:
-        return sum(len(pipe) for pipe in self.datapipes)  # type: ignore[arg-type]
+        return sum(len(pipe) for pipe in self.datapipes)
 
 
 @functional_datapipe("zip")
@@ -51,7 +61,7 @@ class Zipper(IterDataPipe):
         yield from zip(*self.datapipes, strict=False)
 
     def __len__(self) -> int:
-        return min(len(pipe) for pipe in self.datapipes)  # type: ignore[arg-type]
+        return min(len(pipe) for pipe in self.datapipes)
 
 
 @functional_datapipe("mux")
@@ -67,7 +77,7 @@ class Multiplexer(IterDataPipe):
             yield from values
 
     def __len__(self) -> int:
-        return len(self.datapipes) * min(len(pipe) for pipe in self.datapipes)  # type: ignore[arg-type]
+        return len(self.datapipes) * min(len(pipe) for pipe in self.datapipes)
 
 
 class _Shared:
@@ -75,13 +85,19 @@ class _Shared:
 
     def __init__(self, op: str, source: IterDataPipe, count: int, size: int) -> None:
         if count < 1:
-            fail(ValueError, op, f"Expected `num_instances` larger than 0, but {count} is found")
+            fail(
+                ValueError,
+                op,
+                f"Expected `num_instances` larger than 0, but {count} is found",
+                hint="num_instances=2 makes two pipes",
+            )
         if size == 0:
             fail(
                 ValueError,
                 op,
                 "Expected `buffer_size` to be a positive integer, or -1 for unlimited buffer size",
                 size,
+                hint="buffer_size=-1 keeps as many values as are needed",
             )
         self.op, self.source, self.count, self.size = op, source, count, size
         self.start()
@@ -129,6 +145,7 @@ class _Shared:
             self.op,
             "This iterator has been invalidated because another iterator has been created from one "
             "of the pipes that share its source",
+            hint="read all of them anew, from the start",
         )
 
 
@@ -143,8 +160,13 @@ class _Branch(IterDataPipe):
 
     def __len__(self) -> int:
         if not self.known:
-            fail(TypeError, self.shared.op, "a length is not known before the values are")
-        return len(self.shared.source)  # type: ignore[arg-type]
+            fail(
+                TypeError,
+                self.shared.op,
+                "a length is not known before the values are",
+                hint="count them: sum(1 for _ in pipe)",
+            )
+        return len(self.shared.source)
 
 
 class _Copies:
@@ -152,7 +174,13 @@ class _Copies:
 
     def __init__(self, shared: _Shared, how: str | None) -> None:
         if how not in (None, "shallow", "deep"):
-            fail(ValueError, "fork", "Unknown copy method: expected None, 'shallow' or 'deep'", how)
+            fail(
+                ValueError,
+                "fork",
+                "Unknown copy method: expected None, 'shallow' or 'deep'",
+                how,
+                hint="leave copy out to share the values",
+            )
         self.shared, self.how = shared, how
 
     def __call__(self, value: Any) -> None:
@@ -182,6 +210,7 @@ class _Classes:
                 "demux",
                 f"Output of the classification fn should be between 0 and {self.shared.count - 1}",
                 number,
+                hint="drop_none=True leaves values of class None out",
             )
         self.shared.keep(number, value)
 
@@ -239,7 +268,12 @@ class Grouper(IterDataPipe):
         drop_remaining: bool = False,
     ) -> None:
         if group_size is None and guaranteed_group_size is not None:
-            fail(ValueError, "groupby", "group_size must be set with guaranteed_group_size")
+            fail(
+                ValueError,
+                "groupby",
+                "group_size must be set with guaranteed_group_size",
+                hint="pass group_size too",
+            )
         self.datapipe, self.group_key_fn, self.keep_key = datapipe, group_key_fn, keep_key
         self.buffer_size, self.group_size, self.drop_remaining = (
             buffer_size,

@@ -13,7 +13,6 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import facula
 from facula.core.errors import fail
 from facula.data.collate import default_collate
 from facula.data.dataloader import get_worker_info
@@ -28,6 +27,7 @@ from facula.data.datapipes.combine import (
 from facula.data.datapipes.pipe import (
     DataChunk,
     IterDataPipe,
+    Shuffling,
     applied,
     chosen,
     functional_datapipe,
@@ -66,10 +66,20 @@ class Mapper(IterDataPipe):
         output_col: Any = None,
     ) -> None:
         if input_col is None and output_col is not None:
-            fail(ValueError, "map", "`output_col` must be None when `input_col` is None.")
+            fail(
+                ValueError,
+                "map",
+                "`output_col` must be None when `input_col` is None.",
+                hint="pass input_col, the column that the function reads",
+            )
         if isinstance(output_col, (list, tuple)):
             if len(output_col) > 1:
-                fail(ValueError, "map", "`output_col` must be a single-element list or tuple")
+                fail(
+                    ValueError,
+                    "map",
+                    "`output_col` must be a single-element list or tuple",
+                    hint="a function has one result: name the column for it",
+                )
             output_col = output_col[0]
         self.datapipe, self.fn = datapipe, fn
         self.input_col, self.output_col = input_col, output_col
@@ -79,7 +89,7 @@ class Mapper(IterDataPipe):
             yield applied(self.fn, value, self.input_col, self.output_col)
 
     def __len__(self) -> int:
-        return len(self.datapipe)  # type: ignore[arg-type]
+        return len(self.datapipe)
 
 
 @functional_datapipe("collate")
@@ -115,6 +125,7 @@ class Filter(IterDataPipe):
                     "filter",
                     "Boolean output is required for `filter_fn` of FilterIterDataPipe",
                     type(kept),
+                    hint="bool(...) around the result makes it one",
                 )
             if kept:
                 yield value
@@ -132,7 +143,13 @@ class Batcher(IterDataPipe):
         wrapper_class: type = DataChunk,
     ) -> None:
         if batch_size <= 0:
-            fail(AssertionError, "batch", "Batch size is required to be larger than 0!", batch_size)
+            fail(
+                AssertionError,
+                "batch",
+                "Batch size is required to be larger than 0!",
+                batch_size,
+                hint="batch_size=1 makes batches of one value",
+            )
         self.datapipe, self.batch_size = datapipe, batch_size
         self.drop_last, self.wrapper_class = drop_last, wrapper_class
 
@@ -147,7 +164,7 @@ class Batcher(IterDataPipe):
             yield self.wrapper_class(batch)
 
     def __len__(self) -> int:
-        count = len(self.datapipe)  # type: ignore[arg-type]
+        count = len(self.datapipe)
         return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
 
 
@@ -164,7 +181,13 @@ class UnBatcher(IterDataPipe):
 
     def _opened(self, value: Any, level: int) -> Iterator[Any]:
         if level < -1:
-            fail(ValueError, "unbatch", "unbatch_level must be -1 or >= 0", level)
+            fail(
+                ValueError,
+                "unbatch",
+                "unbatch_level must be -1 or >= 0",
+                level,
+                hint="unbatch_level=-1 flattens everything",
+            )
         if level == 0:
             yield value
         elif isinstance(value, list):
@@ -178,39 +201,34 @@ class UnBatcher(IterDataPipe):
                 "unbatch",
                 f"unbatch_level {self.unbatch_level} exceeds the depth",
                 value,
+                hint="unbatch_level=-1 flattens everything",
             )
 
 
 @functional_datapipe("shuffle")
-class Shuffler(IterDataPipe):
+class Shuffler(Shuffling, IterDataPipe):
     """Values in random order: each is drawn out of a buffer of the next `buffer_size`."""
 
     def __init__(
         self, datapipe: IterDataPipe, *, buffer_size: int = 10000, unbatch_level: int = 0
     ) -> None:
         if buffer_size <= 0:
-            fail(ValueError, "shuffle", "buffer_size should be larger than 0", buffer_size)
+            fail(
+                ValueError,
+                "shuffle",
+                "buffer_size should be larger than 0",
+                buffer_size,
+                hint="buffer_size=1 keeps the order",
+            )
         self.datapipe = datapipe if unbatch_level == 0 else datapipe.unbatch(unbatch_level)
         self.buffer_size = buffer_size
-        self._enabled = True
-        self._seed: int | None = None
-
-    def set_shuffle(self, shuffle: bool = True) -> Shuffler:
-        """Whether the order is random."""
-        self._enabled = shuffle
-        return self
-
-    def set_seed(self, seed: int) -> Shuffler:
-        """The seed of the next order."""
-        self._seed = seed
-        return self
 
     def __iter__(self) -> Iterator[Any]:
         if not self._enabled:
             yield from self.datapipe
             return
-        seed = facula.randint(0, 2**62, ()).item() if self._seed is None else self._seed
-        self._seed, draw, buffer = None, random.Random(seed), []
+        buffer: list[Any] = []
+        draw = random.Random(self._next_seed())
         for value in self.datapipe:
             if len(buffer) == self.buffer_size:
                 at = draw.randrange(len(buffer))
@@ -222,7 +240,7 @@ class Shuffler(IterDataPipe):
         yield from buffer
 
     def __len__(self) -> int:
-        return len(self.datapipe)  # type: ignore[arg-type]
+        return len(self.datapipe)
 
 
 @functional_datapipe("sharding_filter")
@@ -247,6 +265,7 @@ class ShardingFilter(IterDataPipe):
                 "sharding_filter",
                 f"instance_id({instance_id}) should be smaller than num_of_instances"
                 f"({num_of_instances})",
+                hint="instances count from 0",
             )
         self._share = (num_of_instances, instance_id)
 
@@ -264,7 +283,7 @@ class ShardingFilter(IterDataPipe):
 
     def __len__(self) -> int:
         count, own = self._shared()
-        whole = len(self.source_datapipe)  # type: ignore[arg-type]
+        whole = len(self.source_datapipe)
         return whole // count + (own < whole % count)
 
 
@@ -322,7 +341,12 @@ class FileLister(IterDataPipe):
 
     def __len__(self) -> int:
         if self.length == -1:
-            fail(TypeError, "list_files", "FileLister instance doesn't have valid length")
+            fail(
+                TypeError,
+                "list_files",
+                "FileLister instance doesn't have valid length",
+                hint="pass length=n, or count with sum(1 for _ in pipe)",
+            )
         return self.length
 
 
@@ -334,7 +358,13 @@ class FileOpener(IterDataPipe):
         self, datapipe: Any, mode: str = "r", encoding: str | None = None, length: int = -1
     ) -> None:
         if mode not in ("b", "t", "rb", "rt", "r"):
-            fail(ValueError, "open_files", "a mode to read in was required", mode)
+            fail(
+                ValueError,
+                "open_files",
+                "a mode to read in was required",
+                mode,
+                hint="'r' reads text, 'b' bytes",
+            )
         self.datapipe, self.encoding, self.length = datapipe, encoding, length
         self.mode = mode if mode.startswith("r") else f"r{mode}"
 
@@ -344,7 +374,12 @@ class FileOpener(IterDataPipe):
 
     def __len__(self) -> int:
         if self.length == -1:
-            fail(TypeError, "open_files", "FileOpener instance doesn't have valid length")
+            fail(
+                TypeError,
+                "open_files",
+                "FileOpener instance doesn't have valid length",
+                hint="pass length=n, or count with sum(1 for _ in pipe)",
+            )
         return self.length
 
 

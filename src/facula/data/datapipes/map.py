@@ -7,12 +7,18 @@ Keeps true: an item is made when it is asked for.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import facula
 from facula.core.errors import fail
-from facula.data.datapipes.pipe import DataChunk, IterDataPipe, MapDataPipe, functional_datapipe
+from facula.data.datapipes.pipe import (
+    DataChunk,
+    IterDataPipe,
+    MapDataPipe,
+    Shuffling,
+    functional_datapipe,
+)
 
 
 class SequenceWrapper(MapDataPipe):
@@ -39,7 +45,7 @@ class Mapper(MapDataPipe):
         return self.fn(self.datapipe[index])
 
     def __len__(self) -> int:
-        return len(self.datapipe)  # type: ignore[arg-type]
+        return len(self.datapipe)
 
 
 @functional_datapipe("concat")
@@ -48,19 +54,29 @@ class Concater(MapDataPipe):
 
     def __init__(self, *datapipes: MapDataPipe) -> None:
         if not datapipes:
-            fail(ValueError, "concat", "Expected at least one DataPipe, but got nothing")
+            fail(
+                ValueError,
+                "concat",
+                "Expected at least one DataPipe, but got nothing",
+                hint="pass the pipes as separate arguments",
+            )
         self.datapipes = datapipes
 
     def __getitem__(self, index: Any) -> Any:
         offset = 0
         for pipe in self.datapipes:
-            if index - offset < len(pipe):  # type: ignore[arg-type]
+            if index - offset < len(pipe):
                 return pipe[index - offset]
-            offset += len(pipe)  # type: ignore[arg-type]
-        fail(IndexError, "concat", f"Index {index} is out of range.")
+            offset += len(pipe)
+        fail(
+            IndexError,
+            "concat",
+            f"Index {index} is out of range.",
+            hint="indices run from 0 to len(pipe) - 1",
+        )
 
     def __len__(self) -> int:
-        return sum(len(pipe) for pipe in self.datapipes)  # type: ignore[arg-type]
+        return sum(len(pipe) for pipe in self.datapipes)
 
 
 @functional_datapipe("zip")
@@ -69,14 +85,19 @@ class Zipper(MapDataPipe):
 
     def __init__(self, *datapipes: MapDataPipe) -> None:
         if not datapipes:
-            fail(ValueError, "zip", "Expected at least one DataPipe, but got nothing")
+            fail(
+                ValueError,
+                "zip",
+                "Expected at least one DataPipe, but got nothing",
+                hint="pass the pipes as separate arguments",
+            )
         self.datapipes = datapipes
 
     def __getitem__(self, index: Any) -> tuple[Any, ...]:
         return tuple(pipe[index] for pipe in self.datapipes)
 
     def __len__(self) -> int:
-        return min(len(pipe) for pipe in self.datapipes)  # type: ignore[arg-type]
+        return min(len(pipe) for pipe in self.datapipes)
 
 
 @functional_datapipe("batch")
@@ -91,55 +112,52 @@ class Batcher(MapDataPipe):
         wrapper_class: type = DataChunk,
     ) -> None:
         if batch_size <= 0:
-            fail(AssertionError, "batch", "Batch size is required to be larger than 0!", batch_size)
+            fail(
+                AssertionError,
+                "batch",
+                "Batch size is required to be larger than 0!",
+                batch_size,
+                hint="batch_size=1 makes batches of one value",
+            )
         self.datapipe, self.batch_size = datapipe, batch_size
         self.drop_last, self.wrapper_class = drop_last, wrapper_class
 
     def __getitem__(self, index: int) -> Any:
         begin = index * self.batch_size
-        count = len(self.datapipe)  # type: ignore[arg-type]
+        count = len(self.datapipe)
         end = min(begin + self.batch_size, count)
         if not 0 <= index < len(self):
-            fail(IndexError, "batch", f"Index {index} is out of bound.")
+            fail(
+                IndexError,
+                "batch",
+                f"Index {index} is out of bound.",
+                hint="indices run from 0 to len(pipe) - 1",
+            )
         return self.wrapper_class(self.datapipe[i] for i in range(begin, end))
 
     def __len__(self) -> int:
-        count = len(self.datapipe)  # type: ignore[arg-type]
+        count = len(self.datapipe)
         return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
 
 
-class Shuffler(IterDataPipe):
+class Shuffler(Shuffling, IterDataPipe):
     """The items of an indexed pipe in random order, a new one each time."""
 
     def __init__(self, datapipe: MapDataPipe, *, indices: list[Any] | None = None) -> None:
         self.datapipe = datapipe
-        self.indices = list(range(len(datapipe))) if indices is None else indices  # type: ignore[arg-type]
-        self._enabled = True
-        self._seed: int | None = None
-
-    def set_shuffle(self, shuffle: bool = True) -> Shuffler:
-        """Whether the order is random."""
-        self._enabled = shuffle
-        return self
-
-    def set_seed(self, seed: int) -> Shuffler:
-        """The seed of the next order."""
-        self._seed = seed
-        return self
+        self.indices = list(range(len(datapipe))) if indices is None else indices
 
     def __iter__(self) -> Iterator[Any]:
-        order = range(len(self.indices))
+        order: Iterable[int] = range(len(self.indices))
         if self._enabled:
             generator = facula.Generator()
-            seed = facula.randint(0, 2**62, ()).item() if self._seed is None else self._seed
-            generator.manual_seed(int(seed))
-            self._seed = None
+            generator.manual_seed(self._next_seed())
             order = facula.randperm(len(self.indices), generator=generator).tolist()
         for i in order:
             yield self.datapipe[self.indices[i]]
 
     def __len__(self) -> int:
-        return len(self.datapipe)  # type: ignore[arg-type]
+        return len(self.datapipe)
 
 
 MapDataPipe.register_datapipe_as_function("shuffle", Shuffler)

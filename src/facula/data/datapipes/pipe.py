@@ -8,10 +8,34 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Self
 
+import facula
 from facula.core.errors import fail
 from facula.data.dataset import Dataset, IterableDataset
+
+
+class Shuffling:
+    """A pipe whose order is random: the switch and the seed of the next order."""
+
+    _enabled = True
+    _seed: int | None = None
+
+    def set_shuffle(self, shuffle: bool = True) -> Self:
+        """Whether the order is random."""
+        self._enabled = shuffle
+        return self
+
+    def set_seed(self, seed: int) -> Self:
+        """The seed of the next order."""
+        self._seed = seed
+        return self
+
+    def _next_seed(self) -> int:
+        """The seed that was set, for one order; else a drawn one."""
+        seed: Any = facula.randint(0, 2**62, ()).item() if self._seed is None else self._seed
+        self._seed = None
+        return seed
 
 
 class DataChunk(list):
@@ -64,6 +88,7 @@ class _Functional:
                 Exception,
                 "register_datapipe_as_function",
                 f"Unable to add DataPipe function name {function_name} as it is already taken",
+                hint="take another name",
             )
 
         @functools.wraps(cls_to_register, updated=())
@@ -151,9 +176,15 @@ class functional_datapipe:  # noqa: N801 - PyTorch's name
     def __call__(self, cls: Any) -> Any:
         for base in (IterDataPipe, MapDataPipe):
             if isinstance(cls, type) and issubclass(cls, base):
-                base.register_datapipe_as_function(self.name, cls, self.enable_df_api_tracing)  # type: ignore[attr-defined]
+                base.register_datapipe_as_function(self.name, cls, self.enable_df_api_tracing)
                 return cls
-        fail(TypeError, "functional_datapipe", "Can only decorate IterDataPipe", cls)
+        fail(
+            TypeError,
+            "functional_datapipe",
+            "Can only decorate IterDataPipe",
+            cls,
+            hint="let the class inherit from IterDataPipe or MapDataPipe",
+        )
 
 
 def chosen(value: Any, input_col: Any) -> Any:

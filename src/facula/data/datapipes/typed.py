@@ -39,6 +39,7 @@ def argument_validation(f: Callable[..., Any]) -> Callable[..., Any]:
                     f.__qualname__,
                     f"Expected argument '{name}' as a instance of {hints[name]}",
                     type(value).__name__,
+                    hint="convert the argument, or change the annotation",
                 )
         return f(*args, **kwargs)
 
@@ -59,6 +60,7 @@ def runtime_validation(f: Callable[..., Iterator[Any]]) -> Callable[..., Iterato
                     type(self).__name__,
                     f"Expected an instance as subtype of {item}",
                     type(value).__name__,
+                    hint="convert the values, or change the annotation",
                 )
             yield value
 
@@ -94,7 +96,7 @@ class non_deterministic:  # noqa: N801 - PyTorch's name
 
     def __init__(self, arg: Any) -> None:
         self._class = arg if isinstance(arg, type) else None
-        self._decides = None if isinstance(arg, type) else arg
+        self._decides: Any = None if isinstance(arg, type) else arg
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._class is not None:

@@ -135,7 +135,8 @@ class ZeroRedundancyOptimizer(Optimizer):
         groups = state_dict["param_groups"]
         if [len(g["params"]) for g in groups] != [len(g["params"]) for g in self.param_groups]:
             fail(ValueError, "ZeroRedundancyOptimizer", "a state of as many parameters was required",
-                 [len(g["params"]) for g in groups])  # fmt: skip
+                 [len(g["params"]) for g in groups],
+                 hint="load it into an optimizer of the same parameters and groups")  # fmt: skip
         self._options(groups, self.param_groups)
         self._options(groups, self.optim.param_groups)
         for number, state in state_dict["state"].items():

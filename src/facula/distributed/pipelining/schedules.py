@@ -40,7 +40,13 @@ class _Schedule:
                 are cut and joined along their first dimension.
         """
         if n_microbatches < 1:
-            fail(ValueError, "schedule", "a micro-batch was required", n_microbatches)
+            fail(
+                ValueError,
+                "schedule",
+                "a micro-batch was required",
+                n_microbatches,
+                hint="n_microbatches=1 sends the whole batch at once",
+            )
         self._stage, self._n, self._loss_fn = stage, n_microbatches, loss_fn
         self._scale = 1.0 / n_microbatches if scale_grads else 1.0
 
@@ -56,6 +62,7 @@ class _Schedule:
                 "schedule",
                 f"a batch of at least {self._n} was required",
                 tuple(x.shape),
+                hint=f"give a larger batch, or less than {self._n} micro-batches",
             )
         return list(x.tensor_split(self._n))
 
@@ -74,7 +81,13 @@ class _Schedule:
         named = {name: self._cut(x) for name, x in kwargs.items()}
         targets = self._cut(target) if target is not None else None
         if stage.is_last and self._loss_fn is not None and targets is None:
-            fail(ValueError, "schedule", "a target was required on the last stage", "none")
+            fail(
+                ValueError,
+                "schedule",
+                "a target was required on the last stage",
+                "none",
+                hint="pass target=... to step() there",
+            )
         outputs: list[Any] = [None] * self._n
         found: dict[int, Any] = {}
         training = self._loss_fn is not None

@@ -49,7 +49,13 @@ class Pipe:
     def get_stage_module(self, stage_idx: int) -> nn.Module:
         """A stage as a module."""
         if not 0 <= stage_idx < self.num_stages:
-            fail(ValueError, "Pipe", f"a stage in [0, {self.num_stages}) was required", stage_idx)
+            fail(
+                ValueError,
+                "Pipe",
+                f"a stage in [0, {self.num_stages}) was required",
+                stage_idx,
+                hint="stages count from 0",
+            )
         return self.stages[stage_idx]
 
     def build_stage(self, stage_index: int, device: Any, group: Any = None) -> PipelineStage:

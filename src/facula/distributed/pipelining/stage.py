@@ -47,11 +47,12 @@ class PipelineStage:
         """
         if not 0 <= stage_index < num_stages:
             fail(ValueError, "PipelineStage", f"a place in [0, {num_stages}) was required (Stage index "
-                 "is out of range)", stage_index)  # fmt: skip
+                 "is out of range)", stage_index, hint="stages count from 0")  # fmt: skip
         self.group = group_of(group) or default_group()
         if num_stages > self.group.size():
             fail(ValueError, "PipelineStage", f"at most {self.group.size()} stages were required (Pipeline "
-                 "group size must be able to hold the stages)", num_stages)  # fmt: skip
+                 "group size must be able to hold the stages)", num_stages,
+                 hint="start more processes, or join stages")  # fmt: skip
         self.submod = submodule
         self.stage_index, self.num_stages, self.device = stage_index, num_stages, device
         self.is_first, self.is_last = stage_index == 0, stage_index == num_stages - 1
@@ -108,6 +109,7 @@ class PipelineStage:
                     "PipelineStage",
                     "tensors were required between stages",
                     type(t).__name__,
+                    hint="facula.as_tensor(value) makes one; stages pass on tensors only",
                 )
         described = [(tuple(t.shape), t.dtype) for t in tensors]
         send_object_list([described], group=self.group, group_dst=peer)

@@ -17,11 +17,16 @@ from facula.fx.symbolic_run import geometry_of
 from facula.fx.symbols import Expr, SymBool, SymFloat, SymInt, number, plain, symbol
 
 __all__ = [
-    "DimDynamic", "Expr", "ShapeEnv", "ShapeGuard", "StatelessSymbolicContext", "SymBool", "SymFloat",
+    "ConstraintViolationError", "DimDynamic", "Expr", "ShapeEnv", "ShapeGuard",
+    "StatelessSymbolicContext", "SymBool", "SymFloat",
     "SymInt", "free_symbols", "give_symbols", "guard_bool", "guard_float", "guard_int",
     "guard_size_oblivious", "has_symbolic_sizes_strides", "hint_int", "is_concrete_int",
     "is_symbolic", "node_of_number", "statically_known_true", "symbol",
 ]  # fmt: skip
+
+
+class ConstraintViolationError(RuntimeError):
+    """What was said of a size does not hold in the program."""
 
 
 class DimDynamic(Enum):

@@ -66,6 +66,7 @@ class ShapeProp(Interpreter):
             raise RuntimeError(
                 f"[ShapeProp] a graph that runs was required: ShapeProp error for: node="
                 f"{n.format_node()} with meta={n.meta}: {error}"
+                "\nhint: run the module itself on these inputs to see the error in its place"
             ) from error
         found = False
 
@@ -105,4 +106,5 @@ def check_propagated(gm: GraphModule) -> None:
                 "ShapeProp",
                 "shapes of every node were required",
                 got=f"none of {node}",
+                hint="ShapeProp(module).propagate(*inputs) records them",
             )

@@ -112,7 +112,8 @@ def _ordered(parts: dict[str, Partition], keep: bool) -> list[str]:
         ready = [n for n in waiting if all(d in done for d in parts[n].dependencies)]
         if not ready:
             fail(RuntimeError, "split_module", "parts that do not need each other in a circle were required:"
-                 " cycle exists between partitions!", got=waiting)  # fmt: skip
+                 " cycle exists between partitions!", got=waiting,
+                 hint="put the nodes between two nodes of a part into the same part")  # fmt: skip
         done[ready[0]] = None
         waiting.remove(ready[0])
     return list(done)

@@ -61,6 +61,7 @@ def split_by_tags(
                 "split_by_tags",
                 f"one of the tags {tags} was required of node {node}",
                 tag,
+                hint="node.tag names the part of a node",
             )
         return str(tag)
 

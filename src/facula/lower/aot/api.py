@@ -238,6 +238,7 @@ def aot_module_simplified(
         fw_compiler, bw_compiler, partition_fn, decompositions, inference_compiler, passes,
         keep_inference_input_mutations,
     )  # fmt: skip
+    options.records = _turns_recording_on(mod)
     names, own = _owned_tensors(mod)
     options.owned = [True] * len(names) + list(owned) if owned else ()
     shape: list[Any] = [None]
@@ -253,6 +254,14 @@ def aot_module_simplified(
     single = shape[0].is_leaf()
     flat_tuple = shape[0].type is tuple and all(c.is_leaf() for c in shape[0].children_specs)
     return _flat_caller(program, own if names else None, shape[0], single, flat_tuple, boxed)
+
+
+def _turns_recording_on(mod: nn.Module) -> bool:
+    """Whether a captured graph leaves a `no_grad` block that began before it."""
+    return isinstance(mod, GraphModule) and any(
+        n.op == "call_function" and n.target is core.set_grad_enabled and n.args == (True,)
+        for n in mod.graph.nodes
+    )
 
 
 def _owned_tensors(mod: nn.Module) -> tuple[list[str], Callable[[], list[Any]]]:

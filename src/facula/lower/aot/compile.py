@@ -19,6 +19,7 @@ from facula.core.errors import fail
 from facula.fx import GraphModule, Node
 from facula.lower.aot import runtime
 from facula.lower.aot.fakes import fake_inputs
+from facula.lower.aot.partial import Partial
 from facula.lower.aot.partition import default_partition
 from facula.lower.aot.signature import Signature
 from facula.lower.aot.tracing import Traced, trace
@@ -42,6 +43,8 @@ class Options:
     passes: Callable[[GraphModule], GraphModule] | None = None
     #: writes to inputs stand in inference graphs, as `copy_`
     keep_writes: bool = False
+    #: the program may turn the recording of gradients on itself
+    records: bool = False
     #: of the program's inputs, those that a module owns: `meta["owned"]` of their placeholders
     owned: Sequence[bool] = ()
 
@@ -65,7 +68,10 @@ def _trace(
     plan: _InputPlan, function: Callable[..., Any], inputs: Sequence[Any], options: Options
 ) -> Traced:
     fakes = fake_inputs(plan.taken(inputs))
-    return trace(plan.adapted(function), fakes, decompositions=options.decompositions, lift=True)
+    return trace(
+        plan.adapted(function), fakes, decompositions=options.decompositions, lift=True,
+        records=options.records,
+    )  # fmt: skip
 
 
 def _show(part: str, module: GraphModule) -> None:
@@ -120,7 +126,7 @@ def _write_in_graph(module: GraphModule, signature: Signature) -> None:
             result.source = places[result.source]
     signature.differentiable = [signature.differentiable[old] for old in places]
     signature.writes = [w for w in signature.writes if w.geometry]
-    module.recompile()
+    module.renew()
 
 
 def _training(traced: Traced, options: Options) -> runtime.Boxed:
@@ -150,6 +156,7 @@ def _training(traced: Traced, options: Options) -> runtime.Boxed:
             and (n.op == "placeholder" or n in values)
         ),
         copied=tuple(i for i, n in enumerate(kept) if n.meta.get("written")),
+        partial=Partial(backward, options.bw_compiler),
         graph=backward,
     )  # fmt: skip
     return runtime.training_call(program)

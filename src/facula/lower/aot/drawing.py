@@ -38,6 +38,7 @@ def draw_graph(
     if path.suffix not in ("", ".svg", ".dot"):
         raise ValueError(
             f"[draw_graph] a file name that ends in .svg or .dot was required: got {path.name!r}"
+            "\nhint: for example 'graph.svg'"
         )
     drawer = FxGraphDrawer(
         traced, figname, parse_stack_trace=parse_stack_trace, dot_graph_shape=dot_graph_shape

@@ -88,6 +88,7 @@ def aot_export_module(
             "aot_export_module",
             "output_loss_index was required with trace_joint=True: if trace_joint=True it is "
             "required that one of your forward outputs must be a scalar loss",
+            hint="pass the index of the loss among the outputs",
         )
     run, tensors = functional_of(mod)
     names = list(tensors)
@@ -125,6 +126,7 @@ def _loss_only(program: Callable[..., Any], loss: int) -> Callable[..., Any]:
                 "aot_export_module",
                 "a scalar was required as the loss: the output marked as the loss must be a scalar",
                 getattr(outputs[loss], "shape", type(outputs[loss]).__name__),
+                hint="reduce it with sum() or mean()",
             )
         return [
             x.detach() if isinstance(x, Tensor) and i != loss else x for i, x in enumerate(outputs)
@@ -141,6 +143,7 @@ def _exported(
             RuntimeError,
             "aot_export_module",
             "a loss that depends on a parameter was required: the output does not require gradients",
+            hint="compute the loss with parameters that require gradients, not under no_grad()",
         )
     graph = traced.joint.graph
     module = traced.joint
@@ -202,6 +205,7 @@ def ordered_outputs(
                 "aot_export",
                 "inputs of unchanged shape were required: found an input that received a metadata "
                 "mutation, through e.g. a call to `.resize_()` or `.transpose_()`",
+                hint="return a tensor of the new shape instead",
             )
         node = _own_node(graph, values[write.value or 0], written)
         name = names[write.input] if write.input < len(names) else inputs[write.input].name

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from facula import core
 from facula.fx import GraphModule, Node
 from facula.lower import table
 from facula.lower.aot.max_flow import INFINITY, Network
@@ -99,11 +98,3 @@ def min_cut_rematerialization_partition(
         return default_partition(joint_module, _joint_inputs, num_fwd_outputs=num_fwd_outputs)
     saved = _saved_nodes(joint_module, num_fwd_outputs)
     return split(joint_module, saved, num_fwd_outputs)
-
-
-def saved_bytes(forward: GraphModule) -> int:
-    """How many bytes a forward graph hands over."""
-    outputs = list(forward.graph.output_node().args[0])
-    count = forward.meta["saved"]
-    kept = outputs[len(outputs) - count :] if count else []
-    return sum(table.bytes_of(n) for n in kept if isinstance(n.meta.get("val"), core.Tensor))

@@ -70,7 +70,13 @@ def extract(graph: Graph, inputs: Sequence[Node], outputs: Sequence[Any], name: 
         if node in known or node in wanted:
             continue
         if node.op == "placeholder":
-            fail(AssertionError, "partition", f"a {name} graph of its inputs was required", node)
+            fail(
+                AssertionError,
+                "partition",
+                f"a {name} graph of its inputs was required",
+                node,
+                hint="save the input in the forward graph",
+            )
         wanted.add(node)
         pending.extend(node.all_input_nodes)
     for node in graph.nodes:

@@ -4,7 +4,8 @@ Takes: compiled forward and backward functions (each takes a list of arguments),
 Gives: a function of the program's flat inputs that writes to inputs, makes views and records history
 as the program does.
 Keeps true: the compiled functions run without recording; one node stands for the whole program on the
-tape; a gradient that does not arrive counts as zeros; tensors that are kept are checked for writes.
+tape; a gradient that does not arrive is nothing (`partial`); tensors that are kept are checked for
+writes.
 """
 
 from __future__ import annotations
@@ -140,16 +141,15 @@ class Training:
     exposed: tuple[int, ...] = ()
     #: kept inputs that the program writes to afterwards
     copied: tuple[int, ...] = ()
+    #: which cotangents arrive -> the backward graph of these, and that compiled
+    partial: Any = None
     #: the backward graph, for traces of backward runs
     graph: Any = None
 
 
-def _cotangent(grad: Any, meta: Any) -> Tensor:
+def _cotangent(grad: Tensor, meta: Any) -> Tensor:
     """A cotangent in the layout that the backward graph was made for."""
     strides = cotangent_strides(meta.shape, meta.strides)
-    if grad is None:
-        zeros = core.empty_strided(meta.shape, strides, dtype=meta.dtype, device=meta.device)
-        return zeros.zero_()
     if grad.stride() != strides:
         grad = restrided(grad, meta)
         if grad.stride() != strides:

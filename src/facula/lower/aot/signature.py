@@ -163,12 +163,15 @@ def _steps(alias: Alias) -> list[ViewStep]:
 
 
 def read_signature(
-    level: FunctionalLevel, inputs: Sequence[Any], outputs: Sequence[Any]
+    level: FunctionalLevel, inputs: Sequence[Any], outputs: Sequence[Any], gradients: bool
 ) -> tuple[Signature, list[Tensor]]:
-    """The signature of a program that just ran, and the values that its graph is to give."""
+    """The signature of a program that just ran, and the values that its graph is to give.
+
+    gradients: whether any value has some.
+    """
     reader = _Reader(level, inputs)
     reader.read_writes()
     reader.read_results(outputs)
-    if not core.is_grad_enabled():
+    if not gradients:
         reader.signature.differentiable = [False] * len(reader.values)
     return reader.signature, reader.values

@@ -82,11 +82,13 @@ class _Program:
                 if isinstance(x, Tensor):
                     level.alias_of(x)
             wanted = [_wants_gradient(x) for x in args]
+            recording = core.is_grad_enabled()
             outputs = self.function(*args)
+            core.set_grad_enabled(recording)  # the program may have left it otherwise
             held = _held(level, args) if self.lift else []
             wanted += [_wants_gradient(x) for x in held]
             args = (*args, *held)
-            signature, values = read_signature(level, args, outputs)
+            signature, values = read_signature(level, args, outputs, self.gradients)
             traced = Traced(None, signature, [core.TensorMeta(v) for v in values], held=held)
             if self.gradients:
                 self.wanted = [i for i, flag in enumerate(wanted) if flag]
@@ -117,12 +119,14 @@ def trace(
     decompositions: dict[Any, Callable[..., Any]] | None = None,
     gradients: bool = True,
     lift: bool = False,
+    records: bool = False,
 ) -> Traced:
     """Trace a function of flat (fake) inputs that gives a flat list of results.
 
     lift: tensors that the function holds become inputs (`held`); else they are constants.
+    records: gradients may be wanted though nothing is recorded when the function is called.
     """
-    program = _Program(function, gradients and core.is_grad_enabled(), lift)
+    program = _Program(function, gradients and (records or core.is_grad_enabled()), lift)
     tracer = make_fx(program, decompositions, "fake", _allow_non_fake_inputs=True)
     joint = tracer(*inputs)
     traced: Traced = program.traced

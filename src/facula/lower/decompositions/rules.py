@@ -34,7 +34,10 @@ def register(target: Any) -> Callable[[Rule], Rule]:
         for one in target if isinstance(target, (list, tuple)) else (target,):
             name = one if isinstance(one, str) else getattr(operator_of(one), "name", None)
             if name is None:
-                raise TypeError(f"[register_decomposition] an operator was required: got {one!r}")
+                raise TypeError(
+                    f"[register_decomposition] an operator was required: got {one!r}"
+                    "\nhint: facula.ops.aten has the operators"
+                )
             REGISTERED[name] = function
         return function
 

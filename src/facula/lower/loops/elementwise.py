@@ -137,13 +137,20 @@ def number(value: Any, code: str) -> Any:
     return converted(constant(value, register), code)
 
 
-def is_dear(expression: Any) -> bool:
+#: a tensor is small beside one that has so many times its elements
+SMALL = 64
+
+
+def is_dear(expression: Any, numel: int = 0) -> bool:
     """Whether computing a value twice costs more than storing it: a function call is in it, or
-    many operations or loads."""
+    many operations or loads; of `numel` elements, what is small beside them stays in a cache."""
     order = ir.topological_order([expression])
     if len(order) > 24:
         return True
-    loads = sum(isinstance(current.value, ir.Load) for current in order)
+    loads = sum(
+        isinstance(current.value, ir.Load) and current.value.buffer.numel * SMALL >= numel
+        for current in order
+    )
     gathers = any(_gathers(current.value) for current in order if current.op == "input")
     return loads > 4 or gathers or any(is_call(current) for current in order)
 

@@ -29,9 +29,7 @@ ENOUGH_ROWS, FEW_ELEMENTS = 16, 65536
 class Kernel:
     """Steps over one iteration space: `[0, numel)`, or a reduction's geometry."""
 
-    def __init__(self, number: int, step: Elementwise | Reduction) -> None:
-        self.number = number
-        self.steps: list[Any] = [step]
+    def __init__(self, step: Elementwise | Reduction) -> None:
         self.across = step_reads_across(step)
         self.geometry: Geometry | None = None
         self.variables: tuple[Var, ...]
@@ -39,21 +37,46 @@ class Kernel:
             self.geometry, self.variables = step.geometry, step.variables
         else:
             self.variables = (step.variable,)
+        self._hold([step])
+
+    def _hold(self, steps: Sequence[Any]) -> None:
+        """Consist of some steps."""
+        self.steps: list[Any] = []
+        #: buffers that steps read (those of the kernel included) and write; nodes of expressions
+        self.reads: set[Buffer] = set()
+        self.writes: list[Buffer] = []
+        self.nodes = 0
+        for step in steps:
+            self.add(step)
+
+    def add(self, step: Any) -> None:
+        """Append a step over the kernel's variables."""
+        self.steps.append(step)
+        self.reads |= step.reads
+        self.writes += step.writes
+        self.nodes += len(topological_order(step.expressions))
+
+    def over(
+        self, geometry: Geometry | None, variables: tuple[Var, ...], steps: Sequence[Any]
+    ) -> Kernel:
+        """A kernel of other steps over another iteration space."""
+        new = Kernel.__new__(Kernel)
+        new.across, new.geometry, new.variables = self.across, geometry, variables
+        new._hold(steps)
+        return new
+
+    def copy(self) -> Kernel:
+        """The same kernel, to add to."""
+        new = Kernel.__new__(Kernel)
+        new.across, new.geometry, new.variables = self.across, self.geometry, self.variables
+        new.steps, new.writes = list(self.steps), list(self.writes)
+        new.reads, new.nodes = set(self.reads), self.nodes
+        return new
 
     @property
     def numel(self) -> int:
         """How many iterations there are."""
         return self.geometry.numel if self.geometry else self.variables[0].extent
-
-    @property
-    def reads(self) -> set[Buffer]:
-        """Buffers that steps read, those of the kernel included."""
-        return set().union(*(step.reads for step in self.steps))
-
-    @property
-    def writes(self) -> list[Buffer]:
-        """Buffers that steps write."""
-        return [buffer for step in self.steps for buffer in step.writes]
 
     @property
     def flat(self) -> Index:
@@ -118,25 +141,14 @@ def joined(kernel: Kernel, step: Any) -> Kernel | None:
     across = step_reads_across(step)
     if (across and kernel.geometry) or (kernel.across and isinstance(step, Reduction)):
         return None  # such reads want tiles, which sweeps over rows do not have
-    new = Kernel.__new__(Kernel)
-    new.number, new.across = kernel.number, kernel.across or across
-    new.geometry, new.variables = kernel.geometry, kernel.variables
-    new.steps = list(kernel.steps)
     if isinstance(step, Reduction):
         if kernel.geometry is None:
-            new.geometry, new.variables = step.geometry, step.variables
-            new.steps = []
-            for old in kernel.steps:
-                at = _into_geometry(new, old.variable.extent)
-                if at is None:
-                    return None
-                new.steps.append(moved(old, {old.variable: at}))
-        elif kernel.geometry != step.geometry:
+            return _with_rows(kernel, step)
+        if kernel.geometry != step.geometry:
             return None
-        else:
-            pairs = zip(step.variables, kernel.variables, strict=True)
-            step = moved(step, {old: ix.of(now) for old, now in pairs})
-            step.variables = kernel.variables
+        pairs = zip(step.variables, kernel.variables, strict=True)
+        step = moved(step, {old: ix.of(now) for old, now in pairs})
+        step.variables = kernel.variables
     elif kernel.geometry is None:
         if step.variable.extent != kernel.numel:
             return None
@@ -147,21 +159,33 @@ def joined(kernel: Kernel, step: Any) -> Kernel | None:
         if at is None:
             return None
         step = moved(step, {step.variable: at})
+    new = kernel.copy()
+    new.across = new.across or across
+    return new if _admit(new, step) else None
+
+
+def _with_rows(kernel: Kernel, step: Reduction) -> Kernel | None:
+    """A kernel of elementwise steps with a reduction more."""
+    new = kernel.over(step.geometry, step.variables, ())
+    for old in kernel.steps:
+        at = _into_geometry(new, old.variable.extent)
+        if at is None:
+            return None
+        new.add(moved(old, {old.variable: at}))
     return new if _admit(new, step) else None
 
 
 def _admit(kernel: Kernel, step: Any) -> bool:
     """Append a step, if all that it reads of the kernel's buffers is at hand."""
-    written = set(kernel.writes)
-    available = kernel.stores()
-    for found in ir.loads_of(step.expressions):
-        if found.buffer in written and (found.buffer, found.index) not in available:
-            return False
-    kernel.steps.append(step)
-    if len(kernel.reads | set(kernel.writes)) > MOST_BUFFERS:
+    if not step.reads.isdisjoint(kernel.writes):
+        written, available = set(kernel.writes), kernel.stores()
+        for found in ir.loads_of(step.expressions):
+            if found.buffer in written and (found.buffer, found.index) not in available:
+                return False
+    kernel.add(step)
+    if len(kernel.reads.union(kernel.writes)) > MOST_BUFFERS:
         return False
-    nodes = sum(len(topological_order(s.expressions)) for s in kernel.steps)
-    return nodes <= MOST_NODES and _stages_pay(kernel)
+    return kernel.nodes <= MOST_NODES and _stages_pay(kernel)
 
 
 def _stages_pay(kernel: Kernel) -> bool:
@@ -189,21 +213,17 @@ class _Graph:
         self.nodes: list[Any] = []
         self.above: list[int] = []  # everything that has to run before
         self.writers: dict[Buffer, list[int]] = {}
+        self.kernels: dict[Buffer, set[int]] = {}  # those that read or write a buffer
 
-    def needs(self, step: Any) -> int:
+    def needs(self, step: Any) -> set[int]:
         """The nodes that a step reads from."""
-        mask = 0
-        for buffer in step.reads:
-            for number in self.writers.get(buffer, ()):
-                mask |= 1 << number
-        return mask
+        return {number for buffer in step.reads for number in self.writers.get(buffer, ())}
 
-    def closure(self, mask: int) -> int:
+    def closure(self, numbers: Iterable[int]) -> int:
         """A set and all that has to run before it."""
-        found = mask
-        for number, above in enumerate(self.above):
-            if mask >> number & 1:
-                found |= above
+        found = 0
+        for number in numbers:
+            found |= 1 << number | self.above[number]
         return found
 
     def append(self, node: Any, step: Any) -> None:
@@ -211,28 +231,39 @@ class _Graph:
         number = len(self.nodes)
         self.nodes.append(node)
         self.above.append(self.closure(self.needs(step)))
-        for buffer in step.writes:
-            self.writers.setdefault(buffer, []).append(number)
+        self._note(number, step)
 
     def extend(self, number: int, kernel: Kernel, step: Any) -> None:
         """Let a node hold a step more."""
         self.nodes[number] = kernel
-        added = self.closure(self.needs(step)) & ~(1 << number)
-        self.above[number] |= added
-        for other in range(len(self.above)):
-            if self.above[other] >> number & 1:
-                self.above[other] |= added
+        added = self.closure(self.needs(step)) & ~(1 << number | self.above[number])
+        if added:
+            self.above[number] |= added
+            for other in range(len(self.above)):
+                if self.above[other] >> number & 1:
+                    self.above[other] |= added
+        self._note(number, step)
+
+    def _note(self, number: int, step: Any) -> None:
         for buffer in step.writes:
             self.writers.setdefault(buffer, []).append(number)
+        if isinstance(self.nodes[number], Kernel):
+            for buffer in step.reads.union(step.writes):
+                self.kernels.setdefault(buffer, set()).add(number)
 
     def candidates(self, step: Any) -> Iterable[int]:
-        """Kernels that a step may join without a cycle, the latest first."""
+        """Kernels that a step shares memory with, so that one pass over it saves traffic, and may
+        join without a cycle, the latest first."""
+        mine = step.reads.union(step.writes)
+        found: dict[int, int] = {}  # kernel: the size of the largest buffer shared with it
+        for buffer in mine:
+            for number in self.kernels.get(buffer, ()):
+                found[number] = max(found.get(number, 0), buffer.numel)
         needed = self.needs(step)
-        for number in range(len(self.nodes) - 1, -1, -1):
-            if not isinstance(self.nodes[number], Kernel):
-                continue
-            others = needed & ~(1 << number)
-            if not self.closure(others) >> number & 1:
+        for number in sorted(found, reverse=True):
+            if found[number] > self.nodes[number].numel // 64 and not any(
+                self.above[other] >> number & 1 for other in needed if other != number
+            ):
                 yield number
 
     def ordered(self) -> list[Any]:
@@ -246,14 +277,6 @@ class _Graph:
         return order
 
 
-def _related(kernel: Kernel, step: Any) -> bool:
-    """Whether a step shares memory with a kernel, so that one pass over it saves traffic."""
-    own = kernel.reads | set(kernel.writes)
-    mine = step.reads | set(step.writes)
-    least = kernel.numel // 64
-    return any(buffer.numel > least for buffer in own & mine)
-
-
 def fuse(steps: Sequence[Any]) -> list[Any]:
     """Kernels and extern steps for the steps of a program."""
     graph = _Graph()
@@ -262,11 +285,10 @@ def fuse(steps: Sequence[Any]) -> list[Any]:
             graph.append(step, step)
             continue
         for number in graph.candidates(step):
-            kernel = graph.nodes[number]
-            new = joined(kernel, step) if _related(kernel, step) else None
+            new = joined(graph.nodes[number], step)
             if new is not None:
                 graph.extend(number, new, step)
                 break
         else:
-            graph.append(Kernel(len(graph.nodes), step), step)
+            graph.append(Kernel(step), step)
     return graph.ordered()

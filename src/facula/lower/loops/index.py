@@ -56,18 +56,19 @@ class Indirect:
 class _Divided:
     """`inner // number` or `inner % number`, as an atom."""
 
-    __slots__ = ("inner", "key", "number")
+    __slots__ = ("_hash", "inner", "key", "number")
     rank, sign = 2, "/"
 
     def __init__(self, inner: Index, number: int) -> None:
         self.inner, self.number = inner, number
         self.key = (self.rank, inner.key, number)
+        self._hash = hash(self.key)
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and other.key == self.key
 
     def __hash__(self) -> int:
-        return hash(self.key)
+        return self._hash
 
     def __repr__(self) -> str:
         return f"({self.inner!r} {self.sign} {self.number})"
@@ -82,11 +83,26 @@ class Quotient(_Divided):
 class Remainder(_Divided):
     """`inner % number`."""
 
-    __slots__ = ()
+    __slots__ = ("_quotient",)
     rank, sign = 3, "%"
+
+    def __init__(self, inner: Index, number: int) -> None:
+        super().__init__(inner, number)
+        self._quotient: Index | None = None
+
+    @property
+    def quotient(self) -> Index:
+        """`inner // number`."""
+        if self._quotient is None:
+            self._quotient = floordiv(self.inner, self.number)
+        return self._quotient
 
 
 Atom: TypeAlias = Any  # Var | Indirect | Quotient | Remainder
+
+
+def _order(term: tuple[Atom, int]) -> Any:
+    return term[0].key
 
 
 class Index:
@@ -95,18 +111,21 @@ class Index:
     __slots__ = ("_bounds", "_hash", "key", "number", "terms")
 
     def __init__(self, terms: Mapping[Atom, int], number: int = 0) -> None:
-        kept = [(atom, multiple) for atom, multiple in terms.items() if multiple]
-        kept.sort(key=lambda term: term[0].key)
+        kept = [term for term in terms.items() if term[1]]
+        if len(kept) > 1:
+            kept.sort(key=_order)
         self.terms: tuple[tuple[Atom, int], ...] = tuple(kept)
         self.number = number
-        self.key = (number, tuple((atom.key, multiple) for atom, multiple in kept))
-        self._hash = hash(self.key)
+        self.key = (number, tuple([(atom.key, multiple) for atom, multiple in kept]))
+        self._hash: int | None = None
         self._bounds: tuple[int, int] | None = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Index) and other.key == self.key
 
     def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(self.key)
         return self._hash
 
     def __add__(self, other: Index | int) -> Index:
@@ -182,11 +201,11 @@ def _joined(terms: dict[Atom, int], number: int) -> Index:
     changed = True
     while changed:
         changed = False
-        for atom in [a for a in terms if isinstance(a, Remainder) and terms[a]]:
+        for atom in [a for a in terms if type(a) is Remainder and terms[a]]:
             multiple = terms[atom]
             if not multiple:
                 continue
-            whole = floordiv(atom.inner, atom.number)
+            whole = atom.quotient
             if len(whole.terms) != 1 or whole.number or whole.terms[0][1] != 1:
                 continue
             upper = whole.terms[0][0]
@@ -373,8 +392,9 @@ def digits(index: Index, sizes: Sequence[int], strides: Sequence[int]) -> list[I
 
 def linear(positions: Sequence[Index], strides: Sequence[int], start: int = 0) -> Index:
     """Where the element at `positions` lies."""
-    result = constant(start)
+    terms: dict[Atom, int] = {}
     for position, stride in zip(positions, strides, strict=True):
         if stride:
-            result = result + position * stride
-    return result
+            start += position.number * stride
+            _accumulate(terms, position, stride)
+    return _joined(terms, start)

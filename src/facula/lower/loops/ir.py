@@ -208,11 +208,11 @@ class Elementwise:
     variable: Var
     stores: list[Store]
     origin: str = ""
+    #: the buffers read
+    reads: set[Buffer] = field(default_factory=set)
 
-    @property
-    def reads(self) -> set[Buffer]:
-        """The buffers read."""
-        return {found.buffer for found in loads_of(self.expressions)}
+    def __post_init__(self) -> None:
+        self.reads = {found.buffer for found in loads_of(self.expressions)}
 
     @property
     def expressions(self) -> list[Any]:

@@ -102,7 +102,7 @@ class Lowering:
             return False
         variable = Var("m", root.numel)
         positions = ix.digits(ix.of(variable), root.shape, root.strides)
-        return elementwise.is_dear(root.read(positions))
+        return elementwise.is_dear(root.read(positions), root.numel)
 
     # --- calls
     def call(self, op: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> Any:

@@ -9,7 +9,7 @@ own; everything else lies in the arena at 64-byte boundaries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from facula.lower.loops.ir import Buffer
@@ -41,9 +41,19 @@ class Plan:
 
 
 def plan(
-    uses: Sequence[Use], outputs: set[Buffer], aliases: dict[Buffer, Buffer] | None = None
+    uses: Sequence[Use],
+    outputs: set[Buffer],
+    aliases: dict[Buffer, Buffer] | None = None,
+    given: Iterable[Buffer] = (),
 ) -> Plan:
-    """The plan of a program; `aliases` are results that lie in an input's memory."""
+    """The plan of a program.
+
+    Args:
+        uses: its steps.
+        outputs: what it gives.
+        aliases: results that lie in an input's memory.
+        given: inputs that are the program's own: released after their last use too.
+    """
     aliases = aliases or {}
     last, seen_by_extern = {}, set(outputs)
     for number, use in enumerate(uses):
@@ -52,7 +62,7 @@ def plan(
             if use.extern:
                 seen_by_extern.add(buffer)
     found, free = Plan(aliases=aliases), _Free()
-    live: set[Buffer] = set()
+    live = {buffer for buffer in given if buffer in last}.difference(aliases.values())
     for number, use in enumerate(uses):
         found.allocate.append([])
         found.release.append([])

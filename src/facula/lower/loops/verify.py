@@ -74,4 +74,10 @@ def _within(buffer: ir.Buffer, index: Any) -> None:
 
 
 def _wrong(required: str, got: str) -> None:
-    fail(RuntimeError, "loops", f"{required} were required", got=got)
+    fail(
+        RuntimeError,
+        "loops",
+        f"{required} were required",
+        got=got,
+        hint="FACULA_TRACE writes every stage of the compiler",
+    )

@@ -4,12 +4,13 @@ Takes: a program, its calls (`ir.Program.calls`) and the fused order. Gives: `ke
 with calls where a kernel computes the results of one operator from tensors in memory.
 Keeps true: a kernel is replaced only where everything that others read of it is the results of one
 call, all of them, and the call's arguments are in memory before; small kernels stay, since a call
-costs more than they do; results that may be written over an input stay, since a call can not.
+costs more than they do; results that may be written over an input stay, since a call can not, and
+so do kernels that the caller finds better.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from facula.lower.loops import ir
@@ -39,7 +40,10 @@ def exported(program: ir.Program, order: Sequence[Any]) -> list[set[ir.Buffer]]:
 
 
 def keep_whole(
-    program: ir.Program, order: Sequence[Any], overwriting: Iterable[ir.Buffer] = ()
+    program: ir.Program,
+    order: Sequence[Any],
+    overwriting: Iterable[ir.Buffer] = (),
+    better: Callable[[Kernel, set[ir.Buffer]], bool] = lambda kernel, wanted: False,
 ) -> list[Any]:
     """The order with calls instead of kernels that are one call; the program's steps follow.
 
@@ -47,6 +51,7 @@ def keep_whole(
         program: the program; its `steps` are replaced.
         order: kernels and calls.
         overwriting: results that may be written over an input.
+        better: whether a kernel, of which these results are read, is more than the call.
     """
     excluded = set(overwriting)
     by_results = {frozenset(call.results): call for call in program.calls}
@@ -67,6 +72,7 @@ def keep_whole(
             or wanted & excluded
             or call.reads & set(node.writes)
             or any(writers[b] > 1 for b in wanted)
+            or better(node, wanted)
         ):
             found.append(node)
             continue

@@ -19,19 +19,29 @@ from facula.ops.registry import PLACES
 
 Tensor = core.Tensor
 
-_PRODUCTS = frozenset(("matmul", "bmm", "__matmul__"))
-_ADDS = frozenset(("add", "__add__", "__radd__"))
-_MULS = frozenset(("mul", "multiply", "__mul__", "__rmul__"))
-_DIVS = frozenset(("div", "divide", "true_divide", "truediv", "__truediv__"))
+_PRODUCTS = frozenset(("matmul", "bmm"))
+_DIVISIONS = frozenset(("div", "true_divide"))
+#: Python's names of operators
+_PYTHON = {
+    "__matmul__": "matmul",
+    "__add__": "add",
+    "__radd__": "add",
+    "__mul__": "mul",
+    "__rmul__": "mul",
+    "__truediv__": "div",
+    "truediv": "div",
+}
 
 
 def _name(node: Any) -> str:
-    """What a node calls, by its public name; empty for anything but a call."""
+    """What a node calls, by the first of an operator's names; empty for anything but a call."""
     if not isinstance(node, Node) or node.op not in ("call_function", "call_method"):
         return ""
+    target = node.target
     if node.op == "call_method":
-        return str(node.target)
-    return str(getattr(node.target, "__name__", "")).rstrip("_") or ""
+        target = PLACES["Tensor"].get(target, target)
+    name = target if isinstance(target, str) else str(getattr(target, "__name__", ""))
+    return _PYTHON.get(name, name)
 
 
 def _val(node: Any) -> Any:
@@ -125,10 +135,10 @@ def _scale_step(node: Node, name: str) -> tuple[Node, float] | None:
     if len(node.args) != 2 or node.kwargs:
         return None
     first, second = node.args
-    if name in _MULS:
+    if name == "mul":
         inner, factor = (first, second) if isinstance(first, Node) else (second, first)
         number = _number(factor)
-    elif name in _DIVS:
+    elif name in _DIVISIONS:
         inner, number = first, _number(second)
         number = 1.0 / number if number else None
     else:
@@ -139,7 +149,7 @@ def _scale_step(node: Node, name: str) -> tuple[Node, float] | None:
 def _mask_step(node: Node, name: str) -> tuple[Node, Any, bool] | None:
     """What is masked, the mask, and whether it says what is filled with -inf."""
     shape = tuple(_val(node).shape)
-    if name in _ADDS and len(node.args) == 2 and not node.kwargs:
+    if name == "add" and len(node.args) == 2 and not node.kwargs:
         for inner, mask in (node.args, node.args[::-1]):
             value, own = _val(mask), _val(inner)
             if not isinstance(value, Tensor) or not isinstance(own, Tensor):
@@ -172,7 +182,7 @@ def _without_transposition(node: Any) -> tuple[Any, bool]:
     if not isinstance(value, Tensor):
         return node, False
     rank = value.dim()
-    if name in ("transpose", "swapaxes", "swapdims") and len(node.args) == 3:
+    if name in ("transpose", "swapaxes") and len(node.args) == 3:
         if {d % rank for d in node.args[1:] if type(d) is int} == {rank - 2, rank - 1}:
             return node.args[0], True
     if name == "permute":

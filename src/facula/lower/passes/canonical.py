@@ -26,7 +26,12 @@ def _rewrite(node: Node, operator: core.Op) -> bool:
     definition = operator.definition
     parameters = definition.schema.parameters
     if "out" in node.kwargs:
-        fail(ValueError, str(node.target), "a call without out= was required in a flat graph")
+        fail(
+            ValueError,
+            str(node.target),
+            "a call without out= was required in a flat graph",
+            hint="copy_() the result instead",
+        )
     positional = [p for p in parameters if not p.keyword_only]
     if len(node.args) > len(positional):
         return False  # trailing numbers that are one list

@@ -10,11 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 from facula.fx import GraphModule
+from facula.lower.passes.alone import leave_unread_results_out
 from facula.lower.passes.canonical import canonical_arguments
 from facula.lower.passes.common import join_common_calls
 from facula.lower.passes.dead_code import remove_dead_code
 from facula.lower.passes.fold import fold_constants
+from facula.lower.passes.gathered_rows import join_gathers_with_scatters
 from facula.lower.passes.no_ops import merge_views, remove_no_ops
+from facula.lower.passes.norms import write_norms_as_formulas
 from facula.lower.verify import verify as verified
 
 Pass = Callable[[GraphModule], int]
@@ -30,8 +33,11 @@ PASSES: dict[str, Pass] = {
     "fold constants": fold_constants,
     "merge views": _on_graph(merge_views),
     "remove no-ops": _on_graph(remove_no_ops),
+    "write norms as formulas": _on_graph(write_norms_as_formulas),
     "join common calls": _on_graph(join_common_calls),
+    "join gathers with scatters": _on_graph(join_gathers_with_scatters),
     "remove dead code": _on_graph(remove_dead_code),
+    "leave unread results out": _on_graph(leave_unread_results_out),
 }
 
 
@@ -48,5 +54,5 @@ def optimise(
             verified(module, after=name)
         if watch is not None:
             watch(name, module, changes)
-    module.recompile()
+    module.renew()
     return module

@@ -26,7 +26,7 @@ Tensor = core.Tensor
 LIMIT = 4096
 
 
-class _Writer:
+class Writer:
     """Writes calls in front of a node, with their metas."""
 
     def __init__(self, graph: Graph, place: Node) -> None:
@@ -53,19 +53,19 @@ class _Writer:
         return self(F.sum, self(F.mul, rows, columns), [-1])
 
 
-def _mm(write: _Writer, left: Node, right: Node) -> Node:
+def _mm(write: Writer, left: Node, right: Node) -> Node:
     return write.product(left, right)
 
 
 def _addmm(
-    write: _Writer, added: Node, left: Node, right: Node, *, beta: Any = 1, alpha: Any = 1
+    write: Writer, added: Node, left: Node, right: Node, *, beta: Any = 1, alpha: Any = 1
 ) -> Node | None:
     if beta != 1 or alpha != 1:
         return None
     return write(F.add, write.product(left, right), added)
 
 
-def _linear(write: _Writer, input: Node, weight: Node, bias: Node | None = None) -> Node:
+def _linear(write: Writer, input: Node, weight: Node, bias: Node | None = None) -> Node:
     rows = write(F.unsqueeze, input, -2)
     found = write(F.sum, write(F.mul, rows, weight), [-1])
     return found if bias is None else write(F.add, found, bias)
@@ -101,11 +101,11 @@ def replace_small_products(graph: Graph) -> int:
         form = FORMS.get(table.operator_of(node.target)) if node.op == "call_function" else None
         if form is None or not _is_small(node):
             continue
-        made = form(_Writer(graph, node), *node.args, **node.kwargs)
+        made = form(Writer(graph, node), *node.args, **node.kwargs)
         if made is None:
             continue
         if made.meta["val"].stride() != node.meta["val"].stride():
-            write = _Writer(graph, node)
+            write = Writer(graph, node)
             made = write(Tensor.clone, made, memory_format=core.contiguous_format)
         node.replace_all_uses_with(made)
         graph.erase_node(node)

@@ -71,7 +71,7 @@ def sdpa_kernel(
     chosen = [backends] if isinstance(backends, SDPBackend) else list(backends)
     if not all(isinstance(way, SDPBackend) for way in chosen):
         required = "Backend must be an instance of SDPBackend or a list of SDPBackend instances"
-        fail(AssertionError, "sdpa_kernel", required, backends)
+        fail(AssertionError, "sdpa_kernel", required, backends, hint="for example SDPBackend.MATH")
     before = dict(ENABLED)
     ENABLED.update({switch: way in chosen for way, switch in _SWITCH.items()})
     try:

@@ -11,6 +11,7 @@ from typing import Any
 
 import facula
 from facula.core.errors import fail
+from facula.overrides import DisableTorchFunctionSubclass
 
 __all__ = ["CausalBias", "CausalVariant", "causal_lower_right", "causal_upper_left"]
 
@@ -32,7 +33,13 @@ class CausalBias(facula.Tensor):
     def __new__(cls, variant: CausalVariant, seq_len_q: int, seq_len_kv: int) -> CausalBias:
         """Raise TypeError unless `variant` is a `CausalVariant`."""
         if not isinstance(variant, CausalVariant):
-            fail(TypeError, "CausalBias", "a CausalVariant was required", variant)
+            fail(
+                TypeError,
+                "CausalBias",
+                "a CausalVariant was required",
+                variant,
+                hint="take CausalVariant.UPPER_LEFT or CausalVariant.LOWER_RIGHT",
+            )
         shift = seq_len_kv - seq_len_q if variant is CausalVariant.LOWER_RIGHT else 0
         whole = facula.ones(seq_len_q, seq_len_kv, dtype=facula.bool)
         made: CausalBias = whole.tril(shift).as_subclass(cls)
@@ -45,17 +52,23 @@ class CausalBias(facula.Tensor):
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Work on the mask as on any other tensor; results are plain tensors."""
-        with facula._C.DisableTorchFunctionSubclass():
+        with DisableTorchFunctionSubclass():
             return func(*args, **(kwargs or {}))
 
-    def __repr__(self) -> str:  # type: ignore[override]
+    def __repr__(self) -> str:
         return f"CausalBias({self.variant.name}, {self.seq_len_q}, {self.seq_len_kv})"
 
 
 def causal_upper_left(*size: int) -> CausalBias:
     """Query i looks at keys up to i."""
     if len(size) != 2:
-        fail(RuntimeError, "causal_upper_left", "causal_upper_left only supports 2D tensors", size)
+        fail(
+            RuntimeError,
+            "causal_upper_left",
+            "causal_upper_left only supports 2D tensors",
+            size,
+            hint="give two sizes: causal_upper_left(4, 6)",
+        )
     return CausalBias(CausalVariant.UPPER_LEFT, *size)
 
 
@@ -63,6 +76,10 @@ def causal_lower_right(*size: int) -> CausalBias:
     """The last query looks at all keys, the one before at all but one."""
     if len(size) != 2:
         fail(
-            RuntimeError, "causal_lower_right", "causal_lower_right only supports 2D tensors", size
+            RuntimeError,
+            "causal_lower_right",
+            "causal_lower_right only supports 2D tensors",
+            size,
+            hint="give two sizes: causal_lower_right(4, 6)",
         )
     return CausalBias(CausalVariant.LOWER_RIGHT, *size)

@@ -31,6 +31,10 @@ __all__ = [
 Modification = Callable[..., Any]
 
 
+#: rows and columns of a block of a mask, where nothing else is asked for
+_DEFAULT_SPARSE_BLOCK_SIZE = 128
+
+
 class FlexKernelOptions(TypedDict, total=False):
     """What PyTorch's kernels can be told; they have no effect here."""
 
@@ -79,7 +83,13 @@ def or_masks(*mask_mods: Modification) -> Modification:
 
 def _joined(masks: tuple[Modification, ...], join: Callable[..., Any], start: bool) -> Modification:
     if not all(callable(mask) for mask in masks):
-        fail(RuntimeError, "flex_attention", "All inputs should be callable mask_mods", masks)
+        fail(
+            RuntimeError,
+            "flex_attention",
+            "All inputs should be callable mask_mods",
+            masks,
+            hint="a mask_mod is a function of batch, head, query and key index that gives bools",
+        )
 
     def mask(b: Any, h: Any, q: Any, k: Any) -> Any:
         result = b.new_full((), start, dtype=facula.bool)
@@ -117,7 +127,13 @@ def create_mask(
     shape = (B or 1, H or 1, Q_LEN, KV_LEN)
     found = _mapped(mod_fn, 0)(*_places(shape, device))
     if found.dtype is not facula.bool:
-        fail(TypeError, "create_mask", "a function that gives bools was required", found.dtype)
+        fail(
+            TypeError,
+            "create_mask",
+            "a function that gives bools was required",
+            found.dtype,
+            hint="compare, for example q_idx >= kv_idx, instead of giving a score",
+        )
     return found
 
 
@@ -133,6 +149,16 @@ def _dense(counts: Any, indices: Any, columns: int) -> Any:
     used = facula.arange(indices.shape[-1], device=counts.device) < counts.unsqueeze(-1)
     zero = counts.new_zeros((*counts.shape, columns))
     return zero.scatter_add(-1, indices.long(), used.to(counts.dtype))
+
+
+def _check_blocks(indices: Any) -> None:
+    if indices.dim() < 2:
+        fail(
+            RuntimeError,
+            "BlockMask",
+            "BlockMask must have at least 2 dimensions",
+            hint="create_block_mask() makes block masks of functions",
+        )
 
 
 class BlockMask:
@@ -157,8 +183,7 @@ class BlockMask:
         dq_kv_order: Any = None,
         dq_kv_order_spt: bool | None = None,
     ) -> None:
-        if kv_indices.dim() < 2:
-            fail(RuntimeError, "BlockMask", "BlockMask must have at least 2 dimensions")
+        _check_blocks(kv_indices)
         self.seq_lengths = seq_lengths
         self.kv_num_blocks, self.kv_indices = kv_num_blocks, kv_indices
         self.full_kv_num_blocks, self.full_kv_indices = full_kv_num_blocks, full_kv_indices
@@ -185,21 +210,22 @@ class BlockMask:
         dq_kv_order: Any = None,
     ) -> BlockMask:
         """A mask out of the blocks of keys that each block of queries looks at."""
-        if kv_indices.dim() < 2:
-            fail(RuntimeError, "BlockMask", "BlockMask must have at least 2 dimensions")
+        _check_blocks(kv_indices)
         size = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else tuple(BLOCK_SIZE)
         rows, columns = kv_indices.shape[-2:]
-        turned: list[Any] = [None] * 4
+        some: tuple[Any, Any] = (None, None)
+        full: tuple[Any, Any] = (None, None)
         if compute_q_blocks:
-            turned[:2] = _ordered(_dense(kv_num_blocks, kv_indices, columns).mT)
+            some = _ordered(_dense(kv_num_blocks, kv_indices, columns).mT)
             if full_kv_num_blocks is not None:
-                turned[2:] = _ordered(_dense(full_kv_num_blocks, full_kv_indices, columns).mT)
+                full = _ordered(_dense(full_kv_num_blocks, full_kv_indices, columns).mT)
         lengths = (rows * size[0], columns * size[1]) if seq_lengths is None else seq_lengths
         own = (kv_num_blocks, kv_indices, full_kv_num_blocks, full_kv_indices)
         return cls(
             lengths,
             *own,
-            *turned,
+            *some,
+            *full,
             BLOCK_SIZE=size,  # type: ignore[arg-type]
             mask_mod=mask_mod or noop_mask,
             dq_write_order=dq_write_order,
@@ -266,10 +292,11 @@ class BlockMask:
         index = index if isinstance(index, tuple) else (index,)
         kept = tuple(slice(i, i + 1) if isinstance(i, int) and i >= 0 else i for i in index)
         names = self._TENSORS[:4]
-        picked = [None if getattr(self, n) is None else getattr(self, n)[kept] for n in names]
-        queries = picked[1].shape[-2] * self.BLOCK_SIZE[0]
+        parts = {name: getattr(self, name) for name in names}
+        picked: dict[str, Any] = {n: None if x is None else x[kept] for n, x in parts.items()}
+        queries = picked["kv_indices"].shape[-2] * self.BLOCK_SIZE[0]
         return BlockMask.from_kv_blocks(
-            *picked,
+            **picked,
             BLOCK_SIZE=self.BLOCK_SIZE,
             mask_mod=self.mask_mod if len(kept) < 3 else noop_mask,
             seq_lengths=(min(queries, self.seq_lengths[0]), self.seq_lengths[1]),
@@ -286,7 +313,7 @@ def create_block_mask(
     Q_LEN: int,  # noqa: N803
     KV_LEN: int,  # noqa: N803
     device: Any = None,
-    BLOCK_SIZE: int | tuple[int, int] = 128,  # noqa: N803
+    BLOCK_SIZE: int | tuple[int, int] = _DEFAULT_SPARSE_BLOCK_SIZE,  # noqa: N803
     _compile: bool = False,
     separate_full_blocks: bool = True,
     compute_dq_write_order: bool = False,
@@ -302,7 +329,7 @@ def create_block_mask(
     if not separate_full_blocks:
         full = facula.zeros_like(full)
     partial = _ordered(some & ~full)
-    whole = _ordered(full) if separate_full_blocks else (None, None)
+    whole: tuple[Any, Any] = _ordered(full) if separate_full_blocks else (None, None)
     return BlockMask.from_kv_blocks(
         *partial,
         *whole,
@@ -312,20 +339,7 @@ def create_block_mask(
     )
 
 
-def _check(query: Any, key: Any, value: Any, enable_gqa: bool) -> None:
-    op = "flex_attention"
-    for name, x in (("query", query), ("key", key), ("value", value)):
-        if x.dim() != 4:
-            fail(ValueError, op, f"a 4-d {name} was required", f"{x.dim()}-d")
-    if key.shape[-2] != value.shape[-2] or key.shape[1] != value.shape[1]:
-        fail(ValueError, op, "keys and values of one length", (key.shape, value.shape))
-    if query.shape[-1] != key.shape[-1]:
-        fail(
-            ValueError,
-            op,
-            "Expect query and key/value to have the same embedding dimension",
-            f"{query.shape[-1]} and {key.shape[-1]}",
-        )
+def _check_heads(query: Any, key: Any, enable_gqa: bool, op: Any) -> None:
     heads, groups = query.shape[1], key.shape[1]
     if heads != groups and not enable_gqa:
         fail(
@@ -336,7 +350,43 @@ def _check(query: Any, key: Any, value: Any, enable_gqa: bool) -> None:
             "try setting enable_gqa=True for GQA",
         )
     if heads % groups:
-        fail(ValueError, op, "a number of query heads that those of keys divide", (heads, groups))
+        fail(
+            ValueError,
+            op,
+            "a number of query heads that those of keys divide",
+            (heads, groups),
+            hint="repeat_interleave(n, dim=1) repeats the heads of keys and values",
+        )
+
+
+def _check(query: Any, key: Any, value: Any, enable_gqa: bool) -> None:
+    op = "flex_attention"
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        if x.dim() != 4:
+            fail(
+                ValueError,
+                op,
+                f"a 4-d {name} was required",
+                f"{x.dim()}-d",
+                hint="the shape is [batch, heads, length, width]; unsqueeze() adds what is missing",
+            )
+    if key.shape[-2] != value.shape[-2] or key.shape[1] != value.shape[1]:
+        fail(
+            ValueError,
+            op,
+            "keys and values of one length",
+            (key.shape, value.shape),
+            hint="every key goes with one value: cut or pad both alike",
+        )
+    if query.shape[-1] != key.shape[-1]:
+        fail(
+            ValueError,
+            op,
+            "Expect query and key/value to have the same embedding dimension",
+            f"{query.shape[-1]} and {key.shape[-1]}",
+            hint="only value may have another last size",
+        )
+    _check_heads(query, key, enable_gqa, op)
 
 
 def _looked_at(block_mask: BlockMask, shape: tuple[int, int, int, int], device: Any) -> Any:

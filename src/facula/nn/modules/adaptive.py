@@ -71,7 +71,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     def reset_parameters(self) -> None:
         """Draw new weights."""
         self.head.reset_parameters()
-        for projection, output in self.tail:
+        for pair in self.tail:
+            projection, output = pair.children()
             projection.reset_parameters()
             output.reset_parameters()
 

@@ -104,19 +104,43 @@ class Sequential(_ListOfModules):
 
     def __add__(self, other: Sequential) -> Sequential:
         if not isinstance(other, Sequential):
-            fail(ValueError, "Sequential.__add__", "a Sequential", got=type(other).__name__)
+            fail(
+                ValueError,
+                "Sequential.__add__",
+                "a Sequential",
+                got=type(other).__name__,
+                hint="nn.Sequential(module) makes one",
+            )
         return Sequential(*self, *other)
 
     def __iadd__(self, other: Sequential) -> Sequential:
         if not isinstance(other, Sequential):
-            fail(ValueError, "Sequential.__iadd__", "a Sequential", got=type(other).__name__)
+            fail(
+                ValueError,
+                "Sequential.__iadd__",
+                "a Sequential",
+                got=type(other).__name__,
+                hint="nn.Sequential(module) makes one",
+            )
         return self.extend(other)
 
     def _check_times(self, other: int) -> None:
         if not isinstance(other, int):
-            fail(TypeError, "Sequential.__mul__", "an int", got=type(other).__name__)
+            fail(
+                TypeError,
+                "Sequential.__mul__",
+                "an int",
+                got=type(other).__name__,
+                hint="the factor says how often to repeat the modules",
+            )
         if other <= 0:
-            fail(ValueError, "Sequential.__mul__", "a positive factor", got=other)
+            fail(
+                ValueError,
+                "Sequential.__mul__",
+                "a positive factor",
+                got=other,
+                hint="1 gives a copy",
+            )
 
     def __mul__(self, other: int) -> Sequential:
         self._check_times(other)
@@ -137,7 +161,14 @@ class Sequential(_ListOfModules):
     def insert(self, index: int, module: Module) -> Sequential:
         """Put a module before position ``index``."""
         if not isinstance(module, Module):
-            fail(AssertionError, "Sequential.insert", "a Module", got=type(module).__name__)
+            fail(
+                AssertionError,
+                "Sequential.insert",
+                "a Module",
+                got=type(module).__name__,
+                hint="nn.Module subclasses are modules; a function becomes one by a class with "
+                "forward()",
+            )
         size = len(self._modules)
         if not -size <= index <= size:
             raise IndexError(f"Index out of range: {index}")
@@ -227,7 +258,11 @@ class ModuleList(_ListOfModules):
         """Add modules at the end."""
         if not isinstance(modules, container_abcs.Iterable):
             fail(
-                TypeError, "ModuleList.extend", "an iterable of modules", got=type(modules).__name__
+                TypeError,
+                "ModuleList.extend",
+                "an iterable of modules",
+                got=type(modules).__name__,
+                hint="append() adds a single module",
             )
         offset = len(self)
         for i, module in enumerate(modules):
@@ -238,16 +273,34 @@ class ModuleList(_ListOfModules):
 def _items_of(op: str, values: Any) -> Iterable[tuple]:
     """(key, value) pairs of a mapping, or of an iterable of pairs, checked."""
     if not isinstance(values, container_abcs.Iterable):
-        fail(TypeError, op, "a mapping or an iterable of (key, value)", got=type(values).__name__)
+        fail(
+            TypeError,
+            op,
+            "a mapping or an iterable of (key, value)",
+            got=type(values).__name__,
+            hint="for example {'name': value}",
+        )
     if isinstance(values, (OrderedDict, ModuleDict, ParameterDict, container_abcs.Mapping)):
         return list(values.items())
     pairs = []
     for i, pair in enumerate(values):
         if not isinstance(pair, container_abcs.Iterable):
-            fail(TypeError, op, f"a (key, value) pair at position {i}", got=type(pair).__name__)
+            fail(
+                TypeError,
+                op,
+                f"a (key, value) pair at position {i}",
+                got=type(pair).__name__,
+                hint="for example [('name', value)]",
+            )
         pair = tuple(pair)
         if len(pair) != 2:
-            fail(ValueError, op, f"two entries at position {i}", got=f"length {len(pair)}")
+            fail(
+                ValueError,
+                op,
+                f"two entries at position {i}",
+                got=f"length {len(pair)}",
+                hint="for example [('name', value)]",
+            )
         pairs.append(pair)
     return pairs
 
@@ -357,7 +410,13 @@ class ParameterList(Module):
     def extend(self, values: Iterable[Any]) -> ParameterList:
         """Add values at the end."""
         if not isinstance(values, container_abcs.Iterable) or isinstance(values, core.Tensor):
-            fail(TypeError, "ParameterList.extend", "an iterable", got=type(values).__name__)
+            fail(
+                TypeError,
+                "ParameterList.extend",
+                "an iterable",
+                got=type(values).__name__,
+                hint="append() adds a single value",
+            )
         for value in values:
             self.append(value)
         return self
@@ -383,10 +442,22 @@ class ParameterDict(Module):
 
     def _attribute(self, key: str) -> str:
         if not isinstance(key, str):
-            fail(TypeError, "ParameterDict", "a str as key", got=f"{key!r} ({type(key).__name__})")
+            fail(
+                TypeError,
+                "ParameterDict",
+                "a str as key",
+                got=f"{key!r} ({type(key).__name__})",
+                hint="str(key) makes one",
+            )
         # a key must not hide a method
         if hasattr(type(self), key):
-            fail(KeyError, "ParameterDict", "a key that is no attribute of the class", got=key)
+            fail(
+                KeyError,
+                "ParameterDict",
+                "a key that is no attribute of the class",
+                got=key,
+                hint="take a name that the class does not have",
+            )
         return key
 
     def __getitem__(self, key: str) -> Any:

@@ -285,6 +285,7 @@ class _ConvTransposeNd(_ConvNd):
                 op,
                 f"output_size of {n} or {input.dim()} elements",
                 got=f"{len(output_size)}",
+                hint="leave output_size out to have it by output_padding",
             )
         smallest, extra = [], []
         for d in range(n):
@@ -295,7 +296,13 @@ class _ConvTransposeNd(_ConvNd):
             extra.append(output_size[d] - size)
         if any(not 0 <= e < s for e, s in zip(extra, stride, strict=True)):
             largest = [m + s - 1 for m, s in zip(smallest, stride, strict=True)]
-            fail(ValueError, op, f"output_size from {smallest} to {largest}", got=output_size)
+            fail(
+                ValueError,
+                op,
+                f"output_size from {smallest} to {largest}",
+                got=output_size,
+                hint="leave output_size out to have it by output_padding",
+            )
         return extra
 
 
@@ -377,7 +384,8 @@ class _LazyConvXdMixin(LazyModuleMixin):
 
     def reset_parameters(self) -> None:
         """Draw new weights once there are any."""
-        if not self.has_uninitialized_params() and self.in_channels != 0:  # type: ignore[has-type]
+        module: Any = self
+        if not self.has_uninitialized_params() and module.in_channels != 0:
             super().reset_parameters()  # type: ignore[misc]
 
     def initialize_parameters(self, input: Any, *args: Any, **kwargs: Any) -> None:

@@ -72,6 +72,7 @@ class LazyModuleMixin:
                 type(self).__name__,
                 "initialize_parameters() to make every parameter",
                 got="some left uninitialized",
+                hint="call materialize(shape) of every parameter in it",
             )
         module._initialize_hook.remove()
         module._load_hook.remove()

@@ -134,7 +134,7 @@ class Bilinear(Module):
 class LazyLinear(LazyModuleMixin, Linear):
     """A linear layer that reads ``in_features`` off its first input."""
 
-    cls_to_become = Linear  # type: ignore[assignment]
+    cls_to_become = Linear
     weight: Any
     bias: Any
 

@@ -134,13 +134,31 @@ class Module(HookMixin, StateMixin, ModuleBase):
 
     def _check_new_name(self, op: str, name: Any, kind: str) -> None:
         if not isinstance(name, str):
-            fail(TypeError, op, f"a str as the {kind} name", got=type(name).__name__)
+            fail(
+                TypeError,
+                op,
+                f"a str as the {kind} name",
+                got=type(name).__name__,
+                hint="str(name) makes one",
+            )
         if "." in name:
-            fail(KeyError, op, f'a {kind} name without "."', got=repr(name))
+            fail(
+                KeyError,
+                op,
+                f'a {kind} name without "."',
+                got=repr(name),
+                hint="names with dots are paths to members of members: replace the dot",
+            )
         if name == "":
-            fail(KeyError, op, f"a {kind} name that is not empty", got="''")
+            fail(KeyError, op, f"a {kind} name that is not empty", got="''", hint="give it a name")
         if hasattr(self, name) and name not in self.__dict__[f"_{kind}s"]:
-            fail(KeyError, op, "a name that is free", got=f"attribute '{name}' already exists")
+            fail(
+                KeyError,
+                op,
+                "a name that is free",
+                got=f"attribute '{name}' already exists",
+                hint="take another name, or delattr() that one first",
+            )
 
     def register_buffer(self, name: str, tensor: Any, persistent: bool = True) -> None:
         """Add a tensor that is no parameter; ``persistent`` ones are part of the state dictionary."""
@@ -153,6 +171,7 @@ class Module(HookMixin, StateMixin, ModuleBase):
                 "Module.register_buffer",
                 f"a Tensor or None for buffer '{name}'",
                 got=type(tensor).__name__,
+                hint="facula.as_tensor(value) makes one",
             )
         for hook in _global_buffer_registration_hooks.values():
             result = hook(self, name, tensor)
@@ -176,6 +195,7 @@ class Module(HookMixin, StateMixin, ModuleBase):
                     op,
                     f"a Parameter or None for parameter '{name}'",
                     got=type(param).__name__,
+                    hint="nn.Parameter(tensor) makes one",
                 )
             if param.grad_fn:
                 fail(
@@ -194,9 +214,21 @@ class Module(HookMixin, StateMixin, ModuleBase):
         """Add a submodule, or None for one that is switched off."""
         op = "Module.add_module"
         if not isinstance(module, Module) and module is not None:
-            fail(TypeError, op, "a Module subclass", got=type(module).__name__)
+            fail(
+                TypeError,
+                op,
+                "a Module subclass",
+                got=type(module).__name__,
+                hint="pass an instance, as nn.ReLU(), not the class or a function",
+            )
         if not isinstance(name, str):
-            fail(TypeError, op, "a str as the module name", got=type(name).__name__)
+            fail(
+                TypeError,
+                op,
+                "a str as the module name",
+                got=type(name).__name__,
+                hint="str(name) makes one",
+            )
         self._check_new_name(op, name, "module")
         self._set_module(name, module)
 
@@ -335,9 +367,21 @@ class Module(HookMixin, StateMixin, ModuleBase):
         """
         op = "Module.set_submodule"
         if target == "":
-            fail(ValueError, op, "a target that is not empty", got="''")
+            fail(
+                ValueError,
+                op,
+                "a target that is not empty",
+                got="''",
+                hint="for example 'layers.0'",
+            )
         if not isinstance(module, Module):
-            fail(ValueError, op, "an nn.Module", got=type(module).__name__)
+            fail(
+                ValueError,
+                op,
+                "an nn.Module",
+                got=type(module).__name__,
+                hint="pass an instance, as nn.ReLU(), not the class or a function",
+            )
         path, _, name = target.rpartition(".")
         parent = self.get_submodule(path)
         if strict and not hasattr(parent, name):
@@ -580,7 +624,13 @@ class Module(HookMixin, StateMixin, ModuleBase):
     def train(self, mode: bool = True) -> Any:
         """Set training mode (or evaluation mode) on the whole tree."""
         if not isinstance(mode, bool):
-            fail(ValueError, "Module.train", "mode to be a bool", got=repr(mode))
+            fail(
+                ValueError,
+                "Module.train",
+                "mode to be a bool",
+                got=repr(mode),
+                hint="call train(True), train(False) or eval()",
+            )
         self.training = mode
         for module in self.children():
             module.train(mode)
@@ -675,7 +725,13 @@ def parse_to(args: tuple, kwargs: dict) -> tuple[Any, Any, bool, Any]:
     if flags:
         non_blocking = flags[0]
     if kwargs:
-        fail(TypeError, "Module.to", "known keyword arguments", got=", ".join(kwargs))
+        fail(
+            TypeError,
+            "Module.to",
+            "known keyword arguments",
+            got=", ".join(kwargs),
+            hint="to() takes device, dtype, non_blocking, copy and memory_format",
+        )
     if device is not None and not isinstance(device, core.device):
         device = facula.device(device)
     return device, dtype, non_blocking, memory_format

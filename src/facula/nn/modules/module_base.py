@@ -27,7 +27,7 @@ class ModuleBase:
             return tracer(self, args, kwargs)
         if self._compiled_call_impl is not None:
             return self._compiled_call_impl(*args, **kwargs)
-        return self._call_impl(*args, **kwargs)  # type: ignore[attr-defined]
+        return self._call_impl(*args, **kwargs)
 
     __call__ = _wrapped_call_impl
 
@@ -44,7 +44,7 @@ class ModuleBase:
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
 
-def quicken(cls: type) -> None:
+def quicken(cls: Any) -> None:
     """Give a module class the core's attribute look-up and call, where it has not changed its own.
 
     Both do what `ModuleBase` does, without interpreted code in between.
@@ -52,13 +52,13 @@ def quicken(cls: type) -> None:
     if (
         cls.__getattr__ is ModuleBase.__getattr__
         and cls.__getattribute__ is object.__getattribute__
-    ):  # type: ignore[attr-defined]
+    ):
         core.fast_module_attributes(cls)
     own_call = (
         cls.__call__ is ModuleBase.__call__
         and cls._wrapped_call_impl is ModuleBase._wrapped_call_impl
-    )  # type: ignore[attr-defined]
-    if own_call and cls._call_impl is module_hooks.HookMixin._call_impl:  # type: ignore[attr-defined]
+    )
+    if own_call and cls._call_impl is module_hooks.HookMixin._call_impl:
         core.fast_module_calls(
             cls,
             module_hooks._global_forward_hooks,

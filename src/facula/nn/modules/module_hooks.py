@@ -263,6 +263,7 @@ class HookMixin:
                         "forward pre-hook",
                         "None or a tuple of (args, kwargs)",
                         got=result,
+                        hint="return (args, kwargs), also where only one of them changes",
                     )
                 args, kwargs = result
             else:

@@ -77,6 +77,7 @@ class StateMixin:
                 "_register_state_dict_hook",
                 "a hook of its own",
                 got="one that register_state_dict_post_hook has",
+                hint="wrap it: lambda *args: hook(*args)",
             )
         handle = RemovableHandle(self._state_dict_hooks)
         self._state_dict_hooks[handle.id] = hook
@@ -129,6 +130,7 @@ class StateMixin:
             "Module.get_extra_state",
             "an override in the module",
             got=type(self).__name__,
+            hint="define get_extra_state() together with set_extra_state()",
         )
 
     def set_extra_state(self, state: Any) -> None:
@@ -138,6 +140,7 @@ class StateMixin:
             "Module.set_extra_state",
             "an override in the module",
             got=type(self).__name__,
+            hint="define set_extra_state() together with get_extra_state()",
         )
 
     def _has_extra_state(self, method: str) -> bool:
@@ -194,6 +197,7 @@ class StateMixin:
                         "Module.state_dict",
                         "post-hooks that change the dictionary in place and return None",
                         got=type(result).__name__,
+                        hint="change the dictionary that the hook gets, and return nothing",
                     )
             elif result is not None:
                 destination = result
@@ -350,6 +354,7 @@ class StateMixin:
                     "Module.load_state_dict",
                     "post-hooks that edit incompatible_keys in place and return None",
                     got="a value",
+                    hint="change the lists that the hook gets, and return nothing",
                 )
 
     def load_state_dict(
@@ -367,6 +372,7 @@ class StateMixin:
                 "Module.load_state_dict",
                 "a dict-like state_dict",
                 got=type(state_dict).__name__,
+                hint="facula.load(file) reads what facula.save(module.state_dict(), file) wrote",
             )
         metadata = getattr(state_dict, "_metadata", None)
         copied: Any = OrderedDict(state_dict)
@@ -385,7 +391,10 @@ class StateMixin:
         if errors:
             raise RuntimeError(
                 "[Module.load_state_dict] Error(s) in loading state_dict for "
-                f"{type(self).__name__}:\n\t" + "\n\t".join(errors)
+                f"{type(self).__name__}:\n\t"
+                + "\n\t".join(errors)
+                + "\nhint: strict=False leaves out missing and unexpected keys; sizes must be "
+                "equal in any case"
             )
         return _IncompatibleKeys(missing, unexpected)
 

@@ -54,7 +54,7 @@ class CrossMapLRN2d(Module):
         pre = int((self.size - 1) / 2 + 1) - 1
         padded = F.pad(input * input, (0, 0, 0, 0, pre, pre))
         channels = input.size(1)
-        window = sum(padded[:, i : i + channels] for i in range(2 * pre + 1))
+        window: Any = sum(padded[:, i : i + channels] for i in range(2 * pre + 1))
         scale = window * (self.alpha / self.size) + self.k
         return input * scale.pow(-self.beta)
 

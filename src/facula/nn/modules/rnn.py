@@ -159,7 +159,10 @@ class RNNBase(Module):
 
     def check_input(self, input: Any, batch_sizes: Any) -> None:
         """Raises unless the input has the right number of dimensions and features."""
-        if not facula.is_autocast_enabled() and input.dtype != self.weight_ih_l0.dtype:
+        if (
+            not facula.is_autocast_enabled(input.device.type)
+            and input.dtype != self.weight_ih_l0.dtype
+        ):
             raise ValueError(
                 f"RNN input dtype ({input.dtype}) does not match weight dtype "
                 f"({self.weight_ih_l0.dtype}). "

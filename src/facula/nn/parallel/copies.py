@@ -75,7 +75,12 @@ def gather(outputs: Any, target_device: Any, dim: int = 0) -> Any:
             return None
         if isinstance(first, dict):
             if not all(len(first) == len(v) for v in values):
-                fail(ValueError, "gather", "All dicts must have the same number of keys")
+                fail(
+                    ValueError,
+                    "gather",
+                    "All dicts must have the same number of keys",
+                    hint="return the same keys from every replica",
+                )
             return type(first)((k, joined([v[k] for v in values])) for k in first)
         if hasattr(first, "_fields"):
             return type(first)(*(joined(list(v)) for v in zip(*values, strict=True)))
@@ -120,6 +125,7 @@ def parallel_apply(
             "parallel_apply",
             "as many inputs as modules were required",
             f"{len(inputs)} and {len(modules)}",
+            hint="scatter() makes one input for each module",
         )
     keywords = [{} for _ in modules] if kwargs_tup is None else list(kwargs_tup)
     results: list[Any] = [None] * len(modules)

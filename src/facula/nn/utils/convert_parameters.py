@@ -23,6 +23,7 @@ def _same_device(parameter: Any, device: Any) -> Any:
             "parameters_to_vector",
             f"all parameters on one device, {device}",
             got=parameter.device,
+            hint=f"move them with .to('{device}')",
         )
     return parameter.device
 
@@ -39,7 +40,13 @@ def parameters_to_vector(parameters: Iterable[Any]) -> Any:
 def vector_to_parameters(vec: Any, parameters: Iterable[Any]) -> None:
     """Make the parameters' data slices of ``vec``."""
     if not isinstance(vec, core.Tensor):
-        fail(TypeError, "vector_to_parameters", "a Tensor", got=facula.typename(vec))
+        fail(
+            TypeError,
+            "vector_to_parameters",
+            "a Tensor",
+            got=facula.typename(vec),
+            hint="parameters_to_vector() makes one",
+        )
     device, start = None, 0
     for parameter in parameters:
         device = _same_device(parameter, device)

@@ -23,9 +23,21 @@ __all__ = [
 
 def _require_eval(op: str, layer: Any, bn: Any) -> None:
     if layer.training or bn.training:
-        fail(AssertionError, op, "both layers in evaluation mode", got="training mode")
+        fail(
+            AssertionError,
+            op,
+            "both layers in evaluation mode",
+            got="training mode",
+            hint="call eval() on both first",
+        )
     if bn.running_mean is None or bn.running_var is None:
-        fail(AssertionError, op, "a norm with running statistics", got="none")
+        fail(
+            AssertionError,
+            op,
+            "a norm with running statistics",
+            got="none",
+            hint="make it with track_running_stats=True",
+        )
 
 
 def _fused(
@@ -97,6 +109,7 @@ def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
             op,
             f"a norm over {linear.out_features} features, or 1",
             got=bn.num_features,
+            hint=f"make the norm with {linear.out_features} features",
         )
     fused = copy.deepcopy(linear)
     fused.weight, fused.bias = fuse_linear_bn_weights(

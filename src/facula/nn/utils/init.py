@@ -16,8 +16,20 @@ from facula.nn.modules.module import Module
 def skip_init(module_cls: type, *args: Any, **kwargs: Any) -> Module:
     """``module_cls(*args, **kwargs)`` without initialisation of its parameters and buffers."""
     if not (isinstance(module_cls, type) and issubclass(module_cls, Module)):
-        fail(RuntimeError, "skip_init", "a Module class", got=module_cls)
+        fail(
+            RuntimeError,
+            "skip_init",
+            "a Module class",
+            got=module_cls,
+            hint="pass the class, and its arguments after it",
+        )
     if "device" not in inspect.signature(module_cls).parameters:
-        fail(RuntimeError, "skip_init", "a module that takes a 'device' argument", got=module_cls)
+        fail(
+            RuntimeError,
+            "skip_init",
+            "a module that takes a 'device' argument",
+            got=module_cls,
+            hint="give its __init__ a device argument, and make the parameters there",
+        )
     device = kwargs.pop("device", "cpu")
     return module_cls(*args, device="meta", **kwargs).to_empty(device=device)

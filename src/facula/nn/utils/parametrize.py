@@ -73,7 +73,7 @@ class ParametrizationList(ModuleList):
         self.unsafe = unsafe
         original_shape, original_dtype = original.shape, original.dtype
         with no_grad():
-            new = original
+            new: Any = original
             for module in reversed(self):
                 if not hasattr(module, "right_inverse"):
                     continue
@@ -110,7 +110,7 @@ class ParametrizationList(ModuleList):
             _maybe_set(original, new)
         _set(self, "original", original)
 
-    def _keep_several(self, original: Any, new: Sequence) -> None:
+    def _keep_several(self, original: Any, new: Any) -> None:
         for i, tensor in enumerate(new):
             if not isinstance(tensor, core.Tensor):
                 raise ValueError(
@@ -332,7 +332,7 @@ def remove_parametrizations(
     """
     if not is_parametrized(module, tensor_name):
         raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
-    held: Any = module.parametrizations[tensor_name]  # type: ignore[index]
+    held: Any = module.parametrizations[tensor_name]
     if held.is_tensor:
         original = held.original
         if leave_parametrized:
@@ -353,7 +353,7 @@ def remove_parametrizations(
         grads = any(t.requires_grad for t in held._originals())
         original = Parameter(value.detach(), grads) if grads else value.detach()
     delattr(module.__class__, tensor_name)
-    del module.parametrizations[tensor_name]  # type: ignore[operator]
+    del module.parametrizations[tensor_name]
     _set(module, tensor_name, original)
     if not is_parametrized(module):
         delattr(module, "parametrizations")
@@ -380,7 +380,7 @@ def transfer_parametrizations_and_params(
             setattr(to_module, name, Parameter(getattr(from_module, name).detach().clone()))
         for parametrization in held:
             register_parametrization(to_module, name, parametrization, unsafe=held.unsafe)
-        target: Any = to_module.parametrizations[name]  # type: ignore[index]
+        target: Any = to_module.parametrizations[name]
         for old, new in zip(held._originals(), target._originals(), strict=True):
             if type(old) is type(new):
                 new.data = old.data

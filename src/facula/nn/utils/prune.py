@@ -194,7 +194,7 @@ def _check_amount(amount: Any) -> None:
 def _units(amount: Any, size: int) -> int:
     """How many of ``size`` units to prune."""
     if isinstance(amount, numbers.Integral):
-        if amount > size:
+        if int(amount) > size:
             raise ValueError(
                 f"amount={amount} should be smaller than the number of parameters to prune={size}"
             )

@@ -8,9 +8,8 @@ and ``unsorted_indices`` lead from the caller's order to that one and back.
 
 from __future__ import annotations
 
-from collections import namedtuple
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import facula
 from facula import core
@@ -19,9 +18,12 @@ from facula.core.errors import fail
 __all__ = """PackedSequence invert_permutation pack_padded_sequence pad_packed_sequence pad_sequence
 unpad_sequence pack_sequence unpack_sequence""".split()
 
-_Fields = namedtuple(
-    "PackedSequence", ["data", "batch_sizes", "sorted_indices", "unsorted_indices"]
-)
+
+class _Fields(NamedTuple):
+    data: Any
+    batch_sizes: Any
+    sorted_indices: Any
+    unsorted_indices: Any
 
 
 def _with_inverse(sorted_indices: Any, unsorted_indices: Any) -> tuple[Any, Any]:
@@ -44,7 +46,13 @@ class PackedSequence(_Fields):
     ) -> Any:
         if batch_sizes is None:  # the older form: one pair
             if not isinstance(data, (list, tuple)) or len(data) != 2:
-                fail(AssertionError, "PackedSequence", "data and batch_sizes", got="one value")
+                fail(
+                    AssertionError,
+                    "PackedSequence",
+                    "data and batch_sizes",
+                    got="one value",
+                    hint="pack_padded_sequence() and pack_sequence() make one",
+                )
             data, batch_sizes = data
         if batch_sizes.device.type != "cpu":
             raise ValueError(
@@ -177,15 +185,28 @@ def pack_padded_sequence(
 def _check_lengths(sizes: list[int], input: Any) -> None:
     op = "pack_padded_sequence"
     if input.numel() == 0 and 0 in input.shape[:2]:
-        fail(RuntimeError, op, "at least one sequence of at least one element", got="none")
+        fail(
+            RuntimeError,
+            op,
+            "at least one sequence of at least one element",
+            got="none",
+            hint="leave such a batch out",
+        )
     if len(sizes) != input.size(1):
-        fail(RuntimeError, op, f"a length for each of {input.size(1)} sequences", got=len(sizes))
+        fail(
+            RuntimeError,
+            op,
+            f"a length for each of {input.size(1)} sequences",
+            got=len(sizes),
+            hint="batch_first=True is for inputs [batch, length, ...]",
+        )
     if min(sizes) <= 0:
         fail(
             RuntimeError,
             op,
             "lengths greater than 0 (Length of all samples has to be greater than 0)",
             got=min(sizes),
+            hint="leave empty sequences out of the batch",
         )
     if any(a < b for a, b in zip(sizes, sizes[1:], strict=False)):
         fail(
@@ -196,7 +217,13 @@ def _check_lengths(sizes: list[int], input: Any) -> None:
             hint="pass enforce_sorted=False to have them sorted",
         )
     if sizes[0] > input.size(0):
-        fail(RuntimeError, op, f"lengths of at most {input.size(0)}", got=sizes[0])
+        fail(
+            RuntimeError,
+            op,
+            f"lengths of at most {input.size(0)}",
+            got=sizes[0],
+            hint="batch_first=True is for inputs [batch, length, ...]",
+        )
 
 
 def pad_packed_sequence(
@@ -251,10 +278,22 @@ def pad_sequence(
             f"{type(sequences)}"
         )
     if padding_side not in ("left", "right"):
-        fail(RuntimeError, "pad_sequence", "padding_side 'left' or 'right'", got=padding_side)
+        fail(
+            RuntimeError,
+            "pad_sequence",
+            "padding_side 'left' or 'right'",
+            got=padding_side,
+            hint="'right' puts the padding behind the elements",
+        )
     sequences = sequences.unbind(0) if isinstance(sequences, core.Tensor) else tuple(sequences)
     if not sequences:
-        fail(RuntimeError, "pad_sequence", "at least one sequence", got="none")
+        fail(
+            RuntimeError,
+            "pad_sequence",
+            "at least one sequence",
+            got="none",
+            hint="an empty batch has no shape to pad to",
+        )
     longest = max(s.size(0) for s in sequences)
     rows = []
     for s in sequences:

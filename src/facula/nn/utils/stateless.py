@@ -40,6 +40,7 @@ def _untie(module: Any, given: dict[str, Any]) -> dict[str, Any]:
                 "functional_call",
                 f"one value for the tied tensors {sorted(names)}",
                 got="several",
+                hint="give one of the names only, or pass tie_weights=False",
             )
         for name in names if values else ():
             full.setdefault(name, values[0])
@@ -75,6 +76,7 @@ def _swapped(module: Any, given: dict[str, Any], tie_weights: bool, strict: bool
             "functional_call",
             "names of the module's parameters and buffers",
             got=f"unexpected key(s) {', '.join(unexpected)}",
+            hint="module.named_parameters() and module.named_buffers() list the names",
         )
     if strict:
         everything = {
@@ -88,6 +90,7 @@ def _swapped(module: Any, given: dict[str, Any], tie_weights: bool, strict: bool
                 "functional_call",
                 "a value for every parameter and buffer",
                 got=f"missing key(s) {', '.join(missing)}",
+                hint="pass strict=False to take the module's own for these",
             )
     saved = {}
     try:
@@ -117,7 +120,13 @@ def call_with(
     if kwargs is None:
         kwargs = {}
     elif not isinstance(kwargs, dict):
-        fail(TypeError, "functional_call", "kwargs to be a dict", got=type(kwargs).__name__)
+        fail(
+            TypeError,
+            "functional_call",
+            "kwargs to be a dict",
+            got=type(kwargs).__name__,
+            hint="for example kwargs={'mask': mask}",
+        )
     if args is None:
         args = ()
     elif not isinstance(args, tuple):
@@ -170,6 +179,7 @@ def func_functional_call(
                 "functional_call",
                 "dictionaries of tensors",
                 got=type(parameter_and_buffer_dicts).__name__,
+                hint="for example dict(module.named_parameters())",
             )
         tensors = {}
         for part in parameter_and_buffer_dicts:
@@ -180,6 +190,7 @@ def func_functional_call(
                     "functional_call",
                     "dictionaries without common keys",
                     got=f"{sorted(repeated)} repeated",
+                    hint="leave each name in one of the dictionaries only",
                 )
             tensors.update(part)
     return call_with(module, tensors, args, kwargs, tie_weights=tie_weights, strict=strict)

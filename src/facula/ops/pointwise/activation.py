@@ -99,7 +99,13 @@ def gelu(x, *, approximate):
     if approximate == "tanh":
         return 0.5 * x * (1.0 + s.tanh(SQRT_2_OVER_PI * (x + CUBIC * x * x * x)))
     if approximate != "none":
-        raise RuntimeError(f"[gelu] approximate 'none' or 'tanh' was required: got {approximate!r}")
+        fail(
+            RuntimeError,
+            "gelu",
+            "approximate 'none' or 'tanh' was required",
+            repr(approximate),
+            hint="'none' is exact, and the default",
+        )
     return 0.5 * x * (1.0 + s.erf(x * SQRT_HALF))
 
 
@@ -126,7 +132,7 @@ def _(grad, x):
     return grad * (gate * (1.0 + s.conj(x) * (1.0 - gate)))
 
 
-def _mish_parts(x):
+def _mish_parts(x: s.Scalar) -> tuple[s.Scalar, s.Scalar]:
     """With ``e = exp(self)``: ``tanh(log(1 + e)) = n / (n + 2)``, ``n = e (e + 2)``; above 20 it is 1."""
     e = s.exp(s.minimum(x, s.constant(20.0, x.dtype)))
     return e, e * (e + 2.0)
@@ -227,7 +233,7 @@ def hardtanh(x, *, min_val, max_val):
     return s.clamp(x, _bound(min_val, x), _bound(max_val, x))
 
 
-def _bound(value, x):
+def _bound(value: s.Scalar, x: s.Scalar) -> s.Scalar:
     return s.cast(value, x.dtype)
 
 
@@ -260,6 +266,7 @@ def _check_lambd(*, lambd: float) -> None:
             "softshrink",
             "lambda must be in range [0, 3.40282e+38] for input dtype Float",
             lambd,
+            hint="lambd=0 changes nothing",
         )
 
 

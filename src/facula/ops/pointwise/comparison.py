@@ -43,7 +43,7 @@ gt = _comparison("gt", "greater", ">", "bool int float")
 ge = _comparison("ge", "greater_equal", ">=", "bool int float")
 
 
-def _truth(x):
+def _truth(x: s.Scalar) -> s.Scalar:
     return s.cast(x, "b8")
 
 
@@ -77,7 +77,7 @@ def logical_not(x):
     return s.logical_not(_truth(x))
 
 
-def _is_inexact(x) -> bool:
+def _is_inexact(x: s.Scalar) -> bool:
     return x.is_float or x.is_complex
 
 
@@ -155,7 +155,13 @@ def signbit(x):
 def _check_tolerances(*, rtol: float, atol: float, equal_nan: bool) -> None:
     for name, value in (("rtol", rtol), ("atol", atol)):
         if not value >= 0:
-            fail(RuntimeError, "isclose", f"{name} must be greater than or equal to zero", value)
+            fail(
+                RuntimeError,
+                "isclose",
+                f"{name} must be greater than or equal to zero",
+                value,
+                hint="0 compares exactly",
+            )
 
 
 @pointwise(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
+from facula.core.errors import fail
 from facula.ops import scalar as s
 from facula.ops.pointwise.naming import functions_and_methods
 from facula.ops.registry import pointwise
@@ -44,19 +45,33 @@ def _no_rounding(code: str, chosen: dict[str, Any]) -> bool:
 def div(x, y, *, rounding_mode):
     """Quotient, exact (None), rounded towards zero (``"trunc"``) or down (``"floor"``)."""
     if rounding_mode not in (None, "trunc", "floor"):
-        raise RuntimeError(
-            f"[div] rounding_mode None, 'trunc' or 'floor' was required: got {rounding_mode!r}"
+        fail(
+            RuntimeError,
+            "div",
+            "rounding_mode None, 'trunc' or 'floor' was required",
+            repr(rounding_mode),
+            hint="'floor' rounds down, 'trunc' towards zero",
         )
     if rounding_mode is not None and (x.is_bool or x.is_complex):
-        raise NotImplementedError(
-            f"[div] integers or real numbers were required with rounding_mode={rounding_mode!r}: "
-            f'got {"bools" if x.is_bool else "complex numbers"} ("div_{rounding_mode}" not implemented)'
+        kind = "bools" if x.is_bool else "complex numbers"
+        fail(
+            NotImplementedError,
+            "div",
+            f"integers or real numbers were required with rounding_mode={rounding_mode!r}",
+            f'{kind} ("div_{rounding_mode}" not implemented)',
+            hint="x.int() makes numbers of bools" if x.is_bool else "leave rounding_mode out",
         )
     if rounding_mode == "floor":
         return s.floor_divide(x, y)
     if x.is_integer or x.is_bool:
         if rounding_mode is None:
-            raise TypeError("[div] floats were required without a rounding_mode: got integers")
+            fail(
+                TypeError,
+                "div",
+                "floats were required without a rounding_mode",
+                "integers",
+                hint="convert one with .float()",
+            )
         return s.integer_divide(x, y)
     return s.trunc(x / y) if rounding_mode == "trunc" else x / y
 

@@ -9,6 +9,7 @@ Keeps true: integers compute in the default dtype; limits at 0 and infinity are 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from facula import core
@@ -137,7 +138,9 @@ def _(grad, x):
     return grad / (s.conj(x) + 1.0)
 
 
-def _log_add(x, y, grow, shrink):
+def _log_add(
+    x: s.Scalar, y: s.Scalar, grow: Callable[..., Any], shrink: Callable[..., Any]
+) -> s.Scalar:
     top = s.maximum(x, y)
     same = s.logical_and(x == y, s.isinf(x))
     return s.where(same, x, top + grow(shrink(-s.abs(x - y))))

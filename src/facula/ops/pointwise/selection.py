@@ -14,6 +14,7 @@ import math
 from typing import Any
 
 from facula import core
+from facula.core.errors import fail
 from facula.ops import scalar as s
 from facula.ops.pointwise.naming import RUNTIME, functions_and_methods
 from facula.ops.registry import F, composite, pointwise
@@ -72,9 +73,12 @@ def fmin(x, y):
 def clamp(x, low, high):
     """``min(max(self, min), max)``; a bound that is not given does not bind."""
     if low is None and high is None:
-        raise RuntimeError(
-            "[clamp] at least one of 'min' and 'max' was required: got none (torch.clamp: At least one of 'min' or "
-            "'max' must not be None)"
+        fail(
+            RuntimeError,
+            "clamp",
+            "at least one of 'min' and 'max' was required",
+            "none (torch.clamp: At least one of 'min' or 'max' must not be None)",
+            hint="clamp(x, min=0) has no negative elements",
         )
     return s.clamp(x, low, high)
 
@@ -200,6 +204,8 @@ def _extremes(self: Any, posinf: float | None, neginf: float | None) -> tuple[An
 )
 def nan_to_num(self: Any, nan: float | None, posinf: float | None, neginf: float | None) -> Any:
     """NaN, infinity and minus infinity replaced by numbers (0 and the extremes of the dtype by default)."""
+    if self.is_complex():  # each part by itself
+        return F.view_as_complex(F.nan_to_num(F.view_as_real(self), nan, posinf, neginf))
     posinf, neginf = _extremes(self, posinf, neginf)
     return F._nan_to_num(self, nan, posinf, neginf)
 

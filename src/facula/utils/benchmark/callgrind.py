@@ -75,7 +75,12 @@ class CopyIfCallgrind:
         self._setup = setup or ""
         for attribute in ("value", "setup"):
             if hasattr(value, attribute) and isinstance(value, CopyIfCallgrind):
-                fail(ValueError, "CopyIfCallgrind", "a value that is not wrapped yet was required")
+                fail(
+                    ValueError,
+                    "CopyIfCallgrind",
+                    "a value that is not wrapped yet was required",
+                    hint="pass the value itself",
+                )
 
     @property
     def value(self) -> Any:
@@ -100,7 +105,7 @@ _LOOKUP = re.compile(r"dictobject\.c:(lookdict|unicodekeys_lookup|dictkeys_)")
 class FunctionCount(NamedTuple):
     """How many instructions a function executed."""
 
-    count: int
+    count: int  # type: ignore[assignment]  # PyTorch's name, which tuples have a method of
     function: str
 
 
@@ -132,6 +137,7 @@ class FunctionCounts:
                 ValueError,
                 "FunctionCounts",
                 "counts of one kind, inclusive or exclusive, were required",
+                hint="stats(inclusive=...) gives either kind",
             )
         totals: dict[str, int] = defaultdict(int)
         for count, function in self:
@@ -220,9 +226,11 @@ class CallgrindStats:
                 name = name.replace(root.rstrip("/") + "/", "")
             return re.sub(r"^.*/(Objects|Python|Modules|facula)/", r"\1/", name)
 
-        fields = ("baseline_inclusive_stats", "baseline_exclusive_stats")
-        fields += ("stmt_inclusive_stats", "stmt_exclusive_stats")
-        changed = {name: getattr(self, name).transform(short) for name in fields}
+        changed = {
+            f"{kind}_{counted}_stats": getattr(self, f"{kind}_{counted}_stats").transform(short)
+            for kind in ("baseline", "stmt")
+            for counted in ("inclusive", "exclusive")
+        }
         return dataclasses.replace(self, **changed)
 
     def __repr__(self) -> str:

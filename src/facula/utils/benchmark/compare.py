@@ -150,6 +150,7 @@ class Compare:
                 raise ValueError(
                     "[Compare] measurements were required (Expected an instance of `Measurement`): "
                     f"got {type(result).__name__}"
+                    "\nhint: Timer(stmt).blocked_autorange() makes one"
                 )
         self._results += results
 

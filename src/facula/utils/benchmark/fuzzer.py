@@ -53,6 +53,7 @@ class FuzzedParameter:
                     "FuzzedParameter",
                     "probabilities that add up to 1 were required",
                     distribution,
+                    hint="take weights of 0 or more, divided by their sum",
                 )
         elif distribution not in DISTRIBUTIONS:
             fail(
@@ -60,6 +61,7 @@ class FuzzedParameter:
                 "FuzzedParameter",
                 f"one of {DISTRIBUTIONS} or a dict was required",
                 distribution,
+                hint="'uniform' takes every number alike",
             )
         elif minval is None or maxval is None:
             fail(
@@ -67,6 +69,7 @@ class FuzzedParameter:
                 "FuzzedParameter",
                 "minval and maxval were required",
                 f"{minval} and {maxval}",
+                hint="pass both, or a dictionary of values and probabilities",
             )
 
     @property
@@ -179,10 +182,16 @@ class Fuzzer:
         self._tensors: list[FuzzedTensor] = _flat(tensors)
         self._constraints = constraints or []
         self._seed = random.getrandbits(32) if seed is None else seed
-        names = [x.name for x in (*self._parameters, *self._tensors)]
+        names = [x.name for x in self._parameters] + [x.name for x in self._tensors]
         repeated = {name for name in names if names.count(name) > 1}
         if repeated:
-            fail(ValueError, "Fuzzer", "names that differ were required", sorted(repeated))
+            fail(
+                ValueError,
+                "Fuzzer",
+                "names that differ were required",
+                sorted(repeated),
+                hint="rename one of them",
+            )
         self._rejections = self._draws = 0
 
     @property
@@ -196,7 +205,13 @@ class Fuzzer:
             seen = {name}
             while isinstance(value, ParameterAlias):
                 if value.alias_to in seen:
-                    fail(ValueError, "Fuzzer", "aliases without a circle were required", name)
+                    fail(
+                        ValueError,
+                        "Fuzzer",
+                        "aliases without a circle were required",
+                        name,
+                        hint="let an alias name a parameter that is no alias",
+                    )
                 seen.add(value.alias_to)
                 value = drawn[value.alias_to]
             drawn[name] = value

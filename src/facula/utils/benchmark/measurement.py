@@ -136,7 +136,12 @@ class Measurement:
 
     def _ordered(self) -> list[float]:
         if not self.raw_times:
-            fail(ValueError, "Measurement", "at least one time was required (Measurement is empty)")
+            fail(
+                ValueError,
+                "Measurement",
+                "at least one time was required (Measurement is empty)",
+                hint="Timer(stmt).blocked_autorange() measures",
+            )
         return sorted(self.times)
 
     @property

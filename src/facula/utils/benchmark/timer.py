@@ -57,7 +57,11 @@ class Timer:
     ) -> None:
         if not isinstance(stmt, str):
             fail(
-                ValueError, "Timer", "Currently only a `str` stmt is supported", type(stmt).__name__
+                ValueError,
+                "Timer",
+                "Currently only a `str` stmt is supported",
+                type(stmt).__name__,
+                hint="pass the statement as text, and its names in globals",
             )
         if language not in (Language.PYTHON, "py", "python"):
             fail(
@@ -73,6 +77,7 @@ class Timer:
                 "Timer",
                 "global_setup is C++ only and no Python: it must be empty",
                 repr(global_setup),
+                hint="put the code into setup",
             )
         stmt, setup = _code(stmt), _code(setup)
         # statements may name the package without importing it, under PyTorch's name too

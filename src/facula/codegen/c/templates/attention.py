@@ -32,6 +32,7 @@ DTYPES = ("f32", "f64", "bf16", "f16")
 
 _PROBLEM = """
 #include <math.h>
+#define UNROLL _Pragma("GCC unroll 16")
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -194,21 +195,37 @@ static const @ELEMENT@ *values_@s@(const @STORAGE@ *source, int64_t stride, int6
 }
 
 _QUERIES = """
+/* where the row of each of the @LANES@ lanes from `first` on begins; padding lanes repeat the last */
+static void lane_rows_@s@(const char *base, const int64_t *stride, const attention_lanes *lanes,
+    int64_t first, @STORAGE@ **rows)
+{
+    for (int64_t lane = 0; lane < @LANES@; lane++)
+        rows[lane] = (@STORAGE@ *)base + lanes->batch * stride[0]
+            + lanes->head[first + lane] * stride[1] + lanes->row[first + lane] * stride[2];
+}
+
 /* columns[depth / pair][@Q@][pair]: one lane per query, padding lanes and an odd last depth are
  * zero */
 static void columns_@s@(const char *base, const int64_t *stride, const attention_lanes *lanes,
-    int64_t depth,
-    @ELEMENT@ *columns)
+    int64_t depth, @ELEMENT@ *columns)
 {
     int64_t padded = attention_round(depth, @PAIR@);
-    for (int64_t lane = 0; lane < lanes->width; lane++) {
-        const @STORAGE@ *from = (const @STORAGE@ *)base + lanes->batch * stride[0]
-            + lanes->head[lane] * stride[1]
-            + lanes->row[lane] * stride[2];
-        int64_t limit = lane < lanes->count ? depth : 0;
-        for (int64_t i = 0; i < padded; i++)
-            columns[(i / @PAIR@ * @Q@ + lane) * @PAIR@ + i % @PAIR@] = i < limit ? @GET@(from[i])
-                : 0;
+    for (int64_t first = 0; first < lanes->width; first += @LANES@) {
+        int64_t count = lanes->count - first, i = 0;
+        @STORAGE@ *from[@LANES@];
+        lane_rows_@s@(base, stride, lanes, first, from);
+        for (; i + @LANES@ * @PAIR@ <= depth; i += @LANES@ * @PAIR@) {
+            vector_@s@ m[@LANES@];
+            UNROLL for (int lane = 0; lane < @LANES@; lane++)
+                m[lane] = lane < count ? cells_@s@(from[lane] + i) : (vector_@s@){};
+            transpose_@s@(m);
+            UNROLL for (int row = 0; row < @LANES@; row++)
+                STORE_@s@(columns + ((i / @PAIR@ + row) * @Q@ + first) * @PAIR@, m[row]);
+        }
+        for (int64_t lane = 0; lane < @LANES@; lane++)
+            for (int64_t at = i; at < padded; at++)
+                columns[(at / @PAIR@ * @Q@ + first + lane) * @PAIR@ + at % @PAIR@]
+                    = lane < count && at < depth ? @GET@(from[lane][at]) : 0;
     }
 }
 """
@@ -384,26 +401,42 @@ static int64_t forward_carve_@s@(const attention_problem *a, char *base, forward
     return at;
 }
 
-static void forward_store_@s@(const attention_problem *a, const attention_lanes *lanes,
-    const @COMPUTE@ *sums,
-    int64_t lane_stride, int64_t depth_stride, const @COMPUTE@ *maximum, const @COMPUTE@ *total,
-        int any)
+/* logsumexp of each query, and what its sums are multiplied with: zero where nothing was allowed */
+static void forward_totals_@s@(const attention_problem *a, const attention_lanes *lanes,
+    const @COMPUTE@ *maximum, const @COMPUTE@ *total, @COMPUTE@ *inverse)
 {
-    const int64_t *stride = a->out_stride;
+    for (int64_t lane = 0; lane < @Q@; lane++) inverse[lane] = 0;
     for (int64_t lane = 0; lane < lanes->count; lane++) {
-        int64_t head = lanes->head[lane], row = lanes->row[lane];
-        int empty = total[lane] == 0 || !any;
-        @COMPUTE@ inverse = empty ? 0 : 1 / total[lane];
-        @STORAGE@ *out = (@STORAGE@ *)a->out + lanes->batch * stride[0] + head * stride[1] + row
-            * stride[2];
-        if (any)
-            for (int64_t i = 0; i < a->value_depth; i++) out[i]
-                = store_@s@(sums[i * depth_stride + lane * lane_stride] * inverse);
-        else
-            memset(out, 0, (size_t)a->value_depth * sizeof(@STORAGE@));
-        ((@COMPUTE@ *)a->logsumexp)[(lanes->batch * a->heads + head) * a->queries + row] = empty
-            ? (@COMPUTE@)INFINITY : (maximum[lane] + @LOG2@(total[lane]))
-                * (@COMPUTE@)0.69314718055994530942;
+        int empty = total[lane] == 0;
+        int64_t at = (lanes->batch * a->heads + lanes->head[lane]) * a->queries + lanes->row[lane];
+        inverse[lane] = empty ? 0 : 1 / total[lane];
+        ((@COMPUTE@ *)a->logsumexp)[at] = empty ? (@COMPUTE@)INFINITY
+            : (maximum[lane] + @LOG2@(total[lane])) * (@COMPUTE@)0.69314718055994530942;
+    }
+}
+
+/* results from sums[value depth][@Q@] */
+static void forward_store_@s@(const attention_problem *a, const attention_lanes *lanes,
+    const @COMPUTE@ *sums, const @COMPUTE@ *inverse)
+{
+    for (int64_t first = 0; first < lanes->count; first += @LANES@) {
+        int64_t count = lanes->count - first < @LANES@ ? lanes->count - first : @LANES@, i = 0;
+        @STORAGE@ *out[@LANES@];
+        lane_rows_@s@(a->out, a->out_stride, lanes, first, out);
+        for (; i + @LANES@ <= a->value_depth; i += @LANES@) {
+            vector_@s@ m[@LANES@];
+            UNROLL for (int row = 0; row < @LANES@; row++)
+                m[row] = LOAD_@s@(sums + (i + row) * @Q@ + first) * LOAD_@s@(inverse + first);
+            transpose_@s@(m);
+            for (int64_t lane = 0; lane < count; lane++) {
+                const @COMPUTE@ *values = (const @COMPUTE@ *)&m[lane];
+                _Pragma("omp simd") for (int k = 0; k < @LANES@; k++)
+                    out[lane][i + k] = store_@s@(values[k]);
+            }
+        }
+        for (; i < a->value_depth; i++)
+            for (int64_t lane = 0; lane < count; lane++)
+                out[lane][i] = store_@s@(sums[i * @Q@ + first + lane] * inverse[first + lane]);
     }
 }
 
@@ -456,7 +489,13 @@ static void forward_few_@s@(const attention_problem *a, const attention_lanes *l
             }
         }
     }
-    forward_store_@s@(a, lanes, slot->sums, value_depth, 1, maximum, total, end > 0);
+    forward_totals_@s@(a, lanes, maximum, total, ratio);
+    for (int64_t lane = 0; lane < lanes->count; lane++) {
+        @STORAGE@ *out = (@STORAGE@ *)a->out + lanes->batch * a->out_stride[0]
+            + lanes->head[lane] * a->out_stride[1] + lanes->row[lane] * a->out_stride[2];
+        for (int64_t i = 0; i < value_depth; i++)
+            out[i] = store_@s@(slot->sums[lane * value_depth + i] * ratio[lane]);
+    }
 }
 
 static void forward_block_@s@(const attention_problem *a, int64_t item, char *scratch)
@@ -507,7 +546,9 @@ static void forward_block_@s@(const attention_problem *a, int64_t item, char *sc
         product_@s@(tile, @PAIR@, stride, @RIGHT@, @Q@ * @PAIR@, slot.sums, @Q@, a->value_depth,
             (count + @PAIR@ - 1) / @PAIR@, lanes.width, first > 0);
     }
-    forward_store_@s@(a, &lanes, slot.sums, 1, @Q@, maximum, total, end > 0);
+    if (!end) memset(slot.sums, 0, sizeof(@COMPUTE@) * (size_t)(a->value_depth * @Q@));
+    forward_totals_@s@(a, &lanes, maximum, total, ratio);
+    forward_store_@s@(a, &lanes, slot.sums, ratio);
 }
 
 static void forward_body_@s@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from .storage import Storage, fill
 
 QUERY_BLOCK = 64
-KEY_BLOCK = 192  # a multiple of the tile height (6)
+KEY_BLOCK = 384  # a multiple of the tile height (6)
 # up to so many queries, dot products along the depth beat tiles of queries
 FEW_QUERIES = 6
 
@@ -84,7 +84,7 @@ typedef @INTEGER@ integer_@s@ __attribute__((vector_size(@VB@), may_alias));
 #define LOAD_@s@(p) ((vector_@s@)*(const unaligned_@s@ *)(p))
 #define STORE_@s@(p, v) (*(unaligned_@s@ *)(p) = (unaligned_@s@)(v))
 
-ALWAYS_INLINE vector_@s@ splat_@s@(@COMPUTE@ x) { return (vector_@s@){} + x; }
+ALWAYS_INLINE vector_@s@ splat_@s@(@COMPUTE@ x) { return (vector_@s@){@COPIES@}; }
 
 /* the larger of x and y; y where x is not a number */
 ALWAYS_INLINE vector_@s@ larger_@s@(vector_@s@ x, vector_@s@ y)
@@ -92,6 +92,21 @@ ALWAYS_INLINE vector_@s@ larger_@s@(vector_@s@ x, vector_@s@ y)
 @LARGER@
 }
 """
+
+# neighbours in memory, as many as a vector of the columns that products read
+_CELLS = {
+    False: """
+ALWAYS_INLINE vector_@s@ cells_@s@(const @STORAGE@ *p)
+{
+    @COMPUTE@ values[@LANES@];
+    for (int i = 0; i < @LANES@; i++) values[i] = load_@s@(p[i]);
+    return LOAD_@s@(values);
+}
+""",
+    True: """
+ALWAYS_INLINE vector_@s@ cells_@s@(const @STORAGE@ *p) { return LOAD_@s@(p); }
+""",
+}
 
 _EXPONENTIAL = {
     "float": """
@@ -199,6 +214,24 @@ _STEP = """        for (; row + @ROWS@ <= rows; row += @ROWS@)
 """
 
 
+def _transpose(flavour: Flavour) -> str:
+    """A square of vectors transposed in registers: blocks swap places, halving in size."""
+    lanes, half, steps = flavour.lanes, flavour.lanes // 2, []
+    while half:
+        low = ", ".join(str(lanes + i - half if i & half else i) for i in range(lanes))
+        high = ", ".join(str(lanes + i if i & half else i + half) for i in range(lanes))
+        steps.append(
+            f"    UNROLL for (int i = 0; i < {lanes}; i++)\n        if (!(i & {half})) {{\n"
+            f"            vector_@s@ low = m[i], high = m[i + {half}];\n"
+            f"            m[i] = __builtin_shuffle(low, high, (integer_@s@){{{low}}});\n"
+            f"            m[i + {half}] = __builtin_shuffle(low, high, (integer_@s@){{{high}}});\n"
+            "        }\n"
+        )
+        half //= 2
+    text = f"\nALWAYS_INLINE void transpose_@s@(vector_@s@ m[{lanes}])\n{{\n{''.join(steps)}}}\n"
+    return fill(text, s=flavour.storage.name)
+
+
 def _larger(flavour: Flavour) -> str:
     """The body of `larger`: one instruction on x86, a comparison elsewhere."""
     suffix = "d" if flavour.storage.compute == "double" else "s"
@@ -279,7 +312,14 @@ def text(flavour: Flavour) -> str:
     """Vectors, `larger`, `power` and `product` of one dtype."""
     return "".join(
         (
-            fill(_VECTOR, LARGER=_larger(flavour), **flavour.names),
+            fill(
+                _VECTOR,
+                LARGER=_larger(flavour),
+                COPIES=", ".join("x" * flavour.lanes),
+                **flavour.names,
+            ),
+            _transpose(flavour),
+            fill(_CELLS[flavour.pairs], **flavour.names),
             _exponential(flavour),
             fill(_COLUMN[flavour.pairs], **flavour.names),
             _products(flavour),

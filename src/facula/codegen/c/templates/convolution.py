@@ -77,20 +77,6 @@ static int is_pointwise(const image_format *f, const geometry *g)
     return g->n == 1 || pixels >= POINTWISE_FILL * (CEIL(pixels, VECTOR) * VECTOR);
 }
 
-/* rows of results start from their channel's bias */
-typedef struct { char *dest; const char *bias; long channels, pixels, size; } bias_rows;
-
-static void bias_rows_unit(void *context, long unit, char *scratch)
-{
-    const bias_rows *b = context;
-    char *row = b->dest + unit * b->pixels * b->size;
-    const char *value = b->bias + unit % b->channels * b->size;
-    long done = MIN(b->pixels, 32);
-    for (long i = 0; i < done; i++) memcpy(row + i * b->size, value, b->size);
-    for (; done < b->pixels; done += MIN(done, b->pixels - done))
-        memcpy(row + done * b->size, row, MIN(done, b->pixels - done) * b->size);
-}
-
 /* dest[n][to][pixels] = weights[to][from] @ source[n][from][pixels], on images as they lie */
 static int pointwise_images(const image_format *f, const geometry *g, int backward, char *dest,
                             const char *source, const char *weights, const char *bias,
@@ -109,17 +95,14 @@ static int pointwise_images(const image_format *f, const geometry *g, int backwa
         }
         return 0;
     }
-    if (bias) {
-        bias_rows b = {dest, bias, g->cout, pixels, size};
-        if (launch(bias_rows_unit, &b, g->n * g->cout, 0, g->n * g->cout * pixels > 50000, rt)) return 1;
-    }
     const long together = groups == 1 ? g->n : groups, images = groups == 1 ? 1 : g->n;
+    const long by_row = (bias != NULL) << 13 | (groups > 1) << 14;
     const int64_t n[] = {together, to, pixels, from, groups == 1 ? 0 : to * from, row, column, from * pixels,
-                         pixels, 1, to * pixels, pixels, 0};
+                         pixels, 1, to * pixels, pixels, by_row};
     for (long i = 0; i < images; i++) {
         char *p[] = {dest + i * groups * to * pixels * size, (char *)weights,
-                     (char *)source + i * groups * from * pixels * size, NULL};
-        if (run_product(f->product, p, n, 1, bias != NULL, g->tail, rt)) return 1;
+                     (char *)source + i * groups * from * pixels * size, (char *)bias};
+        if (run_product(f->product, p, n, 1, 0, g->tail, rt)) return 1;
     }
     return 0;
 }
@@ -180,10 +163,12 @@ static int gather_images(const image_format *f, const geometry *g, int backward,
         k.weights = panels ? panels : (const word *)weights, k.copy_row = copy_words;
         k.out = (output){.finish = f->finish, .c = dest, .bias = bias, .alpha = 1, .tail = g->tail,
                          .residual = g->residual ? g->residual - dest : 0, .size = f->size};
-        k.plain = f->same && !bias && !g->tail.map && !g->residual;
+        const int sums_only = !bias && !g->tail.map && !g->residual;
+        k.plain = f->same && sums_only;
+        k.converts = CONVERTS && f->size == sizeof(result_t) && sums_only;
         if (!dest_last) {
             k.out = (output){.finish = sums_finish, .c = (char *)sums, .alpha = 1, .size = sizeof(acc_t)};
-            k.plain = 1;
+            k.plain = 1, k.converts = 0;
         }
         failed = multiply_images(g, &k, rt);
         if (!failed && !dest_last)

@@ -5,16 +5,18 @@ C[b] = map(alpha * A[b] @ B[b] + beta * C[b] + bias + residual) for any strides 
 for a thread is computed by the caller on its own stack; results do not depend on the number of
 threads.
 
-p = C, A, B, bias or null (N values of C's dtype), residual (in the places of C)
+p = C, A, B, bias or null (N values of C's dtype, or M), residual (in the places of C)
 n = batch, M, N, K, A strides (batch, row, column), B strides (batch, row, column),
     C strides (batch, row; its columns are neighbours),
     flags: bits 8 conj(A), 9 conj(B), 10 B is the panels that `gemm_pack` made, 11 there is a
-    residual, 12 there is a map, whose address comes next
+    residual, 12 there is a map, whose address comes next, 13 the bias has M values, which rows
+    start from (alpha is 1, and nothing is complex), 14 it has so many for each of the batch
 s = alpha, beta, attributes of the map
 `gemm_pack:<dtype>`: p = panels, B;  n = N, K, B strides (row, column)
 """
 
 from ..isa import Isa
+from .gemm_few_rows import FEW_ROWS
 from .tile_kind import Kind, fill
 from .tile_pack import storages
 
@@ -27,11 +29,13 @@ typedef void pack_function(const char *source, long k_stride, long j_stride, lon
 typedef struct {
     long a_size, b_size, c_size, bias_size, reals;
     int raw_a, raw_b, same, signed_a; /* same: sums are results; signed_a: A is packed as A + 128 */
+    int alike; /* A and B are packed alike, so that they may change places */
     copy_row_function *copy_row;
     columns_function *columns;
     pack_function *pack;
     dots_function *dots;
     void (*finish)(const output *, acc_t *, long, long, long, long, const long *);
+    void (*values)(const char *, long, acc_t *);
 } format;
 
 typedef struct {
@@ -39,11 +43,12 @@ typedef struct {
     const char *a, *b;
     long batch, m, n, k; /* n and k in real numbers */
     long a_batch, a_row, a_column, b_batch, b_row, b_column, c_batch, c_row; /* elements */
-    int conjugate, plain, packed;
+    int conjugate, plain, packed, converts;
+    long start_batch; /* between what rows of neighbours in the batch start from */
     output out;
     /* the plan: units of rows x panels, K in blocks of kc, rows in blocks of mc */
     long panels, row_units, column_units, kc, mc, rows_kept, panels_kept, k_kept;
-    enum { PACKED, IN_PLACE, DOTS } way;
+    enum { PACKED, IN_PLACE, DOTS, SWAPPED } way;
 } product;
 
 #define KC (1024 / (long)sizeof(word))
@@ -52,6 +57,9 @@ typedef struct {
 #define SMALL 200000 /* products below which a second thread does not pay */
 #define STACK_BYTES 24576
 #define IN_PLACE_M (4 * MR) /* the most rows for which B is not packed */
+#define NEAR_M (16 * MR) /* the same where B has so few rows that its panels stay in L2 */
+#define NEAR_K 64
+#define NEAR_PANELS 16
 #define LARGE_BYTES (16L << 20) /* operands that come from memory */
 #define DOTS_WIDTH 64 /* columns of a unit of dots */
 """
@@ -126,11 +134,13 @@ NOINLINE void packed_panels(const product *g, const output *out, const char *a, 
             }
             j.store = k0 || g->plain && out->beta != 0 ? ACCUMULATE : STORE;
             if (!g->plain) j.store = k0 ? ACCUMULATE : STORE;
+            if (out->start && !k0) j.start = out->start + m0;
             j.sums = sums, j.sums_stride = g->panels_kept * NR;
             j.keeps = g->k > g->kc, j.finishes = k0 + g->kc >= g->k;
             finishing.c = out->c + m0 * g->c_row * f->c_size;
             j.out = &finishing;
             if (g->plain) j.direct = (acc_t *)finishing.c;
+            if (g->converts && !j.keeps) j.converted = finishing.c;
             block(&j, &w, rows, 0);
             k0 += g->kc;
         } while (k0 < g->k);
@@ -140,6 +150,7 @@ NOINLINE void packed_panels(const product *g, const output *out, const char *a, 
 /* rows of B that are read side by side: few when B streams from memory */
 INLINE long in_place_k(const product *g)
 {
+    if (g->m > MR && g->k <= NEAR_K) return g->k;
     if (g->m <= 2) return g->b_row * sizeof(word) % 4096 ? 64 : 8; /* else rows fall into few sets */
     return g->k * g->n * (long)sizeof(word) > LARGE_BYTES ? 16 : 128;
 }
@@ -148,7 +159,7 @@ INLINE long in_place_k(const product *g)
 NOINLINE void panels_in_place(const product *g, const output *out, const char *a, const char *b,
                               long first, long last, char *scratch)
 {
-    acc_t *sums = carve(&scratch, g->m * g->panels_kept * NR * sizeof(acc_t));
+    acc_t *sums = carve(&scratch, g->rows_kept * g->panels_kept * NR * sizeof(acc_t));
     long k0 = 0;
     do {
         const long length = MIN(g->kc, g->k - k0);
@@ -159,48 +170,18 @@ NOINLINE void panels_in_place(const product *g, const output *out, const char *a
         cursor w = cursor_rows(g->m, g->a_row, g->c_row);
         j.store = k0 || g->plain && out->beta != 0 ? ACCUMULATE : STORE;
         if (!g->plain) j.store = k0 ? ACCUMULATE : STORE;
+        if (!k0) j.start = out->start;
         j.sums = sums, j.sums_stride = g->panels_kept * NR;
-        j.keeps = 1, j.finishes = k0 + g->kc >= g->k, j.out = out;
+        j.keeps = g->k > g->kc, j.finishes = k0 + g->kc >= g->k, j.out = out;
         if (g->plain) j.direct = (acc_t *)out->c;
         block(&j, &w, g->m, 0);
         k0 += g->kc;
     } while (k0 < g->k);
 }
 
-/* words between copied rows, which fall into different sets of a cache */
-INLINE long dots_stride(const product *g) { return CEIL(words_of(g->k), VECTOR) * VECTOR + VECTOR; }
+"""
 
-/* Columns [first, last) by dot products along k. */
-NOINLINE void dots_unit(const product *g, const output *out, const char *a, const char *b,
-                        long first, long last, char *scratch)
-{
-    const format *f = g->f;
-    const long stride = dots_stride(g), rows = g->m + f->signed_a;
-    word *copy = carve(&scratch, rows * stride * sizeof(word));
-    acc_t *sums = carve(&scratch, rows * DOTS_WIDTH * sizeof(acc_t));
-    memset(copy, 0, rows * stride * sizeof(word));
-    if (f->signed_a) memset(copy + g->m * stride, 1, words_of(g->k) * sizeof(word));
-    for (long r = 0; r < rows; r++) {
-        if (r < g->m) f->copy_row(a + r * g->a_row * f->a_size, g->a_column, g->k, copy + r * stride);
-        align_tail(copy + r * stride, g->k);
-    }
-    for (long j = first; j < last; j += DOTS_WIDTH) {
-        const long columns = MIN(DOTS_WIDTH, last - j);
-        f->dots(copy, stride, rows, b + j * g->b_column * f->b_size, g->b_column, columns, g->k, sums,
-                DOTS_WIDTH);
-        output finishing = *out;
-        if (f->signed_a) {
-            acc_t *ones = sums + g->m * DOTS_WIDTH;
-            for (long i = 0; i < columns; i++) ones[i] *= -128;
-            finishing.correction = ones, finishing.correction_first = j;
-        }
-        for (long r = 0; r < g->m; r++) {
-            const long c_row = r * g->c_row;
-            f->finish(&finishing, sums + r * DOTS_WIDTH, DOTS_WIDTH, 1, j, j + columns, &c_row);
-        }
-    }
-}
-
+UNIT = r"""
 static void product_unit(void *context, long unit, char *scratch)
 {
     const product *g = context;
@@ -210,9 +191,11 @@ static void product_unit(void *context, long unit, char *scratch)
     const char *a = g->a + batch * g->a_batch * f->a_size, *b = g->b + batch * g->b_batch * f->b_size;
     output out = g->out;
     out.c += batch * g->c_batch * f->c_size;
-    if (g->way == DOTS) {
+    if (out.start) out.start += batch * g->start_batch;
+    if (g->way == DOTS || g->way == SWAPPED) {
         const long width = CEIL(CEIL(g->n, g->column_units), 8) * 8;
-        dots_unit(g, &out, a, b, MIN(g->n, columns * width), MIN(g->n, (columns + 1) * width), scratch);
+        (g->way == DOTS ? dots_unit : swapped_unit)(
+            g, &out, a, b, MIN(g->n, columns * width), MIN(g->n, (columns + 1) * width), scratch);
         return;
     }
     const long first = tile_first(g->panels, g->column_units, columns);
@@ -221,6 +204,7 @@ static void product_unit(void *context, long unit, char *scratch)
     const long r0 = tile_first(tiles, g->row_units, rows) * MR;
     const long r1 = MIN(g->m, tile_first(tiles, g->row_units, rows + 1) * MR);
     a += r0 * g->a_row * f->a_size, out.c += r0 * g->c_row * f->c_size;
+    if (out.start) out.start += r0;
     if (g->way == IN_PLACE) {
         const long full = MIN(last, g->n / VECTOR * VECTOR == g->n ? last : g->n / NR);
         if (first < full) panels_in_place(g, &out, a, b, first, full, scratch);
@@ -251,6 +235,18 @@ NOINLINE void plan_dots(product *g, long threads)
     g->row_units = 1;
 }
 
+/* Units of rows, where threads take rows rather than columns, or 0: an A that is turned while it is
+ * copied is so once for each unit of columns, where a B that stays in L2 is packed once for each
+ * unit of rows, at two thirds of the price. */
+INLINE long turned_row_units(const product *g, long threads)
+{
+    const int turns = g->way == PACKED && !g->packed && g->a_row == 1 && g->a_column != 1 && g->f->columns;
+    const long columns = even_units(CEIL(g->panels, 2), 1, 1, threads);
+    const long rows = columns > threads ? 2 * threads : threads; /* some to spare where there were */
+    const int pays = g->m >= rows * MR * A_AHEAD && 2 * rows * g->n < 3 * columns * g->m;
+    return turns && g->batch == 1 && g->column_units == 1 && pays ? rows : 0;
+}
+
 NOINLINE void plan_product(product *g, long threads)
 {
     const format *f = g->f;
@@ -258,13 +254,25 @@ NOINLINE void plan_product(product *g, long threads)
     const long dots_rows = MAX(DOTS_M, MIN(DOTS_MOST, words_of(g->k) / 6));
     const int dots = f->dots && g->b_row == 1 && g->b_column != 1 && g->m <= dots_rows
                      && g->k >= 2 * VECTOR * GROUP && g->batch * g->n >= 4;
+    const int near = g->m > MR && g->m <= NEAR_M && g->k <= NEAR_K;
     const int in_place = GROUP == 1 && f->raw_b && f->raw_a && f->reals == 1 && g->b_column == 1
-                         && g->m <= IN_PLACE_M;
-    g->way = g->packed ? PACKED : dots ? DOTS : in_place ? IN_PLACE : PACKED;
+                         && (g->m <= IN_PLACE_M || near);
+    g->way = g->packed                  ? PACKED
+             : dots && swapping_pays(g) ? SWAPPED
+             : dots                     ? DOTS
+             : in_place                 ? IN_PLACE
+                                        : PACKED;
     if (g->way == DOTS) { plan_dots(g, threads); return; }
-    const long most = g->way == IN_PLACE ? 1024 / VECTOR : L2_PANELS;
+    if (g->way == SWAPPED) {
+        g->column_units = threads == 1 ? 1 : MIN(CEIL(g->n, SWAP_ROWS), CEIL(threads, g->batch));
+        return;
+    }
+    const long most = g->way != IN_PLACE ? L2_PANELS : near ? NEAR_PANELS : 1024 / VECTOR;
     g->column_units = CEIL(g->panels, most);
-    if (threads > 1) {
+    const long row_units = threads > 1 ? turned_row_units(g, threads) : 0;
+    if (row_units) {
+        g->row_units = row_units;
+    } else if (threads > 1) {
         g->column_units = even_units(MAX(g->column_units, CEIL(g->panels, 2)), g->column_units,
                                      g->batch, threads);
         const long tiles = CEIL(g->m, 4 * MR), units = g->column_units * g->batch;
@@ -286,7 +294,8 @@ NOINLINE long product_scratch(const product *g)
         return PIECE(rows * dots_stride(g) * sizeof(word))
                + PIECE(rows * DOTS_WIDTH * sizeof(acc_t));
     }
-    const long in_place = PIECE(g->m * g->panels_kept * NR * sizeof(acc_t));
+    if (g->way == SWAPPED) return swapped_scratch(g);
+    const long in_place = PIECE(g->rows_kept * g->panels_kept * NR * sizeof(acc_t));
     const long packed = PIECE(g->k_kept * g->panels_kept * NR * sizeof(word))
                         + PIECE(COPY_WORDS(g->kc) * sizeof(word))
                         + PIECE(g->rows_kept * g->panels_kept * NR * sizeof(acc_t))
@@ -303,6 +312,19 @@ INLINE void fold_batch(product *g)
         g->m *= g->batch, g->batch = 1;
 }
 
+static int run_planned(product *g, const fk_runtime *rt)
+{
+    const int small = (double)g->batch * g->m * g->n * g->k < SMALL;
+    plan_product(g, small ? 1 : rt->threads());
+    const long bytes = product_scratch(g), units = g->batch * g->row_units * g->column_units;
+    if (small && bytes <= STACK_BYTES) {
+        char stack[STACK_BYTES + 64] __attribute__((aligned(64)));
+        for (long u = 0; u < units; u++) product_unit(g, u, stack);
+        return 0;
+    }
+    return launch(product_unit, g, units, bytes, !small, rt);
+}
+
 static int run_product(const format *f, char *const *p, const int64_t *n, acc_t alpha, acc_t beta,
                        tail map, const fk_runtime *rt)
 {
@@ -313,20 +335,25 @@ static int run_product(const format *f, char *const *p, const int64_t *n, acc_t 
                      .tail = map, .size = f->c_size};
     if (n[12] >> 11 & 1) g.out.residual = p[4] - p[0];
     g.conjugate = n[12] >> 8 & 3, g.packed = n[12] >> 10 & 1;
-    g.plain = f->same && alpha == 1 && (beta == 0 || beta == 1) && !p[3] && !map.map && !g.out.residual
-              && !f->signed_a;
+    const int by_row = n[12] >> 13 & 1;
+    if (by_row) g.out.bias = NULL;
+    const int sums = alpha == 1 && !g.out.bias && !map.map && !g.out.residual && !f->signed_a;
+    g.plain = f->same && sums && (beta == 0 || beta == 1);
+    g.converts = CONVERTS && f->c_size == sizeof(result_t) && sums && beta == 0;
     if (g.k == 1 * f->reals) g.a_column = g.b_row = 1; /* a stride that is never taken */
     if (g.n == 1 * f->reals && g.b_column != 1) g.b_column = MAX(g.k, 2);
-    fold_batch(&g);
-    const int small = (double)g.batch * g.m * g.n * g.k < SMALL;
-    plan_product(&g, small ? 1 : rt->threads());
-    const long bytes = product_scratch(&g), units = g.batch * g.row_units * g.column_units;
-    if (small && bytes <= STACK_BYTES) {
-        char stack[STACK_BYTES + 64] __attribute__((aligned(64)));
-        for (long u = 0; u < units; u++) product_unit(&g, u, stack);
-        return 0;
+    if (!by_row || !p[3]) {
+        fold_batch(&g);
+        return run_planned(&g, rt);
     }
-    return launch(product_unit, &g, units, bytes, !small, rt);
+    const int own = n[12] >> 14 & 1;
+    const long count = own ? g.batch * g.m : g.m;
+    acc_t *start = rt->scratch(count * sizeof(acc_t));
+    if (!start) return 1;
+    f->values(p[3], count, start), g.out.start = start, g.start_batch = own ? g.m : 0;
+    const int failed = run_planned(&g, rt);
+    rt->release(start);
+    return failed;
 }
 """
 
@@ -373,8 +400,8 @@ def format_text(kind: Kind, name: str) -> str:
         real = kind.name
         size = 2 * BYTES[real]
         return (
-            f"{size}, {size}, {size}, {size}, 2, 1, 0, 1, 0, {name}_copy_row, NULL, {name}_pack, "
-            f"NULL, {real}_finish"
+            f"{size}, {size}, {size}, {size}, 2, 1, 0, 1, 0, 0, {name}_copy_row, NULL, {name}_pack, "
+            f"NULL, {real}_finish, {real}_values"
         )
     result = {"f16_f32": "f32", "bf16_f32": "f32", "i8": "i32", "u8i8": "i32"}.get(name, name)
     a = {"u8i8": "u8", "f16_f32": "f16", "bf16_f32": "bf16"}.get(name, name)
@@ -386,8 +413,8 @@ def format_text(kind: Kind, name: str) -> str:
     raw_a = int(raw and not signed)
     return (
         f"{BYTES[a]}, {BYTES[b]}, {BYTES[result]}, {BYTES[result]}, 1, {raw_a}, {int(raw)}, "
-        f"{int(same)}, {int(signed)}, {packed_a}_copy_row, {packed_a}_columns, {b}_pack, "
-        f"{b}_dots, {result}_finish"
+        f"{int(same)}, {int(signed)}, {int(a == b)}, {packed_a}_copy_row, {packed_a}_columns, {b}_pack, "
+        f"{b}_dots, {result}_finish, {result}_values"
     )
 
 
@@ -399,7 +426,7 @@ def gemm_text(isa: Isa, kind: Kind) -> str:
         "#define DOTS_MOST 128 /* rows of A by dots where k is long; DOTS_M where it is not */"
     )
     copy_words, _, plan = PLAN.partition("\n\n")
-    parts += [TYPES, copy_words, UNITS, plan, PACK]
+    parts += [TYPES, copy_words, UNITS, FEW_ROWS, UNIT, plan, PACK]
     member = "f" if kind.accumulator in ("float", "double") else "i"
     for name in kind.storages:
         parts.append(fill(DRIVER, S=name, M=member, FORMAT=format_text(kind, name)))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import index_mask, index_search
+from . import index_mask, index_rows, index_search
 from .movement import ARITHMETIC, COMPLEX, PRELUDE, SIZES, STREAM, fill, table
 
 # p, n of gather and scatter are described at `geometry`; the three innermost levels are walked
@@ -350,8 +350,7 @@ def unit(isa: Any) -> str:
         for op in COMPLEX_COMBINE if dtype in COMPLEX else REAL_COMBINE:
             parts.append(_scatter(op, dtype, ctype, _combine(op, dtype)))
             entries.append((f"scatter.{op}:{dtype}", "b", f"scatter_{op}_{dtype}"))
-    for module in (index_mask, index_search):
-        text, more = module.parts()
+    for text, more in (index_mask.parts(), index_search.parts(), index_rows.parts(REAL_COMBINE)):
         parts.append(text)
         entries += more
     return "".join(parts) + table(entries)

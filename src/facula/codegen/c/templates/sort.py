@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import sort_select
+from . import sort_select, sort_values
 from .movement import PRELUDE, fill, table
 
 #: dtype: (C type, C type of its bits, significant bits, expression for the ascending key of the
@@ -169,7 +169,7 @@ def unit(isa: Any) -> str:
     text = [PRELUDE, RADIX, fill(RECORD, W="word"), fill(RECORD, W="wide")]
     entries = []
     for dtype, (_, bits_type, bits, key) in KEYS.items():
-        names = {
+        names: dict[str, object] = {
             "D": dtype,
             "U": bits_type,
             "K": "uint64_t" if bits == 64 else "uint32_t",
@@ -179,7 +179,8 @@ def unit(isa: Any) -> str:
         }
         text.append(fill(SORT, **names))
         entries.append((f"sort:{dtype}", "d", f"sort_{dtype}"))
-        more_text, more = sort_select.parts(dtype, names)
-        text.append(more_text)
-        entries += more
+        for part in (sort_select, sort_values):
+            more_text, more = part.parts(dtype, names)
+            text.append(more_text)
+            entries += more
     return "".join(text) + table(entries)

@@ -29,6 +29,15 @@ INLINE void map_row(const tail *t, acc_t *row, long count)
 """
 
 FINISH = r"""
+/* elements as values of the accumulator's dtype */
+static void $S_values(const char *from, long count, acc_t *to)
+{
+    for (long i = 0; i < count; i++) {
+        const $E y = ((const $E *)from)[i];
+        to[i] = (acc_t)($LOAD);
+    }
+}
+
 NOINLINE void $S_finish(const output *o, acc_t *sums, long stride, long rows, long first, long last,
                         const long *c_row)
 {

@@ -16,12 +16,13 @@ typedef struct {
     const word *weights;           /* [group][panel][tap][from][NR] */
     copy_row_function *copy_row;   /* of words */
     output out;                    /* [n][dest][groups * to] */
-    int plain, backward;
+    int plain, converts, backward;
     /* the plan */
     long panels, group_panels, panel_units, chunks, pixels, pass_taps, longest;
 } gather;
 
 #define GATHER_B (L2_BYTES * 6 / 10) /* bytes of weights that stay in L2 */
+#define COPIED_PIXEL 512 /* bytes between pixels up to which their rows are read where they lie */
 #define GATHER_ROWS 48 /* the fewest pixels that are worth a unit */
 
 INLINE const axis_class *class_of(const gather *g, int d, long index)
@@ -73,7 +74,8 @@ static void gather_class(const gather *g, const axis_class *const *c, long group
     output out = g->out;
     out.c += to * out.size;
     if (out.bias) out.bias += group * g->to * out.size;
-    const int copies = g->taps == 1 && n_segments == 1 && last_panel - first_panel >= 4;
+    const int copies = g->taps == 1 && n_segments == 1 && last_panel - first_panel >= 4
+                       && pixel * sizeof(word) > COPIED_PIXEL;
     job j = {{A_IN_PLACE, (const char *)(g->x + a), 1}, segments, n_segments};
     if (copies)
         j.a = (a_source){A_ROWS, (const char *)(g->x + a + segments[0].a_offset), 1, sizeof(word),
@@ -85,6 +87,7 @@ static void gather_class(const gather *g, const axis_class *const *c, long group
     j.sums = sums, j.sums_stride = g->group_panels * NR;
     j.keeps = g->pass_taps < g->taps, j.finishes = pass + g->pass_taps >= g->taps, j.out = &out;
     if (g->plain) j.direct = (acc_t *)out.c;
+    if (g->converts && !j.keeps) j.converted = out.c;
     if (g->plain && pass && !n_segments) return;
     cursor_seek(&w, low);
     block(&j, &w, high - low, row);

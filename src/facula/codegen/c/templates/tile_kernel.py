@@ -11,22 +11,29 @@ from .tile_kind import Kind
 __all__ = ["kernel_text"]
 
 MICRO = r"""
-enum store { STORE, ACCUMULATE };
+enum store { STORE, ACCUMULATE, CONVERT }; /* CONVERT: C holds results, not sums */
 /* a_offset and length count words, b_offset counts rows of B */
 typedef struct { long a_offset, b_offset, length; } segment;
 
-/* C[r][0:vecs * VECTOR] (+)= sum over segments, k < length: A[r][a_offset + k] * B[b_offset + k].
- * a_stride: words between two values of A along k;  b_stride: words between two rows of B. */
+/* C[r][0:vecs * VECTOR] (+)= start[r] + sum over segments, k < length: A[r][a_offset + k] *
+ * B[b_offset + k].  a_stride: words between two values of A along k;  b_stride: words between two
+ * rows of B;  start may be NULL. */
 INLINE void tile(const int rows, const int vecs, const word *a, const long *a_row,
                  const long a_stride, const segment *segments, long n_segments, const word *b,
-                 const long b_stride, acc_t *c, const long *c_row, enum store store)
+                 const long b_stride, acc_t *c, const long *c_row, enum store store,
+                 const acc_t *start)
 {
     acc_vec sums[MR][VECS];
     UNROLL for (int r = 0; r < rows; r++)
         UNROLL for (int v = 0; v < vecs; v++) sums[r][v] = (acc_vec){0};
+    if (start)
+        UNROLL for (int r = 0; r < rows; r++)
+            UNROLL for (int v = 0; v < vecs; v++) sums[r][v] += start[r];
     /* the lines of C arrive while the products are computed */
-    UNROLL for (int r = 0; r < rows; r++)
-        UNROLL for (int v = 0; v < vecs; v++) __builtin_prefetch(c + c_row[r] + v * VECTOR, 1, 3);
+    if (store != CONVERT)
+        UNROLL for (int r = 0; r < rows; r++)
+            UNROLL for (int v = 0; v < vecs; v++)
+                __builtin_prefetch(c + c_row[r] + v * VECTOR, 1, 3);
     for (long s = 0; s < n_segments; s++) {
         const word *bk = b + segments[s].b_offset * b_stride;
         const word *ak[MR];
@@ -46,6 +53,13 @@ INLINE void tile(const int rows, const int vecs, const word *a, const long *a_ro
             }
         }
     }
+#if CONVERTS
+    if (store == CONVERT) {
+        UNROLL for (int r = 0; r < rows; r++)
+            convert_row((result_t *)c + c_row[r], sums[r], vecs);
+        return;
+    }
+#endif
     if (store == ACCUMULATE)
         UNROLL for (int r = 0; r < rows; r++)
             UNROLL for (int v = 0; v < vecs; v++)
@@ -57,15 +71,17 @@ INLINE void tile(const int rows, const int vecs, const word *a, const long *a_ro
 
 #define TILE_ARGUMENTS                                                                            \
     const word *a, const long *a_row, long a_stride, const segment *segments, long n_segments,    \
-        const word *b, long b_stride, acc_t *c, const long *c_row, enum store store
+        const word *b, long b_stride, acc_t *c, const long *c_row, enum store store,              \
+        const acc_t *start
 typedef void tile_function(TILE_ARGUMENTS);
 #define TILE(R, V)                                                                                \
     NOINLINE void tile_##R##x##V(TILE_ARGUMENTS)                                                  \
     {                                                                                             \
         if (a_stride == 1 && b_stride == NR)                                                      \
-            tile(R, V, a, a_row, 1, segments, n_segments, b, NR, c, c_row, store);                \
+            tile(R, V, a, a_row, 1, segments, n_segments, b, NR, c, c_row, store, start);         \
         else                                                                                      \
-            tile(R, V, a, a_row, a_stride, segments, n_segments, b, b_stride, c, c_row, store);   \
+            tile(R, V, a, a_row, a_stride, segments, n_segments, b, b_stride, c, c_row, store,    \
+                 start);                                                                          \
     }
 """
 
@@ -101,12 +117,14 @@ INLINE cursor cursor_rows(long rows, long a_step, long c_step)
 /* an elementwise function in the accumulator's dtype, or none, and its attributes */
 typedef struct { fk_map map; const fk_scalar *scalars; } tail;
 
-/* How sums become results: C = map(alpha * sum + beta * C + bias + residual), in C's own dtype. */
+/* How sums become results: C = map(alpha * sum + beta * C + bias + residual), in C's own dtype,
+ * where sums were started from `start` by whoever makes the jobs. */
 typedef struct output {
     void (*finish)(const struct output *o, acc_t *sums, long stride, long rows, long first,
                    long last, const long *c_row);
     char *c;
     const char *bias;
+    const acc_t *start; /* what the sums of each row start from, or NULL */
     const acc_t *correction; /* added to each row of sums, from column correction_first on */
     long correction_first;
     acc_t alpha, beta;
@@ -144,6 +162,8 @@ typedef struct {
     long sums_stride;
     int keeps, finishes;           /* sums live over several passes; this is the last of them */
     const output *out;
+    const acc_t *start;            /* what the sums of each row start from, or NULL */
+    char *converted;               /* C, when converted sums are results; else NULL */
 } job;
 
 #define A_AHEAD 8 /* tiles that are transposed together, so that lines of A are used whole */
@@ -211,6 +231,10 @@ NOINLINE void block(const job *j, cursor *w, long count, long row)
         segments = j->transposed;
     }
     const long a_stride = j->a.mode == A_COLUMNS ? A_WIDTH : copies ? 1 : j->a.stride;
+    /* the columns that the tiles leave as sums: of converted ones, a panel that fills no vector */
+    const long end = MIN(j->columns, j->last_panel * NR);
+    const long left = end % VECTOR ? (j->last_panel - 1) * NR : end;
+    const long first = j->converted ? left : j->first_panel * NR;
     for (long t = 0; t < tiles; t++) {
         const long begin = tile_first(count, tiles, t), rows = tile_first(count, tiles, t + 1) - begin;
         long a_row[MR], c_row[MR];
@@ -224,25 +248,31 @@ NOINLINE void block(const job *j, cursor *w, long count, long row)
         }
         const long *rows_a = copies ? copied_row : a_row;
         acc_t *sums = j->sums + (j->keeps ? (row + begin) * j->sums_stride : 0);
+        const acc_t *start = j->start ? j->start + row + begin : NULL;
         for (long p = j->first_panel; p < j->last_panel; p++) {
             const long width = MIN(NR, j->columns - p * NR);
             tile_function *f = tiles_of[CEIL(width, VECTOR)][rows];
             const word *b = j->b + (p - j->first_panel) * j->panel_size;
             acc_t *to = sums + (p - j->first_panel) * NR;
             if (!j->direct && j->finishes) fetch_results(j->out, c_row, rows, p * NR, width);
-            if (!j->direct)
-                f(a, rows_a, a_stride, segments, n_segments, b, j->b_stride, to, sums_row, j->store);
+            if (j->converted && width % VECTOR == 0)
+                f(a, rows_a, a_stride, segments, n_segments, b, j->b_stride,
+                  (acc_t *)(j->converted + p * NR * j->out->size), c_row, CONVERT, start);
+            else if (!j->direct)
+                f(a, rows_a, a_stride, segments, n_segments, b, j->b_stride, to, sums_row, j->store,
+                  start);
             else if (width % VECTOR == 0)
                 f(a, rows_a, a_stride, segments, n_segments, b, j->b_stride, j->direct + p * NR,
-                  c_row, j->store);
+                  c_row, j->store, start);
             else {
-                f(a, rows_a, a_stride, segments, n_segments, b, j->b_stride, sums, sums_row, STORE);
+                f(a, rows_a, a_stride, segments, n_segments, b, j->b_stride, sums, sums_row, STORE,
+                  start);
                 store_tail(sums, j->sums_stride, rows, width, j->direct + p * NR, c_row, j->store);
             }
         }
-        if (!j->direct && j->finishes)
-            j->out->finish(j->out, sums, j->sums_stride, rows, j->first_panel * NR,
-                           MIN(j->columns, j->last_panel * NR), c_row);
+        if (!j->direct && j->finishes && first < end)
+            j->out->finish(j->out, sums + first - j->first_panel * NR, j->sums_stride, rows, first,
+                           end, c_row);
     }
 }
 """

@@ -109,7 +109,29 @@ typedef acc_t acc_vec
 typedef {lane} lanes __attribute__((vector_size({isa.vector_bytes})));
 #define MULTIPLY_ADD(acc, b, x) {kind.multiply_add.replace("$X", broadcast)}
 #define MULTIPLY_ADD_VECTORS(acc, b, x) {kind.multiply_add.replace("$X", integers)}
-{transpose_text(vector)}{quad_text(vector)}"""
+{convert_text(isa, kind)}{transpose_text(vector)}{quad_text(vector)}"""
+
+
+CONVERT_BF16 = r"""#define CONVERTS 1 /* tiles can store rounded results */
+typedef uint16_t result_t;
+/* A row of sums to bf16.  Sums of the instruction are never denormal, so nothing is lost here. */
+INLINE void convert_row(result_t *to, const acc_vec *sums, const int vecs)
+{
+    UNROLL for (int v = 0; v + 2 <= vecs; v += 2)
+        _mm512_storeu_si512(to + v * VECTOR, (__m512i)_mm512_cvtne2ps_pbh((__m512)sums[v + 1],
+                                                                          (__m512)sums[v]));
+    if (vecs % 2)
+        _mm256_storeu_si256((__m256i *)(to + (vecs - 1) * VECTOR),
+                            (__m256i)_mm512_cvtneps_pbh((__m512)sums[vecs - 1]));
+}
+"""
+
+
+def convert_text(isa: Isa, kind: Kind) -> str:
+    """The store of converted sums, where there is an instruction for it."""
+    if kind.name == "bf16" and isa.vector_bytes == 64:
+        return CONVERT_BF16
+    return "#define CONVERTS 0\ntypedef acc_t result_t;\n"
 
 
 def transpose_text(vector: int) -> str:

@@ -13,6 +13,7 @@ __all__ = ["layout_text"]
 
 COMMON = r"""
 #define IMAGE_PIXELS 256 /* pixels of a unit of work */
+#define FEW_CHANNELS 8
 typedef struct image_job {
     const char *from;
     char *to;
@@ -78,13 +79,24 @@ NOINLINE void $S_group_words(const $E *from, long plane, long channels, long wor
     }
 }
 
+/* a pixel of few channels, without the calls that pay for long rows */
+INLINE void $S_few_words(const $E *from, long channels, word *to)
+{
+    for (; channels >= GROUP; channels -= GROUP, from += GROUP) *to++ = $S_word(from, 1, GROUP);
+    if (channels) *to = $S_word(from, 1, channels);
+}
+
 static void $S_image_run(const image_job *j, long image, long first, long last)
 {
     const long stride = j->groups * j->words, all = j->groups * j->channels;
     word *to = (word *)j->to + image * j->pixels * stride;
     const $E *from = (const $E *)j->from + image * j->pixels * all;
     for (long g = 0; g < j->groups; g++)
-        if (j->channels_last)
+        if (j->channels_last && j->channels <= FEW_CHANNELS)
+            for (long p = first; p < last; p++)
+                $S_few_words(from + p * all + g * j->channels, j->channels,
+                             to + p * stride + g * j->words);
+        else if (j->channels_last)
             for (long p = first; p < last; p++)
                 $S_copy_row((const char *)(from + p * all + g * j->channels), 1, j->channels,
                             to + p * stride + g * j->words);

@@ -56,6 +56,7 @@ class PowerSGDState:
             raise ValueError(
                 "[PowerSGDState] start_powerSGD_iter above 1 was required with use_error_feedback or "
                 f"warm_start: got {start_powerSGD_iter}"
+                "\nhint: start_powerSGD_iter=2 is the least"
             )
         self.process_group = process_group
         self.matrix_approximation_rank = matrix_approximation_rank

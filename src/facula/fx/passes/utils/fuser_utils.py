@@ -34,7 +34,8 @@ def topo_sort(nodes: Iterable[Node]) -> list[Node]:
             continue
         if node in path:
             fail(AssertionError, "topo_sort", "nodes without a circle were required: topological sorted nodes "
-                 "doesn't have same length as input nodes", got=node.name)  # fmt: skip
+                 "doesn't have same length as input nodes", got=node.name,
+                 hint="a node comes after the nodes that it uses: graph.lint() finds where it does not")  # fmt: skip
         path.add(node)
         waiting.append((node, True))
         waiting.extend(

@@ -66,12 +66,14 @@ class SubgraphMatcher:
         if not len(pattern.nodes):
             raise ValueError(
                 "[SubgraphMatcher] a pattern with nodes was required: got an empty graph"
+                "\nhint: trace a function with at least one operation as the pattern"
             )
         for node in pattern.nodes:
             if node.op not in ("output", "placeholder") and not node.users:
                 raise AssertionError(
                     "[SubgraphMatcher] a pattern without dead code was required: SubgraphMatcher cannot "
                     f"be initialized with a pattern with dead code: got '{node}'"
+                    "\nhint: pattern.eliminate_dead_code() removes it"
                 )
         self.pattern_placeholder_nodes = [n for n in pattern.nodes if n.op == "placeholder"]
         output = pattern.output_node()

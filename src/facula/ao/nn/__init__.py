@@ -1,0 +1,12 @@
+"""Modules of models that can be quantized. Re-exports nothing; `quantized` is imported on demand."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    if name == "quantized":
+        return import_module("facula.ao.nn.quantized")
+    raise AttributeError(f"module 'facula.ao.nn' has no attribute {name!r}")

@@ -1,0 +1,220 @@
+"""Lowered graphs on disk, so that another process goes from a flat graph to its kernels at once.
+
+Takes: flat graphs, and what they were lowered to (`Lowered`). Gives: `key_of`, what a lowering
+depends on; `load` and `keep`.
+Keeps true: a key covers the graph, its options, the machine's compiler flags and this package's own
+files; a graph that holds what text can not name has no key; what is read back makes the same wrapper
+and the same C text.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import pickle
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import facula.core
+from facula import core
+from facula.codegen.c import fused
+from facula.compiler.inductor import config, trace
+from facula.core import logs
+from facula.fx.fake_tensor import FakeTensor
+from facula.lower.loops import ir, memory
+from facula.lower.loops.targets import operator_of
+from facula.runtime import cache
+from facula.runtime.compile import graph_flags
+
+log = logs.get_logger("inductor")
+
+#: packages whose files decide what a graph is lowered to
+_PACKAGES = ("core", "ops", "fx", "lower", "codegen", "compiler")
+_NAMED = (core.dtype, core.device, core.layout, core.memory_format)
+
+
+@dataclass(slots=True)
+class Launch:
+    """Consecutive kernels as one call of a driver; None among the slots is the arena."""
+
+    kernels: int
+    slots: list[ir.Buffer | None]
+
+
+@dataclass(slots=True)
+class Lowered:
+    """A graph as launches and calls in order, with memory and C text."""
+
+    program: ir.Program  # inputs, constants and outputs; its steps are in `order`
+    plan: memory.Plan
+    order: list[ir.Extern | Launch]
+    unit: fused.Unit
+    #: before fusion, for the metrics
+    steps: int
+    #: whether the graph empties the list of its inputs
+    empties: bool = False
+
+
+class _Unsaid(Exception):
+    """A graph holds something that text can not name."""
+
+
+def key_of(module: Any) -> str | None:
+    """What the lowering of a graph depends on, as a name for files; None where it is not kept."""
+    if config.get("force_disable_caches") or config.get("debug") or trace.folder() is not None:
+        return None
+    lines = [_surroundings(), repr(graph_flags()), repr(sorted(config.snapshot().items()))]
+    lines.append(repr((module.meta.get("part"), sorted(module.meta.get("writes", {}).items()))))
+    try:
+        lines += _Text(module).lines()
+    except _Unsaid as reason:
+        log.debug("not kept on disk: %s", reason)
+        return None
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:40]
+
+
+def load(key: str | None, module: Any) -> Lowered | None:
+    """What was kept under a key, with the constants of this graph."""
+    path = cache.find("graphs", key, ".pickle") if key is not None else None
+    if path is None:
+        return None
+    try:
+        found: Lowered = pickle.loads(path.read_bytes())
+    except Exception as error:
+        log.warning("%s can not be read (%s), and is made anew", path, error)
+        path.unlink(missing_ok=True)
+        return None
+    tensors = [tensor.detach() for tensor in constants(module)]
+    program = found.program
+    program.constants = [(b, t) for (b, _), t in zip(program.constants, tensors, strict=True)]
+    return found
+
+
+def keep(key: str | None, lowered: Lowered) -> None:
+    """Keep a lowered graph for other processes."""
+    if key is None:
+        return
+    program = lowered.program
+    bare = ir.Program(
+        program.inputs, [(b, None) for b, _ in program.constants], [], program.outputs
+    )
+    try:
+        content = pickle.dumps(replace(lowered, program=bare), pickle.HIGHEST_PROTOCOL)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        log.debug("not kept on disk: %s", error)
+        return
+    cache.cached_file("graphs", key, ".pickle", lambda path: _write(path, content))
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def constants(module: Any) -> list[Any]:
+    """The tensors that a graph reads from its module, each once, in the order of the graph."""
+    found = (_attribute(module, n.target) for n in module.graph.nodes if n.op == "get_attr")
+    return list({id(t): t for t in found if isinstance(t, core.Tensor)}.values())
+
+
+def _attribute(module: Any, path: str) -> Any:
+    return functools.reduce(getattr, path.split("."), module)
+
+
+@functools.cache
+def _surroundings() -> str:
+    """Python, and the files of this package by size and time."""
+    root = Path(facula.core.__file__).parent.parent
+    files = sorted(entry for name in _PACKAGES for entry in _files(root / name))
+    return f"{sys.version_info[:3]} {files}"
+
+
+def _files(folder: Path) -> Iterator[tuple[str, int, int]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                yield from _files(Path(entry.path))
+            elif entry.name.endswith((".py", ".so")):
+                status = entry.stat()
+                yield entry.path, status.st_size, status.st_mtime_ns
+
+
+class _Text:
+    """A graph as text, without the names of its nodes."""
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+        self.numbers: dict[Any, int] = {}
+        self.constants: dict[int, int] = {}
+
+    def lines(self) -> list[str]:
+        """A line for each node."""
+        found = []
+        for node in self.module.graph.nodes:
+            self.numbers[node] = len(self.numbers)
+            if node.op == "call_function":
+                head = self.target(node.target)
+            else:
+                head = node.op
+            if node.op == "get_attr":
+                head += self.attribute(_attribute(self.module, node.target))
+                found.append(head)
+            elif node.op == "placeholder":
+                found.append(head + self.value(node.meta.get("val")))
+            else:
+                given = f"{self.text(node.args)}{self.text(node.kwargs)}"
+                found.append(f"{head}{given}{self.value(node.meta.get('val'))}")
+        return found
+
+    def target(self, target: Any) -> str:
+        """The name of what is called; the table's own operators and functions only."""
+        below = operator_of(target)
+        if isinstance(below, core.Op):
+            if "::" in below.name:
+                raise _Unsaid(f"the operator {below.name}")
+            return str(target)
+        name = getattr(target, "__qualname__", None) or getattr(target, "__name__", None)
+        module = getattr(target, "__module__", None) or getattr(below, "__module__", "") or ""
+        if name is None or "<" in name:
+            raise _Unsaid(f"the function {target}")
+        if module and module.partition(".")[0] not in ("facula", "_operator", "operator"):
+            raise _Unsaid(f"the function {target}")
+        return f"{module}.{name}"
+
+    def attribute(self, value: Any) -> str:
+        """What a module holds: of tensors only the layout, since they are arguments."""
+        if not isinstance(value, core.Tensor):
+            return self.text(value)
+        number = self.constants.setdefault(id(value), len(self.constants))
+        return f"#{number}{self.value(value)}"
+
+    def value(self, value: Any) -> str:
+        """What is known of a node's value."""
+        if type(value) in (FakeTensor, core.Tensor):
+            return (
+                f"{value.dtype.code}{tuple(value.shape)}{tuple(value.stride())}"
+                f"{value.storage_offset()}{value.device}"
+            )
+        if isinstance(value, (tuple, list)):
+            return f"({','.join(map(self.value, value))})"
+        return self.text(value)
+
+    def text(self, value: Any) -> str:
+        """An argument."""
+        number = self.numbers.get(value) if hasattr(value, "all_input_nodes") else None
+        if number is not None:
+            return f"%{number}"
+        if value is None or type(value) in (bool, int, float, complex, str):
+            return repr(value)
+        if isinstance(value, (tuple, list)):
+            return f"[{','.join(map(self.text, value))}]"
+        if isinstance(value, dict):
+            return f"{{{','.join(f'{k}={self.text(v)}' for k, v in value.items())}}}"
+        if isinstance(value, slice):
+            return f"slice{self.text((value.start, value.stop, value.step))}"
+        if isinstance(value, _NAMED):
+            return repr(value)
+        raise _Unsaid(f"an argument of type {type(value).__name__}")

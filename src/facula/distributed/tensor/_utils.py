@@ -1,0 +1,31 @@
+"""Where a rank's piece of a distributed tensor begins.
+
+Takes: shapes, meshes and placements. Gives: sizes and offsets. Keeps true: nothing is communicated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from facula.distributed.device_mesh import DeviceMesh
+from facula.distributed.tensor.placement_types import Placement, Shard
+
+__all__ = ["compute_local_shape_and_global_offset"]
+
+
+def compute_local_shape_and_global_offset(
+    global_shape: Sequence[int], mesh: DeviceMesh, placements: Sequence[Placement]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The shape of this rank's piece and where it begins; of a rank outside of the mesh, nothing."""
+    place = mesh.get_coordinate()
+    if place is None:
+        return (0,), ()
+    shape, offset = list(global_shape), [0] * len(global_shape)
+    for mesh_dim, placement in enumerate(placements):
+        if isinstance(placement, Shard):
+            size, start = Shard.local_shard_size_and_offset(
+                shape[placement.dim], mesh.size(mesh_dim), place[mesh_dim]
+            )
+            shape[placement.dim] = size
+            offset[placement.dim] += start
+    return tuple(shape), tuple(offset)

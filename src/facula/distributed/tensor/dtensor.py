@@ -1,0 +1,300 @@
+"""Tensors whose elements lie on the ranks of a mesh.
+
+Takes: a mesh and placements, one for each of its dimensions. Gives: `DTensor`, PyTorch's functions that
+make one, and `distribute_module`.
+Keeps true: an operator on distributed tensors gives what it gives on whole ones. Elementwise operators
+run on the pieces, where all lie alike; any other runs on whole tensors, on each rank the same. History
+is recorded above, by the engine, on the distributed tensors themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from facula import core
+from facula.autograd import Function
+from facula.core.errors import fail
+from facula.distributed import operations
+from facula.distributed.device_mesh import DeviceMesh
+from facula.distributed.tensor.pieces import moved
+from facula.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
+from facula.fx._pytree import tree_leaves, tree_map
+from facula.nn import Module, Parameter
+
+__all__ = ["DTensor", "distribute_module", "distribute_tensor"]
+
+
+class DTensor(core.Tensor):
+    """This rank's view of a tensor that the ranks of a mesh hold together."""
+
+    _local_tensor: Any
+    device_mesh: DeviceMesh
+    placements: tuple[Placement, ...]
+
+    @staticmethod
+    def _make(
+        piece: Any, shape: Sequence[int], mesh: DeviceMesh, placements: Sequence[Placement]
+    ) -> DTensor:
+        made = core.Tensor._make_wrapper_subclass(
+            DTensor, tuple(shape), dtype=piece.dtype, device=piece.device
+        )
+        made._local_tensor = piece
+        made.device_mesh = mesh
+        made.placements = tuple(placements)
+        return made
+
+    @staticmethod
+    def from_local(
+        local_tensor: Any,
+        device_mesh: DeviceMesh,
+        placements: Sequence[Placement] | None = None,
+        *,
+        run_check: bool = False,
+        shape: Sequence[int] | None = None,
+        stride: Any = None,
+    ) -> DTensor:
+        """The distributed tensor of the pieces that the ranks have (replicated by default).
+
+        Args:
+            run_check: have all ranks of a replicated dimension take the first one's elements.
+            shape: the whole shape; without it, pieces are taken to be of one size.
+        """
+        chosen = _placements(placements, device_mesh, local_tensor.dim())
+        if shape is None:
+            whole = list(local_tensor.shape)
+            for mesh_dim, placement in enumerate(chosen):
+                if isinstance(placement, Shard):
+                    whole[placement.dim] *= device_mesh.size(mesh_dim)
+            shape = whole
+        if run_check:
+            _take_first(local_tensor, device_mesh, chosen)
+        return _FromLocal.apply(local_tensor, tuple(shape), device_mesh, chosen)
+
+    def to_local(self, *, grad_placements: Sequence[Placement] | None = None) -> Any:
+        """This rank's piece; its gradient has the same placements unless others are named."""
+        return _ToLocal.apply(self, tuple(grad_placements or self.placements))
+
+    def full_tensor(self, *, grad_placements: Sequence[Placement] | None = None) -> Any:
+        """The whole tensor, on each rank."""
+        everywhere = [Replicate()] * self.device_mesh.ndim
+        return self.redistribute(placements=everywhere).to_local(grad_placements=grad_placements)
+
+    def redistribute(
+        self,
+        device_mesh: DeviceMesh | None = None,
+        placements: Sequence[Placement] | None = None,
+        *,
+        async_op: bool = False,
+    ) -> DTensor:
+        """The same tensor under other placements (None: replicated)."""
+        if device_mesh is not None and device_mesh != self.device_mesh:
+            hint = "full_tensor(), then distribute_tensor() on the other mesh"
+            fail(NotImplementedError, "redistribute", "the tensor's own mesh was required",
+                 device_mesh, hint)  # fmt: skip
+        chosen = _placements(placements, self.device_mesh, self.dim())
+        return self if chosen == self.placements else _Redistribute.apply(self, chosen)
+
+    @classmethod
+    def __torch_dispatch__(
+        cls,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        return _run(func, args, kwargs or {})
+
+    def __repr__(self, *, tensor_contents: str | None = None) -> str:
+        places = tuple(self.placements)
+        return f"DTensor(local_tensor={self._local_tensor}, device_mesh={self.device_mesh}, placements={places})"
+
+
+def _placements(
+    given: Sequence[Placement] | None, mesh: DeviceMesh, rank: int
+) -> tuple[Placement, ...]:
+    """Placements with dimensions counted from the front."""
+    if given is None:
+        return (Replicate(),) * mesh.ndim
+    if len(given) != mesh.ndim:
+        hint = "the first placement is that along the mesh's first dimension"
+        fail(ValueError, "DTensor", f"{mesh.ndim} placements were required (one for each dimension of "
+             "the mesh)", list(given), hint)  # fmt: skip
+    return tuple(
+        Shard(p.dim + rank) if isinstance(p, Shard) and p.dim < 0 else p  # the same dimension
+        for p in given
+    )
+
+
+def _take_first(piece: Any, mesh: DeviceMesh, placements: Sequence[Placement]) -> None:
+    for mesh_dim, placement in enumerate(placements):
+        if isinstance(placement, Replicate):
+            group = mesh.get_group(mesh_dim)
+            operations.broadcast(piece.detach(), group.ranks[0], group)
+
+
+class _FromLocal(Function):
+    @staticmethod
+    def forward(ctx: Any, piece: Any, shape: Any, mesh: DeviceMesh, placements: Any) -> DTensor:
+        ctx.placements = placements
+        return DTensor._make(piece.detach(), shape, mesh, placements)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        wanted = [Replicate() if isinstance(p, Partial) else p for p in ctx.placements]
+        return grad.redistribute(placements=wanted).to_local(), None, None, None
+
+
+class _ToLocal(Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: DTensor, grad_placements: Any) -> Any:
+        ctx.of = tensor.device_mesh, tuple(tensor.shape), grad_placements
+        return tensor._local_tensor.detach()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        mesh, shape, placements = ctx.of
+        return DTensor.from_local(grad, mesh, placements, shape=shape), None
+
+
+class _Redistribute(Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: DTensor, placements: Any) -> DTensor:
+        ctx.placements = tensor.placements
+        return _placed(tensor, placements)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        wanted = [Replicate() if isinstance(p, Partial) else p for p in ctx.placements]
+        return grad.redistribute(placements=wanted), None
+
+
+def _placed(tensor: DTensor, placements: Sequence[Placement]) -> DTensor:
+    shape, mesh = tuple(tensor.shape), tensor.device_mesh
+    piece = moved(tensor._local_tensor.detach(), shape, mesh, tensor.placements, placements)
+    return DTensor._make(piece, shape, mesh, placements)
+
+
+def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """An operator on the pieces, or on the whole tensors."""
+    found = [value for value in tree_leaves((args, kwargs)) if isinstance(value, DTensor)]
+    _check_alike(func, args, kwargs, found)
+    mesh, written = found[0].device_mesh, _written(func, args)
+    placements = (written[0] if written else found[0]).placements
+    if not _elementwise(func, found):
+        placements = (Replicate(),) * mesh.ndim
+
+    def local(value: Any) -> Any:
+        return _placed(value, placements)._local_tensor if isinstance(value, DTensor) else value
+
+    result = func(*tree_map(local, args), **tree_map(local, kwargs))
+    if written:
+        return _write_back(written[0], result, placements)
+    shape = tuple(found[0].shape) if _elementwise(func, found) else None
+
+    def wrap(value: Any) -> Any:
+        if not isinstance(value, core.Tensor):
+            return value
+        return DTensor._make(value, value.shape if shape is None else shape, mesh, placements)
+
+    return tree_map(wrap, result)
+
+
+def _write_back(target: DTensor, result: Any, placements: Sequence[Placement]) -> DTensor:
+    """Puts a result into the tensor that an in-place form writes to."""
+    piece = moved(result, tuple(target.shape), target.device_mesh, placements, target.placements)
+    if piece is not target._local_tensor:
+        target._local_tensor.copy_(piece)
+    return target
+
+
+def _written(func: Any, args: tuple[Any, ...]) -> list[DTensor]:
+    """The argument that the operator writes to, where it is a distributed one."""
+    schema = getattr(func, "_schema", None)
+    if schema is None or not schema.is_mutable or not isinstance(args[0], DTensor):
+        return []
+    return [args[0]]
+
+
+def _elementwise(func: Any, found: list[DTensor]) -> bool:
+    """Whether the pieces give the result's pieces: no sums to be made, and all of one shape."""
+    first = found[0]
+    return (
+        getattr(func, "kind", "") == "pointwise"
+        and all(t.shape == first.shape for t in found)
+        and not any(isinstance(p, Partial) for t in found for p in t.placements)
+    )
+
+
+def _check_alike(func: Any, args: Any, kwargs: Any, found: list[DTensor]) -> None:
+    for value in tree_leaves((args, kwargs)):
+        plain = isinstance(value, core.Tensor) and not isinstance(value, DTensor)
+        if plain and value.dim() > 0:
+            hint = "distribute_tensor(tensor, mesh) makes a distributed one"
+            fail(RuntimeError, str(func), "distributed tensors were required for all arguments (got mixed "
+                 "torch.Tensor and DTensor)", list(value.shape), hint)  # fmt: skip
+    if any(t.device_mesh != found[0].device_mesh for t in found):
+        hint = "full_tensor() gives whole tensors, which can be distributed anew"
+        fail(RuntimeError, str(func), "tensors on one mesh were required", "several", hint)
+
+
+def distribute_tensor(
+    tensor: Any,
+    device_mesh: DeviceMesh,
+    placements: Sequence[Placement] | None = None,
+    *,
+    src_data_rank: int | None = 0,
+) -> DTensor:
+    """A whole tensor, which all ranks give, distributed.
+
+    Args:
+        src_data_rank: the rank along each dimension of the mesh whose elements count; None: each
+            rank cuts its own, without communication.
+    """
+    chosen = _placements(placements, device_mesh, tensor.dim())
+    piece = tensor.detach().clone()
+    if src_data_rank is not None:
+        for mesh_dim in range(device_mesh.ndim):
+            group = device_mesh.get_group(mesh_dim)
+            operations.broadcast(piece, group.ranks[src_data_rank], group)
+    whole = (Replicate(),) * device_mesh.ndim
+    made = DTensor._make(
+        moved(piece, tuple(tensor.shape), device_mesh, whole, chosen),
+        tensor.shape, device_mesh, chosen,
+    )  # fmt: skip
+    made.requires_grad_(tensor.requires_grad)
+    return made
+
+
+def distribute_module(
+    module: Module,
+    device_mesh: DeviceMesh | None = None,
+    partition_fn: Callable[[str, Module, DeviceMesh], None] | None = None,
+    input_fn: Callable[..., Any] | None = None,
+    output_fn: Callable[..., Any] | None = None,
+) -> Module:
+    """A module whose parameters are distributed by a function; those that it leaves are replicated.
+
+    Args:
+        partition_fn: ``(name, module, mesh)``, for each module.
+        input_fn: ``(module, inputs, mesh)`` gives the inputs that `forward` gets.
+        output_fn: ``(module, outputs, mesh)`` gives the result.
+    """
+    if device_mesh is None:
+        hint = "init_device_mesh('cpu', (world_size,)) makes one of all ranks"
+        fail(ValueError, "distribute_module", "a mesh was required", "None", hint)
+    for name, inner in module.named_modules():
+        if partition_fn is not None:
+            partition_fn(name, inner, device_mesh)
+        for key, value in list(inner._parameters.items()):
+            if value is not None and not isinstance(value.data, DTensor):
+                made = Parameter(distribute_tensor(value.data, device_mesh), value.requires_grad)
+                inner.register_parameter(key, made)
+        for key, value in list(inner._buffers.items()):
+            if value is not None and not isinstance(value, DTensor):
+                inner._buffers[key] = distribute_tensor(value, device_mesh)
+    if input_fn is not None:
+        module.register_forward_pre_hook(lambda m, inputs: input_fn(m, inputs, device_mesh))
+    if output_fn is not None:
+        module.register_forward_hook(lambda m, _, outputs: output_fn(m, outputs, device_mesh))
+    return module

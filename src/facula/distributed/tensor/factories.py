@@ -1,0 +1,128 @@
+"""Distributed tensors of zeros, ones, random numbers.
+
+Takes: a shape, a mesh and placements. Gives: distributed tensors.
+Keeps true: a rank makes only its piece where the values are known; random numbers are those of the whole
+tensor, the same whatever the placements are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from facula.distributed.device_mesh import DeviceMesh
+from facula.distributed.tensor._utils import compute_local_shape_and_global_offset
+from facula.distributed.tensor.dtensor import DTensor, _placements, distribute_tensor
+from facula.ops.registry import F
+
+__all__ = ["empty", "full", "ones", "rand", "randn", "zeros"]
+
+
+def _sizes(size: tuple[Any, ...]) -> tuple[int, ...]:
+    return tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
+
+
+def _filled(
+    make: Callable[..., Any],
+    size: tuple[int, ...],
+    mesh: DeviceMesh,
+    placements: Any,
+    requires_grad: bool,
+    options: dict[str, Any],
+) -> DTensor:
+    chosen = _placements(placements, mesh, len(size))
+    shape, _ = compute_local_shape_and_global_offset(size, mesh, chosen)
+    made = DTensor._make(make(shape, **options), size, mesh, chosen)
+    made.requires_grad_(requires_grad)
+    return made
+
+
+def _drawn(
+    make: Callable[..., Any],
+    size: tuple[int, ...],
+    mesh: DeviceMesh,
+    placements: Any,
+    requires_grad: bool,
+    options: dict[str, Any],
+) -> DTensor:
+    made = distribute_tensor(make(size, **options), mesh, placements)
+    made.requires_grad_(requires_grad)
+    return made
+
+
+def zeros(
+    *size: Any,
+    requires_grad: bool = False,
+    dtype: Any = None,
+    layout: Any = None,
+    device_mesh: DeviceMesh,
+    placements: Sequence[Any] | None = None,
+) -> DTensor:
+    """Zeros."""
+    return _filled(F.zeros, _sizes(size), device_mesh, placements, requires_grad, {"dtype": dtype})
+
+
+def ones(
+    *size: Any,
+    requires_grad: bool = False,
+    dtype: Any = None,
+    layout: Any = None,
+    device_mesh: DeviceMesh,
+    placements: Sequence[Any] | None = None,
+) -> DTensor:
+    """Ones."""
+    return _filled(F.ones, _sizes(size), device_mesh, placements, requires_grad, {"dtype": dtype})
+
+
+def empty(
+    *size: Any,
+    requires_grad: bool = False,
+    dtype: Any = None,
+    layout: Any = None,
+    device_mesh: DeviceMesh,
+    placements: Sequence[Any] | None = None,
+) -> DTensor:
+    """Memory as it is."""
+    return _filled(F.empty, _sizes(size), device_mesh, placements, requires_grad, {"dtype": dtype})
+
+
+def full(
+    size: Any,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    requires_grad: bool = False,
+    device_mesh: DeviceMesh,
+    placements: Sequence[Any] | None = None,
+) -> DTensor:
+    """One value everywhere."""
+
+    def make(shape: Any, **options: Any) -> Any:
+        return F.full(shape, fill_value, **options)
+
+    return _filled(make, tuple(size), device_mesh, placements, requires_grad, {"dtype": dtype})
+
+
+def rand(
+    *size: Any,
+    requires_grad: bool = False,
+    dtype: Any = None,
+    layout: Any = None,
+    device_mesh: DeviceMesh,
+    placements: Sequence[Any] | None = None,
+) -> DTensor:
+    """Uniform numbers in [0, 1), drawn by the first rank."""
+    return _drawn(F.rand, _sizes(size), device_mesh, placements, requires_grad, {"dtype": dtype})
+
+
+def randn(
+    *size: Any,
+    requires_grad: bool = False,
+    dtype: Any = None,
+    layout: Any = None,
+    device_mesh: DeviceMesh,
+    placements: Sequence[Any] | None = None,
+) -> DTensor:
+    """Normal numbers, drawn by the first rank."""
+    return _drawn(F.randn, _sizes(size), device_mesh, placements, requires_grad, {"dtype": dtype})

@@ -1,0 +1,55 @@
+"""How a distributed tensor lies along one dimension of a mesh.
+
+Takes: a dimension of the tensor, or an operation. Gives: `Replicate`, `Shard` and `Partial`.
+Keeps true: shards are cut as `chunk` cuts, so that the first ones are full and the last may be empty.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Partial", "Placement", "Replicate", "Shard"]
+
+
+class Placement:
+    """What ranks along a dimension of the mesh hold."""
+
+    def is_shard(self, dim: int | None = None) -> bool:
+        """Whether each rank holds a piece (along `dim`, where it is given)."""
+        return isinstance(self, Shard) and dim in (None, self.dim)
+
+    def is_replicate(self) -> bool:
+        """Whether each rank holds everything."""
+        return isinstance(self, Replicate)
+
+    def is_partial(self, reduce_op: str | None = None) -> bool:
+        """Whether the whole is the sum (or another reduction) of what ranks hold."""
+        return isinstance(self, Partial) and reduce_op in (None, self.reduce_op)
+
+
+@dataclass(frozen=True)
+class Replicate(Placement):
+    """Each rank holds the whole tensor."""
+
+
+@dataclass(frozen=True)
+class Shard(Placement):
+    """Each rank holds a piece along a dimension of the tensor."""
+
+    dim: int
+
+    @staticmethod
+    def local_shard_size_and_offset(
+        curr_local_size: int, num_chunks: int, rank: int
+    ) -> tuple[int, int]:
+        """The size and the start of a rank's piece."""
+        full = -(-curr_local_size // num_chunks)
+        start = min(rank * full, curr_local_size)
+        return min(full, curr_local_size - start), start
+
+
+@dataclass(frozen=True)
+class Partial(Placement):
+    """The whole tensor is a reduction of what the ranks hold: `sum`, `avg`, `min`, `max`, `product`."""
+
+    reduce_op: str = "sum"

@@ -1,0 +1,138 @@
+"""What the arguments of a convolution must be, transposed or not.
+
+Takes: inputs [N, C, *spatial] (or without N), weights, a bias and the numbers of a call. Gives: the
+numbers, one for each spatial dimension. Keeps true: what a convolution is not defined for raises
+here, before anything is allocated.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula.core.errors import fail
+
+
+def per_dimension(op: str, name: str, values: tuple[int, ...], space: int) -> tuple[int, ...]:
+    """One value a spatial dimension."""
+    if len(values) == 1:
+        values = tuple(values) * space
+    if len(values) != space:
+        fail(
+            RuntimeError,
+            op,
+            f"expected {name} to be a single integer value or a list of {space} values",
+            list(values),
+            hint=f"for example {name}={(1,) * space}",
+        )
+    return tuple(values)
+
+
+def check_arguments(
+    op: str, input: Any, weight: Any, bias: Any, space: int, groups: int, transposed: bool
+) -> None:
+    """Dimensions, channels, bias and dtypes."""
+    if weight.dim() != space + 2 or input.dim() not in (space + 1, space + 2):
+        fail(
+            RuntimeError,
+            op,
+            f"Expected {space + 1}D (unbatched) or {space + 2}D (batched) input to {op} and a "
+            f"{space + 2}D weight",
+            f"input of size {list(input.shape)} and weight of size {list(weight.shape)}",
+            hint=f"both end in {space} spatial size(s), after the channels; unsqueeze() adds what "
+            "is missing",
+        )
+    if groups < 1:
+        fail(
+            RuntimeError,
+            op,
+            "non-positive groups is not supported",
+            groups,
+            hint="groups=1 is the usual convolution",
+        )
+    channels = input.shape[-space - 1]
+    wanted = weight.shape[0] if transposed else weight.shape[1] * groups
+    if channels != wanted or weight.shape[0] % groups:
+        fail(
+            RuntimeError,
+            op,
+            f"Given groups={groups}, weight of size {list(weight.shape)}, expected "
+            f"input{list(input.shape)} to have "
+            f"{wanted} channels, and the first size of the weight to be divisible by groups",
+            f"{channels} channels",
+            hint=_channel_hint(input, wanted, space, transposed),
+        )
+    out_channels = weight.shape[1] * groups if transposed else weight.shape[0]
+    if bias is not None and tuple(bias.shape) != (out_channels,):
+        fail(
+            RuntimeError,
+            op,
+            f"Given weight of size {list(weight.shape)}, expected bias to be 1-dimensional with "
+            f"{out_channels} elements",
+            f"bias of size {list(bias.shape)}",
+            hint=f"facula.zeros({out_channels}) is such a bias, bias=None leaves it out",
+        )
+    for name, x in (("weight", weight), ("bias", bias)):
+        if x is not None and x.dtype is not input.dtype:
+            fail(
+                RuntimeError,
+                op,
+                f"{name} must have the dtype of the input ({input.dtype})",
+                x.dtype,
+                "convert one with .to()",
+            )
+
+
+def _channel_hint(input: Any, wanted: int, space: int, transposed: bool) -> str:
+    if input.shape[-1] == wanted and input.shape[-space - 1] != wanted:
+        return f"input.movedim(-1, {-space - 1}) puts the last dimension in place of the channels"
+    second = "out_channels" if transposed else "in_channels"
+    first = "in_channels" if transposed else "out_channels"
+    return f"the weight is [{first}, {second} / groups, ...]"
+
+
+def check_numbers(op: str, stride: Any, padding: Any, dilation: Any) -> None:
+    """Raise for numbers that no convolution has."""
+    if min(padding, default=0) < 0:
+        fail(
+            RuntimeError,
+            op,
+            "negative padding is not supported",
+            list(padding),
+            hint="cut the input by slicing instead",
+        )
+    if min(stride, default=1) < 1:
+        fail(
+            RuntimeError,
+            op,
+            "non-positive stride is not supported",
+            list(stride),
+            hint="stride=1 goes to every position",
+        )
+    if min(dilation, default=1) < 1:
+        fail(
+            RuntimeError,
+            op,
+            "dilation should be greater than zero",
+            list(dilation),
+            hint="dilation=1 takes neighbouring elements",
+        )
+
+
+def check_output_padding(op: str, extra: Any, stride: Any, dilation: Any) -> None:
+    """Raise for sizes that a transposed convolution does not choose between."""
+    if min(extra) < 0:
+        fail(
+            RuntimeError,
+            op,
+            "negative output_padding is not supported",
+            list(extra),
+            hint="output_padding=0 gives the smallest result",
+        )
+    if any(e >= s and e >= d for e, s, d in zip(extra, stride, dilation, strict=True)):
+        fail(
+            RuntimeError,
+            op,
+            "output padding must be smaller than either stride or dilation",
+            f"output_padding {list(extra)}, stride {list(stride)}, dilation {list(dilation)}",
+            hint="enlarge the result with pad() instead",
+        )

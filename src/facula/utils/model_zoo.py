@@ -1,0 +1,9 @@
+"""Weights from a URL, under PyTorch's first name for it.
+
+Takes and gives what `facula.hub` does. Keeps true: it holds nothing of its own.
+"""
+
+from facula.hub import load_state_dict_from_url as load_url
+from facula.hub import tqdm
+
+__all__ = ["load_url", "tqdm"]

@@ -1,0 +1,46 @@
+"""Floating-point operations are counted by operator and by module, forward and backward."""
+
+import facula
+from facula import nn
+from facula.utils.flop_counter import FlopCounterMode, register_flop_formula
+from facula.utils.module_tracker import ModuleTracker
+
+
+def test_a_network_forward_and_backward():
+    net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 10))
+    with FlopCounterMode(display=False) as counter:
+        net(facula.randn(2, 3, 8, 8)).sum().backward()
+    convolution, linear = 2 * 2 * 8 * 3 * 9 * 36, 2 * 2 * 288 * 10
+    counts = {name: sum(ops.values()) for name, ops in counter.get_flop_counts().items()}
+    assert counts["Sequential.0"] == 2 * convolution  # the image needs no gradient
+    assert counts["Sequential.3"] == 3 * linear
+    assert counter.get_total_flops() == counts["Global"] == 2 * convolution + 3 * linear
+    assert counts["Sequential"] == counts["Global"]
+    assert "Sequential.3" in counter.get_table() and "100.00%" in counter.get_table()
+
+
+def test_a_formula_of_ones_own():
+    op = facula.ops.aten.sin
+
+    @register_flop_formula(op)
+    def sines(shape, out_shape=None):
+        return 7 * shape[0]
+
+    with FlopCounterMode(display=False) as counter:
+        facula.sin(facula.ones(3))
+    assert counter.get_flop_counts()["Global"] == {op: 21}
+
+
+def test_modules_that_are_running():
+    seen = []
+
+    class Inner(nn.Module):
+        def forward(self, x):
+            seen.append(set(tracker.parents))
+            return x * 2
+
+    with ModuleTracker() as tracker:
+        nn.Sequential(Inner())(facula.ones(1, requires_grad=True)).backward()
+        assert not tracker.is_bw
+    assert seen == [{"Global", "Sequential", "Sequential.0"}]
+    assert tracker.parents == {"Global"}
