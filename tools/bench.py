@@ -17,7 +17,9 @@ BEGIN, END = "<!-- bench: begin -->\n", "<!-- bench: end -->"
 
 # runs in a process of its own, for either framework
 WORKLOADS = r"""
-import importlib, json, statistics, sys, time
+import importlib, json, os, statistics, sys, tempfile, time
+caches = tempfile.TemporaryDirectory()
+os.environ["FACULA_CACHE_DIR"] = os.environ["TORCHINDUCTOR_CACHE_DIR"] = caches.name
 name, repeats = sys.argv[1], int(sys.argv[2])
 before = set(sys.modules)
 begin = time.perf_counter()
@@ -61,6 +63,16 @@ for p in parameters:
     p.grad = f.randn(1000)
 step = optim.AdamW(parameters)
 figures["adamw"] = measure(step.step)
+layer = f.nn.TransformerEncoderLayer(256, 4, 1024, dropout=0.0, batch_first=True)
+words = f.randn(8, 128, 256)
+def training(module):
+    module(words).square().mean().backward()
+figures["layer"] = measure(lambda: training(layer))
+compiled = f.compile(layer)
+begin = time.perf_counter()
+training(compiled)
+figures["first"] = time.perf_counter() - begin
+figures["compiled"] = measure(lambda: training(compiled))
 figures["version"] = f.__version__
 print(json.dumps(figures))
 """
@@ -83,6 +95,13 @@ ROWS = (
     ),
     ("softmax of 4096 x 1024, float32", "softmax", lambda v: f"{v * 1e3:.2f} ms"),
     ("AdamW step, 200 tensors of 1000 floats", "adamw", lambda v: f"{v * 1e6:.0f} us"),
+    (
+        "transformer layer of 256 on 8 x 128 words, forward and backward",
+        "layer",
+        lambda v: f"{v * 1e3:.1f} ms",
+    ),
+    ("... compiled", "compiled", lambda v: f"{v * 1e3:.1f} ms"),
+    ("... first compiled call, nothing cached", "first", lambda v: f"{v:.2f} s"),
 )
 
 SIZE = r"""
