@@ -80,6 +80,16 @@ def test_sums_over_any_dimensions(shape: tuple[int, ...]) -> None:
     check(sums, randn(*shape), tolerance=1e-4)
 
 
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0), (2, 0, 4), (0, 0, 4)])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_sizes_of_zero(shape: tuple[int, ...], dim: int) -> None:
+    def reductions(x):
+        y = x * 2
+        return y.sum(dim), (y * x).prod(dim), y.softmax(dim) + 1, x.sin().logsumexp(dim), y.sum()
+
+    check(reductions, randn(*shape))
+
+
 def test_parts_of_a_join_are_computed_in_place() -> None:
     parts = [randn(16, 8 + k) for k in range(5)]
 

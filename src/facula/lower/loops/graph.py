@@ -113,6 +113,8 @@ class GraphLowering(Lowering):
             return
         steps = len(self.steps)
         try:
+            if not is_view(target) and not any(tensor.numel() for tensor in tensors_in(val)):
+                raise NotLoops("an empty result, whose positions have no digits")
             found = self.call(target, args, kwargs, val)
             _check(found, val)
             self._settle(node, found)
