@@ -26,8 +26,9 @@ class Entry(NamedTuple):
 CATALOGUE: dict[str, Entry] = {
     "data-dependent-branch": Entry(
         "data-dependent control flow",
-        "a branch, a loop or `assert` asks for the truth of a tensor, whose elements are not known "
-        "while the program is captured",
+        "a branch or a loop asks for the truth of a tensor, whose elements are not known while the "
+        "program is captured (`assert`, and branches that do nothing but to raise, are no breaks: "
+        "they are checked behind the graph)",
         "use facula.where(condition, a, b), or facula.cond(condition, f, g, operands)",
     ),
     "data-dependent-value": Entry(
@@ -156,6 +157,10 @@ class Earlier(Exception):
 
 class Respecialise(Exception):
     """The segment has to be captured again with all sizes static."""
+
+
+class Unassuming(Exception):
+    """The segment has to be captured again without an assumption about a tensor's truth."""
 
 
 def write_pages(folder: Path) -> None:

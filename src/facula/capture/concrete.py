@@ -109,6 +109,10 @@ class Concrete:
     iter = staticmethod(builtins.iter)
     truth = staticmethod(builtins.bool)
     to_bool = staticmethod(builtins.bool)
+
+    def branch(self, value: Any, frame: Frame, jump: Any) -> bool:
+        return bool(value)
+
     logical_not = staticmethod(operator.not_)
     is_same = staticmethod(operator.is_)
     contains = staticmethod(operator.contains)

@@ -288,6 +288,25 @@ class Session:
             if isinstance(signal, Returned):
                 return signal.value
 
+    def after_wrong_assumption(
+        self, place: Place, state: Any, error: Exception | None, function: Any, values: list[Any]
+    ) -> Any:
+        """Run in Python what was captured for another truth of a tensor, or whose graph failed.
+
+        Takes: the state of the random numbers that the graph began with; the graph's error, which
+        stands where Python has none.
+        """
+        core.default_generator.set_state(state)
+        cause = "the graph was captured for another truth of a tensor"
+        where = Line.of(place.code, place.code.co_firstlineno)
+        if error is not None:
+            cause = f"the graph, captured for one truth of a tensor, failed: {error}"
+        happened(Event("assumption", "assumption", place.code.co_qualname, where, cause))
+        result = self.natively(place, function, values)
+        if error is not None:
+            raise error
+        return result
+
     def reasons(self, entry: Entry, place: Place, function: Any, values: list[Any]) -> list[str]:
         """Why an entry does not serve a state."""
         slots = dict(zip(place.slots, values, strict=True))

@@ -46,6 +46,9 @@ _SKIPPED = frozenset(
     "CACHE EXTENDED_ARG NOP RESUME PRECALL KW_NAMES COPY_FREE_VARS NOT_TAKEN".split()
 )
 
+#: how many instructions are looked at for the question whether code only raises
+_LONGEST_RAISE = 200
+
 #: one name for what is one thing
 RENAMED = {
     **{
@@ -134,6 +137,26 @@ class Program:
             if name == "CALL":
                 names = ()
         return out
+
+    def only_raises(self, index: int) -> bool:
+        """Whether every way from a position ends at a `raise`."""
+        seen: set[int] = set()
+        pending = [index]
+        while pending:
+            index = pending.pop()
+            if index in seen:
+                continue
+            seen.add(index)
+            if index >= len(self.instructions) or len(seen) > _LONGEST_RAISE:
+                return False
+            instruction = self.instructions[index]
+            if instruction.name.startswith(("RETURN", "RERAISE", "YIELD")):
+                return False
+            if instruction.target >= 0:
+                pending.append(instruction.target)
+            if instruction.name not in ("JUMP", "RAISE_VARARGS"):
+                pending.append(index + 1)
+        return True
 
     def handler(self, index: int) -> Handler | None:
         """Where an exception raised at `index` goes."""

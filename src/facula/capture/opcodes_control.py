@@ -18,7 +18,7 @@ def jump(d: Any, f: Frame, i: Instruction) -> None:
 
 @action("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE")
 def pop_jump_if(d: Any, f: Frame, i: Instruction) -> None:
-    if d.truth(f.pop()) == (i.name == "POP_JUMP_IF_TRUE"):
+    if d.branch(f.pop(), f, i) == (i.name == "POP_JUMP_IF_TRUE"):
         f.index = i.target
 
 

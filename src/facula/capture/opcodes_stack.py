@@ -258,7 +258,13 @@ def unary_not(d: Any, f: Frame, i: Instruction) -> None:
 
 @action("TO_BOOL")
 def to_bool(d: Any, f: Frame, i: Instruction) -> None:
-    f.push(d.to_bool(f.pop()))
+    if not _jumps_next(f):
+        f.push(d.to_bool(f.pop()))
+
+
+def _jumps_next(f: Frame) -> bool:
+    """Whether a jump follows, which asks for the truth itself."""
+    return f.program.instructions[f.index].name.startswith("POP_JUMP_IF")
 
 
 @action("COMPARE_OP")
@@ -266,7 +272,7 @@ def compare_op(d: Any, f: Frame, i: Instruction) -> None:
     right = f.pop()
     text = i.text.removeprefix("bool(").removesuffix(")")
     result = d.compare(text, f.pop(), right)
-    f.push(d.to_bool(result) if text != i.text else result)
+    f.push(d.to_bool(result) if text != i.text and not _jumps_next(f) else result)
 
 
 @action("IS_OP")

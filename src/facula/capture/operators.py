@@ -317,6 +317,23 @@ class Operators(Part):
         return isinstance(value, Known) and value.obj is None
 
     # truth ----------------------------------------------------------------------------------------
+    def branch(self, value: Any, frame: Any, jump: Any) -> bool:
+        """The truth that decides about a jump.
+
+        Of a tensor it is assumed, where one way does nothing but to raise: the segment checks it when
+        its graph has run, and runs in Python where it was wrong.
+        """
+        value = self.force(value)
+        if not isinstance(value, TensorValue) or self.enclosing or not self.may_assume:
+            return self.truth(value)
+        raises = frame.program.only_raises
+        jumping, following = raises(jump.target), raises(frame.index)
+        if jumping == following:
+            return self.truth(value)
+        outcome = following == (jump.name == "POP_JUMP_IF_TRUE")
+        self.assumed.append((value, outcome))
+        return outcome
+
     def truth(self, value: Any) -> bool:
         value = self.force(value)
         if isinstance(value, Known):

@@ -393,8 +393,10 @@ def _is_plain_tuple(value: Any) -> bool:
 class Residual:
     """The text of one segment."""
 
-    def __init__(self, world: Any, slots: list[str], ending: Ending) -> None:
-        self.world = world
+    def __init__(
+        self, world: Any, slots: list[str], ending: Ending, again: Callable[..., Any]
+    ) -> None:
+        self.world, self.again = world, again
         self.slots = slots
         self.ending = ending
         self._write()
@@ -432,6 +434,7 @@ class Residual:
 
     def _body(self, ending: Ending) -> None:
         builder = self.builder
+        self.assumed = [(builder.emit(value), outcome) for value, outcome in self.world.assumed]
         results = [builder.emit(value) for value in ending.values]
         builder.effects()
         builder.modes()
@@ -457,6 +460,8 @@ class Residual:
                 head.append(f"if not {out.hold(self.check_facts)}({given}): return MISS")
             call.append(f"o = GRAPH({given})")
             call += [f"{name} = o[{n}]" for n, name in enumerate(self.builder.outputs.values())]
+            if self.assumed:
+                call = self._checked(call)
         lines: list[str] = []
         if head:
             lines += ["    try:", *(f"        {line}" for line in head)]
@@ -465,6 +470,20 @@ class Residual:
         checks = [f"    {line}" for line in self._checks(lines, grouped)]
         signature = f"def entry(F{''.join(', ' + s for s in self.slots)}):\n"
         return signature + "\n".join([*checks, *lines]) + "\n"
+
+    def _checked(self, call: list[str]) -> list[str]:
+        """The call of the graph, and what happens where a tensor's truth is not as assumed."""
+        state = self.out.hold(core.default_generator.get_state)
+        again = f"{self.out.hold(self.again)}(n_0, %s, F, [{', '.join(self.slots)}])"
+        held = " and ".join(name if outcome else f"not {name}" for name, outcome in self.assumed)
+        return [
+            f"n_0 = {state}()",
+            "try:",
+            *(f"    {line}" for line in call),
+            f"    n_1 = {held}",
+            f"except Exception as n_2: return {again % 'n_2'}",
+            f"if not n_1: return {again % 'None'}",
+        ]
 
     def _checks(self, lines: list[str], grouped: list[int]) -> list[str]:
         """The call that checks all guards, and the names of what it read that the text needs."""
@@ -493,7 +512,9 @@ class Residual:
     def direct(self, graph: Any) -> Any:
         """The same as the text in one call of the core, where all that a segment does is to call
         its graph and to give results of it; else None."""
-        if graph is None or self.guard_count or self.facts or self.ending.kind != "return":
+        if graph is None or self.guard_count or self.facts or self.assumed:
+            return None
+        if self.ending.kind != "return":
             return None
         (result,) = self.ending.values
         items = result.items if _is_plain_tuple(result) else [result]

@@ -12,7 +12,7 @@ from typing import Any
 
 from facula import core
 from facula.capture import config, rules, stances
-from facula.capture.breaks import Break, Earlier, Respecialise
+from facula.capture.breaks import Break, Earlier, Respecialise, Unassuming
 from facula.capture.constraints import check_marks
 from facula.capture.errors import BackendCompilerFailed, InternalTorchDynamoError, Unsupported
 from facula.capture.events import COUNTERS, Event, happened
@@ -65,7 +65,7 @@ def capture(place: Any, function: Any, values: list[Any]) -> Entry:
     log.debug("capture of %s at instruction %s", place.code.co_qualname, _index(place))
     stop: int | None = None
     reason: Break | None = None
-    static = False
+    static, may_assume = False, True
     COUNTERS["frames"]["total"] += 1
     for _ in range(100):
         world = Symbolic(
@@ -75,6 +75,7 @@ def capture(place: Any, function: Any, values: list[Any]) -> Entry:
             plain_module,
             static_only=static,
             assume_static=config.automatic_dynamic_shapes,
+            may_assume=may_assume,
         )
         keys, generator = core.thread_keys(), core.default_generator.get_state()
         autocast = autocast_state()
@@ -82,7 +83,9 @@ def capture(place: Any, function: Any, values: list[Any]) -> Entry:
             frame = _symbolic_frame(world, place, function, values)
             ending = _run(world, frame, stop, place)
             check_marks(world)
-            residual = Residual(world, place.slots, ending)
+            _check_assumptions(world)
+            again = functools.partial(place.session.after_wrong_assumption, place)
+            residual = Residual(world, place.slots, ending, again)
         except Earlier as error:
             stop, reason = _earlier(error, stop, reason)
             if place.session.fullgraph:
@@ -93,6 +96,9 @@ def capture(place: Any, function: Any, values: list[Any]) -> Entry:
             continue
         except Respecialise:
             static = True
+            continue
+        except Unassuming:
+            may_assume = False
             continue
         finally:
             restore_autocast(autocast)
@@ -107,6 +113,14 @@ def capture(place: Any, function: Any, values: list[Any]) -> Entry:
     raise InternalTorchDynamoError(
         f"[compile] a segment of {place.code.co_qualname} was required: got none in 100 attempts"
     )
+
+
+def _check_assumptions(world: Symbolic) -> None:
+    """A segment that turns out to be wrong runs again in Python, so it may not write to its inputs."""
+    if world.assumed and any(
+        isinstance(value, TensorValue) and value.fake._version for value in world.inputs
+    ):
+        raise Unassuming
 
 
 def _index(place: Any) -> int:

@@ -43,6 +43,7 @@ class Symbolic(
         plain_module: Any,
         static_only: bool = False,
         assume_static: bool = True,
+        may_assume: bool = True,
     ) -> None:
         self.history, self.dynamic_mode, self.static_only = history, dynamic, static_only
         self.assume_static = assume_static
@@ -62,6 +63,8 @@ class Symbolic(
         self.mode_changes: list[tuple[Any, tuple]] = []
         self.operator_count = 0
         self.conditions: list[tuple[NumberValue, bool]] = []
+        #: the truth of tensors that the segment is captured for
+        self.may_assume, self.assumed = may_assume, []
         self.dimensions: dict[tuple[int, int], NumberValue] = {}
         self.dynamic_ints: dict[Any, NumberValue] = {}
         self.any_dynamic = False
