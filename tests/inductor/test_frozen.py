@@ -106,6 +106,34 @@ def test_another_tensor_in_the_place_of_a_weight_is_seen() -> None:
         close(compiled(x), net(x))
 
 
+def test_training_takes_functions_and_residuals_into_products() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.wide, self.narrow = nn.Linear(16, 48), nn.Linear(48, 16)
+
+        def forward(self, x: Any) -> Any:
+            return self.narrow(self.wide(x).relu()) + x
+
+    facula.manual_seed(1)
+    net, x = Net(), facula.randn(8, 16)
+    wrappers: list[str] = []
+    observer = lambda wrapper, text: wrappers.append(wrapper)  # noqa: E731
+    OBSERVERS.append(observer)
+    try:
+        result = facula.compile(net)(x)
+        result.square().sum().backward()
+    finally:
+        OBSERVERS.remove(observer)
+    found = [net.wide.weight.grad, net.narrow.bias.grad, result.detach()]
+    net.zero_grad()
+    want = net(x)
+    want.square().sum().backward()
+    close(found, [net.wide.weight.grad, net.narrow.bias.grad, want.detach()])
+    forward = next(text for text in wrappers if "_linear_tail" in text)
+    assert forward.count("_linear_tail") == 2 and "run" not in forward
+
+
 def test_freezing_can_be_switched_off() -> None:
     net, x = block(), facula.randn(2, 20, 9, 7)
     with facula.no_grad():

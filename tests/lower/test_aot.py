@@ -222,6 +222,13 @@ def test_the_cut_computes_cheap_things_again():
     assert saved_count(program, x, PARTITIONS[1])[0] == 1
 
 
+def test_of_equal_prices_the_later_value_is_kept():
+    x, w = leaf(4, 4), leaf(4, 4)
+    _, forward = saved_count(lambda x: ((x @ w).relu() @ w).sum(), x, PARTITIONS[1])
+    kept = forward.graph.output_node().args[0][1:]
+    assert [str(n.target) for n in kept if n.op == "call_function"] == ["aten.relu.default"]
+
+
 def test_dropout_keeps_its_state_and_no_mask():
     x = leaf(100, 100)
     _, forward = saved_count(lambda x: F.dropout(x, 0.5, True).sum(), x, PARTITIONS[1])

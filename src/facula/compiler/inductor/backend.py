@@ -18,6 +18,7 @@ from facula.capture import events
 from facula.compiler.inductor import config, trace
 from facula.compiler.inductor.freeze import freeze, with_frozen
 from facula.compiler.inductor.graph import begin_graph
+from facula.compiler.inductor.tails import fuse_tails
 from facula.core import config as settings
 from facula.core.errors import fail, message
 from facula.fx import Graph, GraphModule
@@ -155,6 +156,8 @@ def _specialised(module: Any) -> Any:
     frozen = freeze(module) if freezes and calls_on_images(module.graph) else None
     if replace_small_products(module.graph):
         trace.graph("small products as sums", module)
+    if module.meta.get("part") == "forward" and fuse_tails(module.graph, packs=False):
+        module.renew()
     return freeze(module) if freezes and frozen is None else frozen
 
 

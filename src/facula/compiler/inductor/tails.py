@@ -126,9 +126,12 @@ class _Tail:
     attributes: tuple[float, ...] = ()
 
 
-def fuse_tails(graph: Graph) -> int:
-    """Let products take what follows them, and read packed weights; gives how many changed."""
-    frozen = frozen_nodes(graph)
+def fuse_tails(graph: Graph, packs: bool = True) -> int:
+    """Let products take what follows them, and read packed weights; gives how many changed.
+
+    Without `packs` weights are read where they lie: those of a training step change with each.
+    """
+    frozen = frozen_nodes(graph) if packs else set()
     count = 0
     for node in list(graph.nodes):
         rule = _RULES.get(table.operator_of(node.target) if node.op == "call_function" else None)

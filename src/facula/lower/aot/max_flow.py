@@ -2,8 +2,8 @@
 
 Takes edges with capacities between numbered nodes.  Gives the flow and the side of each node
 [Dinic 1970].
-Keeps true: capacities are numbers or infinity; the nodes on the near side are exactly those that the
-source still reaches when no more can flow.
+Keeps true: capacities are numbers or infinity; of all cheapest cuts it is the one next to the sink: the
+nodes on the far side are exactly those that still reach the sink when no more can flow.
 """
 
 from __future__ import annotations
@@ -44,6 +44,19 @@ class Network:
                     pending.append(end)
         return levels
 
+    def _before(self, sink: int) -> list[bool]:
+        """For each node whether the sink is out of its reach."""
+        before = [True] * self.size
+        before[sink] = False
+        pending = [sink]
+        while pending:
+            for number in self.heads[pending.pop()]:
+                start = self.target[number]
+                if before[start] and self.capacity[number ^ 1] > 0:
+                    before[start] = False
+                    pending.append(start)
+        return before
+
     def _augment(self, source: int, sink: int, levels: list[int], at: list[int]) -> float:
         """Send along one path of the level graph; gives how much, 0 where there is no path."""
         path: list[int] = []
@@ -80,7 +93,7 @@ class Network:
         while True:
             levels = self._levels(source)
             if levels[sink] < 0:
-                return total, [level >= 0 for level in levels]
+                return total, self._before(sink)
             at = [0] * self.size
             while True:
                 sent = self._augment(source, sink, levels, at)

@@ -4,6 +4,7 @@ Takes a joint graph.  Gives the partition that saves the fewest bytes when every
 computed again in the backward graph.
 Keeps true: products, convolutions, reductions and random states are never computed twice; elementwise
 operators, views, copies and draws from a saved state may be, as long as their inputs are at hand.
+Among equal prices the later values are kept, so that what comes before them can be fused away.
 """
 
 from __future__ import annotations
