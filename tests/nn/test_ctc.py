@@ -100,3 +100,22 @@ def test_errors():
         loss = ctc_loss(x, targets, (4, 4), (2, 2))
         (grad,) = facula.autograd.grad(loss, x, create_graph=True)
         grad.sum().backward()
+
+
+def test_shapes_without_elements():
+    log_probs = log_probabilities(4, 2, 3).to("meta")
+    padded = facula.empty(2, 2, dtype=facula.int64, device="meta")
+    for targets in (padded, padded.reshape(-1)):
+        assert ctc_loss(log_probs, targets, (4, 4), (2, 2), reduction="none").shape == (2,)
+
+
+def test_padded_targets_compile_into_one_graph():
+    log_probs = log_probabilities(4, 2, 3)
+    arguments = (facula.tensor([[1, 2], [2, 1]]), facula.tensor([4, 3]), facula.tensor([2, 1]))
+    compiled = facula.compile(lambda x, *rest: ctc_loss(x * 1, *rest), fullgraph=True)
+    x, y = (log_probs.clone().requires_grad_() for _ in range(2))
+    compiled(x, *arguments).backward()
+    ctc_loss(y, *arguments).backward()
+    assert facula.allclose(x.grad, y.grad)
+    with pytest.raises(RuntimeError, match="target labels"):
+        compiled(x, arguments[0] + 1, *arguments[1:])

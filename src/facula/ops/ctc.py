@@ -53,6 +53,7 @@ class _ctc_loss:
         return core.empty((batch,), **like), alpha
 
     def cpu(out, log_probs, targets, input_lengths, target_lengths, blank, zero_infinity):
+        _check_elements(log_probs, targets, input_lengths.tolist(), target_lengths.tolist())
         core.kernel(f"ctc:{log_probs.dtype.code}")(
             (*out, log_probs.contiguous(), targets, input_lengths, target_lengths),
             _sizes(log_probs, targets, blank, zero_infinity),
@@ -166,12 +167,13 @@ def ctc_loss(
             log_probs.dim(),
             hint="the shape is [time, batch, classes] or [time, classes]",
         )
+    _check(log_probs, targets, blank)
     batch = log_probs.shape[1]
-    inputs, lengths = _length_list(input_lengths, batch), _length_list(target_lengths, batch)
-    _check(log_probs, targets, inputs, lengths, blank)
-    padded = _padded_targets(targets, lengths, single, log_probs.shape[2])
-    place = {"dtype": core.int64, "device": padded.device}
-    counts = core.tensor(inputs, **place), core.tensor(lengths, **place)
+    counts = _lengths(input_lengths, batch, targets), _lengths(target_lengths, batch, targets)
+    if targets.dim() == 2 or single:
+        padded = _in_rows(targets.reshape(batch, -1).to(core.int64), counts[1])
+    else:
+        padded = _cut(targets.to(core.int64), target_lengths)
     loss = F._ctc_loss(log_probs, padded, *counts, blank, zero_infinity)[0]
     if zero_infinity:
         loss = F.where(loss == float("inf"), F.zeros_like(loss), loss)
@@ -182,22 +184,26 @@ def ctc_loss(
     return loss.reshape(()) if single else loss
 
 
-def _length_list(lengths: Any, batch: int) -> list[int]:
-    values = lengths.reshape(-1).tolist() if isinstance(lengths, core.Tensor) else lengths
-    values = [int(values)] if isinstance(values, int) else [int(v) for v in values]
-    if len(values) != batch:
+def _lengths(lengths: Any, batch: int, targets: Any) -> Any:
+    """Lengths as int64 [N], where the targets are."""
+    if isinstance(lengths, core.Tensor):
+        values = lengths.reshape(-1).to(core.int64)
+    else:
+        numbers = [lengths] if isinstance(lengths, int) else [int(n) for n in lengths]
+        values = core.tensor(numbers, dtype=core.int64, device=targets.device)
+    if values.shape[0] != batch:
         fail(
             RuntimeError,
             _OP,
             f"lengths for a batch of {batch} were required",
-            len(values),
+            values.shape[0],
             hint="give one length for each sequence",
         )
     return values
 
 
-def _check(log_probs: Any, targets: Any, inputs: list[int], lengths: list[int], blank: int) -> None:
-    steps, _, classes = log_probs.shape
+def _check(log_probs: Any, targets: Any, blank: int) -> None:
+    classes = log_probs.shape[2]
     if not 0 <= blank < classes:
         fail(
             RuntimeError,
@@ -214,15 +220,47 @@ def _check(log_probs: Any, targets: Any, inputs: list[int], lengths: list[int], 
             targets.dtype,
             hint="convert them with .long()",
         )
-    for n in inputs:
-        if n < 0 or n > steps:
-            fail(
-                RuntimeError,
-                _OP,
-                f"Expected input_lengths to have value at most {steps}",
-                n,
-                hint="time is the first dimension of log_probs",
-            )
+
+
+def _in_rows(given: Any, lengths: Any) -> Any:
+    """Padded targets [N, L] as [N, 1 + L]: -1, the labels, and zeros (of no effect) behind them."""
+    batch, width = given.shape
+    places = F.arange(width, device=given.device)
+    rows = F.where(places < lengths.unsqueeze(1), given, 0)
+    return F.cat((F.full((batch, 1), -1, dtype=core.int64, device=given.device), rows), 1)
+
+
+def _cut(targets: Any, lengths: Any) -> Any:
+    """Targets that stand one behind the other, as `_in_rows` gives padded ones."""
+    values = lengths.tolist() if isinstance(lengths, core.Tensor) else list(lengths)
+    if targets.numel() != sum(values):
+        fail(
+            RuntimeError,
+            _OP,
+            f"concatenated targets of {sum(values)} labels, the sum of target_lengths",
+            targets.numel(),
+            hint="targets is [batch, longest], padded, or all labels one after the other",
+        )
+    shape = (len(values), 1 + max(values, default=0))
+    rows = F.zeros(shape, dtype=core.int64, device=targets.device)
+    rows[:, :1] = -1
+    for row, part in zip(rows, F.split(targets, values), strict=True):
+        row[1 : part.numel() + 1] = part
+    return rows
+
+
+def _check_elements(log_probs: Any, targets: Any, inputs: list[int], lengths: list[int]) -> None:
+    """What only the elements of targets (behind their -1) and lengths say."""
+    steps, _, classes = log_probs.shape
+    wrong = [n for n in inputs if n < 0 or n > steps]
+    if wrong:
+        fail(
+            RuntimeError,
+            _OP,
+            f"Expected input_lengths to have value at most {steps}",
+            wrong[0],
+            hint="time is the first dimension of log_probs",
+        )
     if min(lengths, default=0) < 0:
         fail(
             RuntimeError,
@@ -231,41 +269,15 @@ def _check(log_probs: Any, targets: Any, inputs: list[int], lengths: list[int], 
             min(lengths),
             hint="0 is the length of an empty target",
         )
-
-
-def _padded_targets(targets: Any, lengths: list[int], single: bool, classes: int) -> Any:
-    """Targets as int64 [N, 1 + longest]: -1, the labels, and zeros (of no effect) behind them."""
-    longest = max(lengths, default=0)
-    if targets.is_meta:
-        return core.empty((len(lengths), 1 + longest), dtype=core.int64, device=targets.device)
-    rows = F.zeros((len(lengths), 1 + longest), dtype=core.int64)
-    rows[:, :1] = -1
-    if targets.dim() == 2 or single:
-        given = targets.reshape(len(lengths), -1)
-        if given.shape[1] < longest:
-            fail(
-                RuntimeError,
-                _OP,
-                f"targets of at least {longest} labels a row",
-                given.shape[1],
-                hint="pad targets with any label, or shorten target_lengths",
-            )
-        for k, n in enumerate(lengths):
-            rows[k, 1 : n + 1] = given[k, :n].to(core.int64)
-    elif targets.numel() != sum(lengths):
+    labels = targets[:, 1:]
+    if labels.shape[1] < max(lengths, default=0):
         fail(
             RuntimeError,
             _OP,
-            f"concatenated targets of {sum(lengths)} labels, the sum of target_lengths",
-            targets.numel(),
-            hint="targets is [batch, longest], padded, or all labels one after the other",
+            f"targets of at least {max(lengths)} labels a row",
+            labels.shape[1],
+            hint="pad targets with any label, or shorten target_lengths",
         )
-    else:
-        start = 0
-        for k, n in enumerate(lengths):
-            rows[k, 1 : n + 1] = targets.narrow(0, start, n).to(core.int64)
-            start += n
-    labels = rows[:, 1:]
     if labels.numel() and bool(F.logical_or(labels < 0, labels >= classes).any()):
         fail(
             RuntimeError,
@@ -274,4 +286,3 @@ def _padded_targets(targets: Any, lengths: list[int], single: bool, classes: int
             f"labels from {labels.min().item()} to {labels.max().item()}",
             hint="the classes of log_probs include the blank",
         )
-    return rows
