@@ -91,6 +91,9 @@ def load(key: str | None, module: Any) -> Lowered | None:
     tensors = [tensor.detach() for tensor in constants(module)]
     program = found.program
     program.constants = [(b, t) for (b, _), t in zip(program.constants, tensors, strict=True)]
+    log.debug("read instead of lowered and fused: %s", path)
+    log.debug("read: %d steps as %d runs and calls", found.steps, len(found.order))
+    log.debug("planned: %d bytes of arena", found.plan.size)
     return found
 
 
