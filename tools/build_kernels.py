@@ -36,8 +36,6 @@ UNIT_FLAGS = ("-fvisibility=hidden", "-g0")
 # exceptions); processors without AVX2 are rare, and make do without them
 LEVEL = ("-O2", "-fvect-cost-model=dynamic")
 PLAIN = frozenset({"v2"})
-# a unit whose text is the same for both variants is compiled once: the flags of the first suffice
-PLAINER = {"v4x": "v4"}
 
 
 @dataclass(frozen=True)
@@ -202,15 +200,14 @@ def processor_seconds() -> float:
 def build_variant(variant: str, arguments: argparse.Namespace, compiler: list[str]) -> None:
     """Writes, compiles and links one variant, and says what it took."""
     begin, spent = time.perf_counter(), processor_seconds()
+    # what the variants loaded before hold already: units of the same text
+    there = {unit for base in cpu_features.parts(variant)[:-1] for unit in collect(base)}
     # the longest first, so that no processor waits at the end
-    units = sorted(collect(variant), key=lambda unit: -len(unit.text))
+    units = sorted(set(collect(variant)) - there, key=lambda unit: (-len(unit.text), unit.name))
     check_names(units)
-    plainer = PLAINER.get(variant)
     with ThreadPoolExecutor(arguments.jobs) as pool:
         builder = Builder(variant, arguments.work, compiler, pool)
-        shared = Builder(plainer, arguments.work, compiler, pool) if plainer else builder
-        plain = set(collect(plainer)) if plainer else set()
-        pending = [(shared if unit in plain else builder).submit(unit) for unit in units]
+        pending = [builder.submit(unit) for unit in units]
         written = time.perf_counter() - begin
         done = [future.result() for future in pending]
     output = arguments.output / f"{variant}.so"
@@ -236,13 +233,14 @@ def drop_stale(work: Path, days: float = 3) -> None:
 
 def wanted_variants(text: str) -> list[str]:
     """`native`, `all`, or variant names joined by commas."""
+    known = cpu_features.variants()
     if text == "native":
-        return [cpu_features.detected()]
-    names = list(cpu_features.variants()) if text == "all" else text.split(",")
-    unknown = set(names) - set(cpu_features.variants())
+        return list(cpu_features.parts(cpu_features.detected()))
+    names = known if text == "all" else text.split(",")
+    unknown = set(names) - set(known)
     if unknown:
-        sys.exit(f"unknown variants {sorted(unknown)}; there are {cpu_features.variants()}")
-    return names
+        sys.exit(f"unknown variants {sorted(unknown)}; there are {known}")
+    return list(dict.fromkeys(part for name in names for part in cpu_features.parts(name)))
 
 
 def main() -> None:

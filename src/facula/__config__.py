@@ -6,19 +6,18 @@ named.
 
 from __future__ import annotations
 
+from facula import core
+from facula.runtime.libraries import kernel_libraries
+from facula.version import __version__
+
 __all__ = ["parallel_info", "show"]
 
 
 def show() -> str:
     """The version, the kernel library and the instruction set in use."""
-    from facula.runtime.libraries import kernel_library
-    from facula.version import __version__
-
-    return f"facula {__version__}\n  - kernels: {kernel_library()}\n"
+    return f"facula {__version__}\n  - kernels: {', '.join(kernel_libraries())}\n"
 
 
 def parallel_info() -> str:
     """How many threads compute."""
-    from facula import core
-
     return f"facula's thread pool: {core.get_num_threads()} threads\n"

@@ -14,11 +14,12 @@ from typing import Any as _Any
 from facula import core, ops
 from facula.core import *  # noqa: F403
 from facula.ops.registry import PLACES as _PLACES
-from facula.runtime.libraries import kernel_library as _kernel_library
+from facula.runtime.libraries import kernel_libraries as _kernel_libraries
 from facula.version import __version__
 
 if not _os.environ.get("FACULA_BUILDING"):
-    core.load_library(_kernel_library())
+    for _path in _kernel_libraries():
+        core.load_library(_path)
 
 from facula import constants as _constants  # noqa: E402
 from facula import tensor_methods as _tensor_methods  # noqa: E402
@@ -29,6 +30,7 @@ from facula.public import SecondNames as _SecondNames  # noqa: E402
 
 def _make_kernel(*question: _Any) -> int | None:
     """Brings in what compiles missing kernels, when the first one is missing."""
+    # lazily: it brings in the code generator
     from facula.backends.cpu.kernels import make_kernel
 
     core.MISSING_KERNEL[0] = make_kernel
@@ -37,6 +39,7 @@ def _make_kernel(*question: _Any) -> int | None:
 
 def _find_backend(name: str) -> bool:
     """Looks for an installed package that offers a device, when one is named that is not there."""
+    # lazily: most programs name the CPU only
     from facula.backends import load
 
     return load(name)

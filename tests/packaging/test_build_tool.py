@@ -35,12 +35,22 @@ def tool(monkeypatch):
 
 @pytest.fixture
 def build(tool, tmp_path, monkeypatch, capsys):
-    """Builds units given as name=value, and gives the library's path and what was compiled."""
+    """Builds units given as name=value, and gives the library's path and what was compiled.
 
-    def run(**values):
+    The units of `base` are those of the variant that the plainest one then adds to.
+    """
+
+    def units_of(values):
         texts = {n: UNIT.replace("NAME", n).replace("VALUE", v) for n, v in values.items()}
-        units = [tool.Unit(name, text) for name, text in texts.items()]
-        monkeypatch.setattr(tool, "collect", lambda variant: iter(units))
+        return [tool.Unit(name, text) for name, text in texts.items()]
+
+    def run(base=None, **values):
+        variant = cpu_features.variants()[0]
+        units = {variant: units_of(values), "base": units_of(base or {})}
+        monkeypatch.setattr(tool, "collect", lambda variant: iter(units[variant]))
+        if base is not None:
+            monkeypatch.setattr(cpu_features, "parts", lambda variant: ("base", variant))
+            monkeypatch.setattr(tool, "wanted_variants", lambda text: [text])
         compiled = []
         original = tool.Builder.run
 
@@ -53,10 +63,11 @@ def build(tool, tmp_path, monkeypatch, capsys):
             patch.setattr(
                 sys,
                 "argv",
-                ["build", "--output", str(tmp_path / "out"), "--work", str(tmp_path / "work")],
+                ["build", "--output", str(tmp_path / "out"), "--work", str(tmp_path / "work")]
+                + ["--isa", variant],
             )
             tool.main()
-        return tmp_path / "out" / f"{cpu_features.detected()}.so", compiled
+        return tmp_path / "out" / f"{variant}.so", compiled
 
     return run
 
@@ -81,6 +92,12 @@ def test_only_what_changed_is_compiled(build):
     assert compiled == ["two", path.name]
 
 
+def test_a_variant_holds_only_what_the_one_it_adds_to_has_not(tool, build):
+    path, compiled = build(base={"one": "1", "two": "2"}, one="1", two="5")
+    assert names_in(tool, path, 1) == ["two:f32"]
+    assert compiled == ["two", path.name]
+
+
 def test_name_in_two_units_is_refused(tool):
     units = [
         tool.Unit("a", UNIT.replace("NAME", "same")),
@@ -99,3 +116,5 @@ def test_unknown_variant_is_refused(tool):
     with pytest.raises(SystemExit, match="v9"):
         tool.wanted_variants("v3,v9")
     assert tool.wanted_variants("all") == list(cpu_features.variants())
+    for variant in cpu_features.variants():
+        assert tool.wanted_variants(variant) == list(cpu_features.parts(variant))

@@ -168,5 +168,13 @@ def test_unknown_variant(fresh_choice):
         cpu_features.detected()
 
 
-def test_library_of_this_machine_is_there():
-    assert os.path.isfile(libraries.kernel_library())
+def test_a_variant_that_adds_to_another_needs_both_libraries(fresh_choice):
+    fresh_choice.setattr(cpu_features, "detected", lambda: "v4x")
+    assert cpu_features.parts("v4x") == ("v4", "v4x")
+    assert cpu_features.choose(["v3", "v4", "v4x"]) == "v4x"
+    assert cpu_features.choose(["v3", "v4x"]) == "v3"
+
+
+def test_libraries_of_this_machine_are_there():
+    paths = libraries.kernel_libraries()
+    assert paths and all(os.path.isfile(path) for path in paths)

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from facula.core import config
 from facula.core.errors import fail
 
-__all__ = ["choose", "detected", "features", "march_flags", "requirements", "variants"]
+__all__ = ["choose", "detected", "features", "march_flags", "parts", "requirements", "variants"]
 
 _V2 = ("cx16", "popcnt", "sse4_1", "sse4_2", "ssse3")
 _V3 = (*_V2, "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe")
@@ -33,6 +33,8 @@ _X86: Table = {
     "v4": (_V4, ("-march=x86-64-v4", _WIDE)),
     "v4x": (_V4X, ("-march=x86-64-v4", "-mavx512bf16", "-mavx512vnni", _WIDE)),
 }
+# variant: the one whose library it only adds to, since most kernels are the same for both
+_ADDS_TO = {"v4x": "v4"}
 _ARM: Table = {"neon": ((), ("-march=armv8-a",))}
 _TABLES = {"x86_64": _X86, "AMD64": _X86, "aarch64": _ARM, "arm64": _ARM}
 
@@ -95,6 +97,12 @@ def variants() -> tuple[str, ...]:
     return tuple(_table())
 
 
+def parts(variant: str) -> tuple[str, ...]:
+    """The variants whose libraries, loaded in this order, hold the kernels of a variant."""
+    base = _ADDS_TO.get(variant)
+    return (variant,) if base is None else (*parts(base), variant)
+
+
 def requirements(variant: str) -> tuple[str, ...]:
     """The processor features that a variant's code may use."""
     return _table()[variant][0]
@@ -153,7 +161,8 @@ def choose(available: Iterable[str]) -> str:
 
     `FACULA_ISA` is taken by the letter: a forced variant must be available.
     """
-    offered = set(available)
+    present = set(available)
+    offered = {name for name in present if name in _table() and present.issuperset(parts(name))}
     best = detected()
     if config.get("isa"):
         if best not in offered:

@@ -1,15 +1,14 @@
 """The kernel libraries that were built with the package.
 
-Takes the folder `facula/_kernels`; gives the path of the library that suits this processor.  Keeps
-true: the choice is made by file names alone, so that importing facula opens one library and reads
-no other.
+Takes the folder `facula/_kernels`; gives the paths of the libraries that suit this processor.  Keeps
+true: the choice is made by file names alone, so that importing facula opens no other library.
 """
 
 import os
 
 from facula.runtime import cpu_features
 
-__all__ = ["kernel_folder", "kernel_library"]
+__all__ = ["kernel_folder", "kernel_libraries", "kernel_variant"]
 
 
 def kernel_folder() -> str:
@@ -17,12 +16,16 @@ def kernel_folder() -> str:
     return os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "_kernels")
 
 
-def kernel_library() -> str:
-    """The library to load: `_kernels/<variant>.so` for the richest variant that can run here."""
-    folder = kernel_folder()
+def kernel_variant() -> str:
+    """The richest variant that is there and can run here."""
     try:
-        names = os.listdir(folder)
+        names = os.listdir(kernel_folder())
     except FileNotFoundError:
         names = []
-    available = [name[: -len(".so")] for name in names if name.endswith(".so")]
-    return os.path.join(folder, f"{cpu_features.choose(available)}.so")
+    return cpu_features.choose(name[: -len(".so")] for name in names if name.endswith(".so"))
+
+
+def kernel_libraries() -> list[str]:
+    """The libraries to load, in this order: `_kernels/<variant>.so`, and the one that it adds to."""
+    folder = kernel_folder()
+    return [os.path.join(folder, f"{name}.so") for name in cpu_features.parts(kernel_variant())]

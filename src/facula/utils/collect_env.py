@@ -11,6 +11,11 @@ import platform
 import sys
 from typing import Any, NamedTuple
 
+import facula
+from facula import backends, core
+from facula.runtime import libraries
+from facula.runtime.compile import find_compiler
+
 __all__ = ["get_env_info", "get_pretty_env_info", "pretty_str"]
 
 
@@ -42,18 +47,13 @@ def _libraries() -> dict[str, str]:
 
 def get_env_info() -> Any:
     """The facts, as a named tuple."""
-    import facula
-    from facula import backends, core
-    from facula.runtime import libraries
-    from facula.runtime.compile import find_compiler
-
     compiler = find_compiler()
     return SystemEnv(
         facula_version=facula.__version__,
         python_version=f"{platform.python_version()} ({platform.python_implementation()})",
         os=platform.platform(),
         processor=f"{platform.machine()}, {os.cpu_count()} logical processors",
-        kernels=os.path.basename(libraries.kernel_library()),
+        kernels=libraries.kernel_variant(),
         threads=core.get_num_threads(),
         compiler=os.path.basename(compiler[0]) if compiler else "none",
         devices=", ".join(("cpu", "meta", *backends.registered())),

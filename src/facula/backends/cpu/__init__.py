@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from facula.runtime import libraries
+
 __all__ = ["MissingKernelWarning", "clear_events", "events", "get_cpu_capability"]
 
 _CAPABILITIES = {"v2": "DEFAULT", "v3": "AVX2", "v4": "AVX512", "v4x": "AVX512", "neon": "DEFAULT"}
@@ -15,16 +17,12 @@ _CAPABILITIES = {"v2": "DEFAULT", "v3": "AVX2", "v4": "AVX512", "v4x": "AVX512",
 
 def get_cpu_capability() -> str:
     """The instruction set of the loaded kernels by PyTorch's names: `DEFAULT`, `AVX2` or `AVX512`."""
-    import os
-
-    from facula.runtime import libraries
-
-    variant = os.path.splitext(os.path.basename(libraries.kernel_library()))[0]
-    return _CAPABILITIES[variant]
+    return _CAPABILITIES[libraries.kernel_variant()]
 
 
 def __getattr__(name: str) -> Any:
     if name in ("MissingKernelWarning", "clear_events", "events"):
+        # lazily: they bring in the code generator
         from facula.backends.cpu import kernels
 
         return getattr(kernels, name)
