@@ -68,6 +68,12 @@ def __getattr__(name: str) -> _Any:
         value = getattr(_import_module(place), name)
         globals()[name] = value
         return value
+    if name.startswith("_foreach_"):
+        # lazily: most programs call none
+        made = _import_module("facula.foreach").function(name)
+        if made is not None:
+            globals()[name] = made
+            return made
     raise AttributeError(f"module 'facula' has no attribute {name!r}")
 
 

@@ -6,6 +6,7 @@ Keeps true: it is the first registered backend with elements, or one that an ins
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from facula import core
@@ -18,6 +19,7 @@ __all__ = [
     "current_accelerator",
     "current_device_index",
     "device_count",
+    "get_device_module",
     "is_available",
     "synchronize",
 ]
@@ -39,6 +41,42 @@ def current_accelerator(check_available: bool = False) -> core.device | None:
 def is_available() -> bool:
     """Whether there is a device to prefer to the CPU."""
     return current_accelerator() is not None
+
+
+def get_device_module(device: Any = None) -> Any:
+    """The module of a device's own functions: `facula.cpu` for the CPU.
+
+    Args:
+        device: a device, its type, or None for the one to prefer.
+    """
+    if device is None:
+        device = current_accelerator() or core.device("cpu")
+    name = core.device(device).type
+    module = getattr(sys.modules["facula"], name, None)
+    if module is None:
+        fail(
+            RuntimeError,
+            "get_device_module",
+            f"Device '{name}' does not have a corresponding module registered as 'facula.{name}'",
+            hint="a backend's package registers one with facula._register_device_module",
+        )
+    return module
+
+
+def _register_device_module(device_type: str, module: Any) -> None:
+    """Make a module that of a device's own functions, as `facula.<device_type>`."""
+    name = core.device(device_type).type
+    root = sys.modules["facula"]
+    if hasattr(root, name):
+        fail(
+            RuntimeError,
+            "_register_device_module",
+            f"a device without a module was required: '{name}' has been registered already",
+            getattr(root, name),
+            hint="register it once, when the backend's package is imported",
+        )
+    setattr(root, name, module)
+    sys.modules[f"facula.{name}"] = module
 
 
 def device_count() -> int:

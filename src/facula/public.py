@@ -25,7 +25,7 @@ _FROM = {
     "facula.serialization": "save load",
     "facula.serialization.reader": "PyTorchFileReader",
     "facula.jit": "ScriptModule ScriptFunction",
-    "facula.accelerator": "Stream Event",
+    "facula.accelerator": "Stream Event get_device_module _register_device_module",
     "facula.autograd.grad_mode": "no_grad enable_grad set_grad_enabled inference_mode",
     "facula.autograd.transforms": "vmap",
     "facula.random": "seed initial_seed get_rng_state set_rng_state",
@@ -45,6 +45,10 @@ _FROM = {
         "unravel_index"
     ),
     "facula.alias": "install_as_torch",
+    "facula.checks": (
+        "_assert _assert_async _check _check_index _check_is_size _check_not_implemented "
+        "_check_tensor_all _check_type _check_value _check_with"
+    ),
     "facula.amp.autocast_mode": "autocast",
     "facula.amp.grad_scaler": "GradScaler",
     "facula.autograd.autocast": (
@@ -82,6 +86,7 @@ class SecondNames:
         """Where the module is, if it is one under a second name."""
         if not name.startswith("facula.") or name == "facula.second_names":
             return None
+        # lazily: most programs import no module by a second name
         from facula import second_names
 
         return second_names.find_spec(name)

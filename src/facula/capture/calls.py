@@ -17,9 +17,10 @@ from facula import core
 from facula.capture import rules, special_methods, subclasses, transform_rules
 from facula.capture.breaks import Break
 from facula.capture.domain import Part
-from facula.capture.graph_ops import MODE_FUNCTIONS, NotGraphable
-from facula.capture.machine import NULL, STOP, UNBOUND, Frame, Returned, throw
+from facula.capture.frames import NULL, STOP, UNBOUND, Frame, Returned
+from facula.capture.graph_ops import MODE_FUNCTIONS, NotGraphable, is_graph_value
 from facula.capture.machine import run as run_frame
+from facula.capture.machine import throw
 from facula.capture.marks import is_allowed_in_graph, is_disabled, original_of
 from facula.capture.reading import is_numpy_scalar, is_plain_dict, is_trusted_name
 from facula.capture.values import (
@@ -51,7 +52,7 @@ _FOLLOWED = (
     "facula.nn.modules", "facula.nn.utils", "facula.nn.parameter", "facula.optim", "facula.utils",
     "facula.autograd", "facula.amp", "facula.capture", "facula.func", "facula.distributions",
     "facula.nn.attention", "facula.data", "facula.testing", "facula.core", "facula.profiler",
-    "facula.alias",
+    "facula.alias", "facula.checks", "facula.foreach",
 )  # fmt: skip
 
 
@@ -165,8 +166,6 @@ class Calls(Part):
         return self.graph_call(function.real, args, kwargs)
 
     def _has_graph_value(self, args: list[Any], kwargs: dict[str, Any]) -> bool:
-        from facula.capture.graph_ops import is_graph_value
-
         return any(is_graph_value(self, value) for value in (*args, *kwargs.values()))
 
     def inline(self, function: FunctionValue, args: list[Any], kwargs: dict[str, Any]) -> Any:

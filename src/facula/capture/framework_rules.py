@@ -8,17 +8,23 @@ and in effect while the program is captured.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
+import threading
+from collections.abc import Iterator
 from typing import Any
 
-from facula import core
+from facula import autograd, core, functional
+from facula.autograd import autocast
+from facula.autograd.checkpoint import checkpoint
 from facula.capture.breaks import Break
 from facula.capture.graph_ops import MODE_FUNCTIONS
+from facula.capture.higher_order import capture_cond, cond
 from facula.capture.values import Known, TensorValue
 
 
-def put(rules: dict, autograd: Any, functional: Any, autocast: Any, grad_mode: Any) -> None:
+def put(rules: dict) -> None:
     """Fill in the rules."""
     for name in ("backward", "grad"):
         rules[getattr(autograd, name)] = _engine(name)
@@ -32,7 +38,7 @@ def put(rules: dict, autograd: Any, functional: Any, autocast: Any, grad_mode: A
             MODE_FUNCTIONS.add(getattr(autocast, name))
     rules[core.is_grad_enabled] = _question(core.is_grad_enabled)
     _questions_about_compiling(rules)
-    _functions_as_nodes(rules, autograd)
+    _functions_as_nodes(rules)
 
 
 def _engine(name: str) -> Any:
@@ -46,9 +52,31 @@ def _question(function: Any) -> Any:
     return lambda d, args, kwargs: d.trusted(function(*[d.constant_of(arg) for arg in args]))
 
 
+class _Exports(threading.local):
+    depth = 0
+
+
+_EXPORTS = _Exports()
+
+
+@contextlib.contextmanager
+def exporting() -> Iterator[None]:
+    """A block in which this thread traces a program for export."""
+    _EXPORTS.depth += 1
+    try:
+        yield
+    finally:
+        _EXPORTS.depth -= 1
+
+
+def is_exporting() -> bool:
+    """Whether the program is traced for export now."""
+    return _EXPORTS.depth > 0
+
+
 def is_compiling() -> bool:
-    """Whether the program is captured now; False when it simply runs."""
-    return False
+    """Whether the program is captured, or traced for export, now; False when it simply runs."""
+    return _EXPORTS.depth > 0
 
 
 def graph_break(msg: str = "") -> None:
@@ -72,13 +100,11 @@ def applied(cls: type) -> Any:
     return apply
 
 
-def _functions_as_nodes(rules: dict, autograd: Any) -> None:
-    from facula.autograd.checkpoint import checkpoint
-
+def _functions_as_nodes(rules: dict) -> None:
     def apply(d: Any, args: list, kwargs: dict) -> Any:
         return d.graph_call(applied(d.constant_of(args[0])), args[1:], kwargs)
 
-    rules[autograd.Function.apply.__func__] = apply
+    rules[autograd.Function.apply.__func__] = apply  # type: ignore[attr-defined]
     own = (
         "use_reentrant",
         "preserve_rng_state",
@@ -109,10 +135,9 @@ def _exc_info(d: Any, args: list, kwargs: dict) -> Any:
 
 
 def _questions_about_compiling(rules: dict) -> None:
-    from facula.capture.higher_order import capture_cond, cond
-
     rules[cond] = capture_cond
     rules[is_compiling] = lambda d, args, kwargs: Known(True)
+    rules[is_exporting] = lambda d, args, kwargs: Known(is_exporting())
 
     def explicit(d: Any, args: list, kwargs: dict) -> Any:
         raise Break("explicit", "graph_break()")

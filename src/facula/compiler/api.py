@@ -14,52 +14,23 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from facula import core
-from facula.capture import driver, marks, rules, stances
+from facula.capture import driver, marks, stances
 from facula.capture.driver import Session
-from facula.capture.events import Event, happened
-from facula.capture.framework_rules import assume_constant_result, is_compiling
+from facula.capture.events import LISTENERS, Event, happened
+from facula.capture.framework_rules import assume_constant_result, is_compiling, is_exporting
+from facula.capture.rule_table import RULES
 from facula.capture.transform_rules import is_transformed
 from facula.compiler import compiled_autograd  # noqa: F401  (fills a slot of capture)
 from facula.compiler.backends import list_backends, lookup_backend, specialises
-from facula.compiler.inductor.config import MODES
+from facula.compiler.optimized_module import OptimizedModule
+from facula.compiler.sessions import make_session
 from facula.core.errors import fail
 from facula.nn import Module
 
 __all__ = [
     "allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable",
-    "is_compiling", "list_backends", "reset", "set_stance", "substitute_in_graph", "wrap_numpy",
+    "is_compiling", "is_exporting", "list_backends", "reset", "set_stance", "substitute_in_graph", "wrap_numpy",
 ]  # fmt: skip
-
-
-def _backend(backend: Any, mode: str | None, options: dict[str, Any] | None) -> Callable[..., Any]:
-    """The backend with its options."""
-    if mode is not None and options is not None:
-        fail(
-            RuntimeError,
-            "compile",
-            "either mode or options was required (Either mode or options can be specified, but both "
-            "can't be specified at the same time.)",
-            f"mode={mode!r} and options={options!r}",
-            hint="leave one of them out: a mode is a set of options",
-        )
-    if mode is not None and mode not in MODES:
-        fail(
-            RuntimeError,
-            "compile",
-            f"a mode out of {', '.join(MODES)} was required (Unrecognized mode)",
-            repr(mode),
-            hint="'default' is the usual one",
-        )
-    function = lookup_backend(backend)
-    if backend == "inductor":
-        chosen = {**MODES[mode or "default"], **(options or {})}
-        return functools.partial(function, options=chosen) if chosen else function
-    words: dict[str, Any] = {}
-    if mode is not None and mode != "default":
-        words["mode"] = mode
-    if options is not None:
-        words["options"] = options
-    return functools.partial(function, **words) if words else function
 
 
 def compile(  # noqa: A001 - PyTorch's name
@@ -91,26 +62,17 @@ def compile(  # noqa: A001 - PyTorch's name
         )  # fmt: skip
     if disable:
         return model
-    session = Session(
-        _backend(backend, mode, options),
-        fullgraph=fullgraph,
-        dynamic=dynamic,
-        name=backend if isinstance(backend, str) else getattr(backend, "__name__", "custom"),
-        specialises=specialises(backend),
-    )
+    session = make_session(backend, mode, options, fullgraph=fullgraph, dynamic=dynamic)
     return compile_with(session, model)
 
 
 def compile_with(session: Session, model: Any) -> Any:
     """The compiled version of a function, method, module or callable object."""
     if isinstance(model, Module):
-        from facula.compiler.optimized_module import OptimizedModule
-
         return OptimizedModule(model, session)
     model = marks.original_of(model) or model
     if isinstance(model, types.MethodType) and isinstance(model.__func__, types.FunctionType):
         return _bound(session, model)
-    rules.load()
     if isinstance(model, types.FunctionType) and not is_transformed(model):
         if model.__code__.co_flags & driver._GENERATOR:
             happened(
@@ -224,7 +186,7 @@ def substitute_in_graph(original_fn: Any, **options: Any) -> Callable[[Any], Any
         def follow(d: Any, args: list, kwargs: dict) -> Any:
             return d.call(d.trusted(traceable), args, kwargs)
 
-        rules.RULES[original_fn] = follow
+        RULES[original_fn] = follow
         return traceable
 
     return put
@@ -296,8 +258,6 @@ stances.BACKEND_BY_NAME[0] = lambda name: (lookup_backend(name), specialises(nam
 @contextlib.contextmanager
 def listening(listener: Callable[[Event], None]) -> Iterator[None]:
     """Send events to a function inside of a `with` block."""
-    from facula.capture.events import LISTENERS
-
     LISTENERS.append(listener)
     try:
         yield

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from facula import core, nn
+from facula.capture.framework_rules import exporting
 from facula.core.errors import fail
 from facula.export.dynamic_shapes import Resolved, ValueRanges, arguments_by_name
 from facula.export.signature import (
@@ -152,7 +153,8 @@ def _checked(x: Any) -> Any:
 def _traced(program: Callable[..., Any], fakes: list[Any]) -> Traced:
     recording = core.set_grad_enabled(False)
     try:
-        return trace(program, fakes, decompositions={}, gradients=False)
+        with exporting():
+            return trace(program, fakes, decompositions={}, gradients=False)
     finally:
         core.set_grad_enabled(recording)
 

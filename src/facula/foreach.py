@@ -1,0 +1,132 @@
+"""`facula._foreach_<name>`: one operator over lists of tensors, as optimizers and averages call it.
+
+Takes: an operator's name, with an underscore behind it for the form in place. Gives: a function of
+lists; an argument is one value for all tensors, or a list with one for each.
+Keeps true: what a function does to each tensor is what the operator does, gradients included; there
+is one for every operator of the table, so no list of them is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.ops.registry import F
+
+__all__ = ["function"]
+
+PREFIX = "_foreach_"
+
+
+def function(name: str) -> Callable[..., Any] | None:
+    """The function of a name that begins with `_foreach_`; None where there is no such operator."""
+    base = name.removeprefix(PREFIX)
+    in_place = base.endswith("_")
+    special = {"norm": _norm, "powsum": _powsum}.get(base)
+    if special is not None:
+        return special
+    if base.startswith("_"):
+        return None
+    own = getattr(F, base.removesuffix("_"), None)
+    operator = getattr(core.Tensor if in_place else F, base, None)
+    if operator is None and own is not None:
+        operator = _overwriting(own)
+    if operator is None:
+        return None
+    parameters = own.definition.schema.parameters if own is not None else ()
+    strict = getattr(own.definition, "strict", ()) if own is not None else ()
+    words = [p.name for p in parameters if p.keyword_only]
+    count = len(parameters) - len(words)
+
+    def foreach(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if words and len(args) >= count:  # lists of scalars come by position, too
+            kwargs = {**dict(zip(words, args[count - 1 :], strict=False)), **kwargs}
+            args = args[: count - 1]
+        rows = _rows(name, self, args, kwargs, bool(strict))
+        results = tuple([operator(*row, **named) for row, named in rows])
+        return self if in_place else results
+
+    foreach.__name__ = foreach.__qualname__ = name
+    foreach.__doc__ = (
+        f"`{base}` of each tensor; other arguments are for all, or lists with one each."
+    )
+    return foreach
+
+
+def _overwriting(operator: Any) -> Callable[..., Any]:
+    """An operator that has no form in place, written back."""
+    return lambda self, *args, **kwargs: self.copy_(operator(self, *args, **kwargs))
+
+
+def _rows(
+    name: str, tensors: Any, args: Sequence[Any], kwargs: dict[str, Any], strict: bool = False
+) -> list[tuple[list[Any], dict[str, Any]]]:
+    """The arguments of each call; where the operator is strict, numbers as tensors."""
+    given = [tensors, *args, *kwargs.values()]
+    lists = [a for a in given if isinstance(a, (list, tuple))]
+    if not lists or not all(lists):
+        fail(
+            RuntimeError,
+            name,
+            "Tensor list must have at least one tensor.",
+            tensors,
+            hint="skip the call where there is nothing to do",
+        )
+    names = ["input", *(f"argument {n}" for n in range(1, len(args) + 1)), *kwargs]
+    pairs = zip(names, given, strict=True)
+    columns = [_column(name, word, value, len(lists[0])) for word, value in pairs]
+    if strict:
+        columns[1:] = [
+            [_tensor_like(value, t) for value, t in zip(column, columns[0], strict=True)]
+            for column in columns[1:]
+        ]
+    first = len(args) + 1
+    return [
+        (list(row[:first]), dict(zip(kwargs, row[first:], strict=True)))
+        for row in zip(*columns, strict=True)
+    ]
+
+
+def _tensor_like(value: Any, tensor: Any) -> Any:
+    if isinstance(value, (int, float)):
+        return core.tensor(value, dtype=tensor.dtype, device=tensor.device)
+    return value
+
+
+def _column(name: str, given: str, value: Any, count: int) -> list[Any]:
+    """An argument for each of the calls."""
+    if isinstance(value, (list, tuple)):
+        if len(value) != count:
+            fail(
+                RuntimeError,
+                name,
+                "Tensor lists must have the same number of tensors",
+                f"{count} and {len(value)} ({given})",
+                hint="give one item for each tensor, or one number for all",
+            )
+        return list(value)
+    if isinstance(value, core.Tensor) and value.dim():
+        if given == "value" and value.dim() == 1:
+            return _column(name, given, value.tolist(), count)
+        fail(
+            RuntimeError,
+            name,
+            "scalar tensor expected to be 0 dim",
+            f"{value.dim()} dimensions and {value.numel()} elements ({given})",
+            hint="give a list of tensors, or a number for all",
+        )
+    return [value] * count
+
+
+def _norm(self: Any, ord: Any = 2, dtype: Any = None) -> Any:  # noqa: A002 - PyTorch's name
+    """The norm of each tensor, in its own dtype or another one."""
+    rows = _rows(f"{PREFIX}norm", self, (), {"ord": ord, "dtype": dtype})
+    return tuple([F.linalg_vector_norm(*row, **named) for row, named in rows])
+
+
+def _powsum(self: Any, ord: Any = 2, dtype: Any = None) -> Any:  # noqa: A002 - PyTorch's name
+    """The sum of the absolute elements' powers of each tensor."""
+    rows = _rows(f"{PREFIX}powsum", self, (), {"ord": ord, "dtype": dtype})
+    return tuple([(row[0].abs() ** named["ord"]).sum(dtype=named["dtype"]) for row, named in rows])
