@@ -11,7 +11,7 @@ import os
 import warnings
 from typing import Any
 
-from facula import core
+from facula import core, legacy
 from facula.core.errors import fail
 
 Tensor = core.Tensor
@@ -216,6 +216,21 @@ def set_flush_denormal(mode: bool) -> bool:
     return False
 
 
+def _sharing(obj: Any, dtype: Any) -> Tensor | None:
+    """A tensor on the memory of an object; None where it has none that can be shared."""
+    if isinstance(obj, Tensor):
+        return obj
+    if isinstance(obj, core.UntypedStorage):
+        return obj.as_tensor(dtype)
+    if hasattr(obj, "__array_interface__"):
+        return core.as_tensor(obj) if getattr(obj, "ndim", 1) == 0 else core.from_numpy(obj)
+    if hasattr(obj, "__dlpack__"):
+        return core.from_dlpack(obj)
+    if isinstance(obj, (bytes, bytearray, memoryview)):
+        return core.frombuffer(obj, dtype=core.get_default_dtype() if dtype is None else dtype)
+    return None
+
+
 def asarray(
     obj: Any,
     *,
@@ -227,17 +242,8 @@ def asarray(
     """A tensor of anything: tensors, arrays, storages, buffers, DLPack, sequences; shares memory
     unless it cannot. requires_grad: None takes that of `obj`.
     """
-    if isinstance(obj, Tensor):
-        shared = obj
-    elif isinstance(obj, core.UntypedStorage):
-        shared = obj.as_tensor(dtype)
-    elif hasattr(obj, "__array_interface__"):
-        shared = core.as_tensor(obj) if getattr(obj, "ndim", 1) == 0 else core.from_numpy(obj)
-    elif hasattr(obj, "__dlpack__"):
-        shared = core.from_dlpack(obj)
-    elif isinstance(obj, (bytes, bytearray, memoryview)):
-        shared = core.frombuffer(obj, dtype=core.get_default_dtype() if dtype is None else dtype)
-    else:
+    shared = _sharing(obj, dtype)
+    if shared is None:
         if copy is False:
             fail(
                 ValueError,
@@ -355,8 +361,6 @@ def get_device(input: Tensor) -> int:
 
 def set_default_tensor_type(t: Any) -> None:
     """The default dtype by a tensor type or its name (deprecated in PyTorch)."""
-    from facula import legacy
-
     if isinstance(t, str):
         found = getattr(legacy, t.rpartition(".")[2], None)
     else:

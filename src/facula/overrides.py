@@ -13,6 +13,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import facula
 from facula import core
 from facula.core.errors import fail
 from facula.ops.registry import PLACES
@@ -153,8 +154,6 @@ def _tensor_functions() -> dict[Any, str]:
 
 def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
     """Namespace -> the functions in it that `__torch_function__` is told about."""
-    import facula
-
     found: dict[Any, list[Callable[..., Any]]] = {}
     for place, functions in PLACES.items():
         if place == "Tensor" or any(part.startswith("_") for part in place.split(".")):
@@ -172,8 +171,6 @@ def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
 @functools.cache
 def get_ignored_functions() -> frozenset[Any]:
     """Public functions that are never offered to overrides."""
-    import facula
-
     found = []
     for name in dir(facula):
         value = getattr(facula, name)
@@ -217,8 +214,6 @@ def get_default_nowrap_functions() -> set[Callable[..., Any]]:
 
 @functools.cache
 def _names() -> dict[Any, str]:
-    import facula
-
     names: dict[Any, str] = {}
     for namespace, functions in get_overridable_functions().items():
         if namespace is Tensor:

@@ -13,7 +13,7 @@ from facula import core, older_methods
 from facula.core import printing
 from facula.core.errors import fail
 from facula.ops.registry import F
-from facula.storage import CASTS
+from facula.storage import CASTS, TypedStorage
 
 Tensor = core.Tensor
 
@@ -132,8 +132,6 @@ def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> T
 
 def storage(self: Tensor) -> Any:
     """The memory of the tensor, all of it, as a row of its numbers."""
-    from facula.storage import TypedStorage
-
     return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype)
 
 

@@ -139,6 +139,21 @@ def test_questions_and_stances():
     assert "inductor" in facula.compiler.list_backends()
 
 
+def test_substituted_functions_stay(monkeypatch):
+    rules = facula.compiler.api.RULES
+    monkeypatch.setitem(rules, facula.is_tensor, rules[facula.is_tensor])
+
+    @facula.compiler.substitute_in_graph(facula.is_tensor)
+    def never(obj):
+        return False
+
+    def f(x):
+        return x + 1 if facula.is_tensor(x) else x - 1
+
+    # the framework's own rule for the function does not come back
+    assert facula.compile(f, backend=Graphs())(facula.zeros(1)).item() == -1.0
+
+
 def test_reset():
     graphs = Graphs()
     f = facula.compile(lambda x: x + 1, backend=graphs)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from facula import core, cuda
 from facula.capture.events import COUNTERS as counters
 from facula.core.config import describe as settings
+from facula.ops.registry import F
 
 
 def same(a: Any, b: Any, tol: float = 1e-4) -> bool:
     """Whether two results are equal up to rounding."""
-    import facula
-
     if isinstance(a, (list, tuple)):
         return len(a) == len(b) and all(same(x, y, tol) for x, y in zip(a, b, strict=True))
     if isinstance(a, dict):
         return a.keys() == b.keys() and all(same(a[k], b[k], tol) for k in a)
-    if isinstance(a, facula.Tensor):
-        return bool(facula.allclose(a, b, rtol=tol, atol=tol, equal_nan=True))
+    if isinstance(a, core.Tensor):
+        return bool(F.allclose(a, b, rtol=tol, atol=tol, equal_nan=True))
     return a == b
 
 
@@ -27,9 +27,7 @@ def is_compile_supported(device_type: str) -> bool:
 
 
 def _has_device(device_type: str) -> bool:
-    import facula
-
-    return device_type.startswith("cpu") or facula.cuda.is_available()
+    return device_type.startswith("cpu") or cuda.is_available()
 
 
 __all__ = ["counters", "is_compile_supported", "same", "settings"]

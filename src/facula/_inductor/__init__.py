@@ -26,6 +26,7 @@ def __getattr__(name: str) -> Any:
     if name in _OWN:
         return importlib.import_module(f"{__name__}.{name}")
     if name in ("list_mode_options", "list_options"):
+        # lazily: settings are read and set without the compiler
         from facula.compiler.inductor import backend
 
         return getattr(backend, name)
@@ -34,6 +35,7 @@ def __getattr__(name: str) -> Any:
 
 def compile(gm: Any, example_inputs: Any, options: dict[str, Any] | None = None) -> Any:
     """A captured graph compiled for inputs like the examples."""
+    # lazily: as above
     from facula.compiler.inductor.backend import compile_fx
 
     return compile_fx(gm, example_inputs, options=options)

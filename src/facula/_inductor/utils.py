@@ -11,13 +11,14 @@ import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from facula import _dynamo
 from facula.compiler.inductor import graph
 from facula.core import config as settings
 
 
 def run_and_get_code(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, list[str]]:
     """The result of a compiled function, compiled anew, and the texts that were generated."""
-    _forget()
+    _dynamo.reset()  # what was captured is compiled again
     texts: list[str] = []
 
     def gather(source: str, c_source: str) -> None:
@@ -39,13 +40,6 @@ def run_fw_bw_and_get_code(fn: Callable[..., Any]) -> tuple[Any, list[str]]:
         return result
 
     return run_and_get_code(run)
-
-
-def _forget() -> None:
-    """Forget what was captured, so that it is compiled again."""
-    from facula import _dynamo
-
-    _dynamo.reset()
 
 
 @contextlib.contextmanager

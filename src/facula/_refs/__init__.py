@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from facula.lower.decompositions.level import decomposed
-from facula.ops.registry import PLACES
+from facula.ops.registry import PLACES, TABLE
 
 _PARTS = ("nn", "special", "linalg", "fft")
 
@@ -23,8 +23,6 @@ def reference(place: str, name: str) -> Any:
     """
     found = PLACES.get(place, {}).get(name)
     if found is None and not place:
-        from facula.ops.registry import TABLE
-
         found = PLACES.get("nn.functional", {}).get(name) or TABLE.get(name)
         found = found or PLACES.get("Tensor", {}).get(name)
     if found is None:

@@ -16,6 +16,7 @@ from functools import wraps
 from typing import Any
 
 from facula import core
+from facula.autograd.profiler_recorder import FUNCTION, recorded_range
 from facula.core.errors import fail
 
 __all__ = [
@@ -332,8 +333,6 @@ class Function(_SingleLevelFunction):
             # the innermost function transform decides how to run it
             return stack[-1].process(cls.apply, args, kwargs)
         if core.is_profiling():
-            from facula.autograd.profiler_recorder import FUNCTION, recorded_range
-
             with recorded_range(cls.__name__, FUNCTION):
                 return cls._run(args, kwargs, separate)[0]
         return cls._run(args, kwargs, separate)[0]

@@ -306,6 +306,37 @@ def _jacobian_forward(func: Callable, inputs: tuple) -> tuple[bool, tuple]:
     return shape_of["many"], blocks
 
 
+def _check_jacobian_arguments(
+    create_graph: bool, strict: bool, vectorize: bool, strategy: str
+) -> None:
+    if strategy not in ("forward-mode", "reverse-mode"):
+        raise AssertionError(
+            'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your '
+            "function has more outputs than "
+            'inputs, "forward-mode" tends to be more performant. Otherwise, prefer to use '
+            '"reverse-mode".'
+        )
+    if strategy == "forward-mode" and create_graph:
+        raise NotImplementedError(
+            "torch.autograd.functional.jacobian: `create_graph=True` and "
+            '`strategy="forward-mode"` are not supported '
+            "together (yet). Please either set `create_graph=False` or "
+            '`strategy="reverse-mode"`.'
+        )
+    if strategy == "forward-mode" and not vectorize:
+        raise NotImplementedError(
+            "Computing Jacobian using forward-AD or forward-over-reverse Hessian is only "
+            "implemented for "
+            "`vectorize=True`."
+        )
+    if strategy == "reverse-mode" and strict and vectorize:
+        raise RuntimeError(
+            "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not "
+            "supported together. Please "
+            "either set `strict=False` or `vectorize=False`."
+        )
+
+
 def jacobian(
     func: Callable,
     inputs: Any,
@@ -319,36 +350,11 @@ def jacobian(
 
     ``vectorize`` computes all rows in one run; "forward-mode" computes columns.
     """
-    if strategy not in ("forward-mode", "reverse-mode"):
-        raise AssertionError(
-            'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your '
-            "function has more outputs than "
-            'inputs, "forward-mode" tends to be more performant. Otherwise, prefer to use '
-            '"reverse-mode".'
-        )
+    _check_jacobian_arguments(create_graph, strict, vectorize, strategy)
     many, tensors = _as_tuple(inputs, "inputs", "jacobian")
     if strategy == "forward-mode":
-        if create_graph:
-            raise NotImplementedError(
-                "torch.autograd.functional.jacobian: `create_graph=True` and "
-                '`strategy="forward-mode"` are not supported '
-                "together (yet). Please either set `create_graph=False` or "
-                '`strategy="reverse-mode"`.'
-            )
-        if not vectorize:
-            raise NotImplementedError(
-                "Computing Jacobian using forward-AD or forward-over-reverse Hessian is only "
-                "implemented for "
-                "`vectorize=True`."
-            )
         many_out, blocks = _jacobian_forward(func, tensors)
         return _nest(tuple(tuple(_finish(b, False) for b in row) for row in blocks), many_out, many)
-    if strict and vectorize:
-        raise RuntimeError(
-            "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not "
-            "supported together. Please "
-            "either set `strict=False` or `vectorize=False`."
-        )
     with enable_grad():
         prepared = _prepare(tensors, create_graph, True)
         many_out, outputs = _as_tuple(

@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from facula import core
 from facula.autograd.profiler_ranges import emit_itt, emit_nvtx
 from facula.autograd.profiler_recorder import MEMORY_EVENT_NAME, Recorder, current
 from facula.autograd.profiler_util import (
@@ -229,7 +230,5 @@ class profile:
 
     def toggle_collection_dynamic(self, enabled: bool, activities: Iterable[Any]) -> None:
         """Pause or go on while the profile runs."""
-        from facula import core
-
         if self.recorder is not None:
             core.set_profiling(enabled)

@@ -9,15 +9,17 @@ Keeps true: a device type has one backend; nothing is imported for a device that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
 from facula import core
+from facula.backends.arrays import ArrayBackend
+from facula.backends.results import tensors_of, unset_results
 from facula.core.errors import fail
 
-__all__ = ["get", "load", "register", "registered", "unset_results"]
+__all__ = ["get", "load", "register", "registered", "tensors_of", "unset_results"]
 
 GROUP = "facula.backends"
 METHODS = ("allocate", "copy", "fill", "run")
@@ -46,8 +48,6 @@ def register(name: str, backend: Any) -> Any:
             hint="a name is an identifier other than 'cpu' and 'meta'",
         )
     if isinstance(backend, Mapping):
-        from facula.backends.arrays import ArrayBackend
-
         backend = ArrayBackend(name, backend)
     missing = [method for method in METHODS if not callable(getattr(backend, method, None))]
     if missing:
@@ -98,44 +98,6 @@ def load(name: str) -> bool:
             register(name, found() if isinstance(found, type) else found)
         return True
     return False
-
-
-def unset_results(operator: Any, arguments: tuple[Any, ...]) -> Any:
-    """The results that an operator would give, on its arguments' device and with unset elements.
-
-    Shapes and dtypes are found, and wrong arguments refused, as on every device: by the operator
-    itself, run on tensors without data. For backends, as the start of `run`.
-    """
-    devices = [t.device for t in tensors_of(arguments) if t.device.type not in ("cpu", "meta")]
-    positional, keywords = operator.definition.trim(_mapped(arguments, _without_data))
-    with_shapes = operator(*positional, **keywords)
-    return _mapped(with_shapes, lambda t: core.empty_like(t, device=devices[0]) if devices else t)
-
-
-def tensors_of(values: Any) -> list[Any]:
-    """The tensors among arguments or results, lists included."""
-    if isinstance(values, core.Tensor):
-        return [values]
-    if isinstance(values, (tuple, list)):
-        return [tensor for value in values for tensor in tensors_of(value)]
-    return []
-
-
-def _without_data(tensor: Any) -> Any:
-    return core.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
-
-
-def _mapped(values: Any, function: Callable[[Any], Any]) -> Any:
-    """Arguments or results with a function applied to every tensor."""
-    if isinstance(values, core.Tensor):
-        return function(values)
-    if isinstance(values, tuple) and hasattr(values, "_fields"):
-        return type(values)(*[_mapped(value, function) for value in values])
-    if isinstance(values, (tuple, list)):
-        return type(values)(_mapped(value, function) for value in values)
-    if isinstance(values, core.device) and values.type not in ("cpu", "meta"):
-        return core.device("meta")
-    return values
 
 
 def __getattr__(name: str) -> Any:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from facula import core
-from facula.backends import _mapped, tensors_of, unset_results
+from facula.backends.results import mapped, tensors_of, unset_results
 from facula.core.errors import fail
 from facula.ops.registry import TABLE
 
@@ -84,7 +84,7 @@ class ArrayBackend(HostMemory):
             fail(NotImplementedError, operator.name, required, "none", hint)
         self._check(operator, arguments)
         results = unset_results(operator, arguments)
-        positional, keywords = operator.definition.trim(_mapped(arguments, self._array))
+        positional, keywords = operator.definition.trim(mapped(arguments, self._array))
         self._store(operator, results, kernel(*positional, **keywords))
         return results
 

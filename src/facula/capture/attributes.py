@@ -8,6 +8,7 @@ outside is noted and read back from the note.
 
 from __future__ import annotations
 
+import builtins
 import functools
 import types
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 from facula import core
 from facula.capture.breaks import Break
 from facula.capture.domain import Part
-from facula.capture.machine import UNBOUND
+from facula.capture.frames import UNBOUND
 from facula.capture.reading import is_trusted_name
 from facula.capture.sources import held
 from facula.capture.values import (
@@ -504,8 +505,6 @@ class Attributes(Part):
 
     # globals --------------------------------------------------------------------------------------
     def load_global(self, frame: Any, name: str) -> Any:
-        import builtins
-
         names = frame.globals
         known = self.tracked.get(id(names))
         if known is not None and name in known.items:

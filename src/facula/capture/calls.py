@@ -7,9 +7,11 @@ the graph for operators, inlining for Python code, computation for known argumen
 
 from __future__ import annotations
 
+import enum
 import functools
 import inspect
 import operator
+import sys
 import types
 from typing import Any
 
@@ -401,8 +403,6 @@ class Calls(Part):
             return self.call(self.trusted(meta_call), [cls, *args], kwargs)
         if hasattr(kind, "_fields") and issubclass(kind, tuple):
             return self._named_tuple(kind, args, kwargs)
-        import enum
-
         if kind is core.device:
             count, words = len(args), list(kwargs)
             return self.fold(
@@ -527,8 +527,6 @@ class Calls(Part):
 
     # imports --------------------------------------------------------------------------------------
     def import_name(self, frame: Frame, name: str, names: Any, level: int) -> Any:
-        import sys
-
         package = frame.globals.get("__package__") or ""
         if level:
             parts = package.split(".")
@@ -545,8 +543,6 @@ class Calls(Part):
     def import_from(self, module: Any, name: str) -> Any:
         found = self.getattr_or(module, name)
         if found is None:
-            import sys
-
             full = f"{self.constant_of(module).__name__}.{name}"
             if full not in sys.modules:
                 raise Break("import", full)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import builtins
 import operator
+import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from facula.capture.frames import NULL, STOP, UNBOUND, Frame, Returned
 from facula.capture.instructions import Instruction
-from facula.capture.machine import NULL, STOP, UNBOUND, Frame, Returned, run, throw
+from facula.capture.machine import run, throw
 
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
@@ -262,8 +264,6 @@ class Concrete:
         try:
             return builtins.getattr(module, name)
         except AttributeError:
-            import sys
-
             found = sys.modules.get(f"{module.__name__}.{name}")
             if found is None:
                 raise ImportError(f"cannot import name {name!r} from {module.__name__!r}") from None

@@ -8,13 +8,15 @@ Keeps true: methods that only move items around are Python's own, run on lists o
 from __future__ import annotations
 
 import collections
+import functools
+import operator
 from collections.abc import Iterator
 from typing import Any
 
 from facula import core
 from facula.capture.breaks import Break
 from facula.capture.domain import Part
-from facula.capture.machine import STOP, UNBOUND
+from facula.capture.frames import STOP, UNBOUND
 from facula.capture.values import (
     DictValue,
     GeneratorValue,
@@ -23,6 +25,7 @@ from facula.capture.values import (
     Lazy,
     NumberValue,
     ObjectValue,
+    Raised,
     SequenceValue,
     SetValue,
     SliceValue,
@@ -235,8 +238,6 @@ class Containers(Part):
     def setitem(self, owner: Any, key: Any, value: Any) -> None:
         owner, key = self.force(owner), self.force(key)
         if isinstance(owner, TensorValue):
-            import operator
-
             self.graph_call(operator.setitem, [owner, key, value])
         elif isinstance(owner, SequenceValue) and owner.mutable:
             index = self._index(key)
@@ -333,8 +334,6 @@ class Containers(Part):
             n += 1
 
     def _by_index(self, value: Any) -> Iterator[Any]:
-        from facula.capture.values import Raised
-
         n = 0
         while True:
             try:
@@ -348,8 +347,6 @@ class Containers(Part):
 
     def next(self, iterator: Any) -> Any:
         """The next value, or STOP."""
-        from facula.capture.values import Raised
-
         iterator = self.force(iterator)
         if isinstance(iterator, IteratorValue):
             try:
@@ -480,8 +477,6 @@ class Containers(Part):
 
     def sorted_items(self, values: Any, kwargs: dict[str, Any]) -> list[Any]:
         """`sorted(values, key=, reverse=)`."""
-        import functools
-
         items = [self.force(item) for item in self.unpack_all(values)]
         key = kwargs.get("key")
         keyed = [

@@ -25,9 +25,10 @@ from facula.capture.breaks import Break
 from facula.capture.concrete import Concrete
 from facula.capture.errors import FailOnRecompileLimitHit, RecompileError, Unsupported, user_frame
 from facula.capture.events import COUNTERS, Event, happened
+from facula.capture.frames import UNBOUND, Frame, Returned
 from facula.capture.instructions import program_of
 from facula.capture.liveness import is_live
-from facula.capture.machine import UNBOUND, Frame, Returned, step
+from facula.capture.machine import step
 from facula.capture.marks import is_disabled, original_of, set_original
 from facula.capture.reading import is_trusted_name
 from facula.capture.residual import MISS, Entry, Point, Suspended

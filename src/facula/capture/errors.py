@@ -10,7 +10,7 @@ import types
 from typing import Any
 
 from facula.capture.breaks import CATALOGUE, Break
-from facula.capture.machine import Frame
+from facula.capture.frames import Frame
 
 
 class TorchDynamoException(RuntimeError):

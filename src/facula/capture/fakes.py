@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from facula import core
 from facula._subclasses import FakeTensorMode
 
 
@@ -24,8 +25,6 @@ class Fakes:
 
     def resized(self, tensor: Any, shape: tuple[int, ...]) -> Any:
         """A stand-in of other sizes, dense in the order of the strides of `tensor`."""
-        from facula import core
-
         order = sorted(range(len(shape)), key=lambda d: (tensor.stride(d), -d))
         strides, step = [0] * len(shape), 1
         for d in order:

@@ -7,6 +7,7 @@ is among their arguments; nothing of the program is changed by a function that m
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -180,8 +181,6 @@ def capture_cond(d: Any, args: list, kwargs: dict) -> Any:
 
 def _shaped(d: Any, result: Any, node: Any, position: list[int]) -> Any:
     """The result of one function, with the tensors of the node instead."""
-    import operator
-
     result = d.force(result)
     if isinstance(result, TensorValue):
         part = d._new_node("call_function", operator.getitem, (node, position[0]), {}, result.fake)

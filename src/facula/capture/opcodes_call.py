@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from facula.capture.frames import NULL, STOP, Frame, Returned, Yielded, action
 from facula.capture.instructions import VERSION, Instruction
-from facula.capture.machine import NULL, STOP, Frame, Returned, Yielded, action
 
 
 def _callee(f: Frame, args: list[Any]) -> tuple[Any, list[Any]]:

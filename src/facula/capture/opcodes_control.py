@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from facula.capture.frames import Frame, action
 from facula.capture.instructions import Instruction
-from facula.capture.machine import Frame, action
 
 
 @action("JUMP")

@@ -7,9 +7,10 @@ Keeps true: the truth of a tensor is a break; the truth of a size is a guard.
 
 from __future__ import annotations
 
+import enum
 import operator
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from facula import core
@@ -372,13 +373,9 @@ class Operators(Part):
         return Known("".join(self.constant_of(part) for part in parts))
 
     def is_mapping(self, value: Any) -> bool:
-        from collections.abc import Mapping
-
         return issubclass(self.force(value).cls, Mapping)
 
     def is_sequence(self, value: Any) -> bool:
-        from collections.abc import Sequence
-
         cls = self.force(value).cls
         return issubclass(cls, Sequence) and not issubclass(cls, (str, bytes, bytearray))
 
@@ -396,8 +393,6 @@ def _is_operand(value: Any) -> bool:
 
 
 def _is_frozen(kind: type) -> bool:
-    import enum
-
     return issubclass(kind, enum.Enum)
 
 

@@ -8,6 +8,7 @@ containers are looked into only as far as the program does.
 from __future__ import annotations
 
 import collections
+import enum
 import functools
 import sys
 import types
@@ -16,8 +17,8 @@ from typing import Any
 from facula import core
 from facula.capture.breaks import Break
 from facula.capture.domain import Part
+from facula.capture.frames import NULL, UNBOUND
 from facula.capture.guards import facts_of
-from facula.capture.machine import NULL, UNBOUND
 from facula.capture.sources import Source, held
 from facula.capture.values import (
     LITERAL_TYPES,
@@ -378,6 +379,4 @@ def _is_module_table(source: Source) -> bool:
 
 def is_trusted_hash(kind: type) -> bool:
     """Whether a class is hashed by what does not change."""
-    import enum
-
     return issubclass(kind, enum.Enum) or getattr(kind.__hash__, "__objclass__", None) is not None

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from facula import core
 from facula.capture.breaks import Break, Earlier
+from facula.capture.frames import NULL, UNBOUND
 from facula.capture.guards import Guard
-from facula.capture.machine import NULL, UNBOUND
 from facula.capture.sizes import Facts, number_label, number_text
 from facula.capture.sources import Text
 from facula.capture.subclasses import SubclassValue, as_class
@@ -25,6 +25,7 @@ from facula.capture.values import (
     CellValue,
     DictValue,
     FunctionValue,
+    GeneratorValue,
     IteratorValue,
     Known,
     Lazy,
@@ -366,16 +367,8 @@ _MAKERS: dict[type, Callable[[Builder, Any], str]] = {
     ViewValue: Builder.view,
     SubclassValue: Builder.of_subclass,
     NodeValue: Builder.of_node,
+    GeneratorValue: Builder.generator,
 }
-
-
-def _maker_of_generators() -> None:
-    from facula.capture.values import GeneratorValue
-
-    _MAKERS[GeneratorValue] = Builder.generator
-
-
-_maker_of_generators()
 
 
 class Ending(NamedTuple):

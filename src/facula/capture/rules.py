@@ -1,15 +1,14 @@
 """Rules for callables that are written in C, or whose meaning is known without their code.
 
 Takes: the interpreter (`d`), and a call's arguments. Gives: its result.
-Keeps true: a rule stands in `RULES` under the very object that it is for; what is pure and called with
-known arguments is computed (`is_pure`) and needs no rule.
+Keeps true: a rule stands in `RULES` (which `rule_table` fills) under the very object that it is for;
+what is pure and called with known arguments is computed (`is_pure`) and needs no rule.
 """
 
 from __future__ import annotations
 
 import types
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 from facula import core
@@ -92,20 +91,3 @@ def is_core_function(obj: Any) -> bool:
 def makes_tensors(obj: Any) -> bool:
     """Whether it is a function of the core that makes tensors."""
     return is_core_function(obj) and obj.__name__ in _CREATION
-
-
-#: the modules that fill the table when they are imported
-_PARTS = ("rules_values", "rules_iteration", "rules_build")
-
-
-def load() -> None:
-    """Fill the table."""
-    from facula import autograd, functional
-    from facula.autograd import autocast, grad_mode
-    from facula.capture import framework_rules, subclasses, transform_rules
-
-    for part in _PARTS:
-        import_module(f"facula.capture.{part}")
-    framework_rules.put(RULES, autograd, functional, autocast, grad_mode)
-    transform_rules.put(RULES)
-    subclasses.put(RULES)

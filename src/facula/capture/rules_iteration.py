@@ -13,7 +13,7 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from facula.capture.machine import STOP
+from facula.capture.frames import STOP
 from facula.capture.rules import RULES, Rule, rule
 from facula.capture.values import (
     IteratorValue,

@@ -11,14 +11,18 @@ import functools
 from typing import Any
 
 from facula import core
-from facula.capture import config, rules, stances
+from facula.capture import (
+    config,
+    rule_table,  # noqa: F401  (fills the table of rules)
+    stances,
+)
 from facula.capture.breaks import Break, Earlier, Respecialise, Unassuming
 from facula.capture.constraints import check_marks
 from facula.capture.errors import BackendCompilerFailed, InternalTorchDynamoError, Unsupported
 from facula.capture.events import COUNTERS, Event, happened
+from facula.capture.frames import UNBOUND, Frame, Returned
 from facula.capture.guards import autocast_state, restore_autocast
 from facula.capture.liveness import is_live
-from facula.capture.machine import UNBOUND, Frame, Returned
 from facula.capture.residual import Ending, Entry, Point, Residual
 from facula.capture.sources import Line, slot
 from facula.capture.symbolic import Symbolic
@@ -32,7 +36,6 @@ from facula.nn.modules.module import Module
 @functools.cache
 def module_class() -> Any:
     """The base class of modules."""
-    rules.load()
     return Module
 
 

@@ -17,6 +17,7 @@ from facula.capture.breaks import Break
 from facula.capture.domain import Part
 from facula.capture.sources import Source, Text, slot
 from facula.capture.values import Known, NumberValue, TensorValue
+from facula.fx.node import map_arg
 
 
 class History:
@@ -195,8 +196,6 @@ class Replay:
         return self.values[node]
 
     def _run(self, node: Any) -> None:
-        from facula.fx.node import map_arg
-
         if node.op == "get_attr":
             self.values[node] = self.attached[node.target]
             return

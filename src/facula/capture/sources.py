@@ -7,6 +7,7 @@ Keeps true: equal sources are equal objects for dictionaries; a source never has
 
 from __future__ import annotations
 
+import linecache
 import operator
 from collections.abc import Callable
 from types import CodeType
@@ -167,8 +168,6 @@ class Line(NamedTuple):
     @staticmethod
     def of(code: CodeType, line: int) -> Line:
         """The place in a code object."""
-        import linecache
-
         text = linecache.getline(code.co_filename, line).strip()
         return Line(code.co_filename, line, code.co_qualname, text)
 

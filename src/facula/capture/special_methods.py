@@ -12,7 +12,8 @@ from typing import Any
 
 from facula import core
 from facula.capture.breaks import Break
-from facula.capture.machine import UNBOUND
+from facula.capture.frames import UNBOUND
+from facula.capture.operators import _COMPARED, _NAMES, _UNARY_NAMES
 from facula.capture.rules import PURE_TYPES, RULES, Rule, is_pure, rule_for
 from facula.capture.rules_iteration import _next, _reversed
 from facula.capture.rules_values import _hash
@@ -37,8 +38,6 @@ def _special(name: str) -> Callable[[Rule], Rule]:
 
 
 def _spread_specials() -> None:
-    from facula.capture.operators import _COMPARED, _NAMES, _UNARY_NAMES
-
     def binary(symbol: str) -> Rule:
         return lambda d, owner, other: d.binary(symbol, owner, other)
 

@@ -17,9 +17,10 @@ from facula.capture.calls import Calls
 from facula.capture.containers import Containers
 from facula.capture.exceptions import Exceptions
 from facula.capture.fakes import Fakes
+from facula.capture.frames import ACTIONS, Frame, Returned
 from facula.capture.graph_ops import GraphOps
 from facula.capture.guards import GuardSet, autocast_state, state_of_thread
-from facula.capture.machine import ACTIONS, Frame, Returned, throw
+from facula.capture.machine import throw
 from facula.capture.operators import Operators
 from facula.capture.reading import Reading
 from facula.capture.sizes import History, Replay, Sizes
@@ -64,7 +65,8 @@ class Symbolic(
         self.operator_count = 0
         self.conditions: list[tuple[NumberValue, bool]] = []
         #: the truth of tensors that the segment is captured for
-        self.may_assume, self.assumed = may_assume, []
+        self.may_assume = may_assume
+        self.assumed: list[tuple[Any, bool]] = []
         self.dimensions: dict[tuple[int, int], NumberValue] = {}
         self.dynamic_ints: dict[Any, NumberValue] = {}
         self.any_dynamic = False

@@ -13,7 +13,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from facula import core
+from facula import core, func
 from facula.capture.breaks import Break
 from facula.capture.inner_graphs import InnerFunction, Opaque, build, given_of, split, symbolic_of
 from facula.capture.values import FunctionValue, Known, NodeValue, PartialValue
@@ -32,8 +32,6 @@ def call_transformed(made: tuple, function: Any, *args: Any, **kwargs: Any) -> A
 
 def put(table: dict) -> None:
     """Fill in the rules."""
-    from facula import func
-
     for name in _GIVING:
         table[getattr(func, name)] = _giving(getattr(func, name))
     table[call_transformed] = _call_transformed

@@ -9,9 +9,12 @@ Keeps true: two names for one object are one symbolic value; a value made in the
 from __future__ import annotations
 
 import collections
+import functools
+import types
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
+from facula import core
 from facula.capture.sources import Source
 
 LITERAL_TYPES = (int, float, bool, str, bytes, complex, type(None), type(...), type(NotImplemented))
@@ -80,16 +83,10 @@ class TensorValue(Value):
 
     @property
     def cls(self) -> type:
-        return type(self.real) if self.real is not None else _tensor_type()
+        return type(self.real) if self.real is not None else core.Tensor
 
     def __repr__(self) -> str:
         return f"TensorValue({self.node or self.source})"
-
-
-def _tensor_type() -> type:
-    from facula import core
-
-    return core.Tensor
 
 
 class NodeValue(Value):
@@ -252,8 +249,6 @@ class CellValue(Value):
 
     @property
     def cls(self) -> type:
-        import types
-
         return types.CellType
 
 
@@ -275,8 +270,6 @@ class FunctionValue(Value):
 
     @property
     def cls(self) -> type:
-        import types
-
         return types.FunctionType
 
 
@@ -292,8 +285,6 @@ class MethodValue(Value):
 
     @property
     def cls(self) -> type:
-        import types
-
         return types.BuiltinMethodType if isinstance(self.function, str) else types.MethodType
 
 
@@ -343,8 +334,6 @@ class PartialValue(Value):
 
     @property
     def cls(self) -> type:
-        import functools
-
         return functools.partial
 
 
@@ -395,8 +384,6 @@ class GeneratorValue(Value):
 
     @property
     def cls(self) -> type:
-        import types
-
         return types.GeneratorType
 
 

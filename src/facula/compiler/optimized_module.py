@@ -16,6 +16,7 @@ from typing import Any
 from facula import core
 from facula.capture import segment
 from facula.capture.driver import Session
+from facula.compiler.sessions import make_session
 from facula.nn import Module
 
 _HOOKS = segment.global_hooks()
@@ -111,6 +112,4 @@ class OptimizedModule(Module):
 
 def _compiled_again(module: Module, how: dict[str, Any]) -> Any:
     """What unpickling calls."""
-    from facula.compiler.api import compile
-
-    return compile(module, **how)
+    return OptimizedModule(module, make_session(**how))

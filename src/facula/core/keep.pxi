@@ -159,11 +159,17 @@ cdef bint key_value(CallKey *key, PyObject *o) except -1:
 cdef bint key_of(CallKey *key, Op op, PyObject **slots, int form) except -1:
     cdef int i
     cdef uint64_t h = 0x9e3779b97f4a7c15
-    key.n = 2
+    key.n = 3
     key.ntensors = 0
     key.words[0] = (form | DEFAULT_DTYPE << 8 | <int64_t>fk_get_num_threads() << 16 |
                     <int64_t>(fk_tls_keys() & (K_NOGRAD | K_INFERENCE)) << 32)
     key.words[1] = KEPT_SETTINGS
+    key.words[2] = 0                              # where tensors are made that are told no device
+    if DEVICE_STACK:
+        number = DEVICE_NUMBER.get(DEVICE_STACK[len(DEVICE_STACK) - 1])
+        if number is None:
+            return False
+        key.words[2] = number
     for i in range(op.nargs):
         if not key_value(key, slots[i]):
             return False

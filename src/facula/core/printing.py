@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from facula import core
+
 __all__ = ["get_printoptions", "printoptions", "set_printoptions", "tensor_repr"]
 
 
@@ -253,8 +255,6 @@ unpack_dual: Callable[[Any], tuple[Any, Any]] | None = None
 
 def _default_dtypes() -> tuple[Any, tuple[Any, ...]]:
     """The default floating dtype, and every dtype that needs no mention."""
-    from facula import core
-
     default = core.get_default_dtype()
     complex_default = core.complex128 if default == core.float64 else core.complex64
     return default, (default, complex_default, core.int64, core.bool)
@@ -296,8 +296,6 @@ def _history(tensor: Any) -> list[str]:
 
 def _has_data(tensor: Any) -> bool:
     """Whether the tensor's device keeps elements; a backend without them says `has_data = False`."""
-    from facula import core
-
     kind = tensor.device.type
     return kind != "meta" and getattr(core.BACKENDS.get(kind), "has_data", True)
 

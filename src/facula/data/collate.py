@@ -11,6 +11,7 @@ from __future__ import annotations
 import collections
 import copy
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -146,8 +147,6 @@ default_collate_fn_map: dict[Any, Callable] = {core.Tensor: collate_tensor_fn}
 
 def _with_numpy() -> None:
     """Enter the array types; NumPy itself is loaded by then or not needed."""
-    import sys
-
     numpy = sys.modules.get("numpy")
     if numpy is not None and numpy.ndarray not in default_collate_fn_map:
         default_collate_fn_map[numpy.ndarray] = _collate_arrays

@@ -78,6 +78,13 @@ def _check_order_arguments(
         )
 
 
+def _usual_sampler(dataset: Any, shuffle: bool | None, generator: Any) -> Any:
+    """The order of a data set where no sampler says it."""
+    if isinstance(dataset, IterableDataset):
+        return _InfiniteConstantSampler()
+    return RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
+
+
 class DataLoader:
     """Batches of ``dataset``.
 
@@ -127,12 +134,7 @@ class DataLoader:
         if batch_sampler is not None:
             batch_size, drop_last = None, False
         if sampler is None:
-            if iterable:
-                sampler = _InfiniteConstantSampler()
-            elif shuffle:
-                sampler = RandomSampler(dataset, generator=generator)
-            else:
-                sampler = SequentialSampler(dataset)
+            sampler = _usual_sampler(dataset, shuffle, generator)
         if batch_size is not None and batch_sampler is None:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.batch_size = batch_size

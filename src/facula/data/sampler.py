@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -36,8 +37,6 @@ class Sampler(Generic[T_co]):
 
     def __init__(self, data_source: Any = None) -> None:
         if data_source is not None:
-            import warnings
-
             warnings.warn(
                 "`data_source` argument is not used and will be removed. You may still have custom "
                 "implementation that "

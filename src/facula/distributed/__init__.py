@@ -7,6 +7,8 @@ Keeps true: importing this opens nothing; a collective that can not end names th
 
 from __future__ import annotations
 
+import importlib
+
 from facula.distributed.errors import (
     DistBackendError,
     DistError,
@@ -87,8 +89,6 @@ _LATER = (
 
 
 def __getattr__(name: str):  # type: ignore[no-untyped-def]
-    import importlib
-
     if name in _LATER:
         return importlib.import_module(f"facula.distributed.{name}")
     if name in ("init_device_mesh", "DeviceMesh"):

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from facula import core
 from facula.distributed.buffers import fill, tensor_of, view_of
+from facula.ops.registry import F
 
 Tensor = core.Tensor
 #: up to this many bytes, the number of steps costs more than what is sent
@@ -47,14 +48,7 @@ def all_reduce(x: Exchange, flat: Tensor, combine: Any) -> Tensor:
     chunks = [flat[a:b] for a, b in _bounds(flat.numel(), x.size)]
     chunks = _ring_reduce(x, chunks, combine)
     _ring_gather(x, chunks, 2 * x.size)
-    return core_cat(chunks)
-
-
-def core_cat(chunks: Sequence[Tensor]) -> Tensor:
-    """Several tensors behind each other."""
-    from facula.ops.registry import F
-
-    return F.cat(list(chunks))
+    return F.cat(chunks)
 
 
 def _ring_reduce(x: Exchange, chunks: list[Tensor], combine: Any) -> list[Tensor]:

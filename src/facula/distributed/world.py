@@ -214,6 +214,20 @@ def _tcp_store(
     return _STATE.owned
 
 
+def _check_beginning(init_method: Any, store: Any, limit: Any) -> None:
+    if _STATE.default is not None:
+        fail(ValueError, "init_process_group", "no process group was required (trying to initialize the "
+             "default process group twice!)", "one that is there",
+             hint="call destroy_process_group() first")  # fmt: skip
+    if store is not None and init_method is not None:
+        fail(AssertionError, "init_process_group", "either store or init_method was required (Cannot "
+             "specify both init_method and store.)", "both", hint="leave one of them out")  # fmt: skip
+    if not isinstance(limit, datetime.timedelta):
+        fail(TypeError, "init_process_group", "a datetime.timedelta was required (Expected timeout "
+             "argument to be of type datetime.timedelta)", type(limit).__name__,
+             hint="for example datetime.timedelta(minutes=5)")  # fmt: skip
+
+
 def init_process_group(
     backend: str | None = None,
     init_method: str | None = None,
@@ -235,19 +249,9 @@ def init_process_group(
         store: instead of `init_method`, with `rank` and `world_size`.
         group_name, pg_options, device_id: kept for PyTorch's API; they change nothing.
     """
-    if _STATE.default is not None:
-        fail(ValueError, "init_process_group", "no process group was required (trying to initialize the "
-             "default process group twice!)", "one that is there",
-             hint="call destroy_process_group() first")  # fmt: skip
-    if store is not None and init_method is not None:
-        fail(AssertionError, "init_process_group", "either store or init_method was required (Cannot "
-             "specify both init_method and store.)", "both", hint="leave one of them out")  # fmt: skip
-    chosen = _backend(backend)
     limit = timeout or DEFAULT_TIMEOUT
-    if not isinstance(limit, datetime.timedelta):
-        fail(TypeError, "init_process_group", "a datetime.timedelta was required (Expected timeout "
-             "argument to be of type datetime.timedelta)", type(timeout).__name__,
-             hint="for example datetime.timedelta(minutes=5)")  # fmt: skip
+    _check_beginning(init_method, store, limit)
+    chosen = _backend(backend)
     found, rank, world_size = _rendezvous(init_method, store, rank, world_size, limit)
     log = get_logger("distributed")
     if not 0 <= rank < world_size:

@@ -203,7 +203,7 @@ class Distribution:
             tuple(sample_shape) + tuple(self._batch_shape) + tuple(self._event_shape)
         )
 
-    def _validate_sample(self, value: Any) -> None:
+    def _check_sample_shape(self, value: Any) -> None:
         if not isinstance(value, facula.Tensor):
             fail(
                 ValueError,
@@ -232,6 +232,9 @@ class Distribution:
                     f"{tuple(value.shape)} and {expected}",
                     hint="sizes are equal or 1, from the last dimension on",
                 )
+
+    def _validate_sample(self, value: Any) -> None:
+        self._check_sample_shape(value)
         try:
             support = self.support
         except NotImplementedError:

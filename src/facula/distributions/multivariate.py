@@ -192,6 +192,52 @@ class MultivariateNormal(_Matrices):
         return (0.5 * self._event_shape[0] * (1 + LOG_TAU) + own).expand(self._batch_shape)
 
 
+def _low_rank_batch(loc: Any, cov_factor: Any, cov_diag: Any) -> tuple[int, ...]:
+    """The batch shape of the three parameters, which must fit each other."""
+    name = "LowRankMultivariateNormal"
+    if loc.dim() < 1:
+        fail(
+            ValueError,
+            name,
+            "loc must be at least one-dimensional.",
+            "0-d",
+            hint="loc.reshape(1) has a dimension",
+        )
+    if cov_factor.dim() < 2:
+        fail(
+            ValueError,
+            name,
+            "cov_factor must be at least two-dimensional, with optional leading batch dimensions",
+            f"{cov_factor.dim()}-d",
+            hint="unsqueeze(-1) makes a matrix of one column",
+        )
+    size = loc.shape[-1]
+    if cov_factor.shape[-2] != size:
+        fail(
+            ValueError,
+            name,
+            f"cov_factor must be a batch of matrices with shape {size} x m",
+            hint=f"loc has {size} elements; every one has a row of cov_factor",
+        )
+    if cov_diag.shape[-1:] != (size,):
+        fail(
+            ValueError,
+            name,
+            f"cov_diag must be a batch of vectors with shape ({size},)",
+            hint=f"loc has {size} elements; every one has a variance",
+        )
+    try:
+        return facula.broadcast_shapes(
+            tuple(loc.shape[:-1]), tuple(cov_factor.shape[:-2]), tuple(cov_diag.shape[:-1])
+        )
+    except RuntimeError as error:
+        raise ValueError(
+            f"[{name}] Incompatible batch shapes: loc {tuple(loc.shape)}, cov_factor "
+            f"{tuple(cov_factor.shape)}, cov_diag {tuple(cov_diag.shape)}"
+            "\nhint: sizes of batch dimensions are equal or 1, from the last on"
+        ) from error
+
+
 class LowRankMultivariateNormal(Distribution):
     """The normal distribution of vectors with covariance ``W W^T + diag(D)``.
 
@@ -210,48 +256,8 @@ class LowRankMultivariateNormal(Distribution):
     def __init__(
         self, loc: Any, cov_factor: Any, cov_diag: Any, validate_args: bool | None = None
     ) -> None:
-        name = "LowRankMultivariateNormal"
-        if loc.dim() < 1:
-            fail(
-                ValueError,
-                name,
-                "loc must be at least one-dimensional.",
-                "0-d",
-                hint="loc.reshape(1) has a dimension",
-            )
-        if cov_factor.dim() < 2:
-            fail(
-                ValueError,
-                name,
-                "cov_factor must be at least two-dimensional, with optional leading batch dimensions",
-                f"{cov_factor.dim()}-d",
-                hint="unsqueeze(-1) makes a matrix of one column",
-            )
+        batch = _low_rank_batch(loc, cov_factor, cov_diag)
         size = loc.shape[-1]
-        if cov_factor.shape[-2] != size:
-            fail(
-                ValueError,
-                name,
-                f"cov_factor must be a batch of matrices with shape {size} x m",
-                hint=f"loc has {size} elements; every one has a row of cov_factor",
-            )
-        if cov_diag.shape[-1:] != (size,):
-            fail(
-                ValueError,
-                name,
-                f"cov_diag must be a batch of vectors with shape ({size},)",
-                hint=f"loc has {size} elements; every one has a variance",
-            )
-        try:
-            batch = facula.broadcast_shapes(
-                tuple(loc.shape[:-1]), tuple(cov_factor.shape[:-2]), tuple(cov_diag.shape[:-1])
-            )
-        except RuntimeError as error:
-            raise ValueError(
-                f"[{name}] Incompatible batch shapes: loc {tuple(loc.shape)}, cov_factor "
-                f"{tuple(cov_factor.shape)}, cov_diag {tuple(cov_diag.shape)}"
-                "\nhint: sizes of batch dimensions are equal or 1, from the last on"
-            ) from error
         self.loc = loc.expand((*batch, size))
         self.cov_factor = cov_factor.expand((*batch, *cov_factor.shape[-2:]))
         self.cov_diag = cov_diag.expand((*batch, size))

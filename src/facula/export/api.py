@@ -10,6 +10,7 @@ import copy
 from typing import Any
 
 from facula import core, nn
+from facula.compiler.api import compile as compiled
 from facula.core.errors import fail
 from facula.core.logs import get_logger
 from facula.export.exported_program import ExportedProgram
@@ -87,8 +88,6 @@ def export(
 
 def _capture(mod: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Capture a copy of the module as one graph; raises where that is impossible."""
-    from facula.compiler.api import compile as compiled
-
     cloned = pytree.tree_map(
         lambda x: (
             x.detach().clone().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x

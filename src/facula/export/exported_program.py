@@ -8,6 +8,7 @@ Keeps true: it is not run itself; what it gives belongs to it, and `run_decompos
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 from facula import core, nn
@@ -285,8 +286,6 @@ def _retraced(module: GraphModule, rules: dict[Any, Any]) -> GraphModule:
 
 def _followed(signature: ExportGraphSignature, module: GraphModule) -> ExportGraphSignature:
     """The signature for a graph with the same inputs and other nodes."""
-    from copy import deepcopy
-
     made = deepcopy(signature)
     outputs = module.graph.output_node().args[0]
     for spec, value in zip(made.output_specs, outputs, strict=True):

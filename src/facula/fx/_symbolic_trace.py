@@ -12,7 +12,6 @@ import collections
 import functools
 import inspect
 import math
-import sys
 import threading
 from collections.abc import Callable
 from types import CodeType, FunctionType, ModuleType
@@ -21,16 +20,15 @@ from typing import Any
 from facula import core, nn
 from facula.core.errors import fail
 from facula.fx import _pytree as pytree
-from facula.fx.codegen import _WRAPPED, PyTreeCodeGen, _PyTreeInfo
+from facula.fx.codegen import PyTreeCodeGen, _PyTreeInfo
 from facula.fx.graph import Graph
 from facula.fx.graph_module import GraphModule
 from facula.fx.node import Argument, Node
 from facula.fx.proxy import ParameterProxy, Proxy, Scope, ScopeContextManager, TracerBase
+from facula.fx.wrapping import WRAPPED, wrap
 
 __all__ = ["PH", "ProxyableClassMeta", "Tracer", "is_fx_tracing", "symbolic_trace", "wrap"]
 
-#: functions that are recorded as calls: (name of the module's globals, name) -> the globals
-_wrapped: dict[tuple[int, str], dict[str, Any]] = {}
 #: methods that are recorded as calls
 _wrapped_methods: dict[tuple[type, str], None] = {}
 _tracing = threading.local()
@@ -39,14 +37,6 @@ _tracing = threading.local()
 def is_fx_tracing() -> bool:
     """Whether this thread runs a symbolic trace."""
     return getattr(_tracing, "depth", 0) > 0
-
-
-def wrapped_by_name() -> set[tuple[str, str]]:
-    """Module and name of the functions behind `wrap`."""
-    return {(scope.get("__name__", ""), name) for (_, name), scope in _wrapped.items()}
-
-
-_WRAPPED[0] = wrapped_by_name
 
 
 class PHBase:
@@ -70,31 +60,6 @@ class ProxyableClassMeta(type):
         if not found:
             return super().__call__(*args, **kwargs)
         return found[0].tracer.create_proxy("call_function", cls, args, kwargs)
-
-
-def wrap(fn_or_name: str | Callable[..., Any]) -> str | Callable[..., Any]:
-    """Have calls of a function recorded as one step instead of being traced into.
-
-    Called at the top level of a module, with the function's name or as its decorator.
-
-    Raises:
-        RuntimeError: neither a name nor a function, or not at the top level.
-    """
-    if callable(fn_or_name) and not isinstance(fn_or_name, str):
-        name = fn_or_name.__name__
-    elif isinstance(fn_or_name, str):
-        name = fn_or_name
-    else:
-        fail(RuntimeError, "wrap", "a function or its name was required: Unsupported type for global "
-             "function! Must be either a callable or string name", got=type(fn_or_name).__name__,
-             hint="wrap(function) or wrap('name')")  # fmt: skip
-    frame: Any = sys._getframe(1)
-    if frame.f_code.co_name != "<module>":
-        fail(NotImplementedError, "wrap", "the top level of a module was required: wrap must be called at "
-             "the top level of a module", got=f"a call in {frame.f_code.co_name}",
-             hint="move the call out of the function")  # fmt: skip
-    _wrapped[id(frame.f_globals), name] = frame.f_globals
-    return fn_or_name
 
 
 class _Patches:
@@ -559,7 +524,7 @@ def _check_concrete(given: Any, wanted: Any, name: str) -> None:
 
 
 def _patch_wrapped(patches: _Patches) -> None:
-    for (_, name), scope in list(_wrapped.items()):
+    for (_, name), scope in list(WRAPPED.items()):
         if name not in scope and hasattr(builtins, name):
             original = getattr(builtins, name)
         elif name in scope:

@@ -8,15 +8,19 @@ use.
 
 from __future__ import annotations
 
+import enum
 import re
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.fx import _pytree as pytree
 from facula.fx import names
 from facula.fx.node import Argument, Node
+from facula.fx.wrapping import is_wrapped, wrap
 
 #: what code shows of magic methods: `operator.add` and `Tensor.__add__` as `{} + {}`
 MAGIC_METHODS: dict[str, str] = {
@@ -92,8 +96,6 @@ class Globals:
         return text
 
     def _import(self, module: str) -> None:
-        import sys
-
         if module in self.builtins:
             self.values[module] = self.builtins[module].obj
         elif module in sys.modules:
@@ -167,8 +169,6 @@ class _Writer:
             return self.globals.add("_tensor_constant", a)
         if isinstance(a, type) or callable(a):
             return self.globals.add(names.qualified_name(a), a)
-        import enum
-
         if isinstance(a, enum.Enum):
             return f"{self.globals.add(type(a).__qualname__.replace('.', '_'), type(a))}.{a.name}"
         if a is Ellipsis:
@@ -216,7 +216,7 @@ class _Writer:
                 written = inplace.format(*[self.argument(a) for a in node.args])
                 return f"{written};  {left}{self.argument(node.args[0])}"
         name = self.globals.add(names.qualified_name(target), target)
-        if _is_wrapped(target):
+        if is_wrapped(target):  # the code says so again, for those who trace it
             self.wrapped.append(name)
         if name == "getattr" and len(node.args) == 2 and _is_plain_attribute(node.args[1]):
             return f"{left}{self.argument(node.args[0])}.{node.args[1]}"
@@ -261,16 +261,6 @@ class _ByIdentity:
 
 def _is_plain_attribute(name: Any) -> bool:
     return isinstance(name, str) and name.isidentifier()
-
-
-def _is_wrapped(target: Any) -> bool:
-    """Whether a function stands behind `fx.wrap`: the code says so again, for those who trace it."""
-    place = (getattr(target, "__module__", None) or "", getattr(target, "__name__", ""))
-    return place in _WRAPPED[0]()
-
-
-#: slot: () -> modules and names of the functions behind `fx.wrap`; `_symbolic_trace` fills it
-_WRAPPED: list[Callable[[], Any]] = [lambda: ()]
 
 
 class CodeGen:
@@ -340,8 +330,11 @@ class CodeGen:
         head = self.gen_fn_def(writer.parameters, writer.annotation, expanded_def=expanded_def)
         wraps = ""
         if writer.wrapped:
-            wrap = writer.globals.add(f"{names.prefix()}.fx.wrap", _wrap_function())
-            wraps = "\n".join(f'{wrap}("{name}")' for name in dict.fromkeys(writer.wrapped)) + "\n"
+            name = writer.globals.add(f"{names.prefix()}.fx.wrap", wrap)
+            wraps = (
+                "\n".join(f'{name}("{function}")' for function in dict.fromkeys(writer.wrapped))
+                + "\n"
+            )
         start = wraps.count("\n") + 3
         text = "".join(
             "    " + line if line.strip() else "\n" for line in "".join(body).splitlines(True)
@@ -381,12 +374,6 @@ class CodeGen:
                 if key in node.meta:
                     statement += f"  # {key}: {node.meta[key]}"
             writer.emit(statement, position)
-
-
-def _wrap_function() -> Any:
-    from facula.fx._symbolic_trace import wrap
-
-    return wrap
 
 
 def _last_uses(nodes: list[Node]) -> dict[Node, list[Node]]:
@@ -433,14 +420,10 @@ class PyTreeCodeGen(CodeGen):
 
     def process_inputs(self, *args: Any) -> Any:
         """The leaves of the arguments."""
-        from facula.fx import _pytree as pytree
-
         return pytree.tree_leaves(args)
 
     def process_outputs(self, outputs: Any) -> Any:
         """The nested result."""
-        from facula.fx import _pytree as pytree
-
         if self.pytree_info.out_spec is None:
             return outputs
         if not isinstance(outputs, (list, tuple)):
@@ -479,8 +462,6 @@ class PyTreeCodeGen(CodeGen):
 
     def additional_globals(self) -> list[tuple[str, Any]]:
         """The module that flattens."""
-        from facula.fx import _pytree as pytree
-
         return [("fx_pytree", _ByIdentity(pytree))]
 
 

@@ -13,7 +13,10 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.fx import _pytree as pytree
 from facula.fx.dispatch_mode import TorchDispatchMode
+from facula.fx.experimental.symbolic_shapes import give_symbols
+from facula.fx.symbolic_run import run_symbolic
 from facula.ops.overloads import overload_of
 
 Tensor = core.Tensor
@@ -330,8 +333,6 @@ class FakeTensorMode(TorchDispatchMode):
         with _Undisturbed():
             made = self._made(tensor)
         if not (self.static_shapes if static_shapes is None else static_shapes):
-            from facula.fx.experimental.symbolic_shapes import give_symbols
-
             give_symbols(made, self.shape_env, source, symbolic_context)
         self._known[id(tensor)] = (weakref.ref(tensor), made)
         return made
@@ -399,8 +400,6 @@ class _Recording:
 def _call(mode: FakeTensorMode, function: Any, args: Any, kwargs: Any) -> Any:
     if mode.shape_env is None:
         return core.run_fake(function, args, kwargs, mode)
-    from facula.fx.symbolic_run import run_symbolic
-
     return run_symbolic(mode, function, args, kwargs)
 
 
@@ -514,8 +513,6 @@ def detect_fake_mode(inputs: Any = None) -> FakeTensorMode | None:
     Raises:
         AssertionError: fake tensors of several modes.
     """
-    from facula.fx import _pytree as pytree
-
     found = [leaf.fake_mode for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, FakeTensor)]
     found += [mode for mode in core.DISPATCH_MODES if isinstance(mode, FakeTensorMode)]
     for mode in found[1:]:

@@ -10,13 +10,16 @@ from __future__ import annotations
 import contextlib
 import copy
 import inspect
+import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from facula.core.errors import fail
-from facula.fx import names
+from facula.fx import graph_lint, names
 from facula.fx.codegen import CodeGen, PythonCode, PyTreeCodeGen
-from facula.fx.node import OPCODES, Argument, Node, Target, map_arg
+from facula.fx.node import OPCODES, Argument, Node, Target, map_aggregate, map_arg
+from facula.fx.shape_env import nodes_of_numbers
+from facula.ops import overloads
 
 if TYPE_CHECKING:
     from facula.fx.graph_module import GraphModule
@@ -197,8 +200,6 @@ class Graph:
         if self._owning_module is not None and not _has_attribute(
             self._owning_module, qualified_name
         ):
-            import warnings
-
             warnings.warn(
                 f"[get_attr] an attribute of the owning module was expected: '{qualified_name}' does "
                 "not reference an nn.Module, nn.Parameter, or buffer; the graph will fail where it "
@@ -216,8 +217,6 @@ class Graph:
     ) -> Node:
         """Calling a submodule by its path."""
         if self._owning_module is not None and not _has_attribute(self._owning_module, module_name):
-            import warnings
-
             warnings.warn(
                 f"[call_module] a submodule of the owning module was expected: '{module_name}' is "
                 "none; add it with GraphModule.add_submodule",
@@ -309,8 +308,6 @@ class Graph:
                 hint="call erase_node() of its own graph, node.graph",
             )
         if to_erase._erased:
-            import warnings
-
             warnings.warn(f"[erase_node] {to_erase} was erased before", stacklevel=2)
             return
         for hook in self._erase_hooks:
@@ -412,8 +409,6 @@ class Graph:
 
     def materialize_symints(self, values: Any) -> list[Any]:
         """Nodes (or plain numbers) for numbers that depend on sizes of the graph's inputs."""
-        from facula.fx.shape_env import nodes_of_numbers
-
         return nodes_of_numbers(self, values)
 
     def materialize_symint(self, value: Any) -> Any:
@@ -421,9 +416,7 @@ class Graph:
         return self.materialize_symints([value])[0]
 
     def _sized(self, name: str, node: Node, dim: int | None, read: Callable[[Any], Any]) -> Node:
-        from facula.ops.namespaces import namespace
-
-        packet = getattr(namespace("aten"), name)
+        packet = getattr(overloads.namespace("aten"), name)
         function = packet.default if dim is None else packet.int
         made = self.call_function(function, (node,) if dim is None else (node, dim))
         value = node.meta.get("val", node.meta.get("example_value"))
@@ -514,9 +507,7 @@ class Graph:
         Raises:
             RuntimeError: what is wrong.
         """
-        from facula.fx.graph_lint import check
-
-        check(self)
+        graph_lint.check(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Graph:
         made = Graph(tracer_cls=self._tracer_cls)
@@ -580,8 +571,6 @@ def _plain_meta(meta: dict[str, Any]) -> dict[str, Any]:
 
 
 def _loaded(a: Any, made: list[Node]) -> Any:
-    from facula.fx.node import map_aggregate
-
     return map_aggregate(a, lambda x: made[x.index] if isinstance(x, _Position) else x)
 
 

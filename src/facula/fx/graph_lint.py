@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from facula.core.errors import fail
 from facula.fx.node import OPCODES, Node
+from facula.nn import Module
 
 if TYPE_CHECKING:
     from facula.fx.graph import Graph
@@ -74,8 +75,6 @@ def _check_target(node: Node) -> None:
 
 
 def _check_attribute(owner: Any, node: Node) -> None:
-    from facula.nn import Module
-
     at = owner
     for part in str(node.target).split("."):
         if not hasattr(at, part):

@@ -311,6 +311,7 @@ class GraphModule(nn.Module):
             folder: made where it does not exist.
             module_name: the class to write.
         """
+        # lazily: it brings in the reading and writing of files
         from facula.fx.folder import write
 
         write(self, folder, module_name)

@@ -7,6 +7,7 @@ Keeps true: whoever changes an argument of a node assigns `node.args`, so the gr
 
 from __future__ import annotations
 
+import copy
 from typing import Any, NoReturn
 
 __all__ = ["immutable_dict", "immutable_list"]
@@ -34,8 +35,6 @@ class immutable_list(list):
         return immutable_list, (tuple(self),)
 
     def __deepcopy__(self, memo: Any) -> immutable_list:
-        import copy
-
         return immutable_list(copy.deepcopy(x, memo) for x in self)
 
 
@@ -48,8 +47,6 @@ class immutable_dict(dict):
         return immutable_dict, (tuple(self.items()),)
 
     def __deepcopy__(self, memo: Any) -> immutable_dict:
-        import copy
-
         return immutable_dict((k, copy.deepcopy(v, memo)) for k, v in self.items())
 
 

@@ -9,6 +9,7 @@ function goes into the globals of the code.
 from __future__ import annotations
 
 import builtins
+import inspect
 import keyword
 import operator
 import re
@@ -83,8 +84,6 @@ def qualified_name(func: Callable[..., Any]) -> str:
     if module == "_operator":
         module = "operator"
     if name == "<lambda>":
-        import inspect
-
         try:
             name = inspect.getsource(func).split("=")[0].strip()
         except (OSError, TypeError):

@@ -14,9 +14,9 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from facula import core
 from facula.core.errors import fail
-from facula.fx import names
+from facula.fx import names, operator_schemas
+from facula.fx.effects import has_side_effect, is_impure_function
 from facula.fx.immutable_collections import immutable_dict, immutable_list
 
 if typing.TYPE_CHECKING:
@@ -30,15 +30,6 @@ Argument = Any
 OPCODES = (
     "placeholder", "call_method", "call_module", "call_function", "get_attr", "output", "root",
 )  # fmt: skip
-
-#: functions that do something besides giving a result
-_side_effectful_functions: set[Callable[..., Any]] = set()
-
-
-def has_side_effect(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Say that calls of a function must be kept though nobody uses their result; gives the function."""
-    _side_effectful_functions.add(fn)
-    return fn
 
 
 def map_aggregate(a: Argument, fn: Callable[[Argument], Argument]) -> Argument:
@@ -333,7 +324,7 @@ class Node:
         if self.op in ("placeholder", "output"):
             return True
         if self.op == "call_function":
-            return _is_impure_function(self.target, self.kwargs, impure_random)
+            return is_impure_function(self.target, self.kwargs, impure_random)
         if self.op == "call_method":
             name = str(self.target)
             return (name.endswith("_") and not name.endswith("__")) or name == "__setitem__"
@@ -359,8 +350,6 @@ class Node:
         normalize_to_only_use_kwargs: bool = False,
     ) -> Any:
         """The arguments as its function, or module of `root`, names them; None where it is unknown."""
-        from facula.fx import operator_schemas
-
         if self.op == "call_function":
             return operator_schemas.normalize_function(
                 self.target,  # type: ignore[arg-type]
@@ -458,27 +447,6 @@ class Node:
         """Take another name, made unique in the graph."""
         if candidate != self.name:
             self.name = self.graph._graph_namespace.create_name(candidate, None)
-
-
-def _is_impure_function(target: Any, kwargs: dict[str, Any], impure_random: bool) -> bool:
-    if target in _side_effectful_functions or kwargs.get("out") is not None:
-        return True
-    function = getattr(target, "_op", target)
-    if isinstance(function, core.InplaceOp):
-        return True
-    if isinstance(function, core.Op):
-        definition = function.definition
-        if impure_random and getattr(definition, "random", False):
-            return True
-        return bool(getattr(definition, "mutates", ()))
-    name = getattr(function, "__name__", "")
-    if isinstance(function, types.BuiltinFunctionType) and function.__module__ == "_operator":
-        # operator.iadd(a, b) writes to a where a is a tensor; operator.setitem always writes
-        return name in ("setitem", "delitem") or (
-            name.startswith("i") and name[1:] in names.INPLACE
-        )
-    is_method = type(function) is type(core.Tensor.copy_)
-    return is_method and name.endswith("_") and not name.endswith("__")
 
 
 def all_nodes(args: Iterable[Argument]) -> list[Node]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from facula import core
 from facula.core.errors import fail
+from facula.fx.effects import is_impure_function
 
 __all__ = [
     "ArgsKwargsPair", "check_for_mutable_operation", "create_type_hint", "get_signature_for_torch_op",
@@ -54,9 +55,7 @@ def check_for_mutable_operation(
     Raises:
         RuntimeError: it does.
     """
-    from facula.fx.node import _is_impure_function
-
-    if _is_impure_function(target, kwargs, impure_random=False):
+    if is_impure_function(target, kwargs, impure_random=False):
         name = getattr(target, "__name__", target)
         fail(RuntimeError, "fx", "an operation that changes nothing was required: Tried to trace mutable "
              f"operation {name}. FX only supports functional code", hint="use the form without "

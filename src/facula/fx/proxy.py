@@ -7,7 +7,9 @@ of elements) raises `TraceError` and says what to do instead.
 
 from __future__ import annotations
 
+import dataclasses
 import dis
+import enum
 import inspect
 import operator
 import sys
@@ -21,6 +23,7 @@ from facula.fx.codegen import MAGIC_METHODS, REFLECTABLE_METHODS
 from facula.fx.graph import Graph
 from facula.fx.immutable_collections import immutable_dict, immutable_list
 from facula.fx.node import Argument, Node, Target
+from facula.fx.operator_schemas import check_for_mutable_operation
 
 __all__ = [
     "Attribute", "GraphAppendingTracer", "ParameterProxy", "Proxy", "Scope", "ScopeContextManager",
@@ -85,8 +88,6 @@ class TracerBase:
     ) -> Node:
         """Put a node into the graph; every node of a trace is made here."""
         if kind == "call_function" and self.check_mutable_operations:
-            from facula.fx.operator_schemas import check_for_mutable_operation
-
             check_for_mutable_operation(target, args, kwargs)  # type: ignore[arg-type]
         node = self.graph.create_node(kind, target, args, kwargs, name, type_expr)
         self.node_name_to_scope[node.name] = (self.scope.module_path, self.scope.module_type)
@@ -151,9 +152,6 @@ class TracerBase:
         return self._create_other(a)
 
     def _create_other(self, a: Any) -> Argument:
-        import dataclasses
-        import enum
-
         if isinstance(a, enum.Enum) or isinstance(a, type) or hasattr(a, "_overloadpacket"):
             return a
         if dataclasses.is_dataclass(a):

@@ -10,6 +10,7 @@ tensors that the function holds become attributes.
 from __future__ import annotations
 
 import functools
+import inspect
 import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -23,12 +24,20 @@ from facula.fx import traceback as fx_traceback
 from facula.fx._symbolic_trace import Tracer
 from facula.fx.codegen import PyTreeCodeGen, _PyTreeInfo
 from facula.fx.dispatch_mode import TorchDispatchMode
-from facula.fx.fake_tensor import DataDependentOutputException, FakeTensor, FakeTensorMode
+from facula.fx.experimental.symbolic_shapes import ShapeEnv
+from facula.fx.fake_tensor import (
+    DataDependentOutputException,
+    FakeTensor,
+    FakeTensorMode,
+    detect_fake_mode,
+)
 from facula.fx.graph import Graph
 from facula.fx.graph_module import GraphModule
 from facula.fx.immutable_collections import immutable_dict, immutable_list
+from facula.fx.interpreter import Interpreter
 from facula.fx.node import Node
 from facula.fx.proxy import Proxy
+from facula.fx.shape_env import node_of_number
 from facula.fx.symbols import SymBool, SymFloat, SymInt
 from facula.ops.overloads import overload_of
 
@@ -132,8 +141,6 @@ class PythonKeyTracer(Tracer):
 
     def symbol_node(self, number: Any) -> Any:
         """What stands in the graph for a number that depends on sizes."""
-        from facula.fx.shape_env import node_of_number
-
         return node_of_number(self, number)
 
 
@@ -291,8 +298,6 @@ def disable_proxy_modes_tracing() -> Iterator[Any]:
 
 def _input_names(f: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
     """The names of the parameters of `f` that the arguments are for."""
-    import inspect
-
     target = f.forward if isinstance(f, nn.Module) else f
     names: list[str] = []
     try:
@@ -349,15 +354,11 @@ class _MakefxTracer:
         self.pre_dispatch = pre_dispatch
 
     def _fake_mode(self, leaves: list[Any]) -> FakeTensorMode | None:
-        from facula.fx.fake_tensor import detect_fake_mode
-
         found = detect_fake_mode(leaves)
         if found is not None or self.tracing_mode == "real":
             return found
         shape_env = None
         if self.tracing_mode == "symbolic":
-            from facula.fx.experimental.symbolic_shapes import ShapeEnv
-
             shape_env = ShapeEnv()
         return FakeTensorMode(allow_non_fake_inputs=self.allow_non_fake_inputs, shape_env=shape_env)
 
@@ -490,7 +491,6 @@ def selective_decompose(
     trace_joint_graph: bool = False,
 ) -> GraphModule:
     """A graph module in which the nodes that a predicate picks are decomposed."""
-    from facula.fx.interpreter import Interpreter
 
     class Selective(Interpreter):
         def run_node(self, n: Node) -> Any:

@@ -16,6 +16,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.fx.symbols import Atom, Expr, Point, SymInt, expr_of, number, plain, symbol
+from facula.fx.traceback import user_stack
 
 _RELATIONS = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
@@ -150,8 +151,6 @@ class ShapeEnv:
                 return
 
     def _add(self, left: Expr, relation: str, right: Expr) -> None:
-        from facula.fx.traceback import user_stack
-
         key = (left, relation, right)
         if key not in self._noted:
             self._noted.add(key)

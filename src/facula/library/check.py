@@ -10,8 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from facula import core
+from facula.autograd.grad_mode import no_grad
+from facula.backends.results import tensors_of
 from facula.core.errors import fail
-from facula.library.custom import find, tensors_of
+from facula.library.custom import find
 
 __all__ = ["OpCheckError", "opcheck"]
 
@@ -43,7 +45,7 @@ def _schema(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     names = [p.name for p in definition.schema.parameters]
     given = dict(zip(names, args, strict=False)) | kwargs
     before = {name: [t._version for t in tensors_of(value)] for name, value in given.items()}
-    with core_no_grad():
+    with no_grad():
         result = op(*args, **kwargs)
     for name, value in given.items():
         changed = [t._version for t in tensors_of(value)] != before[name]
@@ -61,16 +63,9 @@ def _schema(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
                 )
 
 
-def core_no_grad() -> Any:
-    """A block in which nothing is recorded."""
-    from facula.autograd.grad_mode import no_grad
-
-    return no_grad()
-
-
 def _fake(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """The function for tensors without data agrees with the others."""
-    with core_no_grad():
+    with no_grad():
         real = tensors_of(op(*_copied(args), **kwargs))
         fake = tensors_of(op(*_without_data(args), **_without_data_of(kwargs)))
     seen = [[(tuple(t.shape), t.dtype) for t in results] for results in (real, fake)]

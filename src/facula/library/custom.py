@@ -14,6 +14,7 @@ from typing import Any
 
 from facula import core
 from facula.autograd.function import Function
+from facula.backends.results import tensors_of
 from facula.core.errors import fail
 from facula.library.schemas import translate
 from facula.ops.registry import TABLE, Definition, register
@@ -119,15 +120,6 @@ class CustomOperator(Definition):
         for value, parameter in zip(args, self.schema.parameters, strict=True):
             if parameter.name in self.mutated and value is not None:
                 core.increment_version(value)
-
-
-def tensors_of(values: Any) -> list[Any]:
-    """The tensors among arguments or results, lists included."""
-    if isinstance(values, core.Tensor):
-        return [values]
-    if isinstance(values, (tuple, list)):
-        return [tensor for value in values for tensor in tensors_of(value)]
-    return []
 
 
 def _flatten(args: tuple[Any, ...]) -> tuple[list[Any], list[int]]:

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from facula import core
+from facula import backends, core
 from facula.core.errors import fail
 from facula.library.custom import EVERY_DEVICE, CustomOperator, find, make
 from facula.library.schemas import infer_schema
 from facula.ops import REFUSED_LIBRARIES
 from facula.ops.registry import TABLE, F
+from facula.utils.backend_registration import privateuse1_name
 
 __all__ = [
     "CustomOpDef", "Library", "custom_op", "define", "impl", "register_autograd", "register_fake",
@@ -30,8 +31,6 @@ _IMPLICIT_KEY = "CompositeImplicitAutograd"
 
 def _device_of(key: str) -> str:
     if key == "PrivateUse1":
-        from facula.utils.backend_registration import privateuse1_name
-
         return privateuse1_name()
     return _DEVICE_OF_KEY.get(key, key)
 
@@ -236,8 +235,6 @@ def _implement(qualname: Any, key: str, function: Callable[..., Any]) -> None:
 
 def _backend_for(device: str) -> Any:
     """The device's backend; one in host memory is made where there is none."""
-    from facula import backends
-
     if device not in backends.registered() and not backends.load(device):
         backends.register(device, {})
     backend = backends.get(device)

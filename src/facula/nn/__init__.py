@@ -7,6 +7,7 @@ use.
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from facula.nn import functional, init, parallel, parameter, utils
@@ -56,8 +57,6 @@ def factory_kwargs(kwargs: dict | None) -> dict:
 
 def __getattr__(name: str) -> Any:
     if name in ("attention", "qat", "quantized", "intrinsic", "grad"):
-        import importlib
-
         try:
             module = importlib.import_module(f"facula.nn.{name}")
         except ModuleNotFoundError as error:

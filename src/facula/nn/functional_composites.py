@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import facula
 from facula import core
 from facula.autograd.checkpoint import checkpoint
 from facula.core.errors import fail
-from facula.nn import functional as F
+from facula.ops.registry import PLACES
+
+#: the operators of `nn.functional`
+F = SimpleNamespace(**PLACES["nn.functional"])
 
 _ATTENTION = "multi_head_attention_forward"
 
@@ -185,6 +189,24 @@ def _extend(x: Any, batch: int, heads: int, extra: Any, zero: bool) -> Any:
     return parts[0] if len(parts) == 1 else facula.cat(parts, 2)
 
 
+def _longer(mask: Any, added: int) -> Any:
+    """A mask with room for positions that were added at the end: they take part."""
+    return F.pad(mask, (0, added)) if added and mask is not None else mask
+
+
+def _mask_beside_hint(attn_mask: Any, is_causal: bool, by_hint: bool, dtype: Any) -> Any:
+    """The mask to be added; None where the hint says all of it."""
+    if is_causal and attn_mask is None:
+        fail(
+            RuntimeError,
+            _ATTENTION,
+            "attn_mask where is_causal is given: it is a hint about the mask",
+            got="None",
+            hint="Transformer.generate_square_subsequent_mask(n) makes a causal mask",
+        )
+    return None if by_hint else _as_float_mask(attn_mask, "attn_mask", None, dtype)
+
+
 def _attend(q: Any, k: Any, v: Any, mask: Any, dropout: float) -> tuple[Any, Any]:
     """Attention written out, and its weights."""
     scores = (q * math.sqrt(1.0 / q.size(-1))) @ k.transpose(-2, -1)
@@ -249,20 +271,9 @@ def multi_head_attention_forward(
     keys and values. [Vaswani et al. 2017]
     """
     batched = _check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads)
-    if is_causal and attn_mask is None:
-        fail(
-            RuntimeError,
-            _ATTENTION,
-            "attn_mask where is_causal is given: it is a hint about the mask",
-            got="None",
-            hint="Transformer.generate_square_subsequent_mask(n) makes a causal mask",
-        )
-    if is_causal and key_padding_mask is None and not need_weights:
-        attn_mask = None
-    else:
-        # merged with other masks, or weights asked for: the mask itself is what counts
-        attn_mask = _as_float_mask(attn_mask, "attn_mask", None, query.dtype)
-        is_causal = False
+    # where it is merged with other masks, or weights are asked for, the mask itself is what counts
+    by_hint = is_causal and key_padding_mask is None and not need_weights
+    attn_mask = _mask_beside_hint(attn_mask, is_causal, by_hint, query.dtype)
     key_padding_mask = _as_float_mask(key_padding_mask, "key_padding_mask", None, query.dtype)
     if not batched:
         same = key is value, query is key
@@ -284,17 +295,14 @@ def multi_head_attention_forward(
     k = _extend(k, batch, num_heads, bias_k, add_zero_attn)
     v = _extend(v, batch, num_heads, bias_v, add_zero_attn)
     added = (bias_k is not None) + bool(add_zero_attn)
-    if added and attn_mask is not None:
-        attn_mask = F.pad(attn_mask, (0, added))
-    if added and key_padding_mask is not None:
-        key_padding_mask = F.pad(key_padding_mask, (0, added))
+    attn_mask, key_padding_mask = _longer(attn_mask, added), _longer(key_padding_mask, added)
     mask = _merge_masks(attn_mask, key_padding_mask, batch, num_heads, k.size(2), target)
     dropout = dropout_p if training else 0.0
     weights = None
     if need_weights:
         out, weights = _attend(q, k, v, mask, dropout)
     else:
-        out = F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal)
+        out = F.scaled_dot_product_attention(q, k, v, mask, dropout, by_hint)
     out = out.permute(2, 0, 1, 3).reshape(target, batch, embed)
     out = F.linear(out, out_proj_weight, out_proj_bias)
     if weights is not None and average_attn_weights:
@@ -408,8 +416,7 @@ def linear_cross_entropy(
     With ``options`` the logits of one chunk of the batch exist at a time, in the backward pass too.
     """
     _check_linear_cross_entropy(input, linear_weight, linear_bias)
-    index_target = not target.is_floating_point()
-    if ignore_index is not None and not index_target:
+    if ignore_index is not None and target.is_floating_point():
         fail(
             RuntimeError,
             "linear_cross_entropy",
@@ -441,14 +448,17 @@ def linear_cross_entropy(
     if reduction == "none":
         return facula.cat(losses)
     total = facula.stack(losses).sum()
-    if reduction == "sum":
-        return total
-    if not index_target:
-        return total / (target.numel() // classes)
+    return total if reduction == "sum" else total / _row_count(target, classes, weight, ignore)
+
+
+def _row_count(target: Any, classes: int, weight: Any, ignore: int) -> Any:
+    """By what the mean of losses divides: the rows that count, each by its class's weight."""
+    if target.is_floating_point():
+        return target.numel() // classes
     kept = target != ignore
     if weight is None:
-        return total / kept.sum()
-    return total / (weight[target.masked_fill(~kept, 0)] * kept).sum()
+        return kept.sum()
+    return (weight[target.masked_fill(~kept, 0)] * kept).sum()
 
 
 def _fractional_starts(sample: Any, size: int, out: int, kernel: int) -> Any:
@@ -462,6 +472,21 @@ def _fractional_starts(sample: Any, size: int, out: int, kernel: int) -> Any:
     starts = ((steps + u) * alpha).to(core.int64) - (u * alpha).to(core.int64)
     starts[..., -1] = size - kernel  # the last window ends with the input
     return starts
+
+
+def _fractional_windows(samples: Any, x: Any, kernel: Any, out: Any) -> Any:
+    """The flat positions in ``x [N, C, *sizes]`` of each window: ``[N, C, *out, window]``."""
+    dims = len(kernel)
+    flat: Any = 0
+    for d, size in enumerate(x.shape[2:]):
+        # in two dimensions the width's samples come first, in three the depth's
+        sample = samples[..., 1 - d if dims == 2 else d]
+        starts = _fractional_starts(sample, size, out[d], kernel[d])
+        places = starts.unsqueeze(-1) + facula.arange(kernel[d], device=x.device)
+        shape = [*x.shape[:2], *[1] * (2 * dims)]
+        shape[2 + d], shape[2 + dims + d] = out[d], kernel[d]
+        flat = flat * size + places.reshape(shape)
+    return flat.flatten(2 + dims)
 
 
 def _check_fractional_sizes(op: str, kernel: Any, sizes: Any, out: Any) -> None:
@@ -516,17 +541,7 @@ def _fractional_max_pool(
     if samples is None:
         samples = facula.rand(*x.shape[:2], dims, dtype=x.dtype, device=x.device)
     samples = samples[: x.size(0)]  # a module's may be for larger batches
-    flat: Any = 0
-    for d in range(dims):
-        # in two dimensions the width's samples come first, in three the depth's
-        sample = samples[..., 1 - d if dims == 2 else d]
-        starts = _fractional_starts(sample, sizes[d], out[d], kernel[d])
-        inside = facula.arange(kernel[d], device=x.device)
-        places = starts.unsqueeze(-1) + inside
-        shape = [*x.shape[:2], *[1] * (2 * dims)]
-        shape[2 + d], shape[2 + dims + d] = out[d], kernel[d]
-        flat = flat * sizes[d] + places.reshape(shape)
-    windows = flat.flatten(2 + dims)
+    windows = _fractional_windows(samples, x, kernel, out)
     taken = x.flatten(2).gather(2, windows.flatten(2)).view(windows.shape)
     values, best = taken.max(-1)
     if not return_indices:

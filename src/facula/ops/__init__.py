@@ -10,6 +10,7 @@ from typing import Any
 
 from facula import core
 from facula.ops import pointwise_rules
+from facula.ops.overloads import namespace as _namespace
 from facula.ops.registry import PLACES, TABLE, F
 
 #: bodies for the code generator, their language and their oracle: it imports them when it writes kernels
@@ -55,14 +56,12 @@ def load_library(path: Any) -> None:
 
 
 def __getattr__(name: str) -> Any:
-    """A module that was not imported above, or `facula.ops.<namespace>`, see `ops.namespaces`."""
+    """A module that was not imported above, or `facula.ops.<namespace>`, see `ops.overloads`."""
     if name.startswith("__"):
         raise AttributeError(f"module 'facula.ops' has no attribute {name!r}")
     if name in _MODULES:
         return import_module(f"facula.ops.{name}")
-    from facula.ops.namespaces import namespace
-
-    return namespace(name)
+    return _namespace(name)
 
 
 __all__ = ["PLACES", "TABLE", "F", "pointwise_rules"]

@@ -14,11 +14,12 @@ from facula import core
 from facula.core.errors import fail
 from facula.ops import batch_forms
 from facula.ops import index_launch as launch
+from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite, operator
 
 
 def _unique_dims(op: str, dims: tuple[int, ...], ndim: int) -> list[int]:
-    result = [launch.dim_of(op, d, ndim) for d in dims]
+    result = [wrap_dim(op, d, ndim) for d in dims]
     for d in result:
         if result.count(d) > 1:
             fail(
@@ -122,7 +123,7 @@ def rot90(self: Any, k: int, dims: tuple[int, ...]) -> Any:
             self.dim(),
             hint="facula.atleast_2d(x) has two dimensions",
         )
-    a, b = (launch.dim_of("rot90", d, self.dim()) for d in dims)
+    a, b = (wrap_dim("rot90", d, self.dim()) for d in dims)
     if a == b:
         fail(
             RuntimeError,
@@ -187,7 +188,7 @@ class roll:
             required = f"Dimension specified as {dims[0]} but tensor has no dimensions"
             fail(IndexError, "roll", required, list(dims), "leave dims out, or x.reshape(1)")
         for d in dims:
-            launch.dim_of("roll", d, self.dim())
+            wrap_dim("roll", d, self.dim())
         return core.empty(self.shape, dtype=self.dtype, device=self.device)
 
     def cpu(out, self, shifts, dims):
@@ -196,7 +197,7 @@ class roll:
             return
         rolled = self if dims else self.reshape(-1)
         for shift, d in zip(shifts, dims or (0,), strict=True):
-            rolled = _roll_one(rolled, shift, launch.dim_of("roll", d, rolled.dim()))
+            rolled = _roll_one(rolled, shift, wrap_dim("roll", d, rolled.dim()))
         out.copy_(rolled.reshape(out.shape))
 
     def backward(grad, shifts, dims):
@@ -374,7 +375,7 @@ def repeat_interleave(self: Any, repeats: Any, dim: int | None, output_size: int
         self, dim = self.reshape(-1), 0
     elif self.dim() == 0:
         self = self.reshape((1,))
-    dim = launch.dim_of("repeat_interleave", dim, self.dim())
+    dim = wrap_dim("repeat_interleave", dim, self.dim())
     size = self.shape[dim]
     if isinstance(repeats, (tuple, list)):
         repeats = core.tensor(repeats, dtype=core.int64)
@@ -426,7 +427,7 @@ def diag(self: Any, diagonal: int) -> Any:
 def diag_embed(self: Any, offset: int, dim1: int, dim2: int) -> Any:
     """Matrices in two new dimensions with the last dimension on their diagonal."""
     ndim = self.dim() + 1
-    first, second = launch.dim_of("diag_embed", dim1, ndim), launch.dim_of("diag_embed", dim2, ndim)
+    first, second = wrap_dim("diag_embed", dim1, ndim), wrap_dim("diag_embed", dim2, ndim)
     if first == second:
         fail(
             RuntimeError,

@@ -507,6 +507,20 @@ def _choose(query: Any) -> str:
     return "math"
 
 
+def _mask_of_scores(mask: Any, scores: tuple[int, ...], batch: Any, heads: int) -> Any:
+    """The mask as `[batch, heads, rows, count]`."""
+    if broadcast_shapes(OP, mask.shape, scores) != scores:
+        fail(
+            RuntimeError,
+            OP,
+            f"attn_mask must broadcast to {list(scores)}",
+            list(mask.shape),
+            hint="every size of attn_mask is 1 or that of the scores, from the last on",
+        )
+    mask = _four(mask, batch, heads) if mask.dim() > 1 else mask
+    return mask.expand(math.prod(batch), heads, *scores[-2:])
+
+
 @composite(
     "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, "
     "float dropout_p=0.0, "
@@ -557,17 +571,7 @@ def scaled_dot_product_attention(
     if attn_mask is not None:
         if query.dtype is core.float64 and attn_mask.dtype is core.float32:
             attn_mask = attn_mask.to(core.float64)
-        full = broadcast_shapes(OP, attn_mask.shape, (*shape, rows, count))
-        if full != (*shape, rows, count):
-            fail(
-                RuntimeError,
-                OP,
-                f"attn_mask must broadcast to {[*shape, rows, count]}",
-                list(attn_mask.shape),
-                hint="every size of attn_mask is 1 or that of the scores, from the last on",
-            )
-        attn_mask = _four(attn_mask, batch, heads) if attn_mask.dim() > 1 else attn_mask
-        attn_mask = attn_mask.expand(math.prod(batch), heads, rows, count)
+        attn_mask = _mask_of_scores(attn_mask, (*shape, rows, count), batch, heads)
     # under a function transform dropout must draw where the transform sees it
     if _choose(q) == "math" or (dropout_p > 0 and _transformed()):
         out = F._scaled_dot_product_attention_math(q, k, v, attn_mask, is_causal, scale, dropout_p)

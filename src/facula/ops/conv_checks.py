@@ -27,10 +27,7 @@ def per_dimension(op: str, name: str, values: tuple[int, ...], space: int) -> tu
     return tuple(values)
 
 
-def check_arguments(
-    op: str, input: Any, weight: Any, bias: Any, space: int, groups: int, transposed: bool
-) -> None:
-    """Dimensions, channels, bias and dtypes."""
+def _check_dimensions(op: str, input: Any, weight: Any, space: int) -> None:
     if weight.dim() != space + 2 or input.dim() not in (space + 1, space + 2):
         fail(
             RuntimeError,
@@ -41,6 +38,13 @@ def check_arguments(
             hint=f"both end in {space} spatial size(s), after the channels; unsqueeze() adds what "
             "is missing",
         )
+
+
+def check_arguments(
+    op: str, input: Any, weight: Any, bias: Any, space: int, groups: int, transposed: bool
+) -> None:
+    """Dimensions, channels, bias and dtypes."""
+    _check_dimensions(op, input, weight, space)
     if groups < 1:
         fail(
             RuntimeError,

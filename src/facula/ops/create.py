@@ -17,6 +17,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.ops.registry import F, composite
+from facula.ops.sparse_tensor import nothing
 
 OPTIONS = (
     "dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, "
@@ -104,8 +105,6 @@ def is_sparse_layout(layout: Any) -> bool:
 
 def _without_elements(size: Any, dtype: Any, layout: Any, device: Any, requires_grad: Any) -> Any:
     """A sparse tensor of zeros."""
-    from facula.ops.sparse_create import nothing
-
     dtype = core.get_default_dtype() if dtype is None else dtype
     made = nothing(size, dtype, device, layout, len(size))
     return made.requires_grad_() if requires_grad else made

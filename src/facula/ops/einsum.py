@@ -214,27 +214,34 @@ def _contract(
     """
     a, left = _sum_out(a, left, needed | set(right))
     b, right = _sum_out(b, right, needed | set(left))
-    size_a, size_b = dict(zip(left, a.shape, strict=True)), dict(zip(right, b.shape, strict=True))
-    shared = [label for label in left if label in size_b]
-    summed = [label for label in shared if label not in needed]
-    for label in summed:
-        # a size-1 side is broadcast, which only scales: the other side can be summed first
-        if size_a[label] != size_b[label]:
-            if size_a[label] == 1:
-                b = b.sum(right.index(label), keepdim=True)
-            else:
-                a = a.sum(left.index(label), keepdim=True)
+    summed = [label for label in left if label in right and label not in needed]
     if not summed:
         wanted = list(dict.fromkeys(left + right))
         return _arranged(a, left, wanted) * _arranged(b, right, wanted), wanted
-    batch = [label for label in shared if label in needed]
+    for label in summed:
+        # a size-1 side is broadcast, which only scales: the other side can be summed first
+        size_a, size_b = a.shape[left.index(label)], b.shape[right.index(label)]
+        if size_a != size_b:
+            if size_a == 1:
+                b = b.sum(right.index(label), keepdim=True)
+            else:
+                a = a.sum(left.index(label), keepdim=True)
+    return _matrix_product(a, left, b, right, summed)
+
+
+def _matrix_product(
+    a: Any, left: list[Any], b: Any, right: list[Any], summed: list[Any]
+) -> tuple[Any, list[Any]]:
+    """The product over the labels `summed`; the others that both have are a batch."""
+    size_a, size_b = dict(zip(left, a.shape, strict=True)), dict(zip(right, b.shape, strict=True))
+    batch = [label for label in left if label in size_b and label not in summed]
     rows = [label for label in left if label not in size_b]
     columns = [label for label in right if label not in size_a]
     batch_sizes = [max(size_a[label], size_b[label]) for label in batch]
     batch_sizes = [
         0 if 0 in (size_a[k], size_b[k]) else n for k, n in zip(batch, batch_sizes, strict=True)
     ]
-    inner = [a.shape[left.index(label)] for label in summed]
+    inner = [size_a[label] for label in summed]
     m, n, k = [size_a[x] for x in rows], [size_b[x] for x in columns], launch.product(inner)
     first = a.permute([left.index(x) for x in batch + rows + summed]).expand(
         (*batch_sizes, *m, *inner)
@@ -266,13 +273,8 @@ def _cheapest_pair(inputs: list[list[Any]], sizes: dict[Any, int]) -> tuple[int,
     return chosen
 
 
-@composite(
-    "einsum(any equation, any... operands) -> Tensor",
-    names=("einsum",),
-    out=False,
-)
-def einsum(equation: Any, operands: Any) -> Any:
-    """Sums of products by the Einstein convention, such as einsum("ij,jk->ik", a, b)."""
+def _written_out(equation: Any, operands: Any) -> tuple[str, list[Any]]:
+    """The equation as a string and the operands as a list, however they were given."""
     # an argument that stands alone comes without a tuple around it
     if isinstance(operands, core.Tensor):
         operands = (operands,)
@@ -297,6 +299,17 @@ def einsum(equation: Any, operands: Any) -> Any:
             "none",
             hint="einsum('ij,jk->ik', a, b) multiplies two matrices",
         )
+    return equation, operands
+
+
+@composite(
+    "einsum(any equation, any... operands) -> Tensor",
+    names=("einsum",),
+    out=False,
+)
+def einsum(equation: Any, operands: Any) -> Any:
+    """Sums of products by the Einstein convention, such as einsum("ij,jk->ik", a, b)."""
+    equation, operands = _written_out(equation, operands)
     inputs, result = _parse(equation, operands)
     for number in range(len(operands)):
         operands[number], inputs[number] = _diagonals(operands[number], inputs[number], number)

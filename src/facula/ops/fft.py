@@ -8,12 +8,13 @@ follow; `norm` says where the factor 1/n goes, and a pair of transforms has it o
 
 from __future__ import annotations
 
+from math import log2, prod
 from typing import Any
 
 from facula import core
 from facula.core.errors import fail
 from facula.ops import fft_launch
-from facula.ops.index_launch import dim_of
+from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite, operator
 
 #: how a primitive scales: not, by 1 / sqrt(n), by 1 / n
@@ -48,8 +49,6 @@ def _computed(write: Any, out: Any, x: Any, *arguments: Any) -> None:
 
 
 def _flops(self: Any, dim: Any) -> int:
-    from math import log2, prod
-
     size = prod(self.shape[d] for d in dim)
     return int(5 * self.numel() * log2(max(size, 2)))
 
@@ -241,7 +240,7 @@ def wrapped(op: str, dim: int, x: Any) -> int:
             f"Dimension specified as {dim} but tensor has no dimensions",
             hint="x.reshape(1) has a dimension",
         )
-    return dim_of(op, dim, x.dim())
+    return wrap_dim(op, dim, x.dim())
 
 
 def check_count(op: str, count: int) -> None:

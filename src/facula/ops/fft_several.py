@@ -57,8 +57,8 @@ def _complex_nd(op: str, x: Any, s: Any, dim: Any, norm: str | None, forward: bo
     return F._fft_c2c(x, dims, kind, forward)
 
 
-def _half_nd(op: str, x: Any, s: Any, dim: Any, norm: str | None, forward: bool) -> Any:
-    real_only(op, x)
+def _some_dims_and_sizes(op: str, x: Any, s: Any, dim: Any) -> tuple[tuple[int, ...], list[int]]:
+    """As `_dims_and_sizes`, where one of the dimensions is halved: so there is one."""
     dims, sizes = _dims_and_sizes(op, x, s, dim)
     if not dims:
         fail(
@@ -67,20 +67,19 @@ def _half_nd(op: str, x: Any, s: Any, dim: Any, norm: str | None, forward: bool)
             f"{op} must transform at least one axis",
             hint="name a dimension in dim; x.reshape(1) has one",
         )
+    return dims, sizes
+
+
+def _half_nd(op: str, x: Any, s: Any, dim: Any, norm: str | None, forward: bool) -> Any:
+    real_only(op, x)
+    dims, sizes = _some_dims_and_sizes(op, x, s, dim)
     kind = scaling(norm, forward)
     half = F._fft_r2c(fitted(op, promoted(op, x, False), dims, sizes), dims, kind, True)
     return half if forward else half.conj()
 
 
 def _real_nd(op: str, x: Any, s: Any, dim: Any, norm: str | None, forward: bool) -> Any:
-    dims, sizes = _dims_and_sizes(op, x, s, dim)
-    if not dims:
-        fail(
-            RuntimeError,
-            op,
-            f"{op} must transform at least one axis",
-            hint="name a dimension in dim; x.reshape(1) has one",
-        )
+    dims, sizes = _some_dims_and_sizes(op, x, s, dim)
     kind = scaling(norm, forward)
     if s is None or s[-1] == -1:
         sizes[-1] = 2 * (x.shape[dims[-1]] - 1)

@@ -20,6 +20,7 @@ from facula.core.errors import cast_hint, fail
 from facula.ops import batch_forms
 from facula.ops import index_launch as launch
 from facula.ops.index_addressing import Addressing
+from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite, operator
 
 
@@ -384,7 +385,7 @@ def take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
             f"{self.dim()} and {indices.dim()}",
             hint="unsqueeze indices, or leave out dim to index the flattened tensor",
         )
-    dim = launch.dim_of("take_along_dim", dim, self.dim())
+    dim = wrap_dim("take_along_dim", dim, self.dim())
     shape = launch.broadcast_shapes(
         "take_along_dim",
         [1 if d == dim else n for d, n in enumerate(self.shape)],

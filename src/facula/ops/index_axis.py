@@ -14,6 +14,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import cast_hint, fail
 from facula.ops import index_launch as launch
+from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, operator
 
 
@@ -101,7 +102,7 @@ class index_select:
     jvp = "linear"
 
     def meta(self, dim, index):
-        dim = launch.dim_of("index_select", dim, self.dim())
+        dim = wrap_dim("index_select", dim, self.dim())
         count = _vector("index_select", index)
         shape = list(self.shape)
         if not shape:
@@ -118,7 +119,7 @@ class index_select:
         return core.empty(shape, dtype=self.dtype, device=self.device)
 
     def cpu(out, self, dim, index):
-        dim = launch.dim_of("index_select", dim, self.dim())
+        dim = wrap_dim("index_select", dim, self.dim())
         index = index.to(core.int64)
         if self.dim() and self.is_contiguous() and index.is_contiguous():
             launch.take_rows("index_select", out, self, index, dim, False)
@@ -160,7 +161,7 @@ class index_add:
     jvp = "linear"
 
     def meta(self, dim, index, source, alpha):
-        dim = launch.dim_of("index_add", dim, self.dim())
+        dim = wrap_dim("index_add", dim, self.dim())
         count = _vector("index_add", index)
         _same_dtype("index_add", self, source)
         _check_source("index_add", self, dim, count, source)
@@ -195,7 +196,7 @@ class index_add:
 
 def index_add_into(target: Any, dim: int, index: Any, source: Any, alpha: Any = 1) -> None:
     """Add `alpha * source` into `target` (any strides) at `index` along `dim`."""
-    dim = launch.dim_of("index_add", dim, target.dim())
+    dim = wrap_dim("index_add", dim, target.dim())
     size = target.shape[dim] if target.dim() else 1
     launch.check_bounds("index_add", index, size, dim, RuntimeError, negative=False)
     _scatter_slices("add", target, dim, index, source if alpha == 1 else source * alpha)
@@ -213,7 +214,7 @@ class index_copy:
     jvp = "linear"
 
     def meta(self, dim, index, source):
-        dim = launch.dim_of("index_copy", dim, self.dim())
+        dim = wrap_dim("index_copy", dim, self.dim())
         count = _vector("index_copy", index)
         _same_dtype("index_copy", self, source)
         if source.dim():
@@ -233,7 +234,7 @@ class index_copy:
         index_copy.definition.body.cpu_inplace(out, dim, index, source)
 
     def cpu_inplace(self, dim, index, source):
-        dim = launch.dim_of("index_copy", dim, self.dim())
+        dim = wrap_dim("index_copy", dim, self.dim())
         launch.check_bounds(
             "index_copy",
             index,
@@ -266,7 +267,7 @@ class index_fill:
     vmap = "along"
 
     def meta(self, dim, index, value):
-        launch.dim_of("index_fill", dim, self.dim())
+        wrap_dim("index_fill", dim, self.dim())
         if index.dtype is not core.int64 and index.dtype is not core.int32:
             fail(
                 IndexError,
@@ -299,7 +300,7 @@ class index_fill:
         index_fill.definition.body.cpu_inplace(out, dim, index, value)
 
     def cpu_inplace(self, dim, index, value):
-        dim = launch.dim_of("index_fill", dim, self.dim())
+        dim = wrap_dim("index_fill", dim, self.dim())
         launch.check_bounds("index_fill", index, self.shape[dim] if self.dim() else 1, dim)
         source = core.empty((1,) * self.dim(), dtype=self.dtype)
         source.fill_(value)
@@ -346,7 +347,7 @@ class index_reduce:
     vmap = "along"
 
     def meta(self, dim, index, source, reduce, include_self):
-        dim = launch.dim_of("index_reduce", dim, self.dim())
+        dim = wrap_dim("index_reduce", dim, self.dim())
         if reduce not in ("prod", "mean", "amax", "amin"):
             fail(
                 RuntimeError,
@@ -361,7 +362,7 @@ class index_reduce:
         return core.empty(self.shape, dtype=self.dtype, device=self.device)
 
     def cpu(out, self, dim, index, source, reduce, include_self):
-        dim = launch.dim_of("index_reduce", dim, self.dim())
+        dim = wrap_dim("index_reduce", dim, self.dim())
         size = self.shape[dim] if self.dim() else 1
         launch.check_bounds("index_reduce", index, size, dim, IndexError, negative=False)
         work = launch.accumulation_dtype(self.dtype)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from facula import core
-from facula.core.errors import dim_hint, fail
+from facula.core.errors import fail
 
 #: dtype code of the kernel that adds, multiplies or compares elements of a dtype; "" where it works
 #: in f32 or c64
@@ -38,38 +38,9 @@ SERIAL = 32768
 STREAM_BYTES = 48 << 20
 
 
-def dim_of(op: str, dim: int, ndim: int) -> int:
-    """Give `dim` in [0, ndim); a 0-d tensor counts as 1-d."""
-    n = max(ndim, 1)
-    if not -n <= dim < n:
-        fail(
-            IndexError,
-            op,
-            f"Dimension out of range (expected to be in range of [{-n}, {n - 1}])",
-            dim,
-            hint=dim_hint(ndim),
-        )
-    return dim % n
-
-
 def size_code(dtype: Any) -> str:
     """Name the kernels that move elements of this dtype: b1 b2 b4 b8 b16."""
     return f"b{dtype.itemsize}"
-
-
-def index64(op: str, index: Any, exception: type[Exception] = RuntimeError) -> Any:
-    """Give the index as int64; it must be int32 or int64."""
-    if index.dtype is core.int64:
-        return index
-    if index.dtype is core.int32:
-        return index.to(core.int64)
-    fail(
-        exception,
-        op,
-        "Expected dtype int32/int64 for index",
-        index.dtype,
-        "convert it with .long()",
-    )
 
 
 def check_index_dtype(op: str, index: Any, exception: type[Exception] = RuntimeError) -> None:
@@ -82,6 +53,14 @@ def check_index_dtype(op: str, index: Any, exception: type[Exception] = RuntimeE
             index.dtype,
             "convert it with .long()",
         )
+
+
+def index64(op: str, index: Any, exception: type[Exception] = RuntimeError) -> Any:
+    """Give the index as int64; it must be int32 or int64."""
+    if index.dtype is core.int64:
+        return index
+    check_index_dtype(op, index, exception)
+    return index.to(core.int64)
 
 
 def check_bounds(

@@ -16,6 +16,7 @@ from facula import core
 from facula.core.errors import cast_hint, fail
 from facula.ops import index_launch as launch
 from facula.ops.index_axis import REDUCE_KINDS, identity_of
+from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, operator
 
 
@@ -39,9 +40,20 @@ def _check_index_sizes(op: str, self: Any, dim: int, index: Any, src: Any) -> No
             )
 
 
+def _check_dtype(self: Any, src: Any) -> None:
+    if self.dtype is not src.dtype:
+        fail(
+            RuntimeError,
+            "scatter",
+            "scatter(): Expected self.dtype to be equal to src.dtype",
+            src.dtype,
+            hint=cast_hint("src", self.dtype),
+        )
+
+
 def _check(op: str, self: Any, dim: int, index: Any, src: Any = None) -> int:
     """Check dtypes and shapes; give `dim` in [0, ndim)."""
-    dim = launch.dim_of(op, dim, self.dim())
+    dim = wrap_dim(op, dim, self.dim())
     if index.dtype not in (core.int64, core.int32, core.uint8):
         fail(
             RuntimeError,
@@ -81,7 +93,7 @@ def _run_scatter(op: str, kind: str, out: Any, dim: int, index: Any, src: Any) -
     if index.numel() == 0:
         return
     out, index, src = _vector(out), _vector(index), _vector(src)
-    dim = launch.dim_of(op, dim, out.dim())
+    dim = wrap_dim(op, dim, out.dim())
     launch.check_bounds(op, index, out.shape[dim], dim, RuntimeError, negative=False)
     index = index.to(core.int64)
     extent = out.shape[dim]
@@ -117,7 +129,7 @@ class gather:
         if index.numel() == 0:
             return
         result, self, index = _vector(out), _vector(self), _vector(index)
-        dim = launch.dim_of("gather", dim, self.dim())
+        dim = wrap_dim("gather", dim, self.dim())
         launch.check_bounds("gather", index, self.shape[dim], dim, RuntimeError, negative=False)
         index = index.to(core.int64)
         extent = self.shape[dim]
@@ -163,14 +175,7 @@ class scatter_add:
 
     def meta(self, dim, index, src):
         _check("scatter_add", self, dim, index, src)
-        if self.dtype is not src.dtype:
-            fail(
-                RuntimeError,
-                "scatter",
-                "scatter(): Expected self.dtype to be equal to src.dtype",
-                src.dtype,
-                hint=cast_hint("src", self.dtype),
-            )
+        _check_dtype(self, src)
         return core.empty(self.shape, dtype=self.dtype, device=self.device)
 
     def cpu(out, self, dim, index, src):
@@ -227,14 +232,8 @@ class scatter:
             )
         tensor = src if isinstance(src, core.Tensor) else None
         _check("scatter", self, dim, index, tensor)
-        if tensor is not None and self.dtype is not tensor.dtype:
-            fail(
-                RuntimeError,
-                "scatter",
-                "scatter(): Expected self.dtype to be equal to src.dtype",
-                tensor.dtype,
-                hint=f"convert it with .to({self.dtype})",
-            )
+        if tensor is not None:
+            _check_dtype(self, tensor)
         if reduce not in (None, "add", "multiply"):
             fail(
                 RuntimeError,
@@ -319,14 +318,7 @@ class scatter_reduce:
                 hint="scatter() without reduce overwrites",
             )
         _check("scatter_reduce", self, dim, index, src)
-        if self.dtype is not src.dtype:
-            fail(
-                RuntimeError,
-                "scatter",
-                "scatter(): Expected self.dtype to be equal to src.dtype",
-                src.dtype,
-                hint=cast_hint("src", self.dtype),
-            )
+        _check_dtype(self, src)
         return core.empty(self.shape, dtype=self.dtype, device=self.device)
 
     def cpu(out, self, dim, index, src, reduce, include_self):
@@ -399,7 +391,7 @@ def _forget(target: Any, dim: int, index: Any, start: Any) -> None:
     index, target = _vector(index), _vector(target)
     if index.numel() == 0:
         return
-    dim = launch.dim_of("scatter_reduce", dim, target.dim())
+    dim = wrap_dim("scatter_reduce", dim, target.dim())
     shape, index = _narrow_repeats(target.shape, dim, index)
     named = core.empty(shape, dtype=core.bool_).zero_()
     _run_scatter("scatter_reduce", "set", named, dim, index, _source(None, True, index, core.bool_))
@@ -411,7 +403,7 @@ def scatter_counts(self: Any, dim: int, index: Any, include_self: bool) -> Any:
 
     Where the index repeats along a dimension (stride 0), so do the counts: they are taken once and
     expanded."""
-    dim = launch.dim_of("scatter_reduce", dim, self.dim())
+    dim = wrap_dim("scatter_reduce", dim, self.dim())
     expanded = list(_vector(self).shape)
     shape, index = _narrow_repeats(expanded, dim, _vector(index))
     counts = F.full(tuple(shape), int(include_self), dtype=core.int64, device=self.device)

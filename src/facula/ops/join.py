@@ -16,6 +16,7 @@ from facula.core.errors import fail
 from facula.ops import batch_forms
 from facula.ops import index_launch as launch
 from facula.ops.create import common_dtype
+from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite, operator
 
 #: how many inputs one launch takes
@@ -81,7 +82,7 @@ class cat:
         if len({len(shape) for shape in shapes}) > 1 or not shapes[0]:
             shapes = _joinable(tensors)
         first = shapes[0] if shapes else (0,)
-        dim = launch.dim_of("cat", dim, len(first))
+        dim = wrap_dim("cat", dim, len(first))
         rest, size = first[:dim] + first[dim + 1 :], 0
         for shape in shapes:
             size += shape[dim]
@@ -107,13 +108,13 @@ class cat:
     def cpu(out, tensors, dim):
         if out.numel() == 0:
             return
-        dim = launch.dim_of("cat", dim, out.dim())
+        dim = wrap_dim("cat", dim, out.dim())
         parts = [_ready(t, out.dtype) for t in tensors if t.numel()]
         outer = launch.product(tuple(out.shape)[:dim])
         _fill_joined(out, parts, outer, out.numel() // outer * out.dtype.itemsize)
 
     def backward(grad, tensors_meta, dim, needs):
-        dim = launch.dim_of("cat", dim, grad.dim())
+        dim = wrap_dim("cat", dim, grad.dim())
         start, grads = 0, []
         for meta, wanted in zip(tensors_meta, needs, strict=True):
             if _skipped(meta.shape):
@@ -212,19 +213,19 @@ class stack:
                     "dimension",
                 )
         shape = list(first.shape)
-        shape.insert(launch.dim_of("stack", dim, first.dim() + 1), len(tensors))
+        shape.insert(wrap_dim("stack", dim, first.dim() + 1), len(tensors))
         return core.empty(shape, dtype=_dtype_of(tensors), device=first.device)
 
     def cpu(out, tensors, dim):
         if out.numel() == 0:
             return
-        dim = launch.dim_of("stack", dim, out.dim())
+        dim = wrap_dim("stack", dim, out.dim())
         outer = launch.product(out.shape[:dim])
         parts = [_ready(t, out.dtype) for t in tensors]
         _fill_joined(out, parts, outer, out.numel() // outer * out.dtype.itemsize)
 
     def backward(grad, tensors_meta, dim, needs):
-        dim = launch.dim_of("stack", dim, grad.dim())
+        dim = wrap_dim("stack", dim, grad.dim())
         return (
             [
                 _like_input(grad.select(dim, k), meta) if wanted else None

@@ -13,6 +13,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import LinAlgError, cast_hint, fail
+from facula.ops.index_launch import broadcast_shapes
 from facula.ops.registry import F
 
 
@@ -105,8 +106,6 @@ def adjoint(x: Any) -> Any:
 
 def batch_shape(op: str, a: Any, b: Any) -> tuple[int, ...]:
     """The shape to which the leading dimensions of two batches of matrices broadcast."""
-    from facula.ops.index_launch import broadcast_shapes
-
     return tuple(broadcast_shapes(op, a.shape[:-2], b.shape[:-2]))
 
 

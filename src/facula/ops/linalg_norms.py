@@ -10,8 +10,8 @@ from math import inf
 from typing import Any
 
 from facula.core.errors import fail
-from facula.ops import reduce_launch as launch
 from facula.ops.linalg_launch import check_kind, check_matrix, check_square
+from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite
 
 
@@ -25,7 +25,7 @@ def _two_dims(op: str, dim: Any, rank: int) -> tuple[int, int]:
             dim,
             hint="dim=(-2, -1) are the last two",
         )
-    first, last = (launch.wrap_dim(op, d, rank) for d in dim)
+    first, last = (wrap_dim(op, d, rank) for d in dim)
     if first == last:
         fail(
             RuntimeError,
@@ -108,15 +108,11 @@ def linalg_matrix_norm(A: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) ->
 
 def _check_order(op: str, ord: Any) -> None:
     if isinstance(ord, str):
-        if ord not in ("fro", "nuc"):
-            fail(
-                RuntimeError,
-                op,
-                f"{op}: Order {ord} not supported.",
-                repr(ord),
-                hint="take 'fro', 'nuc', 1, 2, inf or one of these numbers negative",
-            )
-    elif isinstance(ord, bool) or not isinstance(ord, (int, float)) or abs(ord) not in (1, 2, inf):
+        known = ord in ("fro", "nuc")
+    else:
+        known = isinstance(ord, (int, float)) and not isinstance(ord, bool)
+        known = known and abs(ord) in (1, 2, inf)
+    if not known:
         fail(
             RuntimeError,
             op,

@@ -11,9 +11,9 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import cast_hint, fail, product_hint
-from facula.ops import reduce_launch as launch
-from facula.ops.linalg_launch import check_square
+from facula.ops.linalg_launch import check_kind, check_square
 from facula.ops.matmul_composites import cheapest_order
+from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite
 
 
@@ -145,8 +145,6 @@ def linalg_tensorinv(A: Any, ind: int) -> Any:  # noqa: N803
 
 
 def _inexact(op: str, x: Any) -> Any:
-    from facula.ops.linalg_launch import check_kind
-
     check_kind(op, x)
     return x
 
@@ -161,7 +159,7 @@ def linalg_tensorsolve(A: Any, B: Any, dims: Any) -> Any:  # noqa: N803
     op = "linalg.tensorsolve"
     a = A
     if dims is not None:
-        moved = [launch.wrap_dim(op, d, A.dim()) for d in dims]
+        moved = [wrap_dim(op, d, A.dim()) for d in dims]
         a = A.movedim(tuple(moved), tuple(range(A.dim() - len(moved), A.dim())))
     shape = tuple(a.shape[B.dim() :])
     if prod(shape) != prod(a.shape[: B.dim()]):

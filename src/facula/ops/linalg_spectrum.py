@@ -13,7 +13,15 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.ops import batch_forms
-from facula.ops.linalg_launch import adjoint, lapack, like, real_dtype, store
+from facula.ops.linalg_launch import (
+    adjoint,
+    check_kind,
+    check_matrix,
+    lapack,
+    like,
+    real_dtype,
+    store,
+)
 from facula.ops.registry import F, operator
 
 
@@ -348,8 +356,6 @@ class geqrf:
     vmap = "whole"
 
     def meta(self):
-        from facula.ops.linalg_launch import check_kind, check_matrix
-
         check_matrix("geqrf", self, "input")
         check_kind("geqrf", self, "input")
         return like(self, self.shape), like(self, (*self.shape[:-2], min(self.shape[-2:])))

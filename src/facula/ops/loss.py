@@ -349,18 +349,22 @@ def nll_loss(
 # --- one sum over two tensors
 
 
-def _check_pair(op: str, input: Any, target: Any) -> tuple[Any, Any]:
-    """Both in one shape and dtype; unlike shapes are broadcast, with a warning."""
+def warn_unlike(op: str, input: Any, target: Any, stacklevel: int = 4) -> None:
+    """Warn where the shapes of a prediction and its target differ."""
     if tuple(input.shape) != tuple(target.shape):
         core.unkept()  # each call warns
         warnings.warn(
             f"[{op}] Using a target size ({tuple(target.shape)}) that is different to the input "
-            f"size "
-            f"({tuple(input.shape)}). This will likely lead to incorrect results due to "
-            f"broadcasting. "
-            "Please ensure they have the same size.",
-            stacklevel=4,
+            f"size ({tuple(input.shape)}). This will likely lead to incorrect results due to "
+            f"broadcasting. Please ensure they have the same size.",
+            stacklevel=stacklevel,
         )
+
+
+def _check_pair(op: str, input: Any, target: Any) -> tuple[Any, Any]:
+    """Both in one shape and dtype; unlike shapes are broadcast, with a warning."""
+    if tuple(input.shape) != tuple(target.shape):
+        warn_unlike(op, input, target, stacklevel=5)
         input, target = F.broadcast_tensors([input, target])
     if input.dtype is not target.dtype:
         dtype = core.promote_types(input.dtype, target.dtype)

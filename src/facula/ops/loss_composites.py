@@ -14,7 +14,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.ops import batch_forms
-from facula.ops.loss import LEGACY, reduced, reduction_of, weighted
+from facula.ops.loss import LEGACY, reduced, reduction_of, warn_unlike, weighted
 from facula.ops.registry import F, composite, operator
 
 _FUNCTIONAL = "nn.functional."
@@ -24,19 +24,6 @@ def _loss(schema: str, autocast: str | None = "float32") -> Any:
     """A composite that appears in `nn.functional` alone; autocast computes it in float32."""
     name = schema.partition("(")[0]
     return composite(schema, names=(_FUNCTIONAL + name,), out=False, autocast=autocast)
-
-
-def _warn_unlike(op: str, input: Any, target: Any) -> None:
-    if tuple(input.shape) != tuple(target.shape):
-        core.unkept()  # each call warns
-        warnings.warn(
-            f"[{op}] Using a target size ({tuple(target.shape)}) that is different to the input "
-            f"size "
-            f"({tuple(input.shape)}). This will likely lead to incorrect results due to "
-            f"broadcasting. "
-            "Please ensure they have the same size.",
-            stacklevel=4,
-        )
 
 
 def _same_shape(op: str, input: Any, target: Any) -> None:
@@ -67,7 +54,7 @@ def smooth_l1_loss(
 ) -> Any:
     """d**2 / (2 beta) where |d| < beta, else |d| - beta / 2. [Girshick 2015]"""
     reduction = reduction_of("smooth_l1_loss", size_average, reduce, reduction)
-    _warn_unlike("smooth_l1_loss", input, target)
+    warn_unlike("smooth_l1_loss", input, target)
     if beta < 0:
         fail(
             RuntimeError,
@@ -100,7 +87,7 @@ def huber_loss(input: Any, target: Any, reduction: str, delta: float, weight: An
             delta,
             hint="delta=1.0 is the default",
         )
-    _warn_unlike("huber_loss", input, target)
+    warn_unlike("huber_loss", input, target)
     difference = (input - target).abs()
     loss = F.where(
         difference < delta, difference * difference * 0.5, (difference - 0.5 * delta) * delta

@@ -52,9 +52,7 @@ def gemm(out: Any, a: Any, b: Any, alpha: Any = 1, beta: Any = 0, bias: Any = No
     """
     if out.numel() == 0:
         return
-    batch = a.shape[0] if a.dim() == 3 else 1
-    rows, inner, columns = a.shape[-2], a.shape[-1], b.shape[-1]
-    if inner == 0:
+    if a.shape[-1] == 0:
         _scale_only(out, beta, bias)
         return
     if out.dtype.code not in GEMM:
@@ -64,10 +62,6 @@ def gemm(out: Any, a: Any, b: Any, alpha: Any = 1, beta: Any = 0, bias: Any = No
     if late is not None and beta:
         out.mul_(beta / late)
         beta = 1
-    real = out.dtype.code not in ("i32", "i64")
-    factors = (
-        (float(1 if late is not None else alpha), float(beta)) if real else (int(alpha), int(beta))
-    )
     if isinstance(beta, complex):
         fail(
             RuntimeError,
@@ -76,30 +70,27 @@ def gemm(out: Any, a: Any, b: Any, alpha: Any = 1, beta: Any = 0, bias: Any = No
             beta,
             hint="give a real beta, or scale the summand first",
         )
-    sa, sb, so = a.stride(), b.stride(), out.stride()
-    core.kernel("gemm:" + out.dtype.code)(
-        (out, a, b, bias if late is None else None),
-        (
-            batch,
-            rows,
-            columns,
-            inner,
-            sa[0] if a.dim() == 3 else 0,
-            sa[-2],
-            sa[-1],
-            sb[0] if b.dim() == 3 else 0,
-            sb[-2],
-            sb[-1],
-            so[0] if out.dim() == 3 else 0,
-            so[-2],
-            0,
-        ),
-        factors,
+    real = out.dtype.code not in ("i32", "i64")
+    factors = (
+        (float(1 if late is not None else alpha), float(beta)) if real else (int(alpha), int(beta))
     )
+    tensors = (out, a, b, bias if late is None else None)
+    core.kernel("gemm:" + out.dtype.code)(tensors, _gemm_numbers(out, a, b), factors)
     if late is not None:
         out.mul_(late)
         if bias is not None:
             out.add_(bias)
+
+
+def _gemm_numbers(out: Any, a: Any, b: Any) -> tuple[int, ...]:
+    """Sizes (batch, rows, columns, inner) and strides, a batch's first, as the kernel takes them."""
+    sa, sb, so = a.stride(), b.stride(), out.stride()
+    return (
+        a.shape[0] if a.dim() == 3 else 1, a.shape[-2], b.shape[-1], a.shape[-1],
+        sa[0] if a.dim() == 3 else 0, sa[-2], sa[-1],
+        sb[0] if b.dim() == 3 else 0, sb[-2], sb[-1],
+        so[0] if out.dim() == 3 else 0, so[-2], 0,
+    )  # fmt: skip
 
 
 def _scale_only(out: Any, beta: Any, bias: Any) -> None:

@@ -12,6 +12,7 @@ from facula import core
 from facula.core.errors import batch_hint, fail
 from facula.ops import index_launch as launch
 from facula.ops.matmul import check_product_dtypes
+from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite
 
 
@@ -191,8 +192,8 @@ def _contraction_dims(dims: Any, a: int, b: int) -> tuple[list[int], list[int]]:
             hint="every dimension of a is paired with one of b",
         )
     return (
-        [launch.dim_of("tensordot", d, a) for d in first],
-        [launch.dim_of("tensordot", d, b) for d in second],
+        [wrap_dim("tensordot", d, a) for d in first],
+        [wrap_dim("tensordot", d, b) for d in second],
     )
 
 

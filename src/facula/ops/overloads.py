@@ -1,9 +1,12 @@
-"""Overloads: an operator under the names by which programs, traces and tables know it.
+"""`facula.ops.<namespace>.<name>.<overload>`: operators under the names by which programs, traces and
+tables know them.
 
-Takes operators, their in-place forms, and methods of the core that overrides hear of.  Gives
-`OpOverload`, an object for each name: callable, hashable, with PyTorch's attributes.
+Takes names, operators, their in-place forms, and methods of the core that overrides hear of. Gives
+namespaces, packets (one operator with its overloads) and `OpOverload`s: callable, hashable, with
+PyTorch's attributes.
 Keeps true: an operator has one schema, so overloads differ in name only; all overloads of an operator
-are equal, and equal to the operator, so tables keyed by one are found by any.
+are equal, and equal to the operator, so tables keyed by one are found by any. A namespace exists as
+soon as an operator of it is defined; `aten` holds facula's own.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from facula import core
+from facula.ops.overload_names import overload_name
+from facula.ops.registry import TABLE, own_operators
 
 if TYPE_CHECKING:
     from facula.ops.schema import Parameter
@@ -18,6 +23,9 @@ if TYPE_CHECKING:
 #: PyTorch's names for methods of Tensor that are no operators here
 METHOD_NAMES = {"to": "_to_copy", "item": "_local_scalar_dense", "pin_memory": "_pin_memory"}
 _IS_METHOD = type(core.Tensor.copy_)
+#: namespaces whose names are those of the table without a prefix
+OWN = ("aten", "prims", "facula")
+_METHODS = {theirs: ours for ours, theirs in METHOD_NAMES.items()}
 
 
 class AliasInfo:
@@ -131,8 +139,6 @@ class OpOverload:
     @property
     def overloadpacket(self) -> Any:
         """All overloads of the operator."""
-        from facula.ops.namespaces import namespace
-
         return getattr(namespace(self.namespace), self._opname)
 
     _overloadpacket = overloadpacket
@@ -196,78 +202,12 @@ class OpOverload:
         return _find, (self.namespace, self._opname, self._overloadname)
 
 
-def _find(namespace: str, opname: str, overloadname: str) -> Any:
-    from facula.ops import namespaces
-
-    return getattr(getattr(namespaces.namespace(namespace), opname), overloadname)
-
-
-# ------------------------------------------------------------------ the name of a call
+def _find(space: str, opname: str, overloadname: str) -> Any:
+    """What unpickling calls."""
+    return getattr(getattr(namespace(space), opname), overloadname)
 
 
-def overload_name(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """PyTorch's name for the overload that a call takes, as far as the definition tells it."""
-    definition = getattr(function, "definition", None)
-    if definition is None:
-        if getattr(function, "__name__", "") == "fill_":
-            return "Tensor" if len(args) > 1 and isinstance(args[1], core.Tensor) else "Scalar"
-        return "default"
-    rule = _RULES.get(definition)
-    if rule is None:
-        rule = _RULES[definition] = _rule_of(definition)
-    return rule if isinstance(rule, str) else rule(args, kwargs)
-
-
-_RULES: dict[Any, Any] = {}
-
-
-def _rule_of(definition: Any) -> Any:
-    """The name, or a function of the arguments that gives it."""
-    parameters = definition.schema.parameters
-    if definition.overload is not None:
-        argument, equals, name = definition.overload.partition("=")
-        return _given(parameters, argument, name) if equals else argument
-    names = [p.name for p in parameters]
-    if definition.kind == "pointwise" and len(parameters) > 1:
-        return _operand_rule(definition, parameters)
-    last = parameters[-1] if parameters else None
-    if last is not None and last.type == "Operand" and not last.is_list:
-        return lambda args, kwargs: "Tensor" if isinstance(args[-1], core.Tensor) else "Scalar"
-    reduces = definition.kind == "operator" and "keepdim" in names and "dim" in names
-    if reduces and parameters[names.index("dim")].default is None:
-        return _given(parameters, "dim", "dim")
-    return "default"
-
-
-def _given(parameters: Any, argument: str, name: str) -> Any:
-    position = [p.name for p in parameters].index(argument)
-
-    def rule(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        value = args[position] if position < len(args) else kwargs.get(argument)
-        return "default" if value is None else name
-
-    return rule
-
-
-def _operand_rule(definition: Any, parameters: Any) -> Any:
-    """Names of elementwise operators by which of their operands are tensors."""
-    second = parameters[1]
-    if second.type != "Operand" or second.optional:
-        return "default"
-    if definition.result == "bool" or definition.dtypes == "bool int":
-        return lambda args, kwargs: "Tensor" if isinstance(args[1], core.Tensor) else "Scalar"
-    if second.name == "other" and definition.inplace and len(definition.strict) == 0:
-        return "Tensor"
-    if second.name == "exponent":
-        return _power_rule
-    return "default"
-
-
-def _power_rule(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    if not isinstance(args[0], core.Tensor):
-        return "Scalar"
-    return "Tensor_Tensor" if isinstance(args[1], core.Tensor) else "Tensor_Scalar"
-
+# ------------------------------------------------------------------ the overload of a call
 
 _MADE: dict[tuple[Any, str], OpOverload] = {}
 
@@ -304,4 +244,123 @@ def _make(function: Any, name: str) -> Any:
     return OpOverload(space or "aten", own + ("_" if inplace else ""), name, function)
 
 
+# ------------------------------------------------------------------ packets and namespaces
+
+
+class Packet:
+    """One operator with its overloads."""
+
+    def __init__(self, qualname: str, function: Any) -> None:
+        self._qualified_op_name = qualname
+        self._function = function
+        self.__name__ = qualname.rpartition("::")[2]
+        self.__doc__ = function.__doc__
+
+    @property
+    def _schema(self) -> Any:
+        return self._function.__wrapped_definition__.schema
+
+    @property
+    def __wrapped_definition__(self) -> Any:
+        return self._function.__wrapped_definition__
+
+    def overloads(self) -> list[str]:
+        """The names of the overloads: one schema takes all that PyTorch's take."""
+        return [overload_name(self._function, (None,) * 8, {})]
+
+    @property
+    def op(self) -> Any:
+        """The operator itself."""
+        return self._function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"'{self._qualified_op_name}' has no attribute {name!r}")
+        space, _, own = self._qualified_op_name.partition("::")
+        return named_overload(space, own, name, self._function)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Packet):
+            return self._function is other._function
+        return other is self._function or getattr(other, "_op", None) is self._function
+
+    def __hash__(self) -> int:
+        return hash(self._function)
+
+    def __str__(self) -> str:
+        return self._qualified_op_name.replace("::", ".")
+
+    def __repr__(self) -> str:
+        return f"<operator packet {self._qualified_op_name}>"
+
+
+def _core_method(name: str) -> Any:
+    """A method of the core that overrides are told about under this name, as `clone`; None for operators."""
+    method = getattr(core.Tensor, _METHODS.get(name, name), None)
+    known = TABLE.get(name)
+    replaces = known is None or known.definition.kind == "composite"
+    return method if replaces and type(method) is _IS_METHOD else None
+
+
+class Namespace:
+    """The operators of one namespace as attributes."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._packets: dict[str, Packet] = {}
+
+    def __getattr__(self, name: str) -> Packet:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        function = self._find(name)
+        known = self._packets.get(name)
+        if known is None or known._function is not function:
+            known = self._packets[name] = Packet(f"{self.name}::{name}", function)
+        return known
+
+    def _find(self, name: str) -> Any:
+        if self.name not in OWN:
+            found = TABLE.get(f"{self.name}::{name}")
+        else:
+            found = _core_method(name) or TABLE.get(name)
+            if found is None and name.endswith("_") and name[:-1] in TABLE:
+                found = TABLE[name[:-1]].inplace
+        if found is None:
+            raise AttributeError(f"'_OpNamespace' '{self.name}' object has no attribute '{name}'")
+        return found
+
+    def __dir__(self) -> list[str]:
+        if self.name in OWN:
+            return sorted(own_operators())
+        prefix = f"{self.name}::"
+        return sorted(name.removeprefix(prefix) for name in TABLE if name.startswith(prefix))
+
+    def __repr__(self) -> str:
+        return f"<operators of the namespace {self.name!r}>"
+
+
+_NAMESPACES: dict[str, Namespace] = {}
+
+
+def namespace(name: str) -> Namespace:
+    """The namespace of a name; it may still be empty."""
+    return _NAMESPACES.setdefault(name, Namespace(name))
+
+
+def packet_of(operator: Any) -> Packet:
+    """The packet of an operator."""
+    space, _, name = operator.name.rpartition("::")
+    return getattr(namespace(space or "aten"), name)
+
+
 core.OVERLOAD[0] = overload_of
+core.OP_ATTRIBUTES.update(
+    overloadpacket=packet_of,
+    _overloadpacket=packet_of,
+    _schema=lambda operator: operator.definition.schema,
+    _overloadname=lambda operator: overload_of(operator)._overloadname,
+    namespace=lambda operator: operator.name.rpartition("::")[0] or "aten",
+)

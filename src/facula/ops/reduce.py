@@ -13,6 +13,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.ops import reduce_launch as launch
+from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite, operator
 
 _DIM = "int[1]? dim=None, bool keepdim=False"
@@ -213,7 +214,7 @@ class Prod:
         if dim is None or self.dim() == 0:
             gradient = _product_gradient(grad.reshape(-1), self.reshape(-1), 0).reshape(self.shape)
         else:
-            d = launch.wrap_dim("prod", dim, self.dim())
+            d = wrap_dim("prod", dim, self.dim())
             gradient = _product_gradient(launch.restore(grad, (d,), keepdim), self, d)
         return gradient.to(self.dtype)
 

@@ -12,6 +12,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.ops import reduce_launch as launch
+from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite, operator, return_type_of
 
 
@@ -146,7 +147,7 @@ def _position(op: str, self: Any, dim: Any, keepdim: bool) -> Any:
             )
         shape = (1,) * self.dim() if keepdim else ()
     else:
-        d = launch.wrap_dim(op, dim, self.dim())
+        d = wrap_dim(op, dim, self.dim())
         launch.check_nonempty(op, self.shape, (d,))
         shape = launch.reduced_shape(self.shape, (d,) if self.dim() else (), keepdim)
     return core.empty(shape, dtype=core.int64, device=self.device)
@@ -193,7 +194,7 @@ class Argmin:
 
 def _chosen(op: str, self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
     _check(op, self)
-    d = launch.wrap_dim(op, dim, self.dim())
+    d = wrap_dim(op, dim, self.dim())
     launch.check_nonempty(op, self.shape, (d,))
     shape = launch.reduced_shape(self.shape, (d,) if self.dim() else (), keepdim)
     return (
@@ -205,7 +206,7 @@ def _chosen(op: str, self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
 def _to_chosen(grad: Any, self_meta: Any, positions: Any, dim: int, keepdim: bool) -> Any:
     if self_meta.dim() == 0:
         return grad
-    d = launch.wrap_dim("max", dim, self_meta.dim())
+    d = wrap_dim("max", dim, self_meta.dim())
     zero = launch.full(self_meta, self_meta.shape, 0)
     return F.scatter(
         zero, d, launch.restore(positions, (d,), keepdim), launch.restore(grad, (d,), keepdim)

@@ -36,7 +36,7 @@ FLOATING = frozenset(("f32", "f64", "bf16", "f16"))
 
 
 def wrap_dim(op: str, dim: int, ndim: int) -> int:
-    """Give `dim` in [0, ndim); a 0-d tensor counts as 1-d."""
+    """A dimension in [0, ndim) from one in [-ndim, ndim); a 0-d tensor counts as 1-d."""
     n = ndim or 1
     if not -n <= dim < n:
         fail(

@@ -12,6 +12,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.ops import reduce_launch as launch
+from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite, operator
 
 _KERNELS = {0.0: "norm.0", 1.0: "norm.1", 2.0: "norm.2", inf: "norm.inf", -inf: "norm.ninf"}
@@ -160,7 +161,7 @@ def dist(self: Any, other: Any, p: Any) -> Any:
 )
 def renorm(self: Any, p: Any, dim: int, maxnorm: Any) -> Any:
     """Scale each slice along `dim` down to a norm of at most `maxnorm`."""
-    d = launch.wrap_dim("renorm", dim, self.dim())
+    d = wrap_dim("renorm", dim, self.dim())
     if self.dim() < 2:
         fail(
             RuntimeError,

@@ -12,12 +12,13 @@ from typing import Any
 from facula import core
 from facula.ops import batch_forms
 from facula.ops import reduce_launch as launch
+from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, operator
 
 
 def _run(kernel: str, outs: tuple[Any, ...], x: Any, dim: int) -> None:
     """Scan contiguous memory; complex parts are one more dimension behind."""
-    d = launch.wrap_dim(kernel, dim, x.dim())
+    d = wrap_dim(kernel, dim, x.dim())
     x = x.contiguous()
     if x.dtype.is_complex:
         x, outs = F.view_as_real(x), tuple(F.view_as_real(out) for out in outs)
@@ -34,7 +35,7 @@ def _dtype(self: Any, dtype: Any) -> Any:
 
 
 def _like(op: str, self: Any, dim: int, dtype: Any) -> Any:
-    launch.wrap_dim(op, dim, self.dim())
+    wrap_dim(op, dim, self.dim())
     return core.empty(self.shape, dtype=dtype, device=self.device)
 
 
@@ -105,7 +106,7 @@ class Cumprod:
 
     def cpu(out, self, dim, dtype):
         if out.dtype.is_complex:
-            _complex_cumprod(out, self.to(out.dtype), launch.wrap_dim("cumprod", dim, self.dim()))
+            _complex_cumprod(out, self.to(out.dtype), wrap_dim("cumprod", dim, self.dim()))
         else:
             _run_wide("cumprod", out, self, dim)
 

@@ -11,6 +11,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.ops import index_launch as launch
+from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite
 
 
@@ -94,7 +95,7 @@ def diff(self: Any, n: int, dim: int, prepend: Any, append: Any) -> Any:
 
 def _areas(op: str, y: Any, x: Any, dx: Any, dim: int) -> Any:
     """Twice the area between neighbours."""
-    dim = launch.dim_of(op, dim, y.dim())
+    dim = wrap_dim(op, dim, y.dim())
     size = y.shape[dim]
     pairs = y.narrow(dim, 0, max(size - 1, 0)) + y.narrow(dim, min(1, size), max(size - 1, 0))
     if x is None:

@@ -13,11 +13,12 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.ops import reduce_launch as launch
+from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite, operator
 
 
 def _check(op: str, self: Any, dim: int, dtype: Any) -> Any:
-    launch.wrap_dim(op, dim, self.dim())
+    wrap_dim(op, dim, self.dim())
     kind = dtype if dtype is not None else self.dtype
     if kind.code not in launch.FLOATING:
         fail(
@@ -31,7 +32,7 @@ def _check(op: str, self: Any, dim: int, dtype: Any) -> Any:
 
 
 def _run(kernel: str, out: Any, inputs: tuple[Any, ...], dim: int) -> None:
-    d = launch.wrap_dim(kernel, dim, out.dim())
+    d = wrap_dim(kernel, dim, out.dim())
     contiguous = tuple(x.contiguous() for x in inputs)
     core.kernel(f"{kernel}:{out.dtype.code}")((out, *contiguous), (*launch.along(out, d), 0, 0))
 

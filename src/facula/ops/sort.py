@@ -15,6 +15,7 @@ from facula import core
 from facula.core.errors import cast_hint, fail
 from facula.ops import batch_forms
 from facula.ops import index_launch as launch
+from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite, operator, return_type_of
 
 # Unsigned integers without kernels of their own: the sign bit is flipped, so that the signed order
@@ -107,11 +108,11 @@ class sort:
 
     def meta(self, dim, descending, stable):
         check_ordered("sort", self)
-        launch.dim_of("sort", dim, self.dim())
+        wrap_dim("sort", dim, self.dim())
         return _pair(self.shape, self)
 
     def cpu(out, self, dim, descending, stable):
-        dim = launch.dim_of("sort", dim, self.dim())
+        dim = wrap_dim("sort", dim, self.dim())
 
         def run(code, rows, values, positions, count):
             core.kernel(f"sort:{code}")(
@@ -143,11 +144,11 @@ class _sort_values:
 
     def meta(self, dim, descending, stable):
         check_ordered("sort", self)
-        launch.dim_of("sort", dim, self.dim())
+        wrap_dim("sort", dim, self.dim())
         return core.empty(self.shape, dtype=self.dtype, device=self.device)
 
     def cpu(out, self, dim, descending, stable):
-        dim = launch.dim_of("sort", dim, self.dim())
+        dim = wrap_dim("sort", dim, self.dim())
         code, source = sortable(self)
         if source is not self or source.dim() - 1 != dim:  # dtypes and places of few programs
             out.copy_(F.sort(self, dim, descending, stable=stable)[0])
@@ -203,7 +204,7 @@ class topk:
                 self.dtype,
                 hint="x.int() makes numbers of bools, x.abs() orders complex numbers",
             )
-        dim = launch.dim_of("topk", dim, self.dim())
+        dim = wrap_dim("topk", dim, self.dim())
         size = self.shape[dim] if self.dim() else 1
         if not 0 <= k <= size:
             fail(
@@ -227,7 +228,7 @@ class topk:
         return _pair(shape, self)
 
     def cpu(out, self, k, dim, largest, sorted):
-        dim = launch.dim_of("topk", dim, self.dim())
+        dim = wrap_dim("topk", dim, self.dim())
 
         def run(code, rows, values, positions, count):
             core.kernel(f"topk:{code}")(
@@ -259,13 +260,13 @@ class _topk_values:
 
     def meta(self, k, dim, largest, sorted):
         check_ordered("topk", self)
-        dim = launch.dim_of("topk", dim, self.dim())
+        dim = wrap_dim("topk", dim, self.dim())
         shape = list(self.shape)
         shape[dim : dim + 1] = [k] if shape else []
         return core.empty(shape, dtype=self.dtype, device=self.device)
 
     def cpu(out, self, k, dim, largest, sorted):
-        dim = launch.dim_of("topk", dim, self.dim())
+        dim = wrap_dim("topk", dim, self.dim())
         code, source = sortable(self)
         if source is not self or source.dim() - 1 != dim:  # dtypes and places of few programs
             out.copy_(F.topk(self, k, dim, largest, sorted)[0])
@@ -341,7 +342,7 @@ class kthvalue:
 
     def meta(self, k, dim, keepdim):
         _not_bool("kthvalue", self)
-        dim = launch.dim_of("kthvalue", dim, self.dim())
+        dim = wrap_dim("kthvalue", dim, self.dim())
         _check_nonempty("kthvalue", self, dim)
         size = self.shape[dim] if self.dim() else 1
         if not 1 <= k <= size:
@@ -355,7 +356,7 @@ class kthvalue:
         return _pair(_reduced(self, dim, keepdim), self)
 
     def cpu(out, self, k, dim, keepdim):
-        _place(self, launch.dim_of("kthvalue", dim, self.dim()), keepdim, k - 1, 0, out)
+        _place(self, wrap_dim("kthvalue", dim, self.dim()), keepdim, k - 1, 0, out)
 
     def backward(grads, self_meta, dim, keepdim, result_1):
         return _select_gradient(grads[0], self_meta, dim, result_1, keepdim)
@@ -368,7 +369,9 @@ class kthvalue:
         yield (S(3), 5), {}, RuntimeError, "selected number k out of range"
 
 
-def _define_median(name: str, mode: int, text: str) -> None:
+def _define_median_along(name: str, mode: int) -> None:
+    """The median along a dimension, and where it stands."""
+
     @operator(
         f"_{name}_dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
         names=(),
@@ -378,17 +381,21 @@ def _define_median(name: str, mode: int, text: str) -> None:
 
         def meta(self, dim, keepdim):
             _not_bool(name, self)
-            dim = launch.dim_of(name, dim, self.dim())
+            dim = wrap_dim(name, dim, self.dim())
             _check_nonempty(name, self, dim)
             return _pair(_reduced(self, dim, keepdim), self)
 
         def cpu(out, self, dim, keepdim):
-            dim = launch.dim_of(name, dim, self.dim())
+            dim = wrap_dim(name, dim, self.dim())
             size = self.shape[dim] if self.dim() else 1
             _place(self, dim, keepdim, (size - 1) // 2, mode, out)
 
         def backward(grads, self_meta, dim, keepdim, result_1):
             return _select_gradient(grads[0], self_meta, dim, result_1, keepdim)
+
+
+def _define_median_of_all(name: str, mode: int) -> None:
+    """The median of all elements; its gradient is spread over the elements that equal it."""
 
     @operator(f"_{name}_all(Tensor self) -> Tensor", names=())
     class whole:
@@ -412,6 +419,11 @@ def _define_median(name: str, mode: int, text: str) -> None:
         def backward(grad, self, result):
             hit = (self == result) | ((self != self) & (result != result))
             return hit.to(grad.dtype) * (grad / hit.sum().to(grad.dtype))
+
+
+def _define_median(name: str, mode: int, text: str) -> None:
+    _define_median_along(name, mode)
+    _define_median_of_all(name, mode)
 
     def either(self: Any, dim: int | None, keepdim: bool) -> Any:
         if dim is None:
@@ -449,12 +461,12 @@ class mode:
 
     def meta(self, dim, keepdim):
         check_ordered("mode", self)
-        dim = launch.dim_of("mode", dim, self.dim())
+        dim = wrap_dim("mode", dim, self.dim())
         _check_nonempty("mode", self, dim)
         return _pair(_reduced(self, dim, keepdim), self)
 
     def cpu(out, self, dim, keepdim):
-        dim = launch.dim_of("mode", dim, self.dim())
+        dim = wrap_dim("mode", dim, self.dim())
         outs = tuple(o.reshape(_reduced(self, dim, True) or (1,)) for o in out)
 
         def run(code, rows, values, positions, count):
@@ -490,7 +502,7 @@ def _quantile(
     if dim is None:
         rows = self.reshape(-1)
     else:
-        dim = launch.dim_of(op, dim, self.dim())
+        dim = wrap_dim(op, dim, self.dim())
         if shape:
             shape[dim] = 1
         rows = self.movedim(dim, -1) if self.dim() else self.reshape((1,))

@@ -14,6 +14,7 @@ from facula.core.errors import fail
 from facula.ops import index_launch as launch
 from facula.ops.index_mask import positions
 from facula.ops.index_search import searchable
+from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite
 from facula.ops.sort import check_ordered, sortable
 
@@ -55,7 +56,7 @@ def _rows(op: str, self: Any, dim: int | None) -> tuple[Any, Any]:
     if dim is None:
         flat = self.reshape(-1)
         return flat.reshape((-1, 1)), flat
-    moved = self.movedim(launch.dim_of(op, dim, self.dim()), 0).contiguous()
+    moved = self.movedim(wrap_dim(op, dim, self.dim()), 0).contiguous()
     length = launch.product(moved.shape[1:])
     if length == 0 and moved.shape[0]:
         fail(
@@ -107,7 +108,7 @@ def _distinct(
         inverse = F.scatter(core.empty_like(number), 0, order, number) if numbered else None
     if dim is None:
         return values, inverse.reshape(self.shape) if numbered else None, counts
-    return values.movedim(0, launch.dim_of(op, dim, self.dim())), inverse, counts
+    return values.movedim(0, wrap_dim(op, dim, self.dim())), inverse, counts
 
 
 def _chosen(results: tuple[Any, Any, Any], inverse: bool, counts: bool) -> Any:

@@ -2,8 +2,9 @@
 
 Takes: tensors of any layout. Gives: tensors of another, part of the history; `at_places`, the
 elements of any tensor at the places of a sparse one.
-Keeps true: everything is a composition of dense operators over values, so gradients follow; what is
-made here is sorted, and says that it is where that means anything (COO).
+Keeps true: everything is a composition of dense operators over values and of the two primitives that
+carry history between a sparse tensor and its values, so gradients follow; what is made here is
+sorted, and says that it is where that means anything (COO).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops.registry import F, composite
+from facula.ops.registry import F, composite, operator
 from facula.ops.sparse_tensor import (
     BLOCKED,
     BSC,
@@ -28,6 +29,7 @@ from facula.ops.sparse_tensor import (
     layout_word,
     rebuilt,
     same_places,
+    shell,
     values_of,
 )
 
@@ -321,6 +323,41 @@ def _searched(coo: SparseTensor, index: Any) -> Any:
     found = keys.index_select(0, position) == wanted
     picked = values.index_select(0, position)
     return picked.masked_fill(~found.reshape([-1] + [1] * (values.dim() - 1)), 0)
+
+
+# ------------------------------------------------------------------ history
+
+
+@operator(
+    "_sparse_compose(Tensor values, Tensor[] places, int[] size, any layout, bool unique) -> Tensor",
+    names=(),
+    out=False,
+)
+class SparseCompose:
+    """A sparse tensor of its parts; the gradient of its values is the gradient at its places."""
+
+    def meta(values, places, size, layout, unique):
+        return shell(places, values.detach(), size, layout, unique)
+
+    def cpu(out, values, places, size, layout, unique):
+        pass
+
+    def backward(grad, values_meta, places, size, layout, unique):
+        return at_places(grad, Pattern(places, values_meta.shape, size, layout)), None
+
+
+@operator("_sparse_values(Tensor self) -> Tensor", names=(), out=False)
+class SparseValues:
+    """The values of a sparse tensor; the gradient is sparse, with the same places."""
+
+    def meta(self):
+        return self._stored.detach()
+
+    def cpu(out, self):
+        pass
+
+    def backward(grad, self):
+        return once(rebuilt(self, grad))
 
 
 # ------------------------------------------------------------------ public

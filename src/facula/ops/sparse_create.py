@@ -14,7 +14,18 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.ops.registry import F, composite
-from facula.ops.sparse_tensor import BLOCKED, BSC, BSR, BY_ROWS, COO, CSC, CSR, compose, shell
+from facula.ops.sparse_convert import flatten
+from facula.ops.sparse_tensor import (
+    BLOCKED,
+    BSC,
+    BSR,
+    BY_ROWS,
+    COO,
+    CSC,
+    CSR,
+    compose,
+    nothing,
+)
 
 #: [whether parts are checked unless a call says otherwise]
 CHECKS = [False]
@@ -48,29 +59,6 @@ def _whole(op: str, indices: Any, names: str) -> Any:
 def _finished(made: Any, values: Any, requires_grad: Any) -> Any:
     """A leaf of its own where a gradient is asked for, else part of the history of the values."""
     return made.detach().requires_grad_() if requires_grad and not values.requires_grad else made
-
-
-def nothing(size: Sequence[int], dtype: Any, device: Any, layout: Any, sparse_dim: int) -> Any:
-    """A sparse tensor without specified elements."""
-    size = tuple(size)
-    if layout is COO:
-        index = core.empty((sparse_dim, 0), dtype=core.int64, device=device)
-        values = core.empty((0, *size[sparse_dim:]), dtype=dtype, device=device)
-        return shell((index,), values, size, COO, True)
-    if layout in BLOCKED or len(size) < 2:
-        fail(
-            RuntimeError,
-            "zeros",
-            "Only batched sparse compressed (non-block) tensors are supported, but got size",
-            list(size),
-            hint="layout=facula.sparse_coo takes any size",
-        )
-    lines = size[-2] if layout in BY_ROWS else size[-1]
-    starts = F.zeros((*size[:-2], lines + 1), dtype=core.int64, device=device)
-    plain = core.empty((*size[:-2], 0), dtype=core.int64, device=device)
-    return shell(
-        (starts, plain), core.empty(plain.shape, dtype=dtype, device=device), size, layout, True
-    )
 
 
 # ------------------------------------------------------------------ COO
@@ -193,8 +181,6 @@ def check_coo(
                 hint=f"dimension {d} needs a size of {most + 1} or more",
             )
     if is_coalesced:
-        from facula.ops.sparse_convert import flatten
-
         flat = flatten(indices, size[: indices.shape[0]])
         if bool((flat[1:] <= flat[:-1]).any()):
             fail(

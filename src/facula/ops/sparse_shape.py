@@ -15,7 +15,6 @@ from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import TABLE, F, composite
 from facula.ops.sparse_arithmetic import like_first
 from facula.ops.sparse_convert import coalesced, to_coo
-from facula.ops.sparse_create import nothing
 from facula.ops.sparse_rules import rule, unsupported
 from facula.ops.sparse_tensor import (
     BLOCKED,
@@ -26,6 +25,7 @@ from facula.ops.sparse_tensor import (
     CSR,
     SparseTensor,
     compose,
+    nothing,
     shell,
     values_of,
 )
@@ -292,41 +292,25 @@ def reshape(self: Any, *_: Any) -> Any:
     )
 
 
-def subscript(self: SparseTensor, index: Any) -> Any:
-    """``self[index]`` with ints, slices, None and Ellipsis, or one index tensor."""
-    entries = index if isinstance(index, tuple) else (index,)
-    used = sum(e is not None and e is not Ellipsis for e in entries)
-    if used > self.dim():
-        fail(
-            IndexError,
-            "index",
-            f"at most {self.dim()} indices were required",
-            used,
-            hint="None and ... do not count",
-        )
-    made: Any = self
-    dim = 0
-    for entry in entries:
-        if entry is Ellipsis:
-            dim = made.dim() - sum(e is not None for e in entries[entries.index(Ellipsis) + 1 :])
-        elif entry is None:
-            made, dim = F.unsqueeze(made, dim), dim + 1
-        elif isinstance(entry, slice):
-            made, dim = F.slice(made, dim, entry.start, entry.stop, entry.step or 1), dim + 1
-        elif isinstance(entry, (core.Tensor, list)) and not isinstance(entry, bool):
-            chosen = entry if isinstance(entry, core.Tensor) else core.tensor(entry)
-            if chosen.dtype is core.bool:
-                chosen = chosen.nonzero().reshape(-1)
-            if chosen.dim() == 0:
-                made = F.select(made, dim, int(chosen))
-            else:
-                made, dim = F.index_select(made, dim, chosen), dim + 1
-        else:
-            made = F.select(made, dim, entry.__index__())
-    return made
-
-
 # ------------------------------------------------------------------ joins
+
+
+def _check_joined(parts: list[Any], dim: int) -> None:
+    first = parts[0]
+    for x in parts:
+        same = x.sparse_dim() == first.sparse_dim() and x.dim() == first.dim()
+        if not same or any(
+            a != b for d, (a, b) in enumerate(zip(first.shape, x.shape, strict=True)) if d != dim
+        ):
+            fail(
+                RuntimeError,
+                "cat",
+                "All tensors must have the same shape except in the dimension, and the same number "
+                "of sparse dimensions",
+                f"{list(first.shape)} and {list(x.shape)}",
+                hint="make the sizes equal first; to_dense().to_sparse(n) sets the number of "
+                "sparse dimensions",
+            )
 
 
 @rule("cat")
@@ -339,24 +323,10 @@ def cat(tensors: Any, dim: int) -> Any:
             "Concatenating sparse tensors, but a dense tensor was found",
             hint="use to_sparse() on the dense ones",
         )
-    first = to_coo(tensors[0])
-    dim = wrap_dim("cat", dim, first.dim())
     parts = [to_coo(x) for x in tensors]
-    count, size = first.sparse_dim(), list(first.shape)
-    for x in parts:
-        same = x.sparse_dim() == count and x.dim() == first.dim()
-        if not same or any(
-            a != b for d, (a, b) in enumerate(zip(size, x.shape, strict=True)) if d != dim
-        ):
-            fail(
-                RuntimeError,
-                "cat",
-                "All tensors must have the same shape except in the dimension, and the same number "
-                "of sparse dimensions",
-                f"{list(first.shape)} and {list(x.shape)}",
-                hint="make the sizes equal first; to_dense().to_sparse(n) sets the number of "
-                "sparse dimensions",
-            )
+    dim = wrap_dim("cat", dim, parts[0].dim())
+    _check_joined(parts, dim)
+    count, size = parts[0].sparse_dim(), list(parts[0].shape)
     size[dim] = sum(x.shape[dim] for x in parts)
     places, values, before = [], [], 0
     for x in parts:

@@ -1,20 +1,20 @@
-"""Sparse tensors: what they are made of, and the two primitives through which gradients pass.
+"""Sparse tensors: what they are made of, and how they are made and taken apart.
 
 Takes: places (indices, or compressed and plain indices) and values. Gives: `SparseTensor`, a Tensor
 without elements of its own, `compose` and `values_of`.
 Keeps true: the parts that a sparse tensor stores have no history, the tensor itself has; gradients
-pass between a sparse tensor and its values through `_sparse_compose` and `_sparse_values` only, so
-that whatever is written over values and dense operators is differentiable as often as these are.
+pass between a sparse tensor and its values through `_sparse_compose` and `_sparse_values` only
+(`sparse_convert`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops.registry import F, operator
+from facula.ops.registry import F
 
 Tensor = core.Tensor
 
@@ -294,8 +294,6 @@ class SparseTensor(core.Tensor):
 
     def zero_(self) -> Any:
         """Drop every specified element."""
-        from facula.ops.sparse_create import nothing
-
         sparse = self.sparse_dim()
         return assign(self, nothing(self.shape, self.dtype, self.device, self._form, sparse))
 
@@ -368,8 +366,6 @@ class SparseTensor(core.Tensor):
         return self._resized(size, sparse_dim, dense_dim, clear=True)
 
     def _resized(self, size: Any, sparse_dim: int, dense_dim: int, clear: bool) -> Any:
-        from facula.ops.sparse_create import nothing
-
         if len(size) != sparse_dim + dense_dim:
             fail(
                 RuntimeError,
@@ -396,8 +392,6 @@ class SparseTensor(core.Tensor):
     # ---------------------------------------------------------------- subscripts
 
     def __getitem__(self, index: Any) -> Any:
-        from facula.ops.sparse_shape import subscript
-
         return subscript(self, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -423,6 +417,29 @@ def shell(
     made = core.make_shell(SparseTensor, tuple(size), values.dtype)
     made._places, made._stored, made._form, made._unique = places, values, layout, unique
     return made
+
+
+def nothing(size: Sequence[int], dtype: Any, device: Any, layout: Any, sparse_dim: int) -> Any:
+    """A sparse tensor without specified elements."""
+    size = tuple(size)
+    if layout is COO:
+        index = core.empty((sparse_dim, 0), dtype=core.int64, device=device)
+        values = core.empty((0, *size[sparse_dim:]), dtype=dtype, device=device)
+        return shell((index,), values, size, COO, True)
+    if layout in BLOCKED or len(size) < 2:
+        fail(
+            RuntimeError,
+            "zeros",
+            "Only batched sparse compressed (non-block) tensors are supported, but got size",
+            list(size),
+            hint="layout=facula.sparse_coo takes any size",
+        )
+    lines = size[-2] if layout in BY_ROWS else size[-1]
+    starts = F.zeros((*size[:-2], lines + 1), dtype=core.int64, device=device)
+    plain = core.empty((*size[:-2], 0), dtype=core.int64, device=device)
+    return shell(
+        (starts, plain), core.empty(plain.shape, dtype=dtype, device=device), size, layout, True
+    )
 
 
 def compose(places: Any, values: Any, size: Any, layout: Any = COO, unique: bool = False) -> Any:
@@ -474,40 +491,41 @@ def same_places(a: SparseTensor, b: SparseTensor) -> bool:
     )
 
 
-@operator(
-    "_sparse_compose(Tensor values, Tensor[] places, int[] size, any layout, bool unique) -> Tensor",
-    names=(),
-    out=False,
-)
-class SparseCompose:
-    """A sparse tensor of its parts; the gradient of its values is the gradient at its places."""
-
-    def meta(values, places, size, layout, unique):
-        return shell(places, values.detach(), size, layout, unique)
-
-    def cpu(out, values, places, size, layout, unique):
-        pass
-
-    def backward(grad, values_meta, places, size, layout, unique):
-        from facula.ops.sparse_convert import Pattern, at_places
-
-        return at_places(grad, Pattern(places, values_meta.shape, size, layout)), None
+# ------------------------------------------------------------------ subscripts
 
 
-@operator("_sparse_values(Tensor self) -> Tensor", names=(), out=False)
-class SparseValues:
-    """The values of a sparse tensor; the gradient is sparse, with the same places."""
-
-    def meta(self):
-        return self._stored.detach()
-
-    def cpu(out, self):
-        pass
-
-    def backward(grad, self):
-        from facula.ops.sparse_convert import once
-
-        return once(rebuilt(self, grad))
+def subscript(self: SparseTensor, index: Any) -> Any:
+    """``self[index]`` with ints, slices, None and Ellipsis, or one index tensor."""
+    entries = index if isinstance(index, tuple) else (index,)
+    used = sum(e is not None and e is not Ellipsis for e in entries)
+    if used > self.dim():
+        fail(
+            IndexError,
+            "index",
+            f"at most {self.dim()} indices were required",
+            used,
+            hint="None and ... do not count",
+        )
+    made: Any = self
+    dim = 0
+    for entry in entries:
+        if entry is Ellipsis:
+            dim = made.dim() - sum(e is not None for e in entries[entries.index(Ellipsis) + 1 :])
+        elif entry is None:
+            made, dim = F.unsqueeze(made, dim), dim + 1
+        elif isinstance(entry, slice):
+            made, dim = F.slice(made, dim, entry.start, entry.stop, entry.step or 1), dim + 1
+        elif isinstance(entry, (core.Tensor, list)) and not isinstance(entry, bool):
+            chosen = entry if isinstance(entry, core.Tensor) else core.tensor(entry)
+            if chosen.dtype is core.bool:
+                chosen = chosen.nonzero().reshape(-1)
+            if chosen.dim() == 0:
+                made = F.select(made, dim, int(chosen))
+            else:
+                made, dim = F.index_select(made, dim, chosen), dim + 1
+        else:
+            made = F.select(made, dim, entry.__index__())
+    return made
 
 
 # ------------------------------------------------------------------ methods of dense tensors

@@ -12,7 +12,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.ops import index_launch as launch
-from facula.ops.reduce_launch import reduced_shape
+from facula.ops.reduce_launch import reduced_shape, wrap_dim
 from facula.ops.registry import F, composite
 
 
@@ -149,7 +149,7 @@ def _cross(op: str, a: Any, b: Any, dim: int) -> Any:
             f"{a.dim()} and {b.dim()}",
             hint="unsqueeze() adds dimensions to the smaller one",
         )
-    d = launch.dim_of(op, dim, a.dim())
+    d = wrap_dim(op, dim, a.dim())
     if a.shape[d] != 3 or b.shape[d] != 3:
         fail(
             RuntimeError,
@@ -256,7 +256,7 @@ def _distinct_dims(self: Any, dim: Any) -> Any:
         dims: Sequence[int] = range(rank)
     else:
         given = dim if isinstance(dim, (tuple, list)) else (dim,)
-        dims = [launch.dim_of("gradient", one, rank) for one in given]
+        dims = [wrap_dim("gradient", one, rank) for one in given]
     if len(set(dims)) != len(dims):
         fail(
             RuntimeError,
@@ -333,7 +333,7 @@ def hash_tensor(self: Any, dim: tuple[int, ...], keepdim: bool, mode: int) -> An
         )
     kind = core.float64 if self.is_floating_point() else core.int64
     bits = self.to(kind, copy=True).view(core.int64)
-    dims = tuple(sorted({launch.dim_of("hash_tensor", d, self.dim()) for d in dim}))
+    dims = tuple(sorted({wrap_dim("hash_tensor", d, self.dim()) for d in dim}))
     dims = (dims if self.dim() else ()) or tuple(range(self.dim()))
     shape = reduced_shape(self.shape, dims, keepdim)
     rest = [d for d in range(self.dim()) if d not in dims]

@@ -113,20 +113,25 @@ def _split(self: Tensor, index: Any) -> tuple[Tensor, list[Any]]:
             basic.append(item)
             tensors.append(None)
         elif isinstance(item, Tensor):
-            if item.dim() == 0 and item.dtype in (core.bool_, core.uint8):
-                basic.append(None)
-                tensors.append(item.reshape(1).to(core.bool_))
-            elif item.dim() == 0 and _has_a_number(item):
-                basic.append(int(item))
-            else:
-                basic += [slice(None)] * _width(item)
-                tensors.append(item)
+            _split_tensor(item, basic, tensors)
         else:
             basic.append(item.__index__() if hasattr(item, "__index__") else item)
     view = F.basic_index(self, tuple(basic))
     while tensors and tensors[-1] is None:
         tensors.pop()
     return view, tensors
+
+
+def _split_tensor(item: Tensor, basic: list[Any], tensors: list[Any]) -> None:
+    """Add a tensor to the basic items and the tensors."""
+    if item.dim() == 0 and item.dtype in (core.bool_, core.uint8):
+        basic.append(None)
+        tensors.append(item.reshape(1).to(core.bool_))
+    elif item.dim() == 0 and _has_a_number(item):
+        basic.append(int(item))
+    else:
+        basic += [slice(None)] * _width(item)
+        tensors.append(item)
 
 
 def _has_a_number(item: Tensor) -> bool:

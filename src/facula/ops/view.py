@@ -10,24 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
-from facula.core.errors import dim_hint, fail
+from facula.core.errors import fail
+from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite, view
 
 Tensor = core.Tensor
-
-
-def wrap(op: str, dim: int, ndim: int) -> int:
-    """A dimension in [0, ndim) from one in [-ndim, ndim); a 0-d tensor counts as 1-d."""
-    n = max(ndim, 1)
-    if not -n <= dim < n:
-        fail(
-            IndexError,
-            op,
-            f"a dimension in [{-n}, {n - 1}] was required (Dimension out of range)",
-            dim,
-            hint=dim_hint(ndim),
-        )
-    return dim % n
 
 
 @view(
@@ -137,7 +124,7 @@ class permute:
                 list(dims),
                 hint=f"name every dimension once, for example {tuple(range(rank))[::-1]}",
             )
-        return batch.front(self).permute((0, *(wrap("permute", d, rank) + 1 for d in dims)))
+        return batch.front(self).permute((0, *(wrap_dim("permute", d, rank) + 1 for d in dims)))
 
     def backward(grad, dims):
         inverse = [0] * len(dims)
@@ -220,7 +207,7 @@ class squeeze:
     def vmap(batch, self, dim):
         x, rank = batch.front(self), self.dim()
         dims = range(rank) if dim is None else dim if isinstance(dim, (tuple, list)) else (dim,)
-        return x.squeeze(tuple(wrap("squeeze", d, rank) + 1 for d in dims)) if rank else x
+        return x.squeeze(tuple(wrap_dim("squeeze", d, rank) + 1 for d in dims)) if rank else x
 
     def backward(grad, self_shape):
         return grad.reshape(self_shape)
@@ -362,7 +349,10 @@ def flatten(self, start_dim, end_dim):
     """Merge the dimensions from `start_dim` to `end_dim` into one."""
     if self.dim() == 0:
         return self.reshape(1)
-    start, end = wrap("flatten", start_dim, self.dim()), wrap("flatten", end_dim, self.dim())
+    start, end = (
+        wrap_dim("flatten", start_dim, self.dim()),
+        wrap_dim("flatten", end_dim, self.dim()),
+    )
     if start > end:
         fail(
             RuntimeError,
@@ -392,7 +382,7 @@ def ravel(self):
 )
 def unflatten(self, dim, sizes):
     """Split one dimension into several; one size may be -1."""
-    dim = wrap("unflatten", dim, self.dim())
+    dim = wrap_dim("unflatten", dim, self.dim())
     if not sizes:
         fail(
             RuntimeError,
@@ -430,8 +420,8 @@ def movedim(self, source, destination):
             (source, destination),
             hint=f"give {len(source)} destination(s) to move {len(source)} dimension(s)",
         )
-    source = [wrap("movedim", d, n) for d in source]
-    destination = [wrap("movedim", d, n) for d in destination]
+    source = [wrap_dim("movedim", d, n) for d in source]
+    destination = [wrap_dim("movedim", d, n) for d in destination]
     if len(set(source)) != len(source) or len(set(destination)) != len(destination):
         fail(
             RuntimeError,
@@ -476,7 +466,7 @@ def narrow(self, dim, start, length):
             "narrow() cannot be applied to a 0-dim tensor.",
             hint="x.reshape(1) has a dimension",
         )
-    d = wrap("narrow", dim, self.dim())
+    d = wrap_dim("narrow", dim, self.dim())
     if isinstance(start, Tensor) and (start.dim() or start.dtype.kind != 1):
         fail(
             RuntimeError,
@@ -506,7 +496,7 @@ class unfold:
     """Windows of `size` every `step` along a dimension, as a new last dimension."""
 
     def geometry(self, dimension, size, step):
-        d = wrap("unfold", dimension, self.dim())
+        d = wrap_dim("unfold", dimension, self.dim())
         n = self.shape[d] if self.dim() else 1
         if size < 0 or size > n:
             fail(
@@ -544,7 +534,7 @@ class diagonal:
     """The diagonals of the matrices in two dimensions, as the last dimension."""
 
     def geometry(self, offset, dim1, dim2):
-        a, b = wrap("diagonal", dim1, self.dim()), wrap("diagonal", dim2, self.dim())
+        a, b = wrap_dim("diagonal", dim1, self.dim()), wrap_dim("diagonal", dim2, self.dim())
         if a == b:
             fail(
                 RuntimeError,

@@ -12,6 +12,7 @@ from typing import Any
 
 from facula import core
 from facula.ops import view, view_dtype, view_split  # noqa: F401  (they fill the table)
+from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import TABLE, F, composite, operator
 
 
@@ -29,18 +30,18 @@ def _define_copy(source: core.Op) -> None:
     """The copy of a view is an operator of its own, so that programs may name it."""
     definition = source.definition
 
-    def view(args: tuple[Any, ...]) -> Any:
+    def shown_by(args: tuple[Any, ...]) -> Any:
         if definition.geometry == "view":  # a copy may have any shape, whatever lies in memory
             args = (args[0].contiguous(), *args[1:])
         positional, keywords = definition.trim(args)
         return source(*positional, **keywords)
 
     def meta(*args: Any) -> Any:
-        shown = view(args)
+        shown = shown_by(args)
         return core.empty(shown.shape, dtype=shown.dtype, device=shown.device)
 
     def cpu(out: Any, *args: Any) -> None:
-        out.copy_(view(args))
+        out.copy_(shown_by(args))
 
     body = type(f"{definition.name}_copy", (), {"meta": staticmethod(meta)})
     body.cpu = staticmethod(cpu)  # type: ignore[attr-defined]
@@ -137,7 +138,7 @@ def _chunk_cat(tensors: tuple[Any, ...], dim: int, num_chunks: int) -> Any:
             core.errors.fail(
                 RuntimeError, "_chunk_cat", "expects non-empty tensors", "an empty one"
             )
-        d = view.wrap("_chunk_cat", dim, tensor.dim())
+        d = wrap_dim("_chunk_cat", dim, tensor.dim())
         missing = -tensor.shape[d] % num_chunks
         if missing:
             gap = [*tensor.shape[:d], missing, *tensor.shape[d + 1 :]]

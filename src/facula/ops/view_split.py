@@ -11,8 +11,8 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite, operator
-from facula.ops.view import wrap
 
 Tensor = core.Tensor
 
@@ -32,7 +32,7 @@ class unbind:
                 "Dimension specified as 0 but tensor has no dimensions",
                 hint="x.reshape(1) has a dimension to unbind",
             )
-        d = wrap("unbind", dim, self.dim())
+        d = wrap_dim("unbind", dim, self.dim())
         shape = [*self.shape[:d], *self.shape[d + 1 :]]
         stride = self.stride()
         rest = [*stride[:d], *stride[d + 1 :]]
@@ -87,7 +87,7 @@ class split_with_sizes:
                 "split expects at least a 1-dimensional tensor",
                 hint="x.reshape(1) has a dimension to split",
             )
-        d = wrap("split", dim, self.dim())
+        d = wrap_dim("split", dim, self.dim())
         shape, stride, start, pieces = list(self.shape), self.stride(), 0, []
         for size in _split_points(self, split_sizes, d, "split"):
             shape[d] = size
@@ -139,7 +139,7 @@ def split(self, split_size, dim):
             "split expects at least a 1-dimensional tensor",
             hint="x.reshape(1) has a dimension to split",
         )
-    d = wrap("split", dim, self.dim())
+    d = wrap_dim("split", dim, self.dim())
     if isinstance(split_size, (list, tuple)):
         return F.split_with_sizes(self, split_size, d)
     if not hasattr(split_size, "__index__"):
@@ -176,7 +176,7 @@ def chunk(self, chunks, dim):
             chunks,
             hint="chunks=1 gives the whole tensor",
         )
-    d = wrap("chunk", dim, self.dim())
+    d = wrap_dim("chunk", dim, self.dim())
     size = (self.shape[d] + chunks - 1) // chunks
     if size == 0:
         return F.split_with_sizes(self, [0] * chunks, d)
@@ -205,7 +205,7 @@ def tensor_split(self, indices_or_sections, dim):
             "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims",
             hint="x.reshape(1) has a dimension to split",
         )
-    d = wrap("tensor_split", dim, self.dim())
+    d = wrap_dim("tensor_split", dim, self.dim())
     n = self.shape[d]
     if isinstance(indices_or_sections, Tensor):
         if (

@@ -156,6 +156,15 @@ def _strong_wolfe(
     return point.f, point.g, point.t, evaluations
 
 
+def _has_converged(group: dict[str, Any], grad: Any, step: Any, change: float) -> bool:
+    """Whether the slope, the last step, or what it changed is small enough to stop."""
+    return (
+        float(grad.abs().max()) <= group["tolerance_grad"]
+        or float(step.abs().max()) <= group["tolerance_change"]
+        or abs(change) < group["tolerance_change"]
+    )
+
+
 class LBFGS(Optimizer):
     """Quasi-Newton steps from the last ``history_size`` changes of gradient and parameters."""
 
@@ -269,6 +278,21 @@ class LBFGS(Optimizer):
         self._add_direction(t, direction)
         return loss, grad, t, evaluations
 
+    def _moved(
+        self, closure: Callable[[], Any], d: Any, t: Any, start: _Point, most: int, last: bool
+    ) -> tuple[float, Any, Any, int]:
+        """Go along ``d``, by ``t`` or as far as the line search says; the loss and the gradient there
+        (of the start, where nobody needs them any more), the length, and the evaluations.
+        """
+        group = self.param_groups[0]
+        if group["line_search_fn"] is not None:
+            return self._search(closure, d, t, start, group["tolerance_change"], most)
+        self._add_direction(t, d)
+        if last:
+            return start.f, start.g, t, 0
+        loss = float(closure())
+        return loss, self._gather_flat_grad(), t, 1
+
     def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]
         """Up to ``max_iter`` iterations; gives the loss at the start."""
         with no_grad():
@@ -278,8 +302,7 @@ class LBFGS(Optimizer):
         group = self.param_groups[0]
         lr: Any = group["lr"].item() if isinstance(group["lr"], core.Tensor) else group["lr"]
         max_iter, max_eval = group["max_iter"], group["max_eval"]
-        search = group["line_search_fn"]
-        if search not in (None, "strong_wolfe"):
+        if group["line_search_fn"] not in (None, "strong_wolfe"):
             raise RuntimeError("only 'strong_wolfe' is supported")
         state = self.state[self._params[0]]
         state.setdefault("func_evals", 0)
@@ -303,25 +326,14 @@ class LBFGS(Optimizer):
             if slope > -group["tolerance_change"]:
                 state.update(d=d, t=t)
                 break
-            used = 0
-            if search is not None:
-                start = _Point(0.0, loss, grad, slope)
-                change, most = group["tolerance_change"], max_eval - evaluations
-                loss, grad, t, used = self._search(closure, d, t, start, change, most)
-            else:
-                self._add_direction(t, d)
-                if n_iter != max_iter:
-                    loss, used = float(closure()), 1
-                    grad = self._gather_flat_grad()
+            start, most = _Point(0.0, loss, grad, slope), max_eval - evaluations
+            last = n_iter == max_iter
+            loss, grad, t, used = self._moved(closure, d, t, start, most, last)
             evaluations += used
             state["func_evals"] += used
             state.update(d=d, t=t)
-            if n_iter == max_iter or evaluations >= max_eval:
+            if last or evaluations >= max_eval:
                 break
-            if float(grad.abs().max()) <= group["tolerance_grad"]:
-                break
-            if float(d.mul(t).abs().max()) <= group["tolerance_change"]:
-                break
-            if abs(loss - previous_loss) < group["tolerance_change"]:
+            if _has_converged(group, grad, d.mul(t), loss - previous_loss):
                 break
         return original

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from facula.optim.lr_scheduler import (
+from facula.optim.lr_base import (
     EPOCH_DEPRECATION_WARNING,
     LRScheduler,
     _copy,

@@ -86,6 +86,40 @@ def _run_with_hooks(self: Any, function: Callable, args: tuple, kwargs: dict) ->
     return out
 
 
+def _names_and_parameters(given: Any) -> tuple[list[str] | None, list[Any]]:
+    """A group's parameters as a list, and their names where they come in pairs with them."""
+    if isinstance(given, core.Tensor):
+        given = [given]
+    elif isinstance(given, set):
+        raise TypeError(
+            "optimizer parameters need to be organized in ordered collections, but the "
+            "ordering of tensors in sets "
+            "will change between runs. Please use a list instead."
+        )
+    params = list(given)
+    if not params or not isinstance(params[0], tuple):
+        return None, params
+    if not all(isinstance(p, tuple) and len(p) == 2 for p in params):
+        raise ValueError(
+            "all optimizer params should be with/without names. Some param names are missing"
+        )
+    return [n for n, _ in params], [p for _, p in params]
+
+
+def _parameters_by_number(groups: list[dict], saved_groups: list[dict]) -> dict[Any, Any]:
+    """The parameters by the numbers that saved groups have for them."""
+    if len(groups) != len(saved_groups):
+        raise ValueError("loaded state dict has a different number of parameter groups")
+    sizes = [len(g["params"]) for g in groups], [len(g["params"]) for g in saved_groups]
+    if sizes[0] != sizes[1]:
+        raise ValueError(
+            "loaded state dict contains a parameter group that doesn't match the size of "
+            "optimizer's group"
+        )
+    numbers = chain.from_iterable(g["params"] for g in saved_groups)
+    return dict(zip(numbers, chain.from_iterable(g["params"] for g in groups), strict=True))
+
+
 class Optimizer:
     """Base class of all optimizers.
 
@@ -271,21 +305,7 @@ class Optimizer:
                 state_dict = replaced
         groups = self.param_groups
         saved_groups = deepcopy(state_dict["param_groups"])
-        if len(groups) != len(saved_groups):
-            raise ValueError("loaded state dict has a different number of parameter groups")
-        sizes = [len(g["params"]) for g in groups], [len(g["params"]) for g in saved_groups]
-        if sizes[0] != sizes[1]:
-            raise ValueError(
-                "loaded state dict contains a parameter group that doesn't match the size of "
-                "optimizer's group"
-            )
-        parameters = dict(
-            zip(
-                chain.from_iterable(g["params"] for g in saved_groups),
-                chain.from_iterable(g["params"] for g in groups),
-                strict=True,
-            )
-        )
+        parameters = _parameters_by_number(groups, saved_groups)
         state: defaultdict = defaultdict(dict)
         for key, value in state_dict["state"].items():
             if key in parameters:
@@ -340,24 +360,7 @@ class Optimizer:
         """Add a group: a dictionary with "params" and any settings that differ from the defaults."""
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
-        params = param_group["params"]
-        if isinstance(params, core.Tensor):
-            params = [params]
-        elif isinstance(params, set):
-            raise TypeError(
-                "optimizer parameters need to be organized in ordered collections, but the "
-                "ordering of tensors in sets "
-                "will change between runs. Please use a list instead."
-            )
-        params = list(params)
-        names = None
-        if params and isinstance(params[0], tuple):
-            if not all(isinstance(p, tuple) and len(p) == 2 for p in params):
-                raise ValueError(
-                    "all optimizer params should be with/without names. Some param names are "
-                    "missing"
-                )
-            names, params = [n for n, _ in params], [p for _, p in params]
+        names, params = _names_and_parameters(param_group["params"])
         param_group["params"] = params
         if names is not None:
             param_group["param_names"] = names

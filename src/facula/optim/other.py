@@ -19,7 +19,24 @@ from facula.optim.optimizer import Optimizer, ParamsT, run_closure
 __all__ = ["Adafactor", "Muon", "SparseAdam"]
 
 
-class SparseAdam(Optimizer):
+class _OneByOne(Optimizer):
+    """Updates the parameters that have a gradient one after the other."""
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update the parameters; gives the closure's loss, where there is a closure."""
+        loss = run_closure(closure)
+        with no_grad():
+            for group in self.param_groups:
+                for p in group["params"]:
+                    if p.grad is not None:
+                        self._step_one(group, p, p.grad)
+        return loss
+
+    def _step_one(self, group: dict, p: Any, g: Any) -> None:
+        raise NotImplementedError
+
+
+class SparseAdam(_OneByOne):
     """Adam that touches only the rows that have a gradient."""
 
     def __init__(
@@ -48,16 +65,6 @@ class SparseAdam(Optimizer):
             raise ValueError(
                 f"Sparse params at indices {positions}: SparseAdam requires dense parameter tensors"
             )
-
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update the parameters; gives the closure's loss, where there is a closure."""
-        loss = run_closure(closure)
-        with no_grad():
-            for group in self.param_groups:
-                for p in group["params"]:
-                    if p.grad is not None:
-                        self._step_one(group, p, p.grad)
-        return loss
 
     def _step_one(self, group: dict, p: Any, g: Any) -> None:
         if not g.is_sparse:
@@ -95,7 +102,7 @@ class SparseAdam(Optimizer):
         p.add_(sparse(numerator / denominator * -size))
 
 
-class Adafactor(Optimizer):
+class Adafactor(_OneByOne):
     """Adam's second moment of matrices as an outer product of row and column means. [Shazeer &
     Stern 2018]
     """
@@ -144,16 +151,6 @@ class Adafactor(Optimizer):
         for entry in self.state.values():
             if entry and not isinstance(entry["step"], core.Tensor):
                 entry["step"] = facula.tensor(float(entry["step"]), dtype=scalar_dtype())
-
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update the parameters; gives the closure's loss, where there is a closure."""
-        loss = run_closure(closure)
-        with no_grad():
-            for group in self.param_groups:
-                for p in group["params"]:
-                    if p.grad is not None:
-                        self._step_one(group, p, p.grad)
-        return loss
 
     def _init_state(self, p: Any, g: Any, state: dict) -> None:
         state["step"] = facula.tensor(0.0, dtype=scalar_dtype())
@@ -219,7 +216,7 @@ def _newton_schulz(g: Any, coefficients: tuple[float, float, float], steps: int,
     return x.T if wide else x
 
 
-class Muon(Optimizer):
+class Muon(_OneByOne):
     """Momentum whose matrices are made orthogonal before each step. [Jordan et al. 2024]"""
 
     def __init__(
@@ -259,16 +256,6 @@ class Muon(Optimizer):
                         "Muon only supports 2D parameters whereas we found a parameter with size: "
                         f"{p.size()}"
                     )
-
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update the parameters; gives the closure's loss, where there is a closure."""
-        loss = run_closure(closure)
-        with no_grad():
-            for group in self.param_groups:
-                for p in group["params"]:
-                    if p.grad is not None:
-                        self._step_one(group, p, p.grad)
-        return loss
 
     def _step_one(self, group: dict, p: Any, g: Any) -> None:
         if p.is_complex():

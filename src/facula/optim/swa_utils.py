@@ -18,7 +18,7 @@ from facula import core
 from facula.autograd.grad_mode import no_grad
 from facula.nn.modules.batchnorm import _BatchNorm
 from facula.nn.modules.module import Module
-from facula.optim.lr_scheduler import LRScheduler
+from facula.optim.lr_base import LRScheduler
 
 __all__ = """AveragedModel SWALR get_ema_avg_fn get_ema_multi_avg_fn get_swa_avg_fn
 get_swa_multi_avg_fn update_bn""".split()

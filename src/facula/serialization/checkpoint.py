@@ -98,6 +98,35 @@ def _write(stream: BinaryIO, prefix: str, body: Any, found: dict[str, Any], orde
     archive.close()
 
 
+def _check_load_arguments(
+    f: Any, pickle_module: Any, weights_only: Any, mmap: Any, others: dict[str, Any]
+) -> None:
+    if others:
+        fail(
+            TypeError,
+            "load",
+            "encoding is the only pickle argument",
+            got=", ".join(others),
+            hint="leave the others out",
+        )
+    if mmap and not is_path(f):
+        fail(
+            ValueError,
+            "load",
+            "mmap=True needs a path",
+            got=type(f).__name__,
+            hint="pass the path of the file, or mmap=False",
+        )
+    if weights_only and pickle_module is not None:
+        fail(
+            RuntimeError,
+            "load",
+            "no pickle module beside weights_only=True",
+            got=getattr(pickle_module, "__name__", str(pickle_module)),
+            hint="pass weights_only=False to unpickle with a module of your own",
+        )
+
+
 def load(
     f: Any,
     map_location: MapLocation = None,
@@ -119,30 +148,7 @@ def load(
     RuntimeError for a damaged archive or a device that is not there, EOFError for an empty file.
     """
     encoding = pickle_load_args.pop("encoding", "utf-8")
-    if pickle_load_args:
-        fail(
-            TypeError,
-            "load",
-            "encoding is the only pickle argument",
-            got=", ".join(pickle_load_args),
-            hint="leave the others out",
-        )
-    if mmap and not is_path(f):
-        fail(
-            ValueError,
-            "load",
-            "mmap=True needs a path",
-            got=type(f).__name__,
-            hint="pass the path of the file, or mmap=False",
-        )
-    if weights_only and pickle_module is not None:
-        fail(
-            RuntimeError,
-            "load",
-            "no pickle module beside weights_only=True",
-            got=getattr(pickle_module, "__name__", str(pickle_module)),
-            hint="pass weights_only=False to unpickle with a module of your own",
-        )
+    _check_load_arguments(f, pickle_module, weights_only, mmap, pickle_load_args)
     place = _placer(map_location)
     with opened_for_reading(f, "load") as stream:
         start = stream.tell()

@@ -60,16 +60,7 @@ def _no_room(error: OSError, target: str) -> OSError:
     return OSError(error.errno, text, target)
 
 
-@contextlib.contextmanager
-def written_atomically(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A stream whose content stands at `path` when the block ends well, and nowhere when it does
-    not.
-
-    A path that is not a regular file (a pipe, a device) is written directly.  Raises RuntimeError
-    where the folder is missing, and OSError as the system gives it.
-    """
-    target = os.path.realpath(path)
-    folder, name = os.path.split(target)
+def _check_target(folder: str, target: str) -> None:
     if not os.path.isdir(folder):
         fail(
             RuntimeError,
@@ -86,6 +77,19 @@ def written_atomically(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             got=f"the folder {target}",
             hint="add a file's name to the path",
         )
+
+
+@contextlib.contextmanager
+def written_atomically(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A stream whose content stands at `path` when the block ends well, and nowhere when it does
+    not.
+
+    A path that is not a regular file (a pipe, a device) is written directly.  Raises RuntimeError
+    where the folder is missing, and OSError as the system gives it.
+    """
+    target = os.path.realpath(path)
+    folder, name = os.path.split(target)
+    _check_target(folder, target)
     if os.path.exists(target) and not os.path.isfile(target):
         with open(target, "wb") as stream:
             yield stream

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from facula.compiler.inductor import freeze
+from facula.nn import attention_fast_path
+
 __all__ = ["fastpath_count", "prepack_count"]
 
 
 def fastpath_count(function: Callable[[], Any]) -> int:
     """How many encoder layers took the fast path while `function` ran."""
-    from facula.nn import attention_fast_path
-
     before = attention_fast_path.fastpath_count()
     function()
     return attention_fast_path.fastpath_count() - before
@@ -23,6 +24,4 @@ def fastpath_count(function: Callable[[], Any]) -> int:
 
 def prepack_count() -> int:
     """How many weights compiled inference graphs have packed so far."""
-    from facula.compiler.inductor import freeze
-
     return freeze.prepack_count()

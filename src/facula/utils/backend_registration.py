@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import facula
 from facula import core
 from facula.core.errors import fail
 
@@ -60,8 +61,6 @@ def register_device_module(device_type: str, module: Any) -> None:
     Raises:
         RuntimeError: there is one of that name.
     """
-    import facula
-
     known = core.device(device_type).type
     if known in vars(facula):
         required = "a device without a module was required"
@@ -93,10 +92,12 @@ def generate_methods_for_privateuse1_backend(
         _attach(core.Tensor, f"is_{name}", property(lambda self: self.device.type == name))
         _attach(core.Tensor, name, _to_device(name))
     if for_module:
+        # lazily: a device can be named without modules
         from facula.nn import Module
 
         _attach(Module, name, _to_device(name))
     if for_packed_sequence:
+        # lazily: as above
         from facula.nn.utils.rnn import PackedSequence
 
         _attach(PackedSequence, f"is_{name}", property(lambda self: self.data.device.type == name))

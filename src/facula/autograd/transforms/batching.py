@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from facula import core
+from facula.autograd.function import Function
 from facula.autograd.transforms import batch_rules
 from facula.autograd.transforms.batch_rules import Batch
 from facula.autograd.transforms.levels import Level, is_batched, wrap
@@ -238,8 +239,6 @@ class VmapLevel(Level):
 
     def _custom(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A custom function: by its own rule, or entry by entry."""
-        from facula.autograd.function import Function
-
         if cls.generate_vmap_rule:
             return self._wrapped(self._below(self._custom_rows, cls, args, kwargs))
         if cls.vmap is Function.vmap:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from facula import core
+from facula.autograd.function import _SingleLevelFunction
 from facula.autograd.transforms.levels import Level, Suspended
 from facula.autograd.transforms.view_inverses import DETACH, ViewStep, put_back
 from facula.core.errors import fail
@@ -473,7 +474,7 @@ class FunctionalLevel(Level):
 
     def _custom(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A custom function: its forward and backward run under this level as anything else."""
-        separate = cls.setup_context is not _single_level_setup()
+        separate = cls.setup_context is not _SingleLevelFunction.setup_context
         results = cls._run(tuple(self.values(args)), kwargs, separate)[0]
         for x in results if isinstance(results, tuple) else (results,):
             self._join_history(x)
@@ -572,12 +573,6 @@ def makes_tensors(definition: Any) -> bool:
         known = "device" in types and "generator" not in types
         definition._makes_tensors = known
     return known
-
-
-def _single_level_setup() -> Any:
-    from facula.autograd.function import _SingleLevelFunction
-
-    return _SingleLevelFunction.setup_context
 
 
 def _remaining(items: tuple[Any, ...], ellipsis: Any, given: int) -> int:

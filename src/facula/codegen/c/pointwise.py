@@ -21,7 +21,7 @@ from typing import Any
 
 from facula.codegen.c.math import PREAMBLE, SLOW, SMOOTH, functions_for
 from facula.codegen.c.printer import STORED_TYPES, Printer, function_names, guarded_nodes
-from facula.ops import scalar
+from facula.ops import TABLE, scalar
 from facula.ops.scalar import Runtime, Traced
 from facula.ops.scalar_node import Complex, Scalar
 
@@ -274,8 +274,6 @@ def all_kernels(table: Mapping[str, Any]) -> Iterator[tuple[str, Traced]]:
 def units(isa: Any, table: Mapping[str, Any] | None = None) -> Iterator[tuple[str, str]]:
     """Translation units (name, C text) of about `KERNELS_PER_UNIT` kernels; default: all operators."""
     if table is None:
-        from facula.ops import TABLE
-
         table = TABLE
     kernels = list(all_kernels(table))
     for first in range(0, len(kernels), KERNELS_PER_UNIT):

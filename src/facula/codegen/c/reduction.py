@@ -20,7 +20,10 @@ from facula.codegen.c import loops_schedule, loops_unit
 from facula.codegen.c import loops_text as text
 from facula.codegen.c.isa import Isa, isa
 from facula.codegen.c.loops_sweep import Sweeper
-from facula.ops import rows
+from facula.ops import (
+    reduction_programs,  # noqa: F401  (fills the table)
+    rows,
+)
 
 #: cells of a tile, and positions of a block in the tile layout
 TILE, TILE_ROWS = 1024, 64
@@ -316,6 +319,4 @@ def prelude() -> str:
 
 def unit(variant: str | Isa, names: Iterable[str] | None = None) -> str:
     """A translation unit with the reductions of the table."""
-    from facula.ops import reduction_programs  # noqa: F401  (fills the table)
-
     return loops_unit.translation_unit(kernels(variant, names), prelude())

@@ -22,7 +22,10 @@ from facula.codegen.c import loops_schedule, loops_unit
 from facula.codegen.c import loops_text as text
 from facula.codegen.c.isa import Isa, isa
 from facula.codegen.c.loops_sweep import Sweeper
-from facula.ops import rows
+from facula.ops import (
+    row_programs,  # noqa: F401  (fills the table)
+    rows,
+)
 
 #: neighbouring rows of a tile; at most so many slots, each of at least so many rows where there are
 #: enough
@@ -316,6 +319,4 @@ def kernels(variant: str | Isa, names: Iterable[str] | None = None) -> list[loop
 
 def unit(variant: str | Isa, names: Iterable[str] | None = None) -> str:
     """A translation unit with the row programs of the table."""
-    from facula.ops import row_programs  # noqa: F401  (fills the table)
-
     return loops_unit.translation_unit(kernels(variant, names), PLAN)

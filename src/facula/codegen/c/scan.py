@@ -17,7 +17,10 @@ from collections.abc import Iterable, Sequence
 from facula.codegen.c import loops_text as text
 from facula.codegen.c import loops_unit
 from facula.codegen.c.isa import Isa, isa
-from facula.ops import rows
+from facula.ops import (
+    rows,
+    scan_programs,  # noqa: F401  (fills the table)
+)
 
 #: stretches side by side: in registers, and as vector lanes where a step is dear; cells of a tile
 NARROW, WIDE, TILE = 4, 16, 128
@@ -335,6 +338,4 @@ def kernels(variant: str | Isa, names: Iterable[str] | None = None) -> list[loop
 
 def unit(variant: str | Isa, names: Iterable[str] | None = None) -> str:
     """A translation unit with the scans of the table."""
-    from facula.ops import scan_programs  # noqa: F401  (fills the table)
-
     return loops_unit.translation_unit(kernels(variant, names), PLAN)

@@ -11,6 +11,7 @@ import copy
 import os
 import random
 from collections.abc import Callable, Iterable, Iterator
+from fnmatch import fnmatch
 from typing import Any
 
 from facula.core.errors import fail
@@ -327,8 +328,6 @@ class FileLister(IterDataPipe):
         self.recursive, self.abspath, self.length = recursive, abspath, length
 
     def __iter__(self) -> Iterator[str]:
-        from fnmatch import fnmatch
-
         for root in self.datapipe:
             folder = os.path.abspath(root) if self.abspath else os.fspath(root)
             for path, folders, names in os.walk(folder):

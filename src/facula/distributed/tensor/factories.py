@@ -50,40 +50,30 @@ def _drawn(
     return made
 
 
-def zeros(
-    *size: Any,
-    requires_grad: bool = False,
-    dtype: Any = None,
-    layout: Any = None,
-    device_mesh: DeviceMesh,
-    placements: Sequence[Any] | None = None,
-) -> DTensor:
-    """Zeros."""
-    return _filled(F.zeros, _sizes(size), device_mesh, placements, requires_grad, {"dtype": dtype})
+def _factory(name: str, place: Callable[..., DTensor], text: str) -> Callable[..., DTensor]:
+    """A function that makes tensors of a size as the operator of that name does."""
+    make = getattr(F, name)
+
+    def factory(
+        *size: Any,
+        requires_grad: bool = False,
+        dtype: Any = None,
+        layout: Any = None,
+        device_mesh: DeviceMesh,
+        placements: Sequence[Any] | None = None,
+    ) -> DTensor:
+        return place(make, _sizes(size), device_mesh, placements, requires_grad, {"dtype": dtype})
+
+    factory.__name__ = factory.__qualname__ = name
+    factory.__doc__ = text
+    return factory
 
 
-def ones(
-    *size: Any,
-    requires_grad: bool = False,
-    dtype: Any = None,
-    layout: Any = None,
-    device_mesh: DeviceMesh,
-    placements: Sequence[Any] | None = None,
-) -> DTensor:
-    """Ones."""
-    return _filled(F.ones, _sizes(size), device_mesh, placements, requires_grad, {"dtype": dtype})
-
-
-def empty(
-    *size: Any,
-    requires_grad: bool = False,
-    dtype: Any = None,
-    layout: Any = None,
-    device_mesh: DeviceMesh,
-    placements: Sequence[Any] | None = None,
-) -> DTensor:
-    """Memory as it is."""
-    return _filled(F.empty, _sizes(size), device_mesh, placements, requires_grad, {"dtype": dtype})
+zeros = _factory("zeros", _filled, "Zeros.")
+ones = _factory("ones", _filled, "Ones.")
+empty = _factory("empty", _filled, "Memory as it is.")
+rand = _factory("rand", _drawn, "Uniform numbers in [0, 1), drawn by the first rank.")
+randn = _factory("randn", _drawn, "Normal numbers, drawn by the first rank.")
 
 
 def full(
@@ -102,27 +92,3 @@ def full(
         return F.full(shape, fill_value, **options)
 
     return _filled(make, tuple(size), device_mesh, placements, requires_grad, {"dtype": dtype})
-
-
-def rand(
-    *size: Any,
-    requires_grad: bool = False,
-    dtype: Any = None,
-    layout: Any = None,
-    device_mesh: DeviceMesh,
-    placements: Sequence[Any] | None = None,
-) -> DTensor:
-    """Uniform numbers in [0, 1), drawn by the first rank."""
-    return _drawn(F.rand, _sizes(size), device_mesh, placements, requires_grad, {"dtype": dtype})
-
-
-def randn(
-    *size: Any,
-    requires_grad: bool = False,
-    dtype: Any = None,
-    layout: Any = None,
-    device_mesh: DeviceMesh,
-    placements: Sequence[Any] | None = None,
-) -> DTensor:
-    """Normal numbers, drawn by the first rank."""
-    return _drawn(F.randn, _sizes(size), device_mesh, placements, requires_grad, {"dtype": dtype})

@@ -14,7 +14,9 @@ from typing import Any
 
 from facula import nn
 from facula.fx._symbolic_trace import Tracer, symbolic_trace
+from facula.fx.graph import Graph
 from facula.fx.graph_module import GraphModule
+from facula.fx.interpreter import Transformer
 from facula.fx.node import Argument, Node, Target
 from facula.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
@@ -88,7 +90,6 @@ def _calls(module: GraphModule, target: str) -> int:
 
 def remove_dropout(model: nn.Module) -> nn.Module:
     """A module without its dropout layers."""
-    from facula.fx.interpreter import Transformer
 
     class DropoutRemover(Transformer):
         def call_module(
@@ -112,8 +113,6 @@ def extract_subgraph(
         inputs: the nodes that become inputs.
         outputs: the nodes that are returned.
     """
-    from facula.fx.graph import Graph
-
     graph = Graph()
     env: dict[Node, Node] = {node: graph.placeholder(node.name) for node in inputs}
     for node in nodes:

@@ -13,7 +13,7 @@ from typing import Any
 
 from facula import core
 from facula.fx.shape_env import ShapeEnv, ShapeGuard, node_of_number
-from facula.fx.symbolic_run import geometry_of
+from facula.fx.symbolic_run import geometry_of, symbols_in
 from facula.fx.symbols import Expr, SymBool, SymFloat, SymInt, number, plain, symbol
 
 __all__ = [
@@ -101,8 +101,6 @@ def is_concrete_int(x: Any) -> bool:
 
 def free_symbols(x: Any) -> set[str]:
     """The symbols on which a number, a tensor or a list of them depends."""
-    from facula.fx.symbolic_run import symbols_in
-
     if isinstance(x, SymInt):
         return x.expr.free_symbols
     env = getattr(getattr(x, "fake_mode", None), "shape_env", None)

@@ -10,6 +10,7 @@ from facula.core.errors import fail
 from facula.fx.graph_module import GraphModule
 from facula.fx.node import Node
 from facula.fx.passes.split_module import split_module
+from facula.fx.passes.tools_common import is_node_output_tensor
 
 __all__ = [
     "getattr_recursive",
@@ -80,8 +81,6 @@ def split_by_tags(
 
 def move_non_tensor_nodes_on_boundary(subgraphs: list[list[Node]]) -> None:
     """Put nodes that give no tensor together with their users, when all of these are in one part."""
-    from facula.fx.passes.tools_common import is_node_output_tensor
-
     where = {node: i for i, nodes in enumerate(subgraphs) for node in nodes}
     for i, nodes in enumerate(subgraphs):
         for node in list(reversed(nodes)):

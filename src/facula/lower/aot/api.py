@@ -18,6 +18,7 @@ from facula.lower.aot.compile import Compiler, Options, compile_flat
 from facula.lower.aot.min_cut import min_cut_rematerialization_partition
 from facula.lower.aot.partition import default_partition
 from facula.lower.aot.runtime import Boxed, make_boxed_func
+from facula.lower.passes.driver import optimise
 
 Tensor = core.Tensor
 
@@ -319,8 +320,6 @@ def print_compile(fx_g: GraphModule, _: Any) -> Callable[..., Any]:
 
 def memory_efficient_fusion(fn: Callable[..., Any] | nn.Module, **kwargs: Any) -> Any:
     """`fn` by graphs that keep as little as can be for the backward."""
-    from facula.lower.passes.driver import optimise
-
     settings = {
         "fw_compiler": nop,
         "bw_compiler": nop,

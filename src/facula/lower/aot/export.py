@@ -8,6 +8,7 @@ written buffers, then of written inputs, then the user's, then gradients.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,10 +17,12 @@ from facula import core, nn
 from facula.core.errors import fail
 from facula.fx import GraphModule
 from facula.fx import _pytree as pytree
+from facula.fx.node import map_arg
 from facula.lower.aot.api import functional_of
 from facula.lower.aot.fakes import fake_inputs
 from facula.lower.aot.tracing import Traced, trace
 from facula.lower.decompositions.rules import decompositions_of
+from facula.ops.overloads import overload_of
 from facula.ops.registry import TABLE
 
 Tensor = core.Tensor
@@ -145,35 +148,50 @@ def _exported(
             "a loss that depends on a parameter was required: the output does not require gradients",
             hint="compute the loss with parameters that require gradients, not under no_grad()",
         )
-    graph = traced.joint.graph
-    module = traced.joint
+    module = traced.joint if loss is None else _with_unit_cotangent(traced.joint)
+    graph = module.graph
     placeholders = [n for n in graph.nodes if n.op == "placeholder"]
     inputs = [n for n in placeholders if not n.name.startswith("tangents")]
-    if loss is not None:
-        module = _with_unit_cotangent(module)
-        graph = module.graph
-        inputs = [n for n in graph.nodes if n.op == "placeholder"]
-    parameters = [n for n in names if n in dict(mod.named_parameters(remove_duplicate=False))]
-    buffers = [n for n in names if n not in parameters]
     given = list(graph.output_node().args[0])
     values, gradients = given[: len(traced.metas)], given[len(traced.metas) :]
     ordered, mutated = ordered_outputs(traced, values, names, inputs)
-    ordered_gradients = [g for g in gradients if g is not None]
-    set_outputs(graph, [*ordered, *ordered_gradients])
+    set_outputs(graph, [*ordered, *[g for g in gradients if g is not None]])
     final: list[Any] = [getattr(n, "name", None) for n in graph.output_node().args[0]]
     user = final[len(mutated) : len(ordered)]
     backward = None
     if loss is not None:
-        pairs = [
-            (g.name, i) for g, i in zip(gradients, traced.wanted, strict=True) if g is not None
-        ]
-        backward = BackwardSignature(
-            {g: names[i] for g, i in pairs if i < len(names)},
-            {g: inputs[i].name for g, i in pairs if i >= len(names)},
-            user[loss],
-        )
+        backward = _backward_signature(traced, gradients, names, inputs, user[loss])
+    signature = _signature(mod, names, inputs, user, mutated, specs, backward)
+    module.recompile()
+    return module, signature
+
+
+def _backward_signature(
+    traced: Traced, gradients: list[Any], names: list[str], inputs: list[Any], loss: str
+) -> BackwardSignature:
+    """Which outputs are gradients, and of what."""
+    pairs = [(g.name, i) for g, i in zip(gradients, traced.wanted, strict=True) if g is not None]
+    return BackwardSignature(
+        {g: names[i] for g, i in pairs if i < len(names)},
+        {g: inputs[i].name for g, i in pairs if i >= len(names)},
+        loss,
+    )
+
+
+def _signature(
+    mod: nn.Module,
+    names: list[str],
+    inputs: list[Any],
+    user: list[Any],
+    mutated: list[tuple[str, str]],
+    specs: dict[str, Any],
+    backward: BackwardSignature | None,
+) -> GraphSignature:
+    """What the inputs and outputs of an exported graph are: the module's tensors, named, come first."""
+    parameters = [n for n in names if n in dict(mod.named_parameters(remove_duplicate=False))]
+    buffers = [n for n in names if n not in parameters]
     by_name = {name: inputs[i].name for i, name in enumerate(names)}
-    signature = GraphSignature(
+    return GraphSignature(
         parameters=parameters,
         buffers=buffers,
         user_inputs=[n.name for n in inputs[len(names) :]],
@@ -187,8 +205,6 @@ def _exported(
         out_spec=specs["out"],
         backward_signature=backward,
     )
-    module.recompile()
-    return module, signature
 
 
 def ordered_outputs(
@@ -239,9 +255,6 @@ def _own_node(graph: Any, node: Any, taken: list[Any]) -> Any:
 
 
 def _call(graph: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    from facula.fx.node import map_arg
-    from facula.ops.overloads import overload_of
-
     known = map_arg(args, lambda n: n.meta["val"])
     target = overload_of(function, known, kwargs)
     with graph.inserting_before(graph.output_node()):
@@ -261,8 +274,6 @@ def _view_node(graph: Any, node: Any, step: Any) -> Any:
     made = _call(graph, step.op, args, kwargs)
     if step.pick is None:
         return made
-    import operator
-
     value = made.meta["val"][step.pick]
     with graph.inserting_before(graph.output_node()):
         picked = graph.call_function(operator.getitem, (made, step.pick))
@@ -283,8 +294,6 @@ def _with_unit_cotangent(joint: GraphModule) -> GraphModule:
         value = node.meta["val"]
         target = TABLE["ones"]
         with graph.inserting_before(node.next):
-            from facula.ops.overloads import overload_of
-
             size = tuple(value.shape)
             options = {"dtype": value.dtype, "device": value.device}
             ones = graph.call_function(overload_of(target, (size,), options), (size,), options)

@@ -9,7 +9,7 @@ tensors before numbers; a random state is drawn once, in the forward graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import Any
 
 from facula import core
@@ -33,15 +33,18 @@ def depends_on_tangents(graph: Graph) -> set[Node]:
     return found
 
 
-def needed_for(outputs: Iterable[Any]) -> set[Node]:
-    """The nodes that values are computed from, themselves included."""
+def needed_for(outputs: Iterable[Any], stops: Set[Node] = frozenset()) -> set[Node]:
+    """The nodes that values are computed from, themselves and `stops` included, what those are
+    computed from not.
+    """
     found: set[Node] = set()
     pending = [n for n in outputs if isinstance(n, Node)]
     while pending:
         node = pending.pop()
         if node not in found:
             found.add(node)
-            pending.extend(node.all_input_nodes)
+            if node not in stops:
+                pending.extend(node.all_input_nodes)
     return found
 
 
@@ -100,7 +103,7 @@ def split(
     tangents = [n for n in placeholders if is_tangent(n)]
     outputs, gradients = joint_outputs(graph, num_fwd_outputs)
     chosen = list(dict.fromkeys(saved))
-    needed = _reads(gradients, set(chosen) | set(tangents))
+    needed = needed_for(gradients, set(chosen) | set(tangents))
     chosen = [n for n in chosen if n in needed]
     handed = [n for n in chosen if not _is_number(n)] + [n for n in chosen if _is_number(n)]
     forward = extract(graph, primals, [*outputs, *handed], "forward")
@@ -113,19 +116,6 @@ def split(
         parts.append(module)
     parts[0].meta["saved"] = len(handed)
     return parts[0], parts[1]
-
-
-def _reads(outputs: Iterable[Any], stops: set[Node]) -> set[Node]:
-    """What is computed or read on the way to `outputs` from `stops`."""
-    found: set[Node] = set()
-    pending = [n for n in outputs if isinstance(n, Node)]
-    while pending:
-        node = pending.pop()
-        if node not in found:
-            found.add(node)
-            if node not in stops:
-                pending.extend(node.all_input_nodes)
-    return found
 
 
 def default_partition(

@@ -12,12 +12,12 @@ and resampling; row operators (softmax and norms), whose programs the code gener
 
 from __future__ import annotations
 
+from facula.lower.decompositions.registered import register
 from facula.lower.decompositions.rules import (
     TABLE,
     core_decompositions,
     core_operators,
     decompositions_of,
-    register,
 )
 
 __all__ = ["TABLE", "core_decompositions", "core_operators", "decompositions_of", "register"]

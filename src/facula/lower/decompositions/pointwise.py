@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from facula import core
+from facula.autograd.transforms.levels import Suspended
 from facula.fx.symbols import plain
 from facula.ops import pointwise_rules as evaluation
 from facula.ops import scalar
@@ -127,8 +128,6 @@ def _described(a: Any) -> Any:
 
 @cache
 def _metas(operator: Any, key: tuple[Any, ...]) -> list[Any]:
-    from facula.autograd.transforms.levels import Suspended
-
     with Suspended([]):
         keys = core.thread_keys()
         core.set_thread_keys(0)

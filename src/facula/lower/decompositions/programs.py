@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import facula.ops.row_programs  # noqa: F401  (fills the table)
 from facula import core
 from facula.lower.decompositions.pointwise import Namespace
 from facula.ops import pointwise_rules as evaluation
@@ -29,8 +30,6 @@ _FOLDS: dict[str, Callable[[Any, int], Any]] = {
 
 
 def _program(name: str) -> rows.RowProgram:
-    import facula.ops.row_programs  # noqa: F401  (fills the table)
-
     return rows.ROW_PROGRAMS[name]
 
 

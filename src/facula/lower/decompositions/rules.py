@@ -8,40 +8,21 @@ decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
 from facula import core, ops
 from facula.autograd.transforms.functionalization import makes_tensors
+from facula.lower.decompositions import structured  # noqa: F401  (fills REGISTERED)
 from facula.lower.decompositions.pointwise import decompose_pointwise, is_primitive
 from facula.lower.decompositions.programs import PROGRAMS
+from facula.lower.decompositions.registered import REGISTERED, Rule
 from facula.lower.table import operator_of
 from facula.ops.registry import TABLE as OPERATORS
 
-Rule = Callable[..., Any]
-
-#: operator name -> function, beyond what is derived; `structured` fills it
-REGISTERED: dict[str, Rule] = {}
 #: operators that come down to the core only on request: row operators, which one kernel computes
 ROWS = frozenset(PROGRAMS)
-
-
-def register(target: Any) -> Callable[[Rule], Rule]:
-    """Decorator: the function computes an operator (named, or given as an overload) by others."""
-
-    def enter(function: Rule) -> Rule:
-        for one in target if isinstance(target, (list, tuple)) else (target,):
-            name = one if isinstance(one, str) else getattr(operator_of(one), "name", None)
-            if name is None:
-                raise TypeError(
-                    f"[register_decomposition] an operator was required: got {one!r}"
-                    "\nhint: facula.ops.aten has the operators"
-                )
-            REGISTERED[name] = function
-        return function
-
-    return enter
 
 
 def overload(operator: Any) -> Any:
@@ -69,8 +50,6 @@ def _composite_rule(operator: Any) -> Rule:
 
 def rule_of(operator: Any) -> Rule | None:
     """The function that computes an operator by others, None for one that is not made of others."""
-    import facula.lower.decompositions.structured  # noqa: F401  (fills REGISTERED)
-
     found = REGISTERED.get(operator.name)
     if found is not None:
         return found

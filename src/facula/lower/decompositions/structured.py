@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
-from facula.lower.decompositions.rules import register
+from facula.lower.decompositions.registered import register
 from facula.ops.registry import F
 
 Tensor = core.Tensor

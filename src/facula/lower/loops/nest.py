@@ -20,7 +20,7 @@ from facula.lower.loops.elementwise import is_call
 from facula.lower.loops.fuse import Kernel
 from facula.lower.loops.index import Index, Var, split
 from facula.lower.loops.ir import Buffer, Elementwise, Geometry, Load, Named, Reduction
-from facula.ops.scalar_node import Scalar, topological_order
+from facula.ops.scalar_node import Scalar, substitute, topological_order
 
 #: a digit that is swept is at least so long, or the variable stays whole
 SHORTEST = 8
@@ -411,6 +411,4 @@ def _replace(each: Pass, replacement: dict[int, Scalar]) -> None:
 
 
 def _substituted(expression: Scalar, replacement: dict[int, Scalar]) -> Scalar:
-    from facula.ops.scalar_node import substitute
-
     return substitute((expression,), replacement)[0]

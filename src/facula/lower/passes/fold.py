@@ -12,6 +12,7 @@ from typing import Any
 from facula import core
 from facula.autograd.transforms.levels import Suspended
 from facula.fx import GraphModule, Node
+from facula.fx.node import map_arg
 from facula.lower import table
 from facula.lower.passes.memory import shown_by_outputs
 
@@ -51,8 +52,6 @@ def _attribute(module: Any, path: str) -> Any:
 
 
 def _run(node: Node, values: dict[Node, Any]) -> Any:
-    from facula.fx.node import map_arg
-
     args = map_arg(node.args, values.__getitem__)
     kwargs = map_arg(node.kwargs, values.__getitem__)
     recording = core.set_grad_enabled(False)

@@ -13,21 +13,13 @@ from typing import Any
 import facula
 from facula.nn import functional as F
 from facula.nn import init
+from facula.nn.modules.attention import MultiheadAttention  # noqa: F401
 from facula.nn.modules.module import Module
 from facula.nn.parameter import Parameter
 
 __all__ = """Threshold ReLU RReLU Hardtanh ReLU6 Sigmoid Hardsigmoid Tanh SiLU Mish Hardswish ELU
 CELU SELU GLU GELU Hardshrink LeakyReLU LogSigmoid Softplus Softshrink MultiheadAttention PReLU
 Softsign Tanhshrink Softmin Softmax Softmax2d LogSoftmax""".split()
-
-
-def __getattr__(name: str) -> Any:
-    # MultiheadAttention stands in a file of its own, and in this one's names
-    if name == "MultiheadAttention":
-        from facula.nn.modules.attention import MultiheadAttention
-
-        return MultiheadAttention
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class _InplaceActivation(Module):

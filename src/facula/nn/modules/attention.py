@@ -60,19 +60,7 @@ class MultiheadAttention(Module):
         self.head_dim = embed_dim // num_heads
         if self.head_dim * num_heads != embed_dim:
             raise AssertionError("embed_dim must be divisible by num_heads")
-        shapes: dict[str, Any] = dict.fromkeys(
-            ["q_proj_weight", "k_proj_weight", "v_proj_weight", "in_proj_weight"]
-        )
-        if self._qkv_same_embed_dim:
-            shapes = {
-                "in_proj_weight": (3 * embed_dim, embed_dim),
-                **dict.fromkeys(list(shapes)[:3]),
-            }
-        else:
-            shapes["q_proj_weight"] = (embed_dim, embed_dim)
-            shapes["k_proj_weight"] = (embed_dim, self.kdim)
-            shapes["v_proj_weight"] = (embed_dim, self.vdim)
-        for name, shape in shapes.items():
+        for name, shape in self._projection_shapes().items():
             value = None if shape is None else Parameter(facula.empty(shape, **where))
             self.register_parameter(name, value)
         if bias:
@@ -87,6 +75,14 @@ class MultiheadAttention(Module):
             self.bias_k = self.bias_v = None
         self.add_zero_attn = add_zero_attn
         self._reset_parameters()
+
+    def _projection_shapes(self) -> dict[str, Any]:
+        """The shapes of the weights of the input projections, None where there is no such weight."""
+        size = self.embed_dim
+        each = {"q_proj_weight": size, "k_proj_weight": self.kdim, "v_proj_weight": self.vdim}
+        if self._qkv_same_embed_dim:
+            return {"in_proj_weight": (3 * size, size), **dict.fromkeys(each)}
+        return {**{name: (size, width) for name, width in each.items()}, "in_proj_weight": None}
 
     def _reset_parameters(self) -> None:
         if self._qkv_same_embed_dim:

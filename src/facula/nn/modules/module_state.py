@@ -52,6 +52,15 @@ class _PreHookWithModule:
         return self.hook(*args, **kwargs)
 
 
+def _in_place_of(target: Any, value: Any) -> Any:
+    """What to assign for a value that takes the place of a parameter or buffer."""
+    if not isinstance(target, Parameter):
+        return value
+    if not isinstance(value, Parameter):
+        return Parameter(value, requires_grad=target.requires_grad)
+    return value.requires_grad_(target.requires_grad)
+
+
 class StateMixin:
     """The part of `Module` about its state dictionary."""
 
@@ -240,16 +249,10 @@ class StateMixin:
             )
         try:
             with no_grad():
-                if not assign:
-                    target.copy_(value)
-                elif isinstance(target, Parameter):
-                    if not isinstance(value, Parameter):
-                        value = Parameter(value, requires_grad=target.requires_grad)
-                    else:
-                        value.requires_grad_(target.requires_grad)
-                    setattr(self, name, value)
+                if assign:
+                    setattr(self, name, _in_place_of(target, value))
                 else:
-                    setattr(self, name, value)
+                    target.copy_(value)
         except Exception as error:
             error_msgs.append(
                 f'While copying the parameter named "{key}", whose dimensions in the model are '

@@ -80,10 +80,57 @@ def _kind_of_activation(activation: Any) -> int:
     return 2 if activation is F.gelu or exact else 0
 
 
-class TransformerEncoderLayer(Module):
-    """Self-attention and a feed-forward network, each with a residual connection and a norm."""
+class _TransformerLayer(Module):
+    """What the layers of encoder and decoder share; each block has a norm and a dropout of its own."""
 
     __constants__ = ["norm_first"]
+
+    def _add_feed_forward(
+        self,
+        hidden: int,
+        dropout: float,
+        norm_first: bool,
+        activation: Any,
+        blocks: int,
+        norm: dict[str, Any],
+        where: dict[str, Any],
+    ) -> None:
+        """The feed-forward network, and norms and dropouts for all blocks."""
+        size = self.self_attn.embed_dim
+        self.linear1 = Linear(size, hidden, bias=norm["bias"], **where)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(hidden, size, bias=norm["bias"], **where)
+        self.norm_first = norm_first
+        for number in range(1, blocks + 1):
+            setattr(self, f"norm{number}", LayerNorm(size, **norm, **where))
+        for number in range(1, blocks + 1):
+            setattr(self, f"dropout{number}", Dropout(dropout))
+        self.activation = (
+            _get_activation_fn(activation) if isinstance(activation, str) else activation
+        )
+
+    def __setstate__(self, state: dict) -> None:
+        super().__setstate__(state)
+        if "activation" not in state and "activation" not in self._modules:
+            self.activation = F.relu
+
+    def _sa_block(
+        self, x: Any, attn_mask: Any, key_padding_mask: Any, is_causal: bool = False
+    ) -> Any:
+        x = self.self_attn(
+            x,
+            x,
+            x,
+            attn_mask=attn_mask,
+            key_padding_mask=key_padding_mask,
+            need_weights=False,
+            is_causal=is_causal,
+        )[0]
+        return self.dropout1(x)
+
+
+class TransformerEncoderLayer(_TransformerLayer):
+    """Self-attention and a feed-forward network, each with a residual connection and a norm."""
 
     def __init__(
         self,
@@ -101,26 +148,12 @@ class TransformerEncoderLayer(Module):
     ) -> None:
         super().__init__()
         where = {"device": device, "dtype": dtype}
+        norm = {"eps": layer_norm_eps, "bias": bias}
         self.self_attn = MultiheadAttention(
             d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **where
         )
-        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **where)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **where)
-        self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **where)
-        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **where)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
-        if isinstance(activation, str):
-            activation = _get_activation_fn(activation)
-        self.activation_relu_or_gelu = _kind_of_activation(activation)
-        self.activation = activation
-
-    def __setstate__(self, state: dict) -> None:
-        super().__setstate__(state)
-        if "activation" not in state and "activation" not in self._modules:
-            self.activation = F.relu
+        self._add_feed_forward(dim_feedforward, dropout, norm_first, activation, 2, norm, where)
+        self.activation_relu_or_gelu = _kind_of_activation(self.activation)
 
     def forward(
         self,
@@ -143,20 +176,6 @@ class TransformerEncoderLayer(Module):
             return x + self._ff_block(self.norm2(x))
         x = self.norm1(x + self._sa_block(x, src_mask, src_key_padding_mask, is_causal))
         return self.norm2(x + self._ff_block(x))
-
-    def _sa_block(
-        self, x: Any, attn_mask: Any, key_padding_mask: Any, is_causal: bool = False
-    ) -> Any:
-        x = self.self_attn(
-            x,
-            x,
-            x,
-            attn_mask=attn_mask,
-            key_padding_mask=key_padding_mask,
-            need_weights=False,
-            is_causal=is_causal,
-        )[0]
-        return self.dropout1(x)
 
     def _ff_block(self, x: Any) -> Any:
         x = self.linear2(self.dropout(self.activation(self.linear1(x))))
@@ -232,12 +251,10 @@ class TransformerEncoder(Module):
         return bool(getattr(attention, "batch_first", False))
 
 
-class TransformerDecoderLayer(Module):
+class TransformerDecoderLayer(_TransformerLayer):
     """Self-attention, attention to the encoder's output and a feed-forward network, with residuals
     and norms.
     """
-
-    __constants__ = ["norm_first"]
 
     def __init__(
         self,
@@ -255,27 +272,11 @@ class TransformerDecoderLayer(Module):
     ) -> None:
         super().__init__()
         where = {"device": device, "dtype": dtype}
+        norm = {"eps": layer_norm_eps, "bias": bias}
         attention = {"dropout": dropout, "batch_first": batch_first, "bias": bias, **where}
         self.self_attn = MultiheadAttention(d_model, nhead, **attention)
         self.multihead_attn = MultiheadAttention(d_model, nhead, **attention)
-        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **where)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **where)
-        self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **where)
-        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **where)
-        self.norm3 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **where)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
-        self.dropout3 = Dropout(dropout)
-        self.activation = (
-            _get_activation_fn(activation) if isinstance(activation, str) else activation
-        )
-
-    def __setstate__(self, state: dict) -> None:
-        super().__setstate__(state)
-        if "activation" not in state and "activation" not in self._modules:
-            self.activation = F.relu
+        self._add_feed_forward(dim_feedforward, dropout, norm_first, activation, 3, norm, where)
 
     def forward(
         self,
@@ -299,20 +300,6 @@ class TransformerDecoderLayer(Module):
         x = self.norm1(x + self._sa_block(x, *own))
         x = self.norm2(x + self._mha_block(x, memory, *other))
         return self.norm3(x + self._ff_block(x))
-
-    def _sa_block(
-        self, x: Any, attn_mask: Any, key_padding_mask: Any, is_causal: bool = False
-    ) -> Any:
-        x = self.self_attn(
-            x,
-            x,
-            x,
-            attn_mask=attn_mask,
-            key_padding_mask=key_padding_mask,
-            is_causal=is_causal,
-            need_weights=False,
-        )[0]
-        return self.dropout1(x)
 
     def _mha_block(
         self, x: Any, mem: Any, attn_mask: Any, key_padding_mask: Any, is_causal: bool = False

@@ -6,6 +6,7 @@ Re-exports `DataParallel`, `data_parallel` and the functions that they are made 
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from facula.nn.parallel.copies import (
@@ -29,8 +30,6 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in ("DistributedDataParallel", "distributed"):
-        import importlib
-
         try:
             module = importlib.import_module("facula.distributed.data_parallel")
         except ModuleNotFoundError as error:

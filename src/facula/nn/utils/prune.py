@@ -71,20 +71,12 @@ class BasePruningMethod(ABC):
             raise AssertionError(
                 f"importance_scores should have the same shape as parameter {name} of {module}"
             )
-        if existing is not None:
-            container = existing
-            if not isinstance(container, PruningContainer):
-                container = PruningContainer(existing)
-            container.add_pruning_method(method)
-            method = container
         if existing is None:
             default_mask = facula.ones_like(original)
         else:
-            default_mask = (
-                getattr(module, name + "_mask")
-                .detach()
-                .clone(memory_format=facula.contiguous_format)
-            )
+            method = _chained(existing, method)
+            mask = getattr(module, name + "_mask")
+            default_mask = mask.detach().clone(memory_format=facula.contiguous_format)
         try:
             mask = method.compute_mask(importance_scores, default_mask=default_mask)
             if existing is None:
@@ -202,6 +194,15 @@ def _units(amount: Any, size: int) -> int:
     return round(amount * size)
 
 
+def _chained(existing: Any, method: Any) -> PruningContainer:
+    """The methods that prune a tensor, with one more behind them."""
+    container = existing
+    if not isinstance(container, PruningContainer):
+        container = PruningContainer(existing)
+    container.add_pruning_method(method)
+    return container
+
+
 class Identity(BasePruningMethod):
     """Prunes nothing."""
 
@@ -212,42 +213,40 @@ class Identity(BasePruningMethod):
         return default_mask
 
 
-class RandomUnstructured(BasePruningMethod):
+class _Unstructured(BasePruningMethod):
+    """Prunes single elements, which `_pruned` chooses."""
+
+    PRUNING_TYPE = "unstructured"
+
+    def __init__(self, amount: Any) -> None:
+        _check_amount(amount)
+        self.amount = amount
+
+    def compute_mask(self, t: Any, default_mask: Any) -> Any:
+        """The mask."""
+        count = _units(self.amount, t.nelement())
+        mask = default_mask.clone(memory_format=facula.contiguous_format)
+        if count:
+            mask.view(-1)[self._pruned(t, count)] = 0
+        return mask
+
+    def _pruned(self, t: Any, count: int) -> Any:
+        """The flat positions of the elements to prune."""
+        raise NotImplementedError
+
+
+class RandomUnstructured(_Unstructured):
     """Prunes elements at random."""
 
-    PRUNING_TYPE = "unstructured"
-
-    def __init__(self, amount: Any) -> None:
-        _check_amount(amount)
-        self.amount = amount
-
-    def compute_mask(self, t: Any, default_mask: Any) -> Any:
-        """The mask."""
-        count = _units(self.amount, t.nelement())
-        mask = default_mask.clone(memory_format=facula.contiguous_format)
-        if count:
-            chosen = facula.topk(facula.rand_like(t).view(-1), k=count).indices
-            mask.view(-1)[chosen] = 0
-        return mask
+    def _pruned(self, t: Any, count: int) -> Any:
+        return facula.topk(facula.rand_like(t).view(-1), k=count).indices
 
 
-class L1Unstructured(BasePruningMethod):
+class L1Unstructured(_Unstructured):
     """Prunes the elements of least magnitude."""
 
-    PRUNING_TYPE = "unstructured"
-
-    def __init__(self, amount: Any) -> None:
-        _check_amount(amount)
-        self.amount = amount
-
-    def compute_mask(self, t: Any, default_mask: Any) -> Any:
-        """The mask."""
-        count = _units(self.amount, t.nelement())
-        mask = default_mask.clone(memory_format=facula.contiguous_format)
-        if count:
-            chosen = facula.topk(facula.abs(t).view(-1), k=count, largest=False).indices
-            mask.view(-1)[chosen] = 0
-        return mask
+    def _pruned(self, t: Any, count: int) -> Any:
+        return facula.topk(facula.abs(t).view(-1), k=count, largest=False).indices
 
 
 def _channel_mask(t: Any, kept: Any, dim: int) -> Any:
@@ -269,8 +268,8 @@ def _check_structured(t: Any, dim: int) -> None:
         raise IndexError(f"Invalid index {dim} for tensor of size {t.shape}")
 
 
-class RandomStructured(BasePruningMethod):
-    """Prunes channels along ``dim`` at random."""
+class _Structured(BasePruningMethod):
+    """Prunes the channels along ``dim`` that have the least of `_scores`."""
 
     PRUNING_TYPE = "structured"
 
@@ -286,31 +285,30 @@ class RandomStructured(BasePruningMethod):
         count = _units(self.amount, size)
         if count == 0:
             return default_mask
-        kept = facula.topk(facula.rand(size), k=size - count).indices
+        kept = facula.topk(self._scores(t), k=size - count).indices
         return _channel_mask(t, kept, self.dim) * default_mask.to(dtype=t.dtype)
 
+    def _scores(self, t: Any) -> Any:
+        """A number for each channel."""
+        raise NotImplementedError
 
-class LnStructured(BasePruningMethod):
+
+class RandomStructured(_Structured):
+    """Prunes channels along ``dim`` at random."""
+
+    def _scores(self, t: Any) -> Any:
+        return facula.rand(t.shape[self.dim])
+
+
+class LnStructured(_Structured):
     """Prunes the channels along ``dim`` with the least n-norm."""
 
-    PRUNING_TYPE = "structured"
-
     def __init__(self, amount: Any, n: Any, dim: int = -1) -> None:
-        _check_amount(amount)
-        self.amount = amount
+        super().__init__(amount, dim)
         self.n = n
-        self.dim = dim
 
-    def compute_mask(self, t: Any, default_mask: Any) -> Any:
-        """The mask."""
-        _check_structured(t, self.dim)
-        size = t.shape[self.dim]
-        count = _units(self.amount, size)
-        if count == 0:
-            return default_mask
-        norms = _compute_norm(t, self.n, self.dim)
-        kept = facula.topk(norms, k=size - count, largest=True).indices
-        return _channel_mask(t, kept, self.dim) * default_mask.to(dtype=t.dtype)
+    def _scores(self, t: Any) -> Any:
+        return _compute_norm(t, self.n, self.dim)
 
 
 class CustomFromMask(BasePruningMethod):

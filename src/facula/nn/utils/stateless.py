@@ -158,39 +158,3 @@ def functional_call(
     return call_with(
         module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict
     )
-
-
-def func_functional_call(
-    module: Any,
-    parameter_and_buffer_dicts: Any,
-    args: Any = None,
-    kwargs: dict[str, Any] | None = None,
-    *,
-    tie_weights: bool = True,
-    strict: bool = False,
-) -> Any:
-    """``func.functional_call``: also takes several dictionaries with different keys."""
-    if isinstance(parameter_and_buffer_dicts, dict):
-        tensors = parameter_and_buffer_dicts
-    else:
-        if not all(isinstance(d, dict) for d in parameter_and_buffer_dicts):
-            fail(
-                ValueError,
-                "functional_call",
-                "dictionaries of tensors",
-                got=type(parameter_and_buffer_dicts).__name__,
-                hint="for example dict(module.named_parameters())",
-            )
-        tensors = {}
-        for part in parameter_and_buffer_dicts:
-            repeated = tensors.keys() & part.keys()
-            if repeated:
-                fail(
-                    ValueError,
-                    "functional_call",
-                    "dictionaries without common keys",
-                    got=f"{sorted(repeated)} repeated",
-                    hint="leave each name in one of the dictionaries only",
-                )
-            tensors.update(part)
-    return call_with(module, tensors, args, kwargs, tie_weights=tie_weights, strict=strict)

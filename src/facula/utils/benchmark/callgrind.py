@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import io
 import os
 import pickle
 import re
@@ -24,6 +25,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import facula
 from facula.core.errors import fail
 from facula.runtime import libraries
 from facula.runtime.compile import compile_library
@@ -306,10 +308,6 @@ def parse(text: str) -> tuple[FunctionCounts, FunctionCounts]:
 
 def _stored(globals: dict[str, Any]) -> tuple[dict[str, tuple[str, Any]], str]:  # noqa: A002
     """Globals in a form that another process makes again, and the code that it runs before."""
-    import io
-
-    import facula
-
     stored: dict[str, tuple[str, Any]] = {}
     setups = []
     for name, value in globals.items():

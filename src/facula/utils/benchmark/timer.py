@@ -34,6 +34,33 @@ def _code(text: str) -> str:
     return textwrap.dedent(text.strip("\n")).rstrip()
 
 
+def _check_statement(stmt: Any, global_setup: str, language: Any) -> None:
+    if not isinstance(stmt, str):
+        fail(
+            ValueError,
+            "Timer",
+            "Currently only a `str` stmt is supported",
+            type(stmt).__name__,
+            hint="pass the statement as text, and its names in globals",
+        )
+    if language not in (Language.PYTHON, "py", "python"):
+        fail(
+            NotImplementedError,
+            "Timer",
+            "a statement in Python was required",
+            language,
+            "measure C++ with a program of its own",
+        )
+    if global_setup:
+        fail(
+            ValueError,
+            "Timer",
+            "global_setup is C++ only and no Python: it must be empty",
+            repr(global_setup),
+            hint="put the code into setup",
+        )
+
+
 class Timer:
     """Times a statement of Python.
 
@@ -55,30 +82,7 @@ class Timer:
         num_threads: int = 1,
         language: Language | str = Language.PYTHON,
     ) -> None:
-        if not isinstance(stmt, str):
-            fail(
-                ValueError,
-                "Timer",
-                "Currently only a `str` stmt is supported",
-                type(stmt).__name__,
-                hint="pass the statement as text, and its names in globals",
-            )
-        if language not in (Language.PYTHON, "py", "python"):
-            fail(
-                NotImplementedError,
-                "Timer",
-                "a statement in Python was required",
-                language,
-                "measure C++ with a program of its own",
-            )
-        if global_setup:
-            fail(
-                ValueError,
-                "Timer",
-                "global_setup is C++ only and no Python: it must be empty",
-                repr(global_setup),
-                hint="put the code into setup",
-            )
+        _check_statement(stmt, global_setup, language)
         stmt, setup = _code(stmt), _code(setup)
         # statements may name the package without importing it, under PyTorch's name too
         self._globals = {

@@ -10,7 +10,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from .movement import ARITHMETIC, COMPLEX, PRELUDE, SIZES, STREAM, fill, table
+from facula.codegen.c.templates.movement import (
+    ARITHMETIC,
+    COMPLEX,
+    PRELUDE,
+    SIZES,
+    STREAM,
+    fill,
+    table,
+)
 
 MOVES = r"""
 /* arrange:@S@  result[x] = self[offset + sum x * stride].  p: result, self.

@@ -23,10 +23,10 @@ logsumexp is natural, in the compute type, +inf for a query without an allowed k
 
 from __future__ import annotations
 
-from ..isa import Isa
-from . import attention_backward, attention_tile
-from .attention_tile import QUERY_BLOCK, Flavour
-from .storage import PROLOGUE, STORAGES, conversions, fill, table
+from facula.codegen.c.isa import Isa
+from facula.codegen.c.templates import attention_backward, attention_tile
+from facula.codegen.c.templates.attention_tile import QUERY_BLOCK, Flavour
+from facula.codegen.c.templates.storage import PROLOGUE, STORAGES, conversions, fill, table
 
 DTYPES = ("f32", "f64", "bf16", "f16")
 

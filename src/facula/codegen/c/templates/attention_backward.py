@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .storage import fill
+from facula.codegen.c.templates.storage import fill
 
 if TYPE_CHECKING:
-    from .attention import Flavour
+    from facula.codegen.c.templates.attention import Flavour
 
 KEY_BLOCK = 64
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .storage import Storage, fill
+from facula.codegen.c.templates.storage import Storage, fill
 
 QUERY_BLOCK = 64
 KEY_BLOCK = 384  # a multiple of the tile height (6)

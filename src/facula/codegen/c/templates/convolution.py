@@ -15,16 +15,16 @@ extras = flags: 1 a map, whose address comes next and whose attributes are s; 2 
 `conv*_pack`: p = panels, w; n as of the forward kernel, whose flags say which transform
 """
 
-from ..isa import Isa
-from .tile_axis import AXIS
-from .tile_backward_weight import BACKWARD_WEIGHT
-from .tile_depthwise import depthwise_text
-from .tile_gather import GATHER
-from .tile_kind import Kind, fill
-from .tile_layout import layout_text
-from .tile_weights import weights_text
-from .winograd import WINOGRAD
-from .winograd_weight import WINOGRAD_WEIGHT
+from facula.codegen.c.isa import Isa
+from facula.codegen.c.templates.tile_axis import AXIS
+from facula.codegen.c.templates.tile_backward_weight import BACKWARD_WEIGHT
+from facula.codegen.c.templates.tile_depthwise import depthwise_text
+from facula.codegen.c.templates.tile_gather import GATHER
+from facula.codegen.c.templates.tile_kind import Kind, fill
+from facula.codegen.c.templates.tile_layout import layout_text
+from facula.codegen.c.templates.tile_weights import weights_text
+from facula.codegen.c.templates.winograd import WINOGRAD
+from facula.codegen.c.templates.winograd_weight import WINOGRAD_WEIGHT
 
 __all__ = ["convolution_entries", "convolution_text"]
 

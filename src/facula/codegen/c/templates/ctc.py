@@ -16,9 +16,9 @@ exponentials of differences to the largest term; states behind the end of a targ
 
 from __future__ import annotations
 
-from ..isa import Isa
-from ..math import PREAMBLE, functions_for
-from .storage import PROLOGUE, STORAGES, fill, table
+from facula.codegen.c.isa import Isa
+from facula.codegen.c.math import PREAMBLE, functions_for
+from facula.codegen.c.templates.storage import PROLOGUE, STORAGES, fill, table
 
 _STATES = """
 #include <math.h>

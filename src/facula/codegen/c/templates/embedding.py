@@ -21,8 +21,8 @@ embedding_renorm          p: table, distinct indices   n: width   items: indices
 
 from __future__ import annotations
 
-from ..isa import Isa
-from .storage import PROLOGUE, STORAGES, conversions, fill, table
+from facula.codegen.c.isa import Isa
+from facula.codegen.c.templates.storage import PROLOGUE, STORAGES, conversions, fill, table
 
 FLOATS = ("f32", "f64", "bf16", "f16")
 

@@ -19,12 +19,11 @@ is written. `fft.lanes<V>` exists (and does nothing) to say how many numbers a v
 
 from __future__ import annotations
 
+from facula.codegen.c.isa import Isa
+from facula.codegen.c.templates.fft_rows import ROWS
+from facula.codegen.c.templates.fft_tile import names_of, tile_text
+from facula.codegen.c.templates.storage import PROLOGUE, fill, table
 from facula.ops.fft_launch import DIMS
-
-from ..isa import Isa
-from .fft_rows import ROWS
-from .fft_tile import names_of, tile_text
-from .storage import PROLOGUE, fill, table
 
 DTYPES = ("f32", "f64")
 

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from facula.codegen.c.isa import Isa
+from facula.codegen.c.templates.fft_butterfly import Butterfly
+from facula.codegen.c.templates.storage import fill
 from facula.ops.fft_plan import LARGEST_PRIME, PASSES
-
-from ..isa import Isa
-from .fft_butterfly import Butterfly
-from .storage import fill
 
 #: the passes that also take neighbours from memory, or give them to it
 FUSED = (4, 8, 16)

@@ -15,10 +15,10 @@ s = alpha, beta, attributes of the map
 `gemm_pack:<dtype>`: p = panels, B;  n = N, K, B strides (row, column)
 """
 
-from ..isa import Isa
-from .gemm_few_rows import FEW_ROWS
-from .tile_kind import Kind, fill
-from .tile_pack import storages
+from facula.codegen.c.isa import Isa
+from facula.codegen.c.templates.gemm_few_rows import FEW_ROWS
+from facula.codegen.c.templates.tile_kind import Kind, fill
+from facula.codegen.c.templates.tile_pack import storages
 
 __all__ = ["gemm_entries", "gemm_text"]
 

@@ -17,7 +17,7 @@ n: 0 batch, 1 channels, 2..4 input D H W, 5..7 output, 8 dims, 9 mode (0 linear,
 
 from __future__ import annotations
 
-from .storage import Storage, fill
+from facula.codegen.c.templates.storage import Storage, fill
 
 _TABLE = """
 #ifndef GRID_SHAPE

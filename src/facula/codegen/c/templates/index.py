@@ -11,8 +11,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import index_mask, index_rows, index_search
-from .movement import ARITHMETIC, COMPLEX, PRELUDE, SIZES, STREAM, fill, table
+from facula.codegen.c.templates import index_mask, index_rows, index_search
+from facula.codegen.c.templates.movement import (
+    ARITHMETIC,
+    COMPLEX,
+    PRELUDE,
+    SIZES,
+    STREAM,
+    fill,
+    table,
+)
 
 # p, n of gather and scatter are described at `geometry`; the three innermost levels are walked
 # without an odometer.

@@ -9,7 +9,7 @@ thread. Keeps true: the order is that of the mask's elements.
 
 from __future__ import annotations
 
-from .movement import SIZES, fill
+from facula.codegen.c.templates.movement import SIZES, fill
 
 BLOCKS = r"""
 /* mask.count p: count of true values per block (int64), mask (one byte each). n: elements, block

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .movement import ARITHMETIC, fill
+from facula.codegen.c.templates.movement import ARITHMETIC, fill
 
 ROWS = r"""
 /* gather_scatter.@OP@:@S@  self[index[e], :] combined with source[places[e], :] for e < count.

@@ -7,7 +7,7 @@ checked); a NaN value goes behind all of them.
 
 from __future__ import annotations
 
-from .movement import fill
+from facula.codegen.c.templates.movement import fill
 
 SEARCHED = {"f32": "float", "f64": "double", "i64": "int64_t", "i32": "int32_t"}
 

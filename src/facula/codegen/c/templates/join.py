@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .movement import PRELUDE, STREAM, table
+from facula.codegen.c.templates.movement import PRELUDE, STREAM, table
 
 CAT = r"""
 /* items are pieces of at most 16 KiB of one input's step. n here: inputs, outer, bytes of a result

@@ -23,8 +23,8 @@ success); a block whose matrix failed before is left alone.
 
 from __future__ import annotations
 
-from ..isa import Isa
-from .storage import PROLOGUE, fill, table
+from facula.codegen.c.isa import Isa
+from facula.codegen.c.templates.storage import PROLOGUE, fill, table
 
 #: right-hand sides of one item of a solve
 CHUNK = 64

@@ -14,9 +14,9 @@ Keeps true: a row is computed by one thread; no row of h or c is the row before 
 
 from __future__ import annotations
 
-from ..isa import Isa
-from ..math import PREAMBLE, functions_for
-from .storage import PROLOGUE, STORAGES, fill, table
+from facula.codegen.c.isa import Isa
+from facula.codegen.c.math import PREAMBLE, functions_for
+from facula.codegen.c.templates.storage import PROLOGUE, STORAGES, fill, table
 
 _STEP = """
 static void lstm_step_@s@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,

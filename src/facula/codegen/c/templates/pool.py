@@ -28,8 +28,8 @@ plane_scatter_add.last, plane_gather.last   items: batch * blocks of 64 channels
 
 from __future__ import annotations
 
-from ..isa import Isa
-from .storage import PROLOGUE, STORAGES, conversions, fill, table
+from facula.codegen.c.isa import Isa
+from facula.codegen.c.templates.storage import PROLOGUE, STORAGES, conversions, fill, table
 
 FLOATS = ("f32", "f64", "bf16", "f16")
 MAXIMUM = (*FLOATS, "i64")

@@ -21,9 +21,9 @@ fold (body)              p: out, columns   items: batch * channels
 
 from __future__ import annotations
 
-from ..isa import Isa
-from . import grid_sample
-from .storage import PROLOGUE, STORAGES, conversions, fill, table
+from facula.codegen.c.isa import Isa
+from facula.codegen.c.templates import grid_sample
+from facula.codegen.c.templates.storage import PROLOGUE, STORAGES, conversions, fill, table
 
 FLOATS = ("f32", "f64", "bf16", "f16")
 SIZES = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t"}

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import sort_select, sort_values
-from .movement import PRELUDE, fill, table
+from facula.codegen.c.templates import sort_select, sort_values
+from facula.codegen.c.templates.movement import PRELUDE, fill, table
 
 #: dtype: (C type, C type of its bits, significant bits, expression for the ascending key of the
 #: bits u)

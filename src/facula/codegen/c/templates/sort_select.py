@@ -8,7 +8,7 @@ values the earlier position comes first, and NaN is the largest value.
 
 from __future__ import annotations
 
-from .movement import fill
+from facula.codegen.c.templates.movement import fill
 
 TOPK = r"""
 /* topk:@D@ p: values, positions (int64) [rows, k], self [rows, length]. n: rows, length, k,

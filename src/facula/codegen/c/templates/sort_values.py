@@ -7,7 +7,7 @@ keys would lose (negative zeros, NaN) are sorted with their positions.
 
 from __future__ import annotations
 
-from .movement import fill
+from facula.codegen.c.templates.movement import fill
 
 KEYS = r"""
 /* one digit after the other, the lowest first; gives the array that holds the result */

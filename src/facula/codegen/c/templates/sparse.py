@@ -21,8 +21,8 @@ csr.transpose         driver. p: ccol [columns + 1], rows [entries], order [entr
 
 from __future__ import annotations
 
-from ..isa import Isa
-from .storage import PROLOGUE, STORAGES, fill, table
+from facula.codegen.c.isa import Isa
+from facula.codegen.c.templates.storage import PROLOGUE, STORAGES, fill, table
 
 FLOATS = ("f32", "f64")
 #: how many entries ahead a row of the dense matrix is fetched

@@ -7,15 +7,15 @@ the C library, owns no threads and keeps no state.
 
 from collections.abc import Iterator
 
-from ..isa import Isa
-from ..isa import isa as isa_of
-from .convolution import convolution_entries, convolution_text
-from .gemm import gemm_entries, gemm_text
-from .tile_dot import dot_text
-from .tile_epilogue import epilogue_text
-from .tile_kernel import kernel_text
-from .tile_kind import Kind, configuration, kinds
-from .tile_pack import pack_text
+from facula.codegen.c.isa import Isa
+from facula.codegen.c.isa import isa as isa_of
+from facula.codegen.c.templates.convolution import convolution_entries, convolution_text
+from facula.codegen.c.templates.gemm import gemm_entries, gemm_text
+from facula.codegen.c.templates.tile_dot import dot_text
+from facula.codegen.c.templates.tile_epilogue import epilogue_text
+from facula.codegen.c.templates.tile_kernel import kernel_text
+from facula.codegen.c.templates.tile_kind import Kind, configuration, kinds
+from facula.codegen.c.templates.tile_pack import pack_text
 
 __all__ = ["unit", "units"]
 

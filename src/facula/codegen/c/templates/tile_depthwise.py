@@ -6,8 +6,8 @@ layout and the dtype, so that the inner loops know no borders. Keeps true: paddi
 in scratch only; a strided gradient spreads dy over a grid of zeros.
 """
 
-from .tile_epilogue import RESULTS
-from .tile_kind import Kind, fill
+from facula.codegen.c.templates.tile_epilogue import RESULTS
+from facula.codegen.c.templates.tile_kind import Kind, fill
 
 __all__ = ["depthwise_text"]
 

@@ -5,8 +5,8 @@ with a range of rows of B where they lie. Keeps true: B is read once, in order, 
 that a vector times a weight matrix runs at the speed of memory.
 """
 
-from .tile_kind import Kind, fill
-from .tile_pack import storages
+from facula.codegen.c.templates.tile_kind import Kind, fill
+from facula.codegen.c.templates.tile_pack import storages
 
 __all__ = ["dot_text"]
 

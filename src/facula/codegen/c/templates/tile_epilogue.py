@@ -5,7 +5,7 @@ read; NaN stays NaN; the function at the end is any elementwise kernel of one op
 the accumulator's dtype, which works on a row of sums while it is in a cache: nothing lists which.
 """
 
-from .tile_kind import Kind, fill
+from facula.codegen.c.templates.tile_kind import Kind, fill
 
 __all__ = ["epilogue_text"]
 

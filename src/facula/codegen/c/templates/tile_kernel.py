@@ -6,7 +6,7 @@ over the pool. Keeps true: all accumulators of a tile stay in registers over all
 outside of the operands is read or written.
 """
 
-from .tile_kind import Kind
+from facula.codegen.c.templates.tile_kind import Kind
 
 __all__ = ["kernel_text"]
 

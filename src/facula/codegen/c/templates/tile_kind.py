@@ -9,7 +9,7 @@ words, so that f32, bf16 pairs and 8-bit quadruples share all code.
 import re
 from dataclasses import dataclass
 
-from ..isa import Isa
+from facula.codegen.c.isa import Isa
 
 __all__ = ["Kind", "configuration", "fill", "kinds"]
 

@@ -5,9 +5,9 @@ or last to words with channels last, and `<dtype>_channels_first`, which brings 
 true: channels of a group are padded with zeros to whole words.
 """
 
-from .tile_epilogue import RESULTS
-from .tile_kind import Kind, fill
-from .tile_pack import storages
+from facula.codegen.c.templates.tile_epilogue import RESULTS
+from facula.codegen.c.templates.tile_kind import Kind, fill
+from facula.codegen.c.templates.tile_pack import storages
 
 __all__ = ["layout_text"]
 

@@ -7,7 +7,7 @@ columns and elements beyond the operand are packed as zeros and never read.
 
 from dataclasses import dataclass
 
-from .tile_kind import Kind, fill
+from facula.codegen.c.templates.tile_kind import Kind, fill
 
 __all__ = ["Storage", "pack_text", "storages"]
 

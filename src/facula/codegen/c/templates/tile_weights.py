@@ -6,9 +6,9 @@ which brings sums [tap][cin][cout] back. Keeps true: the backward direction stor
 order, so that ascending sources read ascending rows.
 """
 
-from .tile_epilogue import RESULTS
-from .tile_kind import Kind, fill
-from .tile_pack import storages
+from facula.codegen.c.templates.tile_epilogue import RESULTS
+from facula.codegen.c.templates.tile_kind import Kind, fill
+from facula.codegen.c.templates.tile_pack import storages
 
 __all__ = ["weights_text"]
 

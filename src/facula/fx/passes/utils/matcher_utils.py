@@ -13,6 +13,7 @@ from typing import Any
 from facula import core
 from facula.fx.graph import Graph
 from facula.fx.node import Node
+from facula.fx.operator_schemas import normalize_function
 
 __all__ = ["InternalMatch", "SubgraphMatcher"]
 
@@ -234,8 +235,6 @@ def _value_of(node: Node) -> Any:
 
 
 def _by_name(node: Node) -> dict[str, Any] | None:
-    from facula.fx.operator_schemas import normalize_function
-
     if node.op != "call_function":
         return None
     found = normalize_function(

@@ -1,0 +1,76 @@
+"""PyTorch's names for the overloads of operators, which have one schema each here.
+
+Takes an operator, an in-place form or a method of the core, and the arguments of a call. Gives
+`overload_name`.
+Keeps true: the name follows from the definition: its kind, its parameters, or what it says itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import core
+
+
+def overload_name(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """PyTorch's name for the overload that a call takes, as far as the definition tells it."""
+    definition = getattr(function, "definition", None)
+    if definition is None:
+        if getattr(function, "__name__", "") == "fill_":
+            return "Tensor" if len(args) > 1 and isinstance(args[1], core.Tensor) else "Scalar"
+        return "default"
+    rule = _RULES.get(definition)
+    if rule is None:
+        rule = _RULES[definition] = _rule_of(definition)
+    return rule if isinstance(rule, str) else rule(args, kwargs)
+
+
+_RULES: dict[Any, Any] = {}
+
+
+def _rule_of(definition: Any) -> Any:
+    """The name, or a function of the arguments that gives it."""
+    parameters = definition.schema.parameters
+    if definition.overload is not None:
+        argument, equals, name = definition.overload.partition("=")
+        return _given(parameters, argument, name) if equals else argument
+    names = [p.name for p in parameters]
+    if definition.kind == "pointwise" and len(parameters) > 1:
+        return _operand_rule(definition, parameters)
+    last = parameters[-1] if parameters else None
+    if last is not None and last.type == "Operand" and not last.is_list:
+        return lambda args, kwargs: "Tensor" if isinstance(args[-1], core.Tensor) else "Scalar"
+    reduces = definition.kind == "operator" and "keepdim" in names and "dim" in names
+    if reduces and parameters[names.index("dim")].default is None:
+        return _given(parameters, "dim", "dim")
+    return "default"
+
+
+def _given(parameters: Any, argument: str, name: str) -> Any:
+    position = [p.name for p in parameters].index(argument)
+
+    def rule(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        value = args[position] if position < len(args) else kwargs.get(argument)
+        return "default" if value is None else name
+
+    return rule
+
+
+def _operand_rule(definition: Any, parameters: Any) -> Any:
+    """Names of elementwise operators by which of their operands are tensors."""
+    second = parameters[1]
+    if second.type != "Operand" or second.optional:
+        return "default"
+    if definition.result == "bool" or definition.dtypes == "bool int":
+        return lambda args, kwargs: "Tensor" if isinstance(args[1], core.Tensor) else "Scalar"
+    if second.name == "other" and definition.inplace and len(definition.strict) == 0:
+        return "Tensor"
+    if second.name == "exponent":
+        return _power_rule
+    return "default"
+
+
+def _power_rule(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    if not isinstance(args[0], core.Tensor):
+        return "Scalar"
+    return "Tensor_Tensor" if isinstance(args[1], core.Tensor) else "Tensor_Scalar"
