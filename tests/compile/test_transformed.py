@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 from capturing import equal
@@ -192,3 +193,20 @@ def test_a_tensor_that_becomes_a_leaf_ends_the_graph():
     call = facula.compile(lambda x: (x.requires_grad_() ** 2).sum(), backend="aot_eager")
     call(x).backward()
     assert x.requires_grad and x.grad.tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("randomness", ["different", "same"])
+def test_random_numbers_of_entries_are_those_of_eager(randomness: str) -> None:
+    def noisy(x: Any) -> Any:
+        def entry(a: Any) -> Any:
+            return a + facula.randn(2) + facula.randint(0, 9, (2,)) + facula.randn_like(x[0])
+
+        return facula.func.vmap(entry, randomness=randomness)(x)
+
+    x, found = facula.ones(4, 2), []
+    for function in (noisy, facula.compile(noisy, backend="aot_eager"), facula.compile(noisy)):
+        facula.manual_seed(1)
+        found.append((function(x), facula.rand(1)))
+    for result, after in found[1:]:
+        assert facula.allclose(result, found[0][0])
+        assert facula.equal(after, found[0][1])

@@ -421,3 +421,10 @@ def test_the_score_function_learns():
         loss.backward()
         optimizer.step()
     assert D.Categorical(logits=logits).probs[1].item() > 0.9
+
+
+def test_shown_as_pytorch_shows_them():
+    assert repr(D.Normal(facula.zeros(2), 1.0)) == (
+        "Normal(loc: facula.Size([2]), scale: facula.Size([2]))"
+    )
+    assert repr(constraints.interval(0, 1)) == "Interval(lower_bound=0, upper_bound=1)"

@@ -68,6 +68,9 @@ def test_products() -> None:
     value, push = func.linearize(_sines, X)
     _close(push(V), JACOBIAN @ V)
     _close(push(X), JACOBIAN @ X)
+    assert not value.requires_grad and not push(V).requires_grad
+    weight = X.clone().requires_grad_()
+    assert func.linearize(lambda x: x.sin() * weight, X)[1](V).requires_grad
 
 
 def test_third_derivative() -> None:

@@ -211,3 +211,27 @@ def test_the_device_that_pytorch_calls_privateuse1():
         facula.utils.rename_privateuse1_backend("otherchip")
     with pytest.raises(NotImplementedError, match="TorchDispatchMode"):
         lib.impl("mul.Tensor", lambda a, b: a, "CPU")
+
+
+@library.custom_op("custom::scaled", mutates_args=())
+def scaled(x: Tensor, others: list[Tensor], k: float = 1.0, *, power: int = 1) -> Tensor:
+    return facula.from_numpy(k * x.numpy() ** power) + sum(others)
+
+
+def test_a_registered_rule_maps():
+    seen = []
+
+    @scaled.register_vmap
+    def _(info, in_dims, x, others, k=1.0, *, power=1):
+        seen.append((info.batch_size, info.randomness, in_dims, k, power))
+        x = x.movedim(in_dims[0], 0)
+        assert isinstance(others, list)
+        return scaled(x, others, k, power=power), 0
+
+    x, y = facula.arange(6.0).reshape(3, 2), facula.ones(3)
+    mapped = facula.vmap(lambda row: scaled(row, [y]), in_dims=1)(x)
+    assert facula.equal(mapped, x.T + 1)
+    assert seen.pop() == (2, "error", (1, [None]), 1.0, 1)
+    mapped = facula.vmap(lambda row: scaled(row, [y], 2.0, power=2), in_dims=1)(x)
+    assert facula.equal(mapped, 2 * x.T**2 + 1)
+    assert seen == [(2, "error", (1, [None], None), 2.0, 2)]

@@ -180,3 +180,18 @@ def test_large_products_stay() -> None:
 
     module = make_fx(lambda x: x @ x)(facula.randn(32, 32))
     assert replace_small_products(module.graph) == 0
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.unsqueeze_(0).mT,
+        lambda x: (x.t_()[0], x * 2),
+        lambda x: (x[0], x.unsqueeze_(0)[0, 1]),
+        lambda x: (x.unsqueeze_(0).add_(1).view(-1), x),
+    ],
+)
+def test_views_of_an_input_whose_geometry_changes(function):
+    given, other = facula.arange(6.0).view(2, 3), facula.arange(6.0).view(2, 3)
+    wanted, found = function(given), facula.compile(function, backend="aot_eager")(other)
+    assert repr((found, other)) == repr((wanted, given))

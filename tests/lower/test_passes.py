@@ -238,3 +238,14 @@ def test_graph_modules_stay_runnable():
     module = traced(lambda x: (x * 2).clone().sum(), facula.randn(3))
     assert isinstance(driver.optimise(module), GraphModule)
     assert module(facula.ones(3)).item() == 6
+
+
+def test_norms_of_transposed_rows_lie_as_eager_has_them():
+    norm, linear = facula.nn.LayerNorm(8), facula.nn.Linear(16, 4)
+
+    def program(x):
+        return linear(norm(x.transpose(1, 2)).transpose(1, 2))
+
+    x = facula.randn(2, 8, 16)
+    call = facula.compile(program, options={"debug": True})
+    assert facula.allclose(call(x), program(x), atol=1e-6)

@@ -85,3 +85,13 @@ def test_lazy_copy_initialises_on_its_own():
     assert type(twin) is nn.Linear and type(lazy) is nn.LazyLinear
     with pytest.raises(RuntimeError, match="dry run"):
         _ = lazy.weight.shape
+
+
+def test_parameters_are_shown_with_their_kind():
+    values = [facula.ones(2, 3, dtype=facula.float64)]
+    assert "(0): Parameter containing: [facula.float64 of size 2x3]" in repr(
+        nn.ParameterList(values)
+    )
+    shown = repr(nn.ParameterDict({"k": values[0], "n": 5}))
+    assert "(k): Parameter containing: [facula.DoubleTensor of size 2x3]" in shown
+    assert "(n): Object of type: int" in shown

@@ -139,3 +139,18 @@ def test_functional_call():
 def test_skip_init():
     module = nn.utils.skip_init(nn.Linear, 3, 4)
     assert tuple(module.weight.shape) == (4, 3) and not module.weight.is_meta
+
+
+@pytest.mark.parametrize("kind", ["householder", "matrix_exp", "cayley"])
+@pytest.mark.parametrize("sizes", [(3, 3), (2, 4), (4, 2)])
+def test_an_orthogonal_weight_stays_what_it_was(kind, sizes):
+    rows = facula.linalg.qr(facula.arange(16.0).reshape(4, 4).sin() + facula.eye(4))[0]
+    module = nn.Linear(*sizes)
+    with facula.no_grad():
+        whole = facula.linalg.qr(rows[: max(sizes), : max(sizes)])[0]
+        module.weight.copy_(whole[: sizes[1], : sizes[0]])
+    before = module.weight.detach().clone()
+    parametrizations.orthogonal(module, orthogonal_map=kind)
+    assert float((module.weight - before).abs().max()) < 1e-5
+    original = module.parametrizations.weight.original
+    assert facula.equal(original.detach(), -facula.eye(sizes[1], sizes[0]))

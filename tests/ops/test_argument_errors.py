@@ -8,6 +8,11 @@ F = facula.nn.functional
 x = facula.arange(6.0).reshape(2, 3)
 
 CASES = {
+    "a mask taken from numbers": (lambda: x - (x > 1), RuntimeError, "Subtraction"),
+    "numbers taken from a mask": (lambda: (x > 1) - 1, RuntimeError, "to invert a mask"),
+    "a mask taken from a number": (lambda: 1 - (x > 1), RuntimeError, "to invert a mask"),
+    "a mask taken in place": (lambda: x.clone().sub_(x > 1), RuntimeError, "Subtraction"),
+    "True taken from numbers": (lambda: x - True, RuntimeError, "Subtraction"),
     "weight of another length": (
         lambda: facula.native_batch_norm(
             x, facula.ones(0), None, facula.zeros(3), facula.ones(3), True, 0.1, 1e-5

@@ -44,3 +44,10 @@ def test_modules_that_are_running():
         assert not tracker.is_bw
     assert seen == [{"Global", "Sequential", "Sequential.0"}]
     assert tracker.parents == {"Global"}
+
+
+def test_modules_have_ended_after_the_backward_pass():
+    with ModuleTracker() as tracker:
+        # no gradient of the input is asked for, so that nothing else says where the modules end
+        nn.Sequential(nn.Linear(2, 1))(facula.ones(1, 2)).sum().backward()
+        assert tracker.parents == {"Global"}

@@ -218,6 +218,9 @@ class Attributes(Part):
             if found.fget is None:
                 self.no_attribute(owner.kind, name)
             return self.call(self.trusted(found.fget), [owner], {})
+        if isinstance(found, functools._lru_cache_wrapper):
+            called = self.trusted(found)
+            return called if isinstance(owner, Known) else self.made(MethodValue(called, owner))
         if isinstance(found, functools.cached_property):
             return self._cached(found, name, owner)
         if isinstance(found, _SLOTS):
@@ -412,12 +415,23 @@ class Attributes(Part):
             found = self.type_lookup(owner.kind, name)
             if isinstance(found, (types.FunctionType, property, staticmethod, classmethod)):
                 return self._bind(found, owner.kind, name, owner)
+            own = self._dict_attribute(owner, name)
+            if own is not None:
+                return own
             fallback = self.type_lookup(owner.kind, "__getattr__")
             if found is None and isinstance(fallback, types.FunctionType):
                 return self.call(self.trusted(fallback), [owner, Known(name)], {})
         if hasattr(owner.cls, name):
             return self.made(MethodValue(name, owner))
         self.no_attribute(owner.cls, name)
+
+    def _dict_attribute(self, owner: DictValue, name: str) -> Any:
+        """What an instance of a class of dictionaries has of its own, None where there is nothing."""
+        attributes = self.instance_dict(owner) if owner.kind.__dictoffset__ else None
+        if attributes is None or name == "__dict__":
+            return attributes
+        own = self.dict_find(attributes, name)
+        return None if own is UNBOUND else own
 
     def _result_field(self, owner: SequenceValue, name: str) -> Any:
         fields = [n for n in dir(owner.kind) if not n.startswith("_")]
@@ -428,7 +442,8 @@ class Attributes(Part):
     # writes ---------------------------------------------------------------------------------------
     def setattr(self, owner: Any, name: str, value: Any) -> None:
         owner, value = self.force(owner), self.force(value)
-        if isinstance(owner, ObjectValue):
+        plain = isinstance(owner, DictValue) and owner.kind.__dictoffset__ != 0
+        if isinstance(owner, ObjectValue) or plain:
             setter = self.type_lookup(owner.kind, "__setattr__")
             if isinstance(setter, types.FunctionType):
                 self.call(self.trusted(setter), [owner, Known(name), value], {})
@@ -445,7 +460,7 @@ class Attributes(Part):
         else:
             raise Break("unsupported-mutation", f"attribute {name} of a {owner.cls.__name__}")
 
-    def plain_setattr(self, owner: ObjectValue, name: str, value: Any) -> None:
+    def plain_setattr(self, owner: ObjectValue | DictValue, name: str, value: Any) -> None:
         """`object.__setattr__`."""
         found = self.type_lookup(owner.kind, name)
         if isinstance(found, property):
@@ -453,7 +468,7 @@ class Attributes(Part):
                 self.fail(AttributeError, f"property '{name}' has no setter")
             self.call(self.trusted(found.fset), [owner, value], {})
             return
-        if isinstance(found, _SLOTS):
+        if isinstance(found, _SLOTS) and isinstance(owner, ObjectValue):
             owner.slots[name] = (found, value)
             if owner.source is not None:
                 self.effects.setdefault(id(owner), owner)
@@ -462,7 +477,11 @@ class Attributes(Part):
         if isinstance(setter, types.FunctionType):
             self.call(self.trusted(setter), [self.trusted(found), owner, value], {})
             return
-        if name == "args" and issubclass(owner.kind, BaseException):
+        if (
+            name == "args"
+            and isinstance(owner, ObjectValue)
+            and issubclass(owner.kind, BaseException)
+        ):
             owner.args = self.build_tuple(self.unpack_all(value))
             return
         attributes = self.instance_dict(owner)

@@ -13,6 +13,7 @@ import inspect
 import operator
 import sys
 import types
+import weakref
 from typing import Any
 
 from facula import core
@@ -58,6 +59,11 @@ _FOLLOWED = (
 )  # fmt: skip
 
 
+def _referent(reference: Any) -> Any:
+    """What a weak reference leads to, None where it is gone."""
+    return reference()
+
+
 class Calls(Part):
     """The part of `Symbolic` that knows calls."""
 
@@ -91,6 +97,8 @@ class Calls(Part):
         if isinstance(function, ObjectValue):
             if self.is_module_class(function.kind):
                 return self._call_module(function, args, kwargs)
+            if function.kind is weakref.ReferenceType and function.real is not None:
+                return self.wrap(function.real(), function.source.apply(_referent))
             if self.type_lookup(function.kind, "__call__") is not None:
                 return self.call_special(function, "__call__", args, kwargs)
         self.fail(TypeError, f"'{function.cls.__name__}' object is not callable")
@@ -110,6 +118,11 @@ class Calls(Part):
         if isinstance(owner, ObjectValue):
             if not isinstance(found, (types.WrapperDescriptorType, types.MethodDescriptorType)):
                 return self.call(self.getattr(owner, name), args, kwargs or {})
+            if isinstance(owner.real, enum.Enum):
+                # members do not change: the number or text that they are answers
+                self.guards.add("is", owner.source, owner.real)
+                real = owner.real
+                return self.fold(lambda *rest: getattr(real, name)(*rest), args, kwargs)
             if name not in _ANSWERED:
                 raise Break("unsupported-call", f"{owner.kind.__name__}.{name}")
         return self.call(MethodValue(name, owner), args, kwargs or {})
@@ -311,6 +324,18 @@ class Calls(Part):
         return self.graph_method(name, owner, args, kwargs)
 
     # known callables ------------------------------------------------------------------------------
+    def _call_cached(self, obj: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """A function with a cache: of constants what it keeps for them, else its own function."""
+        given = [self.force(arg) for arg in args]
+        words = {name: self.force(arg) for name, arg in kwargs.items()}
+        if not all(isinstance(value, Known) for value in (*given, *words.values())):
+            return self.call(self.trusted(obj.__wrapped__), args, kwargs)
+        try:
+            found = obj(*[v.obj for v in given], **{k: v.obj for k, v in words.items()})
+        except Exception as error:  # noqa: BLE001 - it is the program's exception
+            self.raise_host(error)
+        return self.trusted(found)
+
     def _call_known(self, function: Known, args: list[Any], kwargs: dict[str, Any]) -> Any:
         obj = function.obj
         rule = rules.rule_for(obj)
@@ -325,6 +350,8 @@ class Calls(Part):
             pass
         if isinstance(obj, type):
             return self.instantiate(function, args, kwargs)
+        if isinstance(obj, functools._lru_cache_wrapper):
+            return self._call_cached(obj, args, kwargs)
         if isinstance(obj, types.MethodWrapperType):
             found = subclasses.read_property(self, obj, args)
             if found is not NotImplemented:

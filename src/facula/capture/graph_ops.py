@@ -31,6 +31,7 @@ from facula.capture.values import (
     SequenceValue,
     SliceValue,
     TensorValue,
+    follows_float,
 )
 
 #: attributes that are tensors: they are operators
@@ -69,6 +70,8 @@ class GraphOps(Part):
             return self.node_of(value), value.fake
         if isinstance(value, NodeValue):
             return self.node_of(value), value.fake
+        if follows_float(value):
+            value = self.specialise(value)
         if isinstance(value, NumberValue):
             return self.number_node(value), value.hint
         if isinstance(value, Known):
@@ -205,6 +208,7 @@ class GraphOps(Part):
         def run(fake: Any, *more: Any, **words: Any) -> Any:
             return getattr(fake, name)(*more, **words)
 
+        args = self.float_operands(name, owner, args)
         return self._record("call_method", name, run, [owner, *args], kwargs)
 
     def _switches_gradient(self, owner: TensorValue, args: list[Any], kwargs: dict) -> bool:

@@ -30,6 +30,7 @@ from facula.capture.values import (
     SliceValue,
     TensorValue,
     ViewValue,
+    follows_float,
 )
 
 _NAMES = {
@@ -149,9 +150,51 @@ class Operators(Part):
                     return self.call_special(one, name, [other])
         if symbol.endswith("=") and not isinstance(left, TensorValue):
             symbol = symbol[:-1]
+        if symbol.rstrip("=") in ("+", "-", "*", "/"):
+            left, right = self._float_operand(left, right), self._float_operand(right, left)
         return self.graph_call(symbol, [left, right])
 
+    def _float_operand(self, value: Any, other: Any) -> Any:
+        """A float that may change as a tensor, where that gives what the number gives."""
+        if not follows_float(value) or not isinstance(other, TensorValue):
+            return value
+        fake = other.fake
+        if fake.dtype not in (core.float32, core.float64) or fake.device.type != "cpu":
+            return value
+        if self.enclosing or core.DISPATCH_MODES or core.interpreters():
+            return value
+        tensor = self.float_as_tensor(value)
+        if fake.dim() == 0 and isinstance(tensor, TensorValue):
+            # a number takes the tensor's dtype, a tensor of its rank would not
+            tensor = self.graph_method("to", tensor, [Known(fake.dtype)], {})
+        return tensor
+
+    def float_operands(self, name: str, owner: TensorValue, args: list[Any]) -> list[Any]:
+        """The arguments of `x.mul(f)` and the like, as those of `x * f`."""
+        if len(args) == 1 and name.removesuffix("_") in ("add", "sub", "mul", "div"):
+            return [self._float_operand(self.force(args[0]), owner)]
+        return args
+
     def _number_binary(self, function: Callable, left: Any, right: Any) -> Any:
+        if follows_float(left) or follows_float(right):
+            return self._float_binary(function, left, right)
+        return self._changing_binary(function, left, right)
+
+    def _float_binary(self, function: Callable, left: Any, right: Any) -> Any:
+        """With a float that may change: what can not fail for other values stays open."""
+        known = isinstance(right, Known) and right.obj != 0
+        total = function in _TOTAL or (function is operator.truediv and known)
+        parts = [
+            value
+            if isinstance(value, Known) or (total and follows_float(value))
+            else self.specialise(value)
+            for value in (left, right)
+        ]
+        if all(isinstance(part, Known) for part in parts):
+            return self.fold(function, parts)
+        return self._changing_binary(function, *parts)
+
+    def _changing_binary(self, function: Callable, left: Any, right: Any) -> Any:
         a = left.hint if isinstance(left, NumberValue) else left.obj
         b = right.hint if isinstance(right, NumberValue) else right.obj
         try:
@@ -220,6 +263,8 @@ class Operators(Part):
         value = self.force(value)
         if isinstance(value, TensorValue):
             return self.graph_call(UNARY[symbol], [value])
+        if follows_float(value) and symbol != "-":
+            value = self.specialise(value)
         if isinstance(value, NumberValue):
             return self.made(NumberValue(UNARY[symbol](value.hint), UNARY[symbol], (value,)))
         if isinstance(value, ObjectValue):
@@ -378,6 +423,15 @@ class Operators(Part):
     def is_sequence(self, value: Any) -> bool:
         cls = self.force(value).cls
         return issubclass(cls, Sequence) and not issubclass(cls, (str, bytes, bytearray))
+
+
+#: what gives a number for any two floats
+_TOTAL = frozenset(
+    (
+        operator.add, operator.sub, operator.mul,
+        operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne,
+    )
+)  # fmt: skip
 
 
 def _is_number(value: Any) -> bool:

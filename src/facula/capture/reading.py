@@ -47,6 +47,7 @@ _BY_IDENTITY = (
     types.WrapperDescriptorType, types.MethodWrapperType, types.ClassMethodDescriptorType,
     types.GetSetDescriptorType, types.MemberDescriptorType, type(core.Tensor.copy_),
     type(core.strided), type(core.contiguous_format), property, staticmethod, classmethod,
+    functools._lru_cache_wrapper,
 )  # fmt: skip
 _DICTS = (dict, collections.OrderedDict, collections.defaultdict)
 
@@ -141,6 +142,12 @@ class Reading(Part):
                 self.guards.add("integer", source)
                 number = self.dynamic_ints[source] = NumberValue(obj, source=source)
             return number
+        if kind is float and self.is_dynamic_float(source, obj):
+            number = self.dynamic_floats.get(source)
+            if number is None:
+                self.guards.add("type", source, float)
+                number = self.dynamic_floats[source] = NumberValue(obj, source=source)
+            return number
         self.guards.add("equal", source, obj)
         return Known(obj, source)
 
@@ -156,6 +163,13 @@ class Reading(Part):
         if is_numpy_scalar(kind):
             self.guards.add("equal", source, obj)
             return Known(obj, source)
+        if kind is types.BuiltinMethodType and self._is_method_of_container(obj):
+            # `out.append` on the stack: another list has another one
+            self.guards.add("type", source, kind)
+            self.guards.add("equal", source.attr("__name__"), obj.__name__)
+            value = MethodValue(obj.__name__, self.wrap(obj.__self__, source.attr("__self__")))
+            value.source = source
+            return value
         if isinstance(obj, _BY_IDENTITY) or kind in (core.Op, core.InplaceOp):
             self._same_object(source, obj)
             return Known(obj, source)
@@ -184,6 +198,17 @@ class Reading(Part):
         if kind is ReplayIterator:
             return self._replay(obj, source)
         return ObjectValue(kind, source, obj)
+
+    @staticmethod
+    def _is_method_of_container(obj: Any) -> bool:
+        """Whether it is a bound method of a container that is looked into."""
+        owner = obj.__self__
+        kind = type(owner)
+        return (
+            kind in (list, set, collections.deque)
+            or isinstance(owner, dict)
+            and is_plain_dict(kind)
+        )
 
     def _same_object(self, source: Source, obj: Any) -> None:
         """Ask that a source gives this very object; names of modules are watched, not read."""

@@ -208,6 +208,9 @@ class Builder:
         name = self.name(value, kind)
         for key, item in value.items.values():
             self.out.lines.append(f"{name}[{self.emit(key)}] = {self.emit(item)}")
+        if value.attributes is not None:
+            for own, (_, item) in value.attributes.items.items():
+                self.out.lines.append(f"{name}.__dict__[{own!r}] = {self.emit(item)}")
         return name
 
     def set_(self, value: SetValue) -> str:

@@ -65,7 +65,7 @@ def is_pure(obj: Any) -> bool:
     except TypeError:
         return False
     if is_core_function(obj):
-        return obj.__name__.startswith(("is_", "get_"))
+        return obj.__name__.startswith(("is_", "get_", "can_cast", "promote_types"))
     if isinstance(obj, types.BuiltinFunctionType):
         owner = getattr(obj, "__self__", None)
         if isinstance(owner, types.ModuleType):

@@ -253,11 +253,48 @@ def _repeat(d: Any, args: list, kwargs: dict) -> Any:
 
 @rule(itertools.accumulate)
 def _accumulate(d: Any, args: list, kwargs: dict) -> Any:
-    function = args[1] if len(args) > 1 else Known(operator.add)
-    out: list[Any] = []
+    given = d.force(args[1] if len(args) > 1 else kwargs.get("func", Known(None)))
+    function = Known(operator.add) if isinstance(given, Known) and given.obj is None else given
+    initial = d.force(kwargs.get("initial", Known(None)))
+    started = not isinstance(initial, Known) or initial.obj is not None
+    out: list[Any] = [initial] if started else []
     for item in d.iterate(args[0]):
         out.append(item if not out else d.call(function, [out[-1], item], {}))
     return _iterator(d, iter(out))
+
+
+def _grouped(iterable: Any, key: Any = None) -> Iterator[Any]:
+    """Runs of items with equal keys, each run an iterator that ends where the next one begins."""
+    rest = iter(iterable)
+    item = own = None
+    ended, number = False, 0
+
+    def advance() -> None:
+        nonlocal item, own, ended
+        try:
+            item = next(rest)
+        except StopIteration:
+            ended = True
+        else:
+            own = item if key is None else key(item)
+
+    def run(wanted: Any, at: int) -> Iterator[Any]:
+        while at == number and not ended and own == wanted:
+            yield item
+            advance()
+
+    advance()
+    while not ended:
+        wanted = own
+        yield wanted, run(wanted, number)
+        while not ended and own == wanted:
+            advance()
+        number += 1
+
+
+@rule(itertools.groupby)
+def _groupby(d: Any, args: list, kwargs: dict) -> Any:
+    return d.call(d.trusted(_grouped), args, kwargs)
 
 
 @rule(itertools.zip_longest)

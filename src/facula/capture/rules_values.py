@@ -25,6 +25,7 @@ from facula.capture.values import (
     ObjectValue,
     SequenceValue,
     TensorValue,
+    follows_float,
 )
 
 
@@ -129,6 +130,8 @@ def _convert(kind: type, special: str) -> Rule:
         value = d.force(args[0])
         if isinstance(value, TensorValue):
             raise Break("data-dependent-value", f"{kind.__name__}() of a tensor")
+        if follows_float(value):
+            return value if kind is float else d.fold(kind, [value])
         if isinstance(value, NumberValue):
             if kind is int and isinstance(value.hint, int):
                 return value

@@ -16,7 +16,7 @@ from facula import core
 from facula.capture.breaks import Break
 from facula.capture.domain import Part
 from facula.capture.sources import Source, Text, slot
-from facula.capture.values import Known, NumberValue, TensorValue
+from facula.capture.values import Known, NumberValue, TensorValue, follows_float
 from facula.fx.node import map_arg
 
 
@@ -28,6 +28,8 @@ class History:
         self.dynamic: dict[Source, set[int]] = {}
         self.integers: dict[Source, int] = {}
         self.dynamic_integers: set[Source] = set()
+        self.floats: dict[Source, float] = {}
+        self.dynamic_floats: set[Source] = set()
 
     def note(self, slots: list[str], values: list[Any]) -> None:
         """Note the sizes of a call that is not captured."""
@@ -93,6 +95,38 @@ class Sizes(Part):
             self.any_dynamic = True
         return chosen
 
+    def is_dynamic_float(self, source: Source | None, value: float) -> bool:
+        """Whether a float from outside may change: it was another one before."""
+        if source is None or source.kind == "held" or self.dynamic_mode is False:
+            return False
+        if self.static_only or not self.assume_static:
+            return False
+        before = self.history.floats.setdefault(source, value)
+        if before != value:
+            self.history.dynamic_floats.add(source)
+        # zeros have signs and NaN equals nothing: these stay what they are
+        return source in self.history.dynamic_floats and value == value and value != 0.0
+
+    def float_as_tensor(self, number: Any) -> Any:
+        """A float that may change as a tensor without dimensions, which is part of the graph.
+
+        Sums and products of such floats are computed by the graph, to the same bits.
+        """
+        if isinstance(number, Known):
+            return number
+        if not _is_float_arithmetic(number):
+            return self.specialise(number)
+        found = self.float_tensors.get(number)
+        if found is None:
+            if number.source is not None:
+                made = _float_tensor(number.hint)
+                found = self.wrap(made, number.source.apply(_float_tensor))
+            else:
+                args = [self.float_as_tensor(arg) for arg in number.args]
+                found = self.graph_call(number.function, args)
+            self.float_tensors[number] = found
+        return found
+
     def note_marks(self, value: TensorValue) -> None:
         """What was said of a tensor's sizes: that they change, that nothing may depend on them, a range."""
         own = getattr(value.real, "__dict__", None) or {}
@@ -118,6 +152,11 @@ class Sizes(Part):
     def specialise(self, number: NumberValue) -> Known:
         """The number as it is now, as a guard."""
         _check_backed(number)
+        if number.function is not None and follows_float(number):
+            for arg in number.args:  # equal results may differ in the sign of zero
+                if isinstance(arg, NumberValue):
+                    self.specialise(arg)
+            return Known(number.hint)
         self.conditions.append((NumberValue(True, operator.eq, (number, Known(number.hint))), True))
         return Known(number.hint)
 
@@ -151,6 +190,24 @@ class Sizes(Part):
                 )
                 self.shadow.values[value.node] = self.fakes.resized(value.real, shape)
         return self.shadow
+
+
+_ARITHMETIC = (operator.add, operator.sub, operator.mul, operator.truediv, operator.neg)
+
+
+def _is_float_arithmetic(value: Any) -> bool:
+    """Whether a number is a float that may change, or sums and products of such floats."""
+    if isinstance(value, Known):
+        return type(value.obj) in (int, float)
+    if type(value.hint) is not float or not follows_float(value):
+        return False
+    if value.source is not None:
+        return True
+    return value.function in _ARITHMETIC and all(_is_float_arithmetic(arg) for arg in value.args)
+
+
+def _float_tensor(value: float) -> core.Tensor:
+    return core.tensor(value, dtype=core.float64)
 
 
 def _check_backed(number: Any) -> None:

@@ -69,6 +69,8 @@ class Symbolic(
         self.assumed: list[tuple[Any, bool]] = []
         self.dimensions: dict[tuple[int, int], NumberValue] = {}
         self.dynamic_ints: dict[Any, NumberValue] = {}
+        self.dynamic_floats: dict[Any, NumberValue] = {}
+        self.float_tensors: dict[Any, Any] = {}
         self.any_dynamic = False
         self.shadow: Replay | None = None
         self.enclosing: list[tuple[list, list]] = []

@@ -134,6 +134,15 @@ class NumberValue(Value):
         return f"NumberValue({self.hint})"
 
 
+def follows_float(value: Any) -> bool:
+    """Whether a number depends on a float from outside that may change."""
+    if not isinstance(value, NumberValue):
+        return False
+    if value.source is not None:
+        return type(value.hint) is float
+    return value.function is not None and any(follows_float(arg) for arg in value.args)
+
+
 class SequenceValue(Value):
     """A list, tuple, named tuple, size or deque."""
 
@@ -180,6 +189,7 @@ class DictValue(Value):
     """
 
     __slots__ = (
+        "attributes",
         "changed",
         "complete",
         "deleted",
@@ -200,6 +210,8 @@ class DictValue(Value):
         self.overwritten: set[Hashable] = set()
         self.changed = False
         self.factory: Value | None = None
+        #: what an instance of a class of dictionaries has beside its items
+        self.attributes: DictValue | None = None
 
     @property
     def cls(self) -> type:

@@ -253,27 +253,40 @@ cdef class device:
         return (device, (self.type, self.index) if self.index is not None else (self.type,))
 
     def __enter__(self):
-        DEVICE_STACK.append(self)
+        global fk_in_operator
+        ENTERED.append(self)
+        LEFT.append(fk_in_operator)
+        fk_in_operator = 0           # entered by what an operator calls: it holds there
         return self
 
     def __exit__(self, *exc):
-        DEVICE_STACK.pop()
+        global fk_in_operator
+        ENTERED.pop()
+        fk_in_operator = LEFT.pop()
 
 
 #: device types that may be named; backends add theirs
 DEVICE_TYPES = {"cpu", "meta", "cuda", "mps", "xpu"}
 cdef list DEVICES = []           # by number: 0 cpu, 1 meta, then as they come
 cdef dict DEVICE_NUMBER = {}
-DEVICE_STACK = []
+cdef list ENTERED = []           # devices that tensors are made on which are told none, the innermost last
+cdef list LEFT = []              # for each `with device`, whether an operator ran around it
+DEVICE_STACK = ENTERED
+
+cdef extern from *:
+    """
+    static __thread int fk_in_operator;       /* what an operator makes on its way lies where its arguments lie */
+    """
+    int fk_in_operator
 
 
 cdef int device_number(object x) except -1:
     """The core's number of a device given as None, a string, an index or a device."""
     cdef device d
     if x is None:
-        if not DEVICE_STACK:
+        if not ENTERED or fk_in_operator:
             return 0
-        x = DEVICE_STACK[len(DEVICE_STACK) - 1]
+        x = ENTERED[len(ENTERED) - 1]
     n = DEVICE_NUMBER.get(x)
     if n is not None:
         return n

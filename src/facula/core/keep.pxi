@@ -165,8 +165,8 @@ cdef bint key_of(CallKey *key, Op op, PyObject **slots, int form) except -1:
                     <int64_t>(fk_tls_keys() & (K_NOGRAD | K_INFERENCE)) << 32)
     key.words[1] = KEPT_SETTINGS
     key.words[2] = 0                              # where tensors are made that are told no device
-    if DEVICE_STACK:
-        number = DEVICE_NUMBER.get(DEVICE_STACK[len(DEVICE_STACK) - 1])
+    if ENTERED and not fk_in_operator:
+        number = DEVICE_NUMBER.get(ENTERED[len(ENTERED) - 1])
         if number is None:
             return False
         key.words[2] = number

@@ -45,7 +45,7 @@ cdef class Op:
     cdef unsigned char fixed[8]  # a tensor argument's own compute dtype, or NO_DTYPE
     cdef int rule, mask
     cdef uint32_t strict         # bit i: argument i must be a tensor in a call by name (a number is for formulas)
-    cdef bint differentiable, chooses_dtype, checks_divisor, checks_exponent
+    cdef bint differentiable, chooses_dtype, checks_divisor, checks_exponent, refuses_bools
     cdef bint opaque             # a composite that function transforms treat as a whole
     cdef Variant default_variant
     cdef dict variants
@@ -129,6 +129,7 @@ cdef class Op:
         self.differentiable = definition.differentiable
         self.check = definition.check
         self.chooses_dtype = definition.result_of is not None
+        self.refuses_bools = definition.refuses_bools
         self.checks_divisor = definition.nonzero_divisor
         self.checks_exponent = definition.nonnegative_exponent
         for name in definition.strict:

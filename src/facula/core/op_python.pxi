@@ -141,14 +141,31 @@ cdef tuple arguments_of(Op op, PyObject **slots):
 
 
 cdef object general_call(Op op, PyObject **slots, int form, object out, uint32_t k):
+    if not ENTERED or op.makes_tensors or fk_in_operator:
+        return python_call(op, slots, form, out, k)
+    return call_on_its_own(op, slots, form, out, k)
+
+
+cdef object call_on_its_own(Op op, PyObject **slots, int form, object out, uint32_t k):
+    """A call that a device which was entered says nothing to: only what is told a device makes tensors there."""
+    global fk_in_operator
+    fk_in_operator = 1
+    try:
+        return python_call(op, slots, form, out, k)
+    finally:
+        fk_in_operator = 0
+
+
+cdef object python_call(Op op, PyObject **slots, int form, object out, uint32_t k):
     cdef tuple args
     if op.keeps and KEEPING and form == FORM_FUNCTIONAL and out is None and op.autograd is None and not ((k | fk_tls_keys()) & K_UNKEPT) and (
             op.kind == KIND_OPERATOR or k & K_NOGRAD or not (k & K_GRAD)):
         return kept_call(op, slots, k)
     args = arguments_of(op, slots)
-    # a factory is told to dispatch overrides as a whole, but what is like a transform's wrapper is made of its parts
+    # a factory is told to dispatch overrides as a whole, but what is like a transform's wrapper is made of its parts,
+    # and so are random numbers that a transform draws for each entry
     if op.kind == KIND_COMPOSITE and form == FORM_FUNCTIONAL and out is None and not (
-            k & K_DISPATCH and op.makes_tensors and not k & K_TRANSFORM):
+            k & K_DISPATCH and op.makes_tensors and not k & K_TRANSFORM and not (op.definition.random and runs_through(op, k))):
         if k & K_FAKE and not (fk_tls_keys() & K_DISPATCH):
             return run_in_mode(op, args)
         return op.impl(*args)

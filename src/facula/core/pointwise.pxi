@@ -245,6 +245,11 @@ cdef int raise_dtype(Op op, int dt) except -1:
                                              (<dtype>DTYPES[dt]).type_word))
 
 
+cdef int raise_bool(Op op) except -1:
+    raise RuntimeError("[%s] operands that are numbers were required: got a bool (Subtraction, the `-` operator, with a bool "
+                       "tensor is not supported)\nhint: to invert a mask, use `~` or logical_not(); to compare, `^`" % op.name)
+
+
 cdef inline int result_dtype(Op op, int common):
     if op.rule == 2: return B8
     if op.rule >= 3: return REAL_OF[common]
@@ -471,6 +476,8 @@ cdef object pointwise_call(Op op, PyObject **slots, int form, object out):
             if op.arguments[op.tensor_at[i]].type != T_OPERAND:
                 raise wrong_type(op, op.tensor_at[i], x, "Tensor")
             t = wrap_number(normalise(op, op.tensor_at[i], x))
+        if op.refuses_bools and t.dt == B8:
+            raise_bool(op)
         operands[i] = t
         k |= t.keys & ~<uint32_t>K_WRAPPED
         if first is None and not (t.keys & K_WRAPPED):

@@ -26,7 +26,7 @@ class Constraint:
         raise NotImplementedError
 
     def __repr__(self) -> str:
-        bounds = [f"{k}: {v}" for k, v in vars(self).items() if k.endswith("_bound")]
+        bounds = [f"{k}={v}" for k, v in vars(self).items() if k.endswith("_bound")]
         return f"{type(self).__name__.lstrip('_')}({', '.join(bounds)})"
 
 

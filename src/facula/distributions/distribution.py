@@ -255,7 +255,7 @@ class Distribution:
     def __repr__(self) -> str:
         names = [k for k in self.arg_constraints if k in self.__dict__]
         shown = ", ".join(
-            f"{name}: {value if value.numel() == 1 else tuple(value.shape)}"
+            f"{name}: {value if value.numel() == 1 else value.shape}"
             for name in names
             if isinstance(value := self.__dict__[name], facula.Tensor)
         )

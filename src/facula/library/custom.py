@@ -39,7 +39,6 @@ class CustomOperator(Definition):
         self.composite: Callable[..., Any] | None = None
         self.gradient: Callable[..., Any] | None = None
         self.setup_context: Callable[..., Any] | None = None
-        self.batching: Callable[..., Any] | None = None
         self.origin: Callable[..., Any] | None = None
 
     @property
@@ -61,11 +60,34 @@ class CustomOperator(Definition):
         else:
             self.operator.autograd = refused(self) if self.mutated else recorded(self)
 
-    def split(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """All arguments as the user's functions take them: positional, then keyword-only ones."""
+    def split(
+        self, args: tuple[Any, ...], whole: bool = True
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arguments as the user's functions take them: positional, then keyword-only ones.
+
+        All of them, or without those that are as their (trailing) defaults.
+        """
         pairs = list(zip(args, self.schema.parameters, strict=True))
         positional = tuple(self.given(a, p) for a, p in pairs if not p.keyword_only)
-        return positional, {p.name: self.given(a, p) for a, p in pairs if p.keyword_only}
+        named = {p.name: self.given(a, p) for a, p in pairs if p.keyword_only}
+        if whole:
+            return positional, named
+        told, told_by_name = self.trim(args)
+        return positional[: len(told)], {k: v for k, v in named.items() if k in told_by_name}
+
+    def functional(self) -> Any:
+        """The operator that writes to copies, and gives them behind its own results.
+
+        Raises:
+            NotImplementedError: it writes to a list of tensors, or to what may be None.
+        """
+        name = f"{self.name}_functional"
+        if name not in TABLE:
+            made = CustomOperator(name, _functional_schema(self))
+            register(made)
+            for device in (EVERY_DEVICE, _META):
+                made.kernels[device] = _on_copies(self)
+        return TABLE[name]
 
     @staticmethod
     def given(value: Any, parameter: Any) -> Any:
@@ -107,6 +129,8 @@ class CustomOperator(Definition):
 
     def missing(self, device: str) -> Any:
         """Says what has to be registered for a device."""
+        if device == _META and not self.schema.results:
+            return _nothing  # what only writes has nothing to allocate
         if device == _META:
             required = "a function for tensors without data was required (no fake impl registered)"
             hint = f"facula.library.register_fake({self.name!r})"
@@ -120,6 +144,46 @@ class CustomOperator(Definition):
         for value, parameter in zip(args, self.schema.parameters, strict=True):
             if parameter.name in self.mutated and value is not None:
                 core.increment_version(value)
+
+
+def _functional_schema(definition: CustomOperator) -> str:
+    """The schema of the form that writes nothing."""
+    parameters = {p.name: p for p in definition.schema.parameters}
+    for name in definition.mutated:
+        if parameters[name].is_list or parameters[name].optional:
+            required = "one tensor was required of every argument that a traced operator writes to"
+            got = f"{'a list' if parameters[name].is_list else 'what may be None'} for {name}"
+            hint = "write to each tensor by a call of its own"
+            fail(NotImplementedError, definition.name, required, got, hint)
+    head, _, tail = definition.schema.text.rpartition("->")
+    own = tail.strip().removeprefix("(").removesuffix(")").strip()
+    results = [own] if own else []
+    results += ["Tensor"] * len(definition.mutated)
+    listed = ", ".join(results)
+    alone = len(definition.schema.results) + len(definition.mutated) == 1
+    return f"{head[head.index('(') :]} -> {listed if alone else f'({listed})'}"
+
+
+def _on_copies(definition: CustomOperator) -> Callable[..., Any]:
+    """What the form that writes nothing does: the operator, on copies of what it writes to."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        positional = [p.name for p in definition.schema.parameters if not p.keyword_only]
+        given = {**dict(zip(positional, args, strict=True)), **kwargs}
+        copies = {name: given[name].clone() for name in definition.mutated}
+        given |= copies
+        operator: Any = definition.operator
+        result = operator(*[given.pop(name) for name in positional], **given)
+        if len(definition.schema.results) < 2:
+            result = (result,) if definition.schema.results else ()
+        every = (*result, *copies.values())
+        return every if len(every) > 1 else every[0]
+
+    return run
+
+
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    """What an operator without results gives for tensors without data."""
 
 
 def _flatten(args: tuple[Any, ...]) -> tuple[list[Any], list[int]]:

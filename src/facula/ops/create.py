@@ -603,8 +603,10 @@ def _triangle_indices(
             dtype,
             hint="leave dtype out for int64, then convert with .to(dtype)",
         )
-    ones = core.empty((row, col), dtype=core.bool_).fill_(True)
+    # found where there are elements, whatever device is the default
+    ones = core.empty((row, col), dtype=core.bool_, device="cpu").fill_(True)
     places = F.nonzero(F.triu(ones, offset) if upper else F.tril(ones, offset))
+    device = core.empty((0,), device=device).device
     return places.transpose(0, 1).contiguous().to(device=device, dtype=dtype)
 
 

@@ -69,6 +69,8 @@ class Definition:
     backward: Callable[..., Any] | None = None
     #: the rule for a batch: the name of a general one (`autograd.transforms.batch_rules`) or a function
     vmap: str | Callable[..., Any] | None = None
+    #: the rule that a program registered instead: `rule(info, in_dims, *args)` gives results and their dims
+    batching: Callable[..., Any] | None = None
     #: the tangent: "linear", "multilinear" or a function; None derives it
     jvp: str | Callable[..., Any] | None = None
     #: the arguments that are images: read fastest where they lie channels last
@@ -242,6 +244,7 @@ class Pointwise(Definition):
     differentiable = True
     prebuilt: tuple[Any, ...] = ()
     strict: tuple[str, ...] = ()
+    refuses_bools = False  # one bool among the operands is an error, where others would be promoted
     nonzero_divisor = False
     nonnegative_exponent = False
     check: Callable[..., None] | None = None

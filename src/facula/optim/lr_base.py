@@ -49,11 +49,22 @@ def _format_param(name: str, optimizer: Optimizer, param: Any) -> list[Any]:
     return [_copy(value) for value in param]
 
 
+def _leave_out_of_graphs(scheduler: type) -> None:
+    """Its step counts in Python: captured, it would be captured anew for each count."""
+    step = vars(scheduler).get("step")
+    if step is not None:
+        step._torchdynamo_disable = True
+
+
 class LRScheduler:
     """Base class: a subclass defines ``get_lr``, which gives the next rate of every group."""
 
     _get_lr_called_within_step = False
     _is_initial = False
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        _leave_out_of_graphs(cls)
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         if not isinstance(optimizer, Optimizer):
@@ -177,3 +188,6 @@ class LRScheduler:
         for group, value in zip(self.optimizer.param_groups, values, strict=True):
             _update_param_group_val(group, "lr", value)
         self._last_lr = self._present()
+
+
+_leave_out_of_graphs(LRScheduler)

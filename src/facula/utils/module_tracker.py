@@ -67,7 +67,13 @@ class ModuleTracker:
     def _after(self, module: Any, inputs: Any, output: Any) -> None:
         name = self._name(module)
         self.parents.discard(name)
-        self._at_gradients(output, lambda _: self.parents.add(name))
+
+        def begin(_: Any) -> None:
+            self.parents.add(name)
+            # nothing says when it ends where no gradient of its inputs is asked for: at the latest now
+            core.queue_callback(lambda: self.parents.discard(name))
+
+        self._at_gradients(output, begin)
 
     def _at_gradients(self, values: Any, act: Any) -> None:
         """Acts when the backward pass comes to these tensors."""

@@ -16,6 +16,7 @@ from facula.autograd.function import Function
 from facula.autograd.transforms import batch_rules
 from facula.autograd.transforms.batch_rules import Batch
 from facula.autograd.transforms.levels import Level, is_batched, wrap
+from facula.autograd.transforms.tree import map_leaves
 from facula.core.errors import fail
 from facula.ops.batch_forms import Same
 from facula.ops.random import draw
@@ -100,6 +101,9 @@ class VmapLevel(Level):
 
     def _operator(self, op: Any, args: tuple[Any, ...]) -> Any:
         definition = op.definition
+        if definition.batching is not None:
+            positional, keywords = definition.split(args, whole=False)
+            return self._by_rule(definition.batching, positional, keywords)
         if definition.kind == "composite" and definition.vmap is None:
             return core.run_implementation(op, args)
         return self._wrapped(self._below(self._apply, op, args))
@@ -250,17 +254,32 @@ class VmapLevel(Level):
                 "generate_vmap_rule=True",
                 hint="generate_vmap_rule=True makes a rule of forward and backward",
             )
-        values = [a.value if is_batched(a, self.number) else a for a in args]
-        dims = tuple(a.batch_dim if is_batched(a, self.number) else None for a in args)
+        return self._by_rule(cls.vmap, args, kwargs)
+
+    def _by_rule(self, rule: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What a user's rule gives: it is told where the batch lies and says where it went."""
+        values = [map_leaves(self._unwrapped, a) for a in args]
+        dims = tuple(map_leaves(self._dim_of, a) for a in args)
+        named = {k: map_leaves(self._unwrapped, a) for k, a in kwargs.items()}
         info = _Info(self.size, self.randomness)
-        outputs, out_dims = self._below(cls.vmap, info, dims, *values, **kwargs)
-        if not isinstance(outputs, tuple):
+        outputs, out_dims = self._below(rule, info, dims, *values, **named)
+        if not isinstance(outputs, (tuple, list)):
             return self._with_dim(outputs, out_dims)
-        if not isinstance(out_dims, tuple):
+        if not isinstance(out_dims, (tuple, list)):
             out_dims = (out_dims,) * len(outputs)
-        return tuple(self._with_dim(o, d) for o, d in zip(outputs, out_dims, strict=True))
+        return type(outputs)([self._with_dim(o, d) for o, d in zip(outputs, out_dims, strict=True)])
+
+    def _unwrapped(self, x: Any) -> Any:
+        return x.value if is_batched(x, self.number) else x
+
+    def _dim_of(self, x: Any) -> int | None:
+        return x.batch_dim if is_batched(x, self.number) else None
 
     def _with_dim(self, value: Any, dim: Any) -> Any:
+        """A result, or a list of results, whose batch lies in this dimension, or in these."""
+        if isinstance(value, (tuple, list)):
+            places = dim if isinstance(dim, (tuple, list)) else [dim] * len(value)
+            return type(value)([self._with_dim(v, d) for v, d in zip(value, places, strict=True)])
         return value if dim is None else wrap(value, dim % value.dim(), self.number)
 
     def _custom_rows(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -213,6 +213,9 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
             )
         for x, t in zip(inputs, given, strict=True):
             check_pair("linearize", x, t)
-        return shape.build(list(transposed(tangents)))
+        pushed = list(transposed(tangents))
+        if not any(x.requires_grad for x in (*leaves, *given)):
+            pushed = [p.detach() for p in pushed]  # the recorded pullback has a history of its own
+        return shape.build(pushed)
 
     return outputs, push

@@ -261,6 +261,8 @@ class FunctionalLevel(Level):
         bound, out = core.bind_arguments(op, args, kwargs)
         if out is not None:
             return self._store_out(op, bound, out)
+        if getattr(definition, "mutated", ()):
+            return self._writing(op, bound)
         state_of = getattr(self.random, "state", None)
         if definition.random and op is F._philox_state and state_of is not None:
             return self._below(state_of, bound, {})
@@ -276,6 +278,18 @@ class FunctionalLevel(Level):
             bound = self._strided_from_root(*bound)
             args, kwargs = bound, {}
         return self._maybe_view(op, bound, args, kwargs)
+
+    def _writing(self, op: Any, bound: tuple[Any, ...]) -> Any:
+        """An operator of the user's that writes: what it would write becomes results."""
+        written = op.definition.mutated
+        functional = op.definition.functional()
+        result = self._operator(functional, *op.definition.trim(bound))
+        pieces = result if isinstance(result, tuple) else (result,)
+        count = len(pieces) - len(written)
+        names = [parameter.name for parameter in op.definition.schema.parameters]
+        for name, value in zip(written, pieces[count:], strict=True):
+            self.assign(op.name, bound[names.index(name)], value)
+        return pieces[:count] if count > 1 else pieces[0] if count else None
 
     def _maybe_view(
         self, op: Any, bound: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -43,7 +43,7 @@ def boxed_of(compiled: Callable[..., Any]) -> Boxed:
 
 
 def _write(write: Write) -> Callable[[list[Any], Sequence[Any]], None]:
-    number, value, hidden, geometry = write.input, write.value, write.hidden, write.geometry
+    number, value, hidden = write.input, write.value, write.hidden
 
     def run(args: list[Any], values: Sequence[Any]) -> None:
         target = args[number]
@@ -58,13 +58,18 @@ def _write(write: Write) -> Callable[[list[Any], Sequence[Any]], None]:
                     core.set_grad_enabled(recording)
             else:
                 target.copy_(values[value])
-        for step in geometry:
-            if step.detaches:
-                target.detach_()
-            else:
-                step.op.inplace(target, *step.args)
 
     return run
+
+
+def _reshape(write: Write, args: list[Any]) -> None:
+    """Give an input the geometry that it ends with."""
+    target = args[write.input]
+    for step in write.geometry:
+        if step.detaches:
+            target.detach_()
+        else:
+            step.op.inplace(target, *step.args)
 
 
 def _result(result: Result) -> Callable[[list[Any], Sequence[Any]], Any]:
@@ -95,7 +100,8 @@ def finisher(signature: Signature) -> Callable[[list[Any], Sequence[Any]], list[
     plain = [w for w in signature.writes if w.value is not None and not w.geometry]
     pairs = tuple((w.input, w.value) for w in plain)
     copies = [_write(w) for w in plain]
-    others = [_write(w) for w in signature.writes if w.value is None or w.geometry]
+    reshaped = [w for w in signature.writes if w.geometry]
+    others = [_write(w) for w in reshaped if w.value is not None]
     results = [_result(r) for r in signature.results]
 
     def finish(args: list[Any], values: Sequence[Any]) -> list[Any]:
@@ -103,7 +109,10 @@ def finisher(signature: Signature) -> Callable[[list[Any], Sequence[Any]], list[
             copies[number](args, values)
         for write in others:
             write(args, values)
-        return [result(args, values) for result in results]
+        made = [result(args, values) for result in results]
+        for changed in reshaped:  # views lead from the geometry that inputs came with
+            _reshape(changed, args)
+        return made
 
     return finish
 

@@ -357,13 +357,13 @@ class ModuleDict(Module):
             self[key] = module
 
 
-def _describe(value: Any) -> str:
-    """One line on an entry of a parameter container."""
+def _describe(value: Any, by_type: bool = False) -> str:
+    """One line on an entry of a parameter container, with the dtype or the tensor type of that dtype."""
     if isinstance(value, core.Tensor):
         size = "x".join(str(n) for n in value.size())
         kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
-        text = f"{kind} containing: [{value.dtype} of size {size}"
-        return text + ("]" if value.device.type == "cpu" else f" ({value.device})]")
+        text = f"{kind} containing: [{value.type() if by_type else value.dtype} of size {size}"
+        return text + ("]" if value.device.type in ("cpu", "meta") else f" ({value.device})]")
     return f"Object of type: {type(value).__name__}"
 
 
@@ -542,7 +542,9 @@ class ParameterDict(Module):
 
     def extra_repr(self) -> str:
         """One line an entry."""
-        return "\n".join(f"  ({key}): {_describe(value)}" for key, value in self.items())
+        return "\n".join(
+            f"  ({key}): {_describe(value, by_type=True)}" for key, value in self.items()
+        )
 
     def __call__(self, input: Any) -> Any:
         raise RuntimeError("ParameterDict should not be called.")

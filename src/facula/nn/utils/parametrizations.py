@@ -107,12 +107,10 @@ class _Orthogonal(Module):
                 rest = facula.randn(*(q.size()[:-2] + (n, n - k)), dtype=q.dtype, device=q.device)
                 q = _make_orthogonal(facula.cat([q, rest], dim=-1))
             self.base = q
-            zero = facula.zeros_like(q[..., :k])
-            zero.diagonal(dim1=-2, dim2=-1).fill_(1.0 if self._diagonal_ones() else 0.0)
-            return zero.mT if transposed else zero
-
-    def _diagonal_ones(self) -> bool:
-        return self.orthogonal_map == _OrthMaps.householder
+            # stands for the identity in all of the maps: reflections that the signs undo, or no skew part
+            negative = facula.zeros_like(q[..., :k])
+            negative.diagonal(dim1=-2, dim2=-1).fill_(-1.0)
+            return negative.mT if transposed else negative
 
     def _inverse_without_base(self, q: Any, transposed: bool) -> Any:
         if self.orthogonal_map in (_OrthMaps.cayley, _OrthMaps.matrix_exp):

@@ -32,6 +32,7 @@ def add(x, y, *, alpha):
     names=functions_and_methods("sub", "subtract"),
     dtypes="int float complex",
     prebuilt=({"alpha": RUNTIME},),
+    refuses_bools=True,
     reference="numpy.subtract",
 )
 def sub(x, y, *, alpha):
@@ -45,6 +46,7 @@ def sub(x, y, *, alpha):
     strict=("self",),
     dtypes="int float complex",
     prebuilt=({"alpha": RUNTIME},),
+    refuses_bools=True,
     inplace=False,
 )
 def rsub(x, y, *, alpha):
