@@ -203,7 +203,8 @@ def build_variant(variant: str, arguments: argparse.Namespace, compiler: list[st
     # what the variants loaded before hold already: units of the same text
     there = {unit for base in cpu_features.parts(variant)[:-1] for unit in collect(base)}
     # the longest first, so that no processor waits at the end
-    units = sorted(set(collect(variant)) - there, key=lambda unit: (-len(unit.text), unit.name))
+    own = [unit for unit in collect(variant) if unit not in there]
+    units = sorted(own, key=lambda unit: -len(unit.text))
     check_names(units)
     with ThreadPoolExecutor(arguments.jobs) as pool:
         builder = Builder(variant, arguments.work, compiler, pool)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from facula import core
+from facula.core import errors
 from facula.core.errors import fail
 
 __all__ = [
@@ -110,5 +111,7 @@ def _assert(condition: Any, message: str) -> None:
 def _assert_async(condition: Any, message: str | None = None) -> None:
     """Raise RuntimeError where a tensor of one element is zero; there is nothing to wait for here."""
     if not condition:
-        text = "Expected Tensor with single nonzero value, but got zero"
-        raise RuntimeError(message or f"[_assert_async] {text}\nhint: pass a message")
+        required = "Expected Tensor with single nonzero value, but got zero"
+        raise RuntimeError(
+            message or errors.message("_assert_async", required, hint="pass a message")
+        )

@@ -297,7 +297,7 @@ class Session:
         Takes: the state of the random numbers that the graph began with; the graph's error, which
         stands where Python has none.
         """
-        core.default_generator.set_state(state)
+        core.default_generator.graphsafe_set_state(state)
         cause = "the graph was captured for another truth of a tensor"
         where = Line.of(place.code, place.code.co_firstlineno)
         if error is not None:

@@ -76,7 +76,7 @@ def is_exporting() -> bool:
 
 def is_compiling() -> bool:
     """Whether the program is captured, or traced for export, now; False when it simply runs."""
-    return _EXPORTS.depth > 0
+    return is_exporting()
 
 
 def graph_break(msg: str = "") -> None:

@@ -457,7 +457,7 @@ class Residual:
             call.append(f"o = GRAPH({given})")
             call += [f"{name} = o[{n}]" for n, name in enumerate(self.builder.outputs.values())]
             if self.assumed:
-                call = self._checked(call)
+                call = self._with_assumptions(call)
         lines: list[str] = []
         if head:
             lines += ["    try:", *(f"        {line}" for line in head)]
@@ -467,9 +467,9 @@ class Residual:
         signature = f"def entry(F{''.join(', ' + s for s in self.slots)}):\n"
         return signature + "\n".join([*checks, *lines]) + "\n"
 
-    def _checked(self, call: list[str]) -> list[str]:
+    def _with_assumptions(self, call: list[str]) -> list[str]:
         """The call of the graph, and what happens where a tensor's truth is not as assumed."""
-        state = self.out.hold(core.default_generator.get_state)
+        state = self.out.hold(core.default_generator.clone_state)
         again = f"{self.out.hold(self.again)}(n_0, %s, F, [{', '.join(self.slots)}])"
         held = " and ".join(name if outcome else f"not {name}" for name, outcome in self.assumed)
         return [

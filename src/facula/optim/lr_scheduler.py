@@ -310,11 +310,15 @@ class CosineAnnealingLR(LRScheduler):
         return [self.eta_min + (base - self.eta_min) * factor for base in self.base_lrs]
 
 
-def _check_sequence(name: str, optimizer: Optimizer, schedulers: Sequence[LRScheduler]) -> None:
+def _check_sequence(
+    name: str, optimizer: Optimizer | None, schedulers: Sequence[LRScheduler], others: str
+) -> Optimizer:
+    """The optimizer of all schedulers: the one given, else the first one's."""
     if len(schedulers) < 1:
         raise ValueError(
             f"{name} expects at least one scheduler to be chained, but got no scheduler."
         )
+    optimizer = optimizer or schedulers[0].optimizer
     for i, scheduler in enumerate(schedulers):
         if not hasattr(scheduler, "optimizer"):
             raise TypeError(f"{name} at index {i} should have `optimizer` as its attribute.")
@@ -329,9 +333,9 @@ def _check_sequence(name: str, optimizer: Optimizer, schedulers: Sequence[LRSche
             raise ValueError(
                 f"{name} expects all schedulers to belong to the same optimizer, but got "
                 "scheduler "
-                f"{type(scheduler).__name__} at index {i} that is different from the optimizer "
-                "passed in."
+                f"{type(scheduler).__name__} at index {i} that is different from {others}."
             )
+    return optimizer
 
 
 class SequentialLR(LRScheduler):
@@ -344,7 +348,7 @@ class SequentialLR(LRScheduler):
         milestones: list[int],
         last_epoch: int = -1,
     ) -> None:
-        _check_sequence(type(self).__name__, optimizer, schedulers)
+        _check_sequence(type(self).__name__, optimizer, schedulers, "the optimizer passed in")
         if len(milestones) != len(schedulers) - 1:
             raise ValueError(
                 "Sequential Schedulers expects number of schedulers provided to be one more than "
@@ -414,27 +418,7 @@ class ChainedScheduler(LRScheduler):
         self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None
     ) -> None:
         name = type(self).__name__
-        if len(schedulers) < 1:
-            raise ValueError(
-                f"{name} expects at least one scheduler to be chained, but got no scheduler."
-            )
-        optimizer = optimizer or schedulers[0].optimizer
-        for i, scheduler in enumerate(schedulers):
-            if not hasattr(scheduler, "optimizer"):
-                raise TypeError(f"{name} at index {i} should have `optimizer` as its attribute.")
-            if isinstance(scheduler, ReduceLROnPlateau):
-                raise ValueError(
-                    f"{name} does not support `ReduceLROnPlateau` scheduler as it requires "
-                    "additional kwargs to be "
-                    f"specified when calling `step`, but got one at index {i} in the given "
-                    "schedulers sequence."
-                )
-            if optimizer != scheduler.optimizer:
-                raise ValueError(
-                    f"{name} expects all schedulers to belong to the same optimizer, but got "
-                    "scheduler "
-                    f"{type(scheduler).__name__} at index {i} that is different from the others."
-                )
+        optimizer = _check_sequence(name, optimizer, schedulers, "the others")
         self._schedulers = schedulers
         self.optimizer = optimizer
         self._last_lr = [_copy(g["lr"]) for g in self._schedulers[-1].optimizer.param_groups]

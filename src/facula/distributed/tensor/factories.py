@@ -27,14 +27,11 @@ def _filled(
     size: tuple[int, ...],
     mesh: DeviceMesh,
     placements: Any,
-    requires_grad: bool,
     options: dict[str, Any],
 ) -> DTensor:
     chosen = _placements(placements, mesh, len(size))
     shape, _ = compute_local_shape_and_global_offset(size, mesh, chosen)
-    made = DTensor._make(make(shape, **options), size, mesh, chosen)
-    made.requires_grad_(requires_grad)
-    return made
+    return DTensor._make(make(shape, **options), size, mesh, chosen)
 
 
 def _drawn(
@@ -42,12 +39,9 @@ def _drawn(
     size: tuple[int, ...],
     mesh: DeviceMesh,
     placements: Any,
-    requires_grad: bool,
     options: dict[str, Any],
 ) -> DTensor:
-    made = distribute_tensor(make(size, **options), mesh, placements)
-    made.requires_grad_(requires_grad)
-    return made
+    return distribute_tensor(make(size, **options), mesh, placements)
 
 
 def _factory(name: str, place: Callable[..., DTensor], text: str) -> Callable[..., DTensor]:
@@ -62,7 +56,9 @@ def _factory(name: str, place: Callable[..., DTensor], text: str) -> Callable[..
         device_mesh: DeviceMesh,
         placements: Sequence[Any] | None = None,
     ) -> DTensor:
-        return place(make, _sizes(size), device_mesh, placements, requires_grad, {"dtype": dtype})
+        made = place(make, _sizes(size), device_mesh, placements, {"dtype": dtype})
+        made.requires_grad_(requires_grad)
+        return made
 
     factory.__name__ = factory.__qualname__ = name
     factory.__doc__ = text
@@ -91,4 +87,6 @@ def full(
     def make(shape: Any, **options: Any) -> Any:
         return F.full(shape, fill_value, **options)
 
-    return _filled(make, tuple(size), device_mesh, placements, requires_grad, {"dtype": dtype})
+    made = _filled(make, tuple(size), device_mesh, placements, {"dtype": dtype})
+    made.requires_grad_(requires_grad)
+    return made

@@ -105,7 +105,8 @@ class GraphLowering(Lowering):
             return
         target = operator_of(node.target)
         val = node.meta.get("val")
-        if not tensors_in(val):
+        tensors = tensors_in(val)
+        if not tensors:
             if any(isinstance(v, Value) for v in _values_in((args, kwargs))):
                 self.values[node] = self._extern(node, args, kwargs, val)
             else:
@@ -113,7 +114,7 @@ class GraphLowering(Lowering):
             return
         steps = len(self.steps)
         try:
-            if not is_view(target) and not any(tensor.numel() for tensor in tensors_in(val)):
+            if not is_view(target) and not any(tensor.numel() for tensor in tensors):
                 raise NotLoops("an empty result, whose positions have no digits")
             found = self.call(target, args, kwargs, val)
             _check(found, val)
