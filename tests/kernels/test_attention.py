@@ -129,6 +129,47 @@ def test_any_scale(scale):
     close(got, reference(q64, k64, k64, 0.0, False, scale), "float32", 8 + 64 * abs(scale))
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("growth", [1, 40])
+@pytest.mark.parametrize("name", EPS)
+def test_late_keys_that_outweigh_the_first(name, growth, causal):
+    q, q64 = make((1, 2, 70, 8), name, 1)
+    k, _ = make((1, 2, 1000, 8), name, 2)
+    v, v64 = make((1, 2, 1000, 24), name, 3)
+    k[..., 500:, :] *= growth
+    k64 = k.to(facula.float64).numpy()
+    out = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    expected = reference(q64, k64, v64, 0.0, causal, 1 / math.sqrt(8))
+    close(out, expected, name, 8 * growth)  # a score's rounding is relative to its size
+
+
+@pytest.mark.parametrize("name", EPS)
+def test_late_key_that_outweighs_all_others(name):
+    """Beyond what 2**127 times the weights of the first keys could hold."""
+    q = facula.ones(1, 1, 70, 8, dtype=getattr(facula, name))
+    k, v = facula.ones_like(q).repeat(1, 1, 10, 1), make((1, 1, 700, 24), name, 3)[0]
+    k[..., 600, :] = 1000
+    out = F.scaled_dot_product_attention(q, k, v)
+    close(out, v[..., 600:601, :].expand(1, 1, 70, 24).to(facula.float64).numpy(), name, 2)
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_late_key_that_is_not_finite(value):
+    """A key of infinities or NaN beyond the first ones acts as one among the first."""
+    q, k, v = (make((1, 1, 64, 8), "float32", 1)[0].expand(1, 1, 64, 8).abs() for _ in range(3))
+    k, v = k.repeat(1, 1, 4, 1), v.repeat(1, 1, 4, 1)
+    k[..., 200, :] = value
+    out = F.scaled_dot_product_attention(q, k, v)
+    swapped = k.clone()
+    swapped[..., 3, :], swapped[..., 200, :] = k[..., 200, :], k[..., 3, :]
+    values = v.clone()
+    values[..., 3, :], values[..., 200, :] = v[..., 200, :], v[..., 3, :]
+    facula.testing.assert_close(
+        out, F.scaled_dot_product_attention(q, swapped, values), equal_nan=True
+    )
+    assert bool(out.isnan().all()) == (value != -math.inf)
+
+
 def test_no_keys_and_not_a_number():
     q, _ = make((1, 1, 4, 4), "float32", 1)
     none = facula.zeros(1, 1, 0, 4)

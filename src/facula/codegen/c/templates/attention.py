@@ -498,6 +498,28 @@ static void forward_few_@s@(const attention_problem *a, const attention_lanes *l
     }
 }
 
+/* weights of a block of keys relative to the new maximum, and sums of earlier ones rescaled to it */
+static void forward_weights_@s@(const attention_problem *a, const attention_lanes *lanes,
+    const forward_slot_@s@ *slot, const @ELEMENT@ *tile, int64_t stride, int64_t first,
+    int64_t count, int masked, @COMPUTE@ *maximum, @COMPUTE@ *total)
+{
+    @COMPUTE@ ratio[@Q@], scale = (@COMPUTE@)(a->scale * 1.44269504088896340736);
+    product_@s@(tile, stride, @PAIR@, slot->columns, @Q@ * @PAIR@, slot->scores, @Q@, count,
+        (a->depth + @PAIR@ - 1) / @PAIR@, lanes->width, 0);
+    if (masked) {
+        biased_@s@(a, lanes, first, count, scale, slot->scores, slot->bias);
+        scale = 1;
+    }
+    if (a->dropout > 0) keep_@s@(a, lanes, first, count, slot->keep);
+    int rescale = softmax_@s@(slot->scores, slot->weights, a->dropout > 0 ? slot->keep : 0, count,
+        lanes->width, scale, maximum, total, ratio);
+    if (first && rescale)
+        for (int64_t i = 0; i < a->value_depth; i++)
+            for (int64_t lane = 0; lane < lanes->width; lane += @LANES@)
+                STORE_@s@(slot->sums + i * @Q@ + lane, LOAD_@s@(slot->sums + i * @Q@ + lane)
+                    * LOAD_@s@(ratio + lane));
+}
+
 static void forward_block_@s@(const attention_problem *a, int64_t item, char *scratch)
 {
     attention_lanes lanes;
@@ -508,6 +530,7 @@ static void forward_block_@s@(const attention_problem *a, int64_t item, char *sc
     forward_carve_@s@(a, scratch, &slot);
     lanes.width = attention_round(lanes.count, @LANES@);
     int64_t end = a->causal && lanes.last_row + 1 < a->keys ? lanes.last_row + 1 : a->keys;
+    int64_t depth = (a->depth + @PAIR@ - 1) / @PAIR@;
     const @STORAGE@ *keys = (const @STORAGE@ *)a->key + lanes.batch * a->key_stride[0]
         + lanes.key_head * a->key_stride[1];
     const @STORAGE@ *values = (const @STORAGE@ *)a->value + lanes.batch * a->value_stride[0]
@@ -521,26 +544,18 @@ static void forward_block_@s@(const attention_problem *a, int64_t item, char *sc
     }
     for (int i = 0; i < @Q@; i++) maximum[i] = -INFINITY, total[i] = 0;
     columns_@s@(a->query, a->query_stride, &lanes, a->depth, slot.columns);
-    for (int64_t first = 0; first < end; first += @K@) {
-        int64_t count = end - first < @K@ ? end - first : @K@, stride;
+    for (int64_t first = 0, count; first < end; first += count) {
+        int64_t stride;
+        count = end - first < @K@ ? end - first : @K@;
+        int masked = a->mask_kind || !(scale > 0) || (a->causal && first + count - 1 > first_row);
+        int plain = !masked && !(a->dropout > 0);
+        if (!first && plain && count > @FIRST@) count = @FIRST@; /* their maximum serves on */
         const @ELEMENT@ *tile = rows_@s@(keys + first * a->key_stride[2], a->key_stride[2], count,
             a->depth, slot.key_tile, &stride);
-        product_@s@(tile, stride, @PAIR@, slot.columns, @Q@ * @PAIR@, slot.scores, @Q@, count,
-            (a->depth + @PAIR@ - 1) / @PAIR@, lanes.width, 0);
-        @COMPUTE@ factor = scale;
-        if (a->mask_kind || !(scale > 0) || (a->causal && first + count - 1 > first_row)) {
-            biased_@s@(a, &lanes, first, count, scale, slot.scores, slot.bias);
-            factor = 1;
-        }
-        if (a->dropout > 0) keep_@s@(a, &lanes, first, count, slot.keep);
-        int rescale = softmax_@s@(slot.scores, slot.weights, a->dropout > 0 ? slot.keep : 0,
-            count, lanes.width, factor,
-            maximum, total, ratio);
-        if (first && rescale)
-            for (int64_t i = 0; i < a->value_depth; i++)
-                for (int64_t lane = 0; lane < lanes.width; lane += @LANES@)
-                    STORE_@s@(slot.sums + i * @Q@ + lane, LOAD_@s@(slot.sums + i * @Q@ + lane)
-                        * LOAD_@s@(ratio + lane));
+        if (!first || !plain || !weigh_@s@(tile, stride, slot.columns, @RIGHT@, count, depth,
+                lanes.width, scale, maximum, total))
+            forward_weights_@s@(a, &lanes, &slot, tile, stride, first, count, masked, maximum,
+                total);
         tile = values_@s@(values + first * a->value_stride[2], a->value_stride[2], count,
             a->value_depth, slot.value_tile, &stride);
         product_@s@(tile, @PAIR@, stride, @RIGHT@, @Q@ * @PAIR@, slot.sums, @Q@, a->value_depth,
