@@ -601,10 +601,8 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
         check_writable(op.name, r)
         form = FORM_OUT
     else:
-        if equal and not recording_layout(first, operands):
-            r = new_like(first, rd) if dev == first.dev else new_tensor(b.nd, b.sh, rd, dev)
-        else:
-            r = new_tensor(b.nd, b.sh, rd, dev)
+        r = first if equal else operand_of_shape(operands, b.nd, b.sh)
+        r = new_like(r, rd) if r is not None and dev == r.dev else new_tensor(b.nd, b.sh, rd, dev)
     if op.checks_exponent and KIND[cd] == KIND_INT and is_negative_number(<Tensor>operands[1]):
         raise RuntimeError("[%s] a non-negative exponent was required of integers: got %s (Integers to negative integer powers are "
                            "not allowed.)\nhint: convert the base to a floating-point dtype first" % (op.name, item(<Tensor>operands[1])))
@@ -672,9 +670,15 @@ cdef Tensor kept_copy(Tensor t):
     return c
 
 
-cdef inline bint recording_layout(Tensor first, list operands):
-    """Whether an operand that decides the memory order differs from the first: then the result is contiguous."""
-    return False
+cdef Tensor operand_of_shape(list operands, int nd, const int64_t *sh):
+    """The first operand that is not broadcast, whose memory order the result takes."""
+    cdef Tensor t
+    for x in operands:
+        if x is not None:
+            t = <Tensor>x
+            if t.nd == nd and memcmp(t.sh, sh, nd * 8) == 0:
+                return t
+    return None
 
 
 cdef inline bint same_place(Tensor a, Tensor b):

@@ -549,8 +549,32 @@ cdef inline Tensor new_tensor(int nd, const int64_t *sh, int dt, int dev):
     return t
 
 
+cdef bint packed_strides(Tensor a, int64_t *sd):
+    """Strides without gaps in the memory order of `a`, or False where expanded dimensions leave it open."""
+    cdef int order[16]
+    cdef int i, j, n = 0
+    cdef int64_t expected = 1
+    for i in range(a.nd - 1, -1, -1):
+        if a.sh[i] != 1:
+            if a.sd[i] == 0:
+                return False
+            j = n
+            while j > 0 and a.sd[order[j - 1]] > a.sd[i]:
+                order[j] = order[j - 1]
+                j -= 1
+            order[j] = i
+            n += 1
+    for i in range(n):
+        sd[order[i]] = expected
+        expected *= a.sh[order[i]]
+    for i in range(a.nd - 1, -1, -1):
+        if a.sh[i] == 1:
+            sd[i] = sd[i + 1] * a.sh[i + 1] if i + 1 < a.nd else 1
+    return True
+
+
 cdef inline Tensor new_like(Tensor a, int dt):
-    """Unset elements in the shape of `a`, and in its memory order when that has no gaps."""
+    """Unset elements in the shape and memory order of `a`, without its gaps."""
     cdef Tensor t = Tensor.__new__(Tensor)
     cdef int i
     cdef int64_t s = 1
@@ -563,6 +587,10 @@ cdef inline Tensor new_like(Tensor a, int dt):
             for i in range(a.nd):
                 t.sh[i] = a.sh[i]; t.sd[i] = a.sd[i]
             t.keys |= K_STRIDED
+            return t
+        if a.numel_ and packed_strides(a, t.sd):
+            memcpy(t.sh, a.sh, a.nd * 8)
+            compute_keys(t)
             return t
     for i in range(a.nd - 1, -1, -1):
         t.sh[i] = a.sh[i]; t.sd[i] = s

@@ -18,7 +18,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops import batch_forms
+from facula.ops import batch_forms, memory_order
 from facula.ops import index_launch as launch
 from facula.ops.conv_checks import (
     check_arguments,
@@ -26,6 +26,7 @@ from facula.ops.conv_checks import (
     check_output_padding,
     per_dimension,
 )
+from facula.ops.memory_order import channels_last
 from facula.ops.registry import F, composite, operator
 from facula.ops.remember import remembered
 
@@ -33,32 +34,11 @@ from facula.ops.remember import remembered
 FLOATS = frozenset("f32 f64 bf16 f16".split())
 
 
-def _channels_last(x: Any) -> bool:
-    """Whether a 4-d or 5-d tensor lies channels last, and not also plainly contiguous."""
-    if x.dim() not in (4, 5) or x.is_contiguous():
-        return False
-    return x.is_contiguous(
-        memory_format=core.channels_last if x.dim() == 4 else core.channels_last_3d
-    )
-
-
-def _empty(shape: list[int], like: Any, channels_last: bool) -> Any:
-    """An unset tensor, in channels-last order where asked."""
-    if not channels_last or len(shape) not in (4, 5):
-        return core.empty(shape, dtype=like.dtype, device=like.device)
-    order = [0, *range(2, len(shape)), 1]
-    strides, step = [0] * len(shape), 1
-    for d in reversed(order):
-        strides[d] = step
-        step *= max(shape[d], 1)
-    return core.empty_strided(shape, strides, dtype=like.dtype, device=like.device)
-
-
 def _dense(x: Any) -> tuple[Any, int]:
     """The tensor in one of the two layouts that kernels take, and which: 0 contiguous, 1 channels
     last.
     """
-    if _channels_last(x):
+    if channels_last(x):
         return x, 1
     return x.contiguous(), 0
 
@@ -129,8 +109,8 @@ class _conv:
         return 2 * input.shape[0] * launch.product(output_size) * weight.numel()
 
     def meta(input, weight, bias, stride, padding, dilation, groups, output_size):
-        last = _channels_last(input) or _channels_last(weight)
-        return _empty([input.shape[0], weight.shape[0], *output_size], input, last)
+        last = channels_last(input) or channels_last(weight)
+        return memory_order.empty([input.shape[0], weight.shape[0], *output_size], input, last)
 
     def cpu(out, input, weight, bias, stride, padding, dilation, groups, output_size):
         if out.numel() == 0:
@@ -151,7 +131,7 @@ class _conv:
             padding,
             dilation,
             groups,
-            (layout, int(_channels_last(out))),
+            (layout, int(channels_last(out))),
         )
 
     def backward(grad, input, weight, stride, padding, dilation, groups, needs):
@@ -192,8 +172,8 @@ class _conv_input:
         return 2 * grad_output.shape[0] * launch.product(grad_output.shape[2:]) * weight.numel()
 
     def meta(grad_output, weight, stride, padding, dilation, groups, input_size):
-        last = _channels_last(grad_output) or _channels_last(weight)
-        return _empty(
+        last = channels_last(grad_output) or channels_last(weight)
+        return memory_order.empty(
             [grad_output.shape[0], weight.shape[1] * groups, *input_size], grad_output, last
         )
 
@@ -214,7 +194,7 @@ class _conv_input:
             padding,
             dilation,
             groups,
-            (int(_channels_last(out)), layout),
+            (int(channels_last(out)), layout),
         )
 
     def backward(grad, grad_output, weight, stride, padding, dilation, groups, needs):

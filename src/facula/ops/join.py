@@ -1,9 +1,9 @@
 """Operators that join tensors: cat and stack, their relatives, block_diag, meshgrid and products of
 sets.
 
-Takes lists of tensors; gives one contiguous tensor of their common dtype. Keeps true: inputs are
-copied straight into
-their place; the gradient of an input is its slice of the result's gradient.
+Takes lists of tensors; gives one tensor of their common dtype, contiguous, or channels last where
+all that `cat` joins are. Keeps true: inputs are copied straight into their place; the gradient of an
+input is its slice of the result's gradient.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops import batch_forms
+from facula.ops import batch_forms, memory_order
 from facula.ops import index_launch as launch
 from facula.ops.create import common_dtype
+from facula.ops.memory_order import channels_last
 from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite, operator
 
@@ -103,13 +104,18 @@ class cat:
                     hint=f"move it with .to('{device}')",
                 )
         shape = (*first[:dim], size, *first[dim + 1 :])
-        return core.empty(shape, dtype=_dtype_of(tensors), device=device)
+        last = channels_last(tensors[0]) and all(map(channels_last, tensors))
+        return memory_order.empty(shape, tensors[0], last, _dtype_of(tensors))
 
     def cpu(out, tensors, dim):
         if out.numel() == 0:
             return
         dim = wrap_dim("cat", dim, out.dim())
-        parts = [_ready(t, out.dtype) for t in tensors if t.numel()]
+        tensors = [t for t in tensors if t.numel()]
+        if not out.is_contiguous():
+            dim = memory_order.row_dimension(dim, out.dim())
+            out, tensors = memory_order.rows(out), [memory_order.rows(t) for t in tensors]
+        parts = [_ready(t, out.dtype) for t in tensors]
         outer = launch.product(tuple(out.shape)[:dim])
         _fill_joined(out, parts, outer, out.numel() // outer * out.dtype.itemsize)
 

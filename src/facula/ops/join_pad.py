@@ -2,7 +2,7 @@
 
 Takes `pad`, sizes before and after each dimension from the last one backwards (negative ones crop,
 for constants); gives
-a contiguous tensor. Keeps true: the transpose of a padding by index is a sum by the same index.
+a tensor in the memory order of the input. Keeps true: the transpose of a padding by index is a sum by the same index.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops import batch_forms
+from facula.ops import batch_forms, memory_order
 from facula.ops import index_launch as launch
 from facula.ops.registry import F, composite, operator
 
@@ -61,9 +61,8 @@ class constant_pad_nd:
     vmap = "whole"
 
     def meta(self, pad, value):
-        return core.empty(
-            _padded_shape("constant_pad_nd", self.shape, pad), dtype=self.dtype, device=self.device
-        )
+        shape = _padded_shape("constant_pad_nd", self.shape, pad)
+        return memory_order.empty(shape, self, memory_order.channels_last(self))
 
     def cpu(out, self, pad, value):
         out.fill_(value)

@@ -17,6 +17,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops import memory_order
 from facula.ops.registry import F, operator
 
 #: the least work of a thread, in outputs times window positions
@@ -26,39 +27,19 @@ CHANNEL_BLOCK = 64
 
 def dense(x: Any, space: int) -> tuple[Any, bool]:
     """The tensor in an order that kernels take, and whether that is channels last."""
-    if space in (2, 3) and x.dim() == space + 2 and not x.is_contiguous():
-        order = core.channels_last if space == 2 else core.channels_last_3d
-        if x.is_contiguous(memory_format=order):
-            return x, True
+    if dense_order(x, space):
+        return x, True
     return x.contiguous(), False
 
 
 def like(x: Any, shape: Sequence[int], space: int, dtype: Any = None) -> Any:
     """Unset elements in the order of `x`: contiguous, or channels last."""
-    dtype = dtype or x.dtype
-    if not dense_order(x, space):
-        return core.empty(shape, dtype=dtype, device=x.device)
-    strides, step = [0] * len(shape), 1
-    for d in (1, *range(len(shape) - 1, 1, -1), 0):
-        strides[d] = step
-        step *= max(shape[d], 1)
-    return core.empty_strided(shape, strides, dtype=dtype, device=x.device)
+    return memory_order.empty(shape, x, dense_order(x, space), dtype)
 
 
 def dense_order(x: Any, space: int) -> bool:
     """Whether results that follow `x` lie channels last."""
-    if space not in (2, 3) or x.dim() != space + 2 or x.is_contiguous():
-        return False
-    return x.is_contiguous(
-        memory_format=core.channels_last if space == 2 else core.channels_last_3d
-    )
-
-
-def same_order(x: Any, space: int, last: bool) -> Any:
-    """The tensor contiguous, or channels last."""
-    if not last:
-        return x.contiguous()
-    return x.contiguous(memory_format=core.channels_last if space == 2 else core.channels_last_3d)
+    return x.dim() == space + 2 and memory_order.channels_last(x)
 
 
 def full(values: Sequence[int], fill: int = 1) -> list[int]:
@@ -357,7 +338,7 @@ class PlaneScatterAdd:
     def cpu(out, source, indices, sizes):
         space = len(sizes)
         places, last = dense(indices, space)
-        values, target = same_order(_summable(source), space, last), _target(out)
+        values, target = memory_order.ordered(_summable(source), last), _target(out)
         count, channels = planes(values.shape, space, last)
         core.kernel(f"plane_scatter_add{'.last' if last else ''}:{values.dtype.code}")(
             (target, values, places),
@@ -391,7 +372,7 @@ class PlaneGather:
 
     def cpu(out, source, indices, space):
         places, last = dense(indices, space)
-        values, target = same_order(_summable(source), space, last), _target(out)
+        values, target = memory_order.ordered(_summable(source), last), _target(out)
         count, channels = planes(values.shape, space, last)
         core.kernel(f"plane_gather{'.last' if last else ''}:{values.dtype.code}")(
             (target, values, places),
@@ -523,7 +504,7 @@ def _average_gradient(
     """Run the gradient kernel of an average; half precision in float32."""
     space = len(windows[0])
     last = dense_order(out, space)
-    given, target = same_order(_summable(grad), space, last), _target(out)
+    given, target = memory_order.ordered(_summable(grad), last), _target(out)
     numbers = _numbers(out.shape, given.shape[given.dim() - space :], windows, last, flag, divisor)
     core.kernel(f"{kernel}{'.last' if last else ''}:{given.dtype.code}")(
         (target, given),

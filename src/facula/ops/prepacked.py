@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
-from facula.ops import conv
+from facula.ops import conv, memory_order
 from facula.ops import index_launch as launch
 from facula.ops.registry import operator
 
@@ -86,7 +86,7 @@ class _conv_tail:
 
     def meta(input, weight, bias, residual, weight_shape, stride, padding, dilation, groups,
              output_size, last, direct, map, attributes):  # fmt: skip
-        return conv._empty([input.shape[0], weight_shape[0], *output_size], input, last)
+        return memory_order.empty([input.shape[0], weight_shape[0], *output_size], input, last)
 
     def cpu(out, input, weight, bias, residual, weight_shape, stride, padding, dilation, groups,
             output_size, last, direct, map, attributes):  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops.pool import full, like, planes
+from facula.ops.pool import dense_order, full, like, planes
 from facula.ops.registry import F, composite, operator
 
 #: mode -> (method of the kernel, admitted numbers of spatial dimensions)
@@ -26,15 +26,6 @@ MODES = {
     "trilinear": (2, (3,)),
     "bicubic": (3, (2,)),
 }
-
-
-def _order(x: Any, space: int) -> bool:
-    """Whether a tensor lies channels last and not contiguous."""
-    if space not in (2, 3) or x.dim() != space + 2 or x.is_contiguous():
-        return False
-    return x.is_contiguous(
-        memory_format=core.channels_last if space == 2 else core.channels_last_3d
-    )
 
 
 def _launch(
@@ -75,7 +66,7 @@ class Resample:
         if not out.numel():
             return
         space = len(sizes)
-        last = _order(self, space)
+        last = dense_order(self, space)
         x = self if last else self.contiguous()
         outer = x.shape[x.dim() - space :]
         call = (method, align_corners, antialias, scales)

@@ -1,0 +1,51 @@
+"""Channels-last memory of batches of images and volumes, which results keep.
+
+Takes tensors `[N, C, spatial...]` of four or five dimensions; gives whether they lie channels last,
+and results in the same order. Keeps true: what is contiguous in both orders counts as contiguous,
+and so does every tensor of another rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from facula import core
+
+
+def channels_last(x: Any) -> bool:
+    """Whether a 4-d or 5-d tensor lies channels last, and not also plainly contiguous."""
+    if x.is_contiguous() or x.dim() not in (4, 5):
+        return False
+    return x.is_contiguous(memory_format=_format(x.dim()))
+
+
+def empty(shape: Sequence[int], like: Any, last: bool, dtype: Any = None) -> Any:
+    """Unset elements on the device of `like`, channels last where asked and possible."""
+    dtype = dtype or like.dtype
+    if not last or len(shape) not in (4, 5):
+        return core.empty(shape, dtype=dtype, device=like.device)
+    strides, step = [0] * len(shape), 1
+    for d in (1, *range(len(shape) - 1, 1, -1), 0):
+        strides[d] = step
+        step *= max(shape[d], 1)
+    return core.empty_strided(shape, strides, dtype=dtype, device=like.device)
+
+
+def ordered(x: Any, last: bool) -> Any:
+    """The tensor contiguous, or channels last; a copy where it lies otherwise."""
+    return x.contiguous(memory_format=_format(x.dim())) if last else x.contiguous()
+
+
+def rows(x: Any) -> Any:
+    """A channels-last tensor as `[N, spatial..., C]`: the same memory, contiguous."""
+    return x.permute(0, *range(2, x.dim()), 1)
+
+
+def row_dimension(dim: int, rank: int) -> int:
+    """Where `rows` has dimension `dim`."""
+    return rank - 1 if dim == 1 else max(dim - 1, 0)
+
+
+def _format(rank: int) -> Any:
+    return core.channels_last if rank == 4 else core.channels_last_3d
