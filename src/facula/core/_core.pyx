@@ -10,6 +10,7 @@ Keeps true: the core names no operator except those of Python's own syntax, and 
 include "c_api.pxi"
 include "dtype.pxi"
 include "tensor.pxi"
+include "memory_order.pxi"
 include "bound.pxi"
 include "node.pxi"
 include "op.pxi"

@@ -341,7 +341,7 @@ cdef int check_out(Op op, object out, tuple args) except -1:
     for x in args:
         for v in (x if isinstance(x, tuple) else (x,)):
             if isinstance(v, Tensor) and (<Tensor>v).st == (<Tensor>out).st and overlaps(<Tensor>v, <Tensor>out) and (
-                    is_dense(<Tensor>v) and is_dense(<Tensor>out)):
+                    dense(<Tensor>v) and dense(<Tensor>out)):
                 raise_overlap(op.name)
     return 0
 

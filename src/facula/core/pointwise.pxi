@@ -632,7 +632,7 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
                 if form != FORM_FUNCTIONAL and t is not r and t.st == r.st and overlaps(t, r):
                     if not same_place(t, r):
                         # interleaved views are read before they are written; a shifted block is refused
-                        if form == FORM_INPLACE and is_dense(t) and is_dense(r):
+                        if form == FORM_INPLACE and dense(t) and dense(r):
                             raise_overlap(op.name)
                         t = <Tensor>copy_like(t, t)
                         operands[i] = t
@@ -670,42 +670,8 @@ cdef Tensor kept_copy(Tensor t):
     return c
 
 
-cdef Tensor operand_of_shape(list operands, int nd, const int64_t *sh):
-    """The first operand that is not broadcast, whose memory order the result takes."""
-    cdef Tensor t
-    for x in operands:
-        if x is not None:
-            t = <Tensor>x
-            if t.nd == nd and memcmp(t.sh, sh, nd * 8) == 0:
-                return t
-    return None
-
-
 cdef inline bint same_place(Tensor a, Tensor b):
     return a.data_ == b.data_ and same_shape(a, b) and memcmp(a.sd, b.sd, a.nd * 8) == 0 and a.dt == b.dt
-
-
-cdef bint is_dense(Tensor t):
-    """Whether the elements fill a block of memory, each its own place, in any order of dimensions."""
-    cdef int64_t expected = 1
-    cdef int i, j, best
-    cdef bint used[16]
-    if not (t.keys & K_STRIDED):
-        return True
-    for i in range(t.nd):
-        used[i] = t.sh[i] == 1
-    for j in range(t.nd):
-        best = -1
-        for i in range(t.nd):
-            if not used[i] and (best < 0 or t.sd[i] < t.sd[best]):
-                best = i
-        if best < 0:
-            break
-        if t.sd[best] != expected:
-            return False
-        expected *= t.sh[best]
-        used[best] = True
-    return True
 
 
 cdef bint overlaps(Tensor a, Tensor b):

@@ -1,0 +1,100 @@
+# Memory order: which permutation of dimensions a tensor lies in, and results in the same one.
+#
+# Takes tensors of any strides; gives whether they are without gaps, and new tensors that follow them. Keeps true: a result
+# never has gaps, nor places that two elements share.
+
+
+cdef bint channels_last_strides(Tensor t):
+    """Whether the strides are those of N, spatial..., C."""
+    cdef int64_t expected = 1
+    cdef int i, d
+    for i in range(t.nd):
+        d = 1 if i == 0 else (t.nd - i if i < t.nd - 1 else 0)
+        if t.sh[d] != 1:
+            if t.sd[d] != expected:
+                return False
+            expected *= t.sh[d]
+    return True
+
+
+cdef inline bint dense(Tensor t):
+    """Whether the strides are a permutation of contiguous ones (no gaps, no overlap)."""
+    cdef int order[16]
+    cdef int i, j, n = 0, x
+    cdef int64_t expected = 1
+    if not (t.keys & K_STRIDED):
+        return True
+    for i in range(t.nd):
+        if t.sh[i] != 1:
+            j = n
+            while j > 0 and t.sd[order[j - 1]] > t.sd[i]:
+                order[j] = order[j - 1]
+                j -= 1
+            order[j] = i
+            n += 1
+    for i in range(n):
+        x = order[i]
+        if t.sd[x] != expected:
+            return False
+        expected *= t.sh[x]
+    return True
+
+
+cdef bint packed_strides(Tensor a, int64_t *sd):
+    """Strides without gaps in the memory order of `a`, or False where expanded dimensions leave it open."""
+    cdef int order[16]
+    cdef int i, j, n = 0
+    cdef int64_t expected = 1
+    for i in range(a.nd - 1, -1, -1):
+        if a.sh[i] != 1:
+            if a.sd[i] == 0:
+                return False
+            j = n
+            while j > 0 and a.sd[order[j - 1]] > a.sd[i]:
+                order[j] = order[j - 1]
+                j -= 1
+            order[j] = i
+            n += 1
+    for i in range(n):
+        sd[order[i]] = expected
+        expected *= a.sh[order[i]]
+    for i in range(a.nd - 1, -1, -1):
+        if a.sh[i] == 1:
+            sd[i] = sd[i + 1] * a.sh[i + 1] if i + 1 < a.nd else 1
+    return True
+
+
+cdef inline Tensor new_like(Tensor a, int dt):
+    """Unset elements in the shape and memory order of `a`, without its gaps."""
+    cdef Tensor t = Tensor.__new__(Tensor)
+    cdef int i
+    cdef int64_t s = 1
+    t.st = new_storage(a.numel_ * ITEMSIZE[dt], a.dev)
+    t.data_ = t.st.data
+    t.dt = dt; t.nd = a.nd; t.numel_ = a.numel_; t.dev = a.dev
+    t.keys |= a.keys & (K_META | K_FOREIGN)
+    if a.keys & K_STRIDED:
+        if dense(a):
+            for i in range(a.nd):
+                t.sh[i] = a.sh[i]; t.sd[i] = a.sd[i]
+            t.keys |= K_STRIDED
+            return t
+        if a.numel_ and packed_strides(a, t.sd):
+            memcpy(t.sh, a.sh, a.nd * 8)
+            compute_keys(t)
+            return t
+    for i in range(a.nd - 1, -1, -1):
+        t.sh[i] = a.sh[i]; t.sd[i] = s
+        if a.sh[i] > 1: s *= a.sh[i]
+    return t
+
+
+cdef Tensor operand_of_shape(list operands, int nd, const int64_t *sh):
+    """The first operand that is not broadcast, whose memory order the result takes."""
+    cdef Tensor t
+    for x in operands:
+        if x is not None:
+            t = <Tensor>x
+            if t.nd == nd and memcmp(t.sh, sh, nd * 8) == 0:
+                return t
+    return None
