@@ -78,7 +78,7 @@ class Builder:
         self.flags = [*runtime_compile.default_flags(self.variant), *UNIT_FLAGS]
         self.flags += LEVEL
         self.seed = hashlib.sha256("\0".join([*self.compiler, *self.flags]).encode())
-        for header in sorted(runtime_compile.include_folder().glob("*.h")):
+        for header in sorted(Path(runtime_compile.include_folder()).glob("*.h")):
             self.seed.update(header.read_bytes())
         self.folder = self.work / self.variant
         self.folder.mkdir(parents=True, exist_ok=True)

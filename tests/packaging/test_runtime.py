@@ -37,7 +37,7 @@ def fresh_choice(monkeypatch):
 
 
 def test_compiled_library_runs():
-    library = ctypes.CDLL(str(runtime_compile.compile_library(TEXT)))
+    library = ctypes.CDLL(runtime_compile.compile_library(TEXT))
     assert ctypes.c_int.in_dll(library, "facula_abi").value == 1
 
 
@@ -47,7 +47,7 @@ def test_second_compilation_is_a_look_up(monkeypatch):
     def refuse(*arguments, **named):
         raise AssertionError("the compiler ran again")
 
-    monkeypatch.setattr(runtime_compile.subprocess, "run", refuse)
+    monkeypatch.setattr(runtime_compile.programs, "run", refuse)
     assert runtime_compile.compile_library(TEXT) == first
     with pytest.raises(AssertionError, match="ran again"):
         runtime_compile.compile_library(TEXT + "\n")
@@ -81,8 +81,8 @@ def test_processes_that_want_one_kernel_compile_it_once(tmp_path):
         """
         import sys
         from facula.runtime import compile
-        run, count = compile.subprocess.run, []
-        compile.subprocess.run = lambda *a, **k: (count.append(1), run(*a, **k))[1]
+        run, count = compile.programs.run, []
+        compile.programs.run = lambda *a, **k: (count.append(1), run(*a, **k))[1]
         compile.compile_library(sys.argv[1])
         print(len(count))
         """
@@ -101,7 +101,7 @@ def test_processes_that_want_one_kernel_compile_it_once(tmp_path):
 
 def test_failed_make_leaves_nothing(tmp_path):
     def broken(path):
-        path.write_bytes(b"half")
+        Path(path).write_bytes(b"half")
         raise RuntimeError("disk full")
 
     with pytest.raises(RuntimeError, match="disk full"):
@@ -118,11 +118,13 @@ def test_cache_that_cannot_be_written(monkeypatch, tmp_path):
 
 def test_trim_keeps_what_was_used_last():
     for number in range(4):
-        path = cache.cached_file("k", f"{number:040d}", ".so", lambda p: p.write_bytes(b"x" * 100))
+        path = cache.cached_file(
+            "k", f"{number:040d}", ".so", lambda p: Path(p).write_bytes(b"x" * 100)
+        )
         os.utime(path, (number, number))
     assert cache.size() == 400
     assert cache.trim(250) == 200
-    assert [p.name[-4:] for p in sorted(cache.directory().rglob("*.so"))] == ["2.so", "3.so"]
+    assert [p.name[-4:] for p in sorted(Path(cache.directory()).rglob("*.so"))] == ["2.so", "3.so"]
     assert cache.clear() == 200 and cache.size() == 0
 
 

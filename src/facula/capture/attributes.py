@@ -17,10 +17,11 @@ from facula import core
 from facula.capture.breaks import Break
 from facula.capture.domain import Part
 from facula.capture.frames import UNBOUND
-from facula.capture.reading import is_trusted_name
+from facula.capture.reading import DEFAULT_FACTORY, is_plain_sequence, is_trusted_name
 from facula.capture.sources import held
 from facula.capture.values import (
     LITERAL_TYPES,
+    ArrayValue,
     CellValue,
     DictValue,
     FunctionValue,
@@ -29,6 +30,7 @@ from facula.capture.values import (
     Known,
     Lazy,
     MethodValue,
+    NodeValue,
     NumberValue,
     ObjectValue,
     PartialValue,
@@ -50,6 +52,13 @@ _TABLES = ("_parameters", "_buffers", "_modules")
 _EXCEPTION_PARTS = {"exceptions": 1, "message": 0, "value": 0, "code": 0}
 
 
+def _has_attributes(owner: Any) -> bool:
+    """Whether it is a container of a class that may have attributes."""
+    if isinstance(owner, SequenceValue):
+        return is_plain_sequence(owner.kind)
+    return isinstance(owner, DictValue) and owner.kind is not dict
+
+
 class Attributes(Part):
     """The part of `Symbolic` that knows attributes."""
 
@@ -57,10 +66,12 @@ class Attributes(Part):
         owner = self.force(owner)
         if isinstance(owner, TensorValue):
             return self.tensor_attribute(owner, name)
-        if isinstance(owner, ObjectValue):
+        if isinstance(owner, ObjectValue) or _has_attributes(owner):
             return self.object_attribute(owner, name)
         if isinstance(owner, Known):
             return self._known_attribute(owner, name)
+        if isinstance(owner, ArrayValue):
+            return self.array_attribute(owner, name)
         if isinstance(owner, SuperValue):
             return self._super_attribute(owner, name)
         if isinstance(owner, FunctionValue):
@@ -85,6 +96,8 @@ class Attributes(Part):
     def _other_attribute(self, owner: Any, name: str) -> Any:
         if name == "__class__":
             return self.trusted(owner.cls)
+        if isinstance(owner, NodeValue):
+            raise Break("unsupported-attribute", f"{owner.cls.__name__}.{name}")
         if isinstance(owner, MethodValue):
             if name == "__self__":
                 return owner.owner
@@ -131,6 +144,8 @@ class Attributes(Part):
     def instance_dict(self, owner: Any) -> DictValue | None:
         """The dictionary of an object's own attributes."""
         if owner.attributes is None:
+            if not isinstance(owner, ObjectValue) and not owner.kind.__dictoffset__:
+                return None
             if owner.source is None:
                 owner.attributes = DictValue(dict)
             else:
@@ -140,7 +155,7 @@ class Attributes(Part):
                 owner.attributes = DictValue(dict, owner.source.attr("__dict__"), names)
         return owner.attributes
 
-    def object_attribute(self, owner: ObjectValue, name: str) -> Any:
+    def object_attribute(self, owner: ObjectValue | DictValue, name: str) -> Any:
         """An attribute of an instance."""
         if self.is_module_class(owner.kind) and self.class_of_attribute(owner.kind, name) is None:
             # a registered name is never in the instance's own dictionary, too
@@ -155,12 +170,12 @@ class Attributes(Part):
             return found
         fallback = self.type_lookup(owner.kind, "__getattr__")
         if isinstance(fallback, types.FunctionType):
-            if self.is_module_class(owner.kind) and is_trusted_name(fallback.__module__):
+            if fallback is self.module_class.__getattr__:
                 return self._module_part(owner, name)
             return self.call(self.trusted(fallback), [owner, Known(name)], {})
         self.no_attribute(owner.kind, name)
 
-    def plain_attribute(self, owner: ObjectValue, name: str) -> Any:
+    def plain_attribute(self, owner: ObjectValue | DictValue, name: str) -> Any:
         """`object.__getattribute__`; UNBOUND where there is nothing."""
         if name == "__class__":
             return self.trusted(owner.kind)
@@ -224,6 +239,8 @@ class Attributes(Part):
         if isinstance(found, functools.cached_property):
             return self._cached(found, name, owner)
         if isinstance(found, _SLOTS):
+            if found is DEFAULT_FACTORY:
+                return owner.factory or Known(None)
             return self._slot(found, name, owner)
         if isinstance(
             found, (types.MethodDescriptorType, types.WrapperDescriptorType)
@@ -236,6 +253,10 @@ class Attributes(Part):
             descriptor = self.trusted(found)
             cls = self.trusted(owner.kind)
             return self.call(self.trusted(getter), [descriptor, owner, cls], {})
+        if getter is not None and not isinstance(owner, Known):
+            if callable(found):
+                return self.made(MethodValue(name, owner))  # of C that is not CPython's own
+            raise Break("unsupported-attribute", f"{base.__name__}.{name}")
         return self._class_value(base, name, found)
 
     def _class_value(self, base: type, name: str, found: Any) -> Any:
@@ -251,7 +272,9 @@ class Attributes(Part):
             self.dict_set(attributes, Known(name), known)
         return known
 
-    def _slot(self, found: Any, name: str, owner: ObjectValue) -> Any:
+    def _slot(self, found: Any, name: str, owner: Any) -> Any:
+        if not isinstance(owner, ObjectValue):
+            raise Break("unsupported-attribute", f"{owner.kind.__name__}.{name}")
         if name in owner.slots:
             return self.force(owner.slots[name][1])
         if owner.real is not None:
@@ -268,7 +291,7 @@ class Attributes(Part):
         """Whether it is a class of `nn.Module`."""
         return issubclass(cls, self.module_class)
 
-    def _module_part(self, owner: ObjectValue, name: str) -> Any:
+    def _module_part(self, owner: Any, name: str) -> Any:
         """A registered parameter, buffer or child."""
         attributes = self.instance_dict(owner)
         for table in _TABLES:
@@ -279,7 +302,7 @@ class Attributes(Part):
                     return found
         self.no_attribute(owner.kind, name)
 
-    def _registered(self, owner: ObjectValue, name: str) -> Any:
+    def _registered(self, owner: Any, name: str) -> Any:
         """A registered part, found without asking the other tables; None where it is not that."""
         real = getattr(owner.real, "__dict__", None)
         if real is None:
@@ -295,6 +318,7 @@ class Attributes(Part):
     def _super_attribute(self, owner: SuperValue, name: str) -> Any:
         value: Any = owner.owner
         is_class = isinstance(value, Known) and isinstance(value.obj, type)
+        is_class = is_class and owner.after in value.obj.__mro__  # else a class as an instance
         cls = value.obj if is_class else value.cls
         order = cls.__mro__
         for base in order[order.index(owner.after) + 1 :]:
@@ -368,6 +392,9 @@ class Attributes(Part):
     def _function_attribute(self, owner: FunctionValue, name: str) -> Any:
         if owner.attributes is not None and name in owner.attributes.items:
             return self.force(owner.attributes.items[name][1])
+        written = self.attribute_writes.get((id(owner), name))
+        if written is not None:
+            return self.force(written[2])
         if name in ("__name__", "__qualname__"):
             return Known(owner.name if owner.real is None else getattr(owner.real, name))
         if name == "__class__":
@@ -411,27 +438,9 @@ class Attributes(Part):
             return self._result_field(owner, name)
         if isinstance(owner, DictValue) and name == "default_factory":
             return owner.factory or Known(None)
-        if isinstance(owner, DictValue) and owner.kind.__module__ != "builtins":
-            found = self.type_lookup(owner.kind, name)
-            if isinstance(found, (types.FunctionType, property, staticmethod, classmethod)):
-                return self._bind(found, owner.kind, name, owner)
-            own = self._dict_attribute(owner, name)
-            if own is not None:
-                return own
-            fallback = self.type_lookup(owner.kind, "__getattr__")
-            if found is None and isinstance(fallback, types.FunctionType):
-                return self.call(self.trusted(fallback), [owner, Known(name)], {})
         if hasattr(owner.cls, name):
             return self.made(MethodValue(name, owner))
         self.no_attribute(owner.cls, name)
-
-    def _dict_attribute(self, owner: DictValue, name: str) -> Any:
-        """What an instance of a class of dictionaries has of its own, None where there is nothing."""
-        attributes = self.instance_dict(owner) if owner.kind.__dictoffset__ else None
-        if attributes is None or name == "__dict__":
-            return attributes
-        own = self.dict_find(attributes, name)
-        return None if own is UNBOUND else own
 
     def _result_field(self, owner: SequenceValue, name: str) -> Any:
         fields = [n for n in dir(owner.kind) if not n.startswith("_")]
@@ -442,8 +451,7 @@ class Attributes(Part):
     # writes ---------------------------------------------------------------------------------------
     def setattr(self, owner: Any, name: str, value: Any) -> None:
         owner, value = self.force(owner), self.force(value)
-        plain = isinstance(owner, DictValue) and owner.kind.__dictoffset__ != 0
-        if isinstance(owner, ObjectValue) or plain:
+        if isinstance(owner, ObjectValue) or _has_attributes(owner):
             setter = self.type_lookup(owner.kind, "__setattr__")
             if isinstance(setter, types.FunctionType):
                 self.call(self.trusted(setter), [owner, Known(name), value], {})
@@ -457,6 +465,8 @@ class Attributes(Part):
                     owner.name = self.constant_of(value)
                 return
             self.dict_set(self._function_dict(owner), Known(name), value)
+        elif isinstance(owner, FunctionValue) and not name.startswith("__"):
+            self.attribute_writes[(id(owner), name)] = (owner, name, value)
         else:
             raise Break("unsupported-mutation", f"attribute {name} of a {owner.cls.__name__}")
 
@@ -491,7 +501,7 @@ class Attributes(Part):
 
     def delattr(self, owner: Any, name: str) -> None:
         owner = self.force(owner)
-        if not isinstance(owner, ObjectValue):
+        if not isinstance(owner, ObjectValue) and not _has_attributes(owner):
             raise Break("unsupported-mutation", f"del {owner.cls.__name__}.{name}")
         deleter = self.type_lookup(owner.kind, "__delattr__")
         if isinstance(deleter, types.FunctionType):
@@ -499,8 +509,20 @@ class Attributes(Part):
         else:
             self.plain_delattr(owner, name)
 
-    def plain_delattr(self, owner: ObjectValue, name: str) -> None:
+    def plain_delattr(self, owner: ObjectValue | DictValue, name: str) -> None:
         """`object.__delattr__`."""
+        found = self.type_lookup(owner.kind, name)
+        if isinstance(found, property):
+            if found.fdel is None:
+                self.fail(AttributeError, f"property '{name}' has no deleter")
+            self.call(self.trusted(found.fdel), [owner], {})
+            return
+        deleter = self.type_lookup(type(found), "__delete__") if found is not None else None
+        if isinstance(deleter, types.FunctionType):
+            self.call(self.trusted(deleter), [self.trusted(found), owner], {})
+            return
+        if isinstance(found, _SLOTS):
+            raise Break("unsupported-mutation", f"del {owner.kind.__name__}.{name}")
         attributes = self.instance_dict(owner)
         if attributes is None or self.dict_find(attributes, name) is UNBOUND:
             self.no_attribute(owner.kind, name)

@@ -7,8 +7,8 @@ Keeps true: every break that is raised has a code of `CATALOGUE`; `page` is its 
 
 from __future__ import annotations
 
+import os
 import sys
-from pathlib import Path
 from typing import NamedTuple
 
 from facula.capture.sources import Line
@@ -163,11 +163,12 @@ class Unassuming(Exception):
     """The segment has to be captured again without an assumption about a tensor's truth."""
 
 
-def write_pages(folder: Path) -> None:
+def write_pages(folder: str) -> None:
     """Write the documentation of all codes into a folder: `python -m facula.capture.breaks DIR`."""
-    folder.mkdir(parents=True, exist_ok=True)
+    os.makedirs(folder, exist_ok=True)
     for code in CATALOGUE:
-        (folder / f"{code}.md").write_text(page(code))
+        with open(os.path.join(folder, f"{code}.md"), "w", encoding="utf-8") as file:
+            file.write(page(code))
 
 
 def page(code: str) -> str:
@@ -183,4 +184,4 @@ def page(code: str) -> str:
 
 
 if __name__ == "__main__":
-    write_pages(Path(sys.argv[1]))
+    write_pages(sys.argv[1])

@@ -18,6 +18,7 @@ from typing import Any
 
 from facula import core
 from facula.capture import rules, special_methods, subclasses, transform_rules
+from facula.capture.arrays import python_of
 from facula.capture.breaks import Break
 from facula.capture.domain import Part
 from facula.capture.frames import NULL, STOP, UNBOUND, Frame, Returned
@@ -25,8 +26,14 @@ from facula.capture.graph_ops import MODE_FUNCTIONS, NotGraphable, is_graph_valu
 from facula.capture.machine import run as run_frame
 from facula.capture.machine import throw
 from facula.capture.marks import is_allowed_in_graph, is_disabled, original_of
-from facula.capture.reading import is_numpy_scalar, is_plain_dict, is_trusted_name
+from facula.capture.reading import (
+    is_numpy_scalar,
+    is_plain_dict,
+    is_plain_sequence,
+    is_trusted_name,
+)
 from facula.capture.values import (
+    ArrayValue,
     DictValue,
     FunctionValue,
     GeneratorValue,
@@ -55,7 +62,7 @@ _FOLLOWED = (
     "facula.nn.modules", "facula.nn.utils", "facula.nn.parameter", "facula.optim", "facula.utils",
     "facula.autograd", "facula.amp", "facula.capture", "facula.func", "facula.distributions",
     "facula.nn.attention", "facula.data", "facula.testing", "facula.core", "facula.profiler",
-    "facula.alias", "facula.checks", "facula.foreach",
+    "facula.alias", "facula.checks", "facula.foreach", "facula.fx",
 )  # fmt: skip
 
 
@@ -97,6 +104,11 @@ class Calls(Part):
         if isinstance(function, ObjectValue):
             if self.is_module_class(function.kind):
                 return self._call_module(function, args, kwargs)
+            if function.kind is core.CompiledForward and function.real is not None:
+                module = self.wrap(function.real.module, function.source.attr("module"))
+                return self._call_module(module, args, kwargs)
+            if function.kind is weakref.ReferenceType and function.args is not None:
+                return self.force(function.args.items[0])
             if function.kind is weakref.ReferenceType and function.real is not None:
                 return self.wrap(function.real(), function.source.apply(_referent))
             if self.type_lookup(function.kind, "__call__") is not None:
@@ -291,12 +303,16 @@ class Calls(Part):
             return special_methods.call_base(self, owner, name, args, kwargs)
         if isinstance(owner, TensorValue):
             return self._tensor_method(owner, name, args, kwargs)
+        if isinstance(owner, ArrayValue):
+            return self.array_method(owner, name, args, kwargs)
         if isinstance(owner, SequenceValue):
             if not name.startswith("__"):
                 return self.sequence_method(owner, name, args, kwargs)
-        elif isinstance(owner, (DictValue, SetValue)) and not name.startswith("__"):
-            if isinstance(owner, DictValue):
-                return self.dict_method(owner, name, args, kwargs)
+        elif isinstance(owner, DictValue):
+            found = self.base_dict_method(owner, name, args, kwargs)
+            if found is not NotImplemented:
+                return found
+        elif isinstance(owner, SetValue) and not name.startswith("__"):
             return self.set_method(owner, name, args)
         elif isinstance(owner, GeneratorValue) and name in ("send", "throw", "close"):
             return self._generator_method(owner, name, args)
@@ -379,6 +395,9 @@ class Calls(Part):
             return special_methods.call_getter(self, obj, args[0])
         if rules.is_pure(obj):
             return self.fold(obj, args, kwargs)
+        python = python_of(obj)
+        if python is not None:
+            return self.call(self.trusted(python), args, kwargs)
         raise Break("unsupported-call", f"{getattr(obj, '__qualname__', obj)}")
 
     def _is_core_operator(self, obj: Any, args: list[Any], kwargs: dict[str, Any]) -> bool:
@@ -440,33 +459,43 @@ class Calls(Part):
             )
         if issubclass(kind, enum.Enum) or is_numpy_scalar(kind) or kind is bytes:
             return self.fold(kind, args)
-        return self._new_instance(cls, kind, args, kwargs)
+        return self.new_instance(cls, kind, args, kwargs)
 
-    def _new_instance(self, cls: Known, kind: type, args: list, kwargs: dict) -> Any:
+    def new_instance(self, cls: Known, kind: type, args: list, kwargs: dict) -> Any:
+        """`type.__call__`."""
         make = self.type_lookup(kind, "__new__")
         make = make.__func__ if isinstance(make, staticmethod) else make
         if isinstance(make, types.FunctionType):
             value = self.call(self.trusted(make), [cls, *args], kwargs)
         else:
             value = self.bare_instance(kind, args)
-        if not isinstance(value, (DictValue, ObjectValue)) or not issubclass(value.kind, kind):
+        holds = isinstance(value, SequenceValue) and is_plain_sequence(value.kind)
+        if not (holds or isinstance(value, (DictValue, ObjectValue))):
+            return value
+        if kind not in value.kind.__mro__:
             return value
         init = self.type_lookup(kind, "__init__")
         if isinstance(init, types.FunctionType):
             self.call(self.trusted(init), [value, *args], kwargs)
         elif isinstance(value, DictValue):
-            self.dict_method(value, "update", args, kwargs)
+            self.dict_init(value, args, kwargs)
+        elif holds:
+            self.sequence_init(value, args)
         elif init is object.__init__ and (args or kwargs) and make is object.__new__:
             self.fail(TypeError, f"{kind.__name__}() takes no arguments")
         return value
 
-    def bare_instance(self, kind: type, args: list[Any]) -> ObjectValue | DictValue:
+    def bare_instance(self, kind: type, args: list[Any]) -> Any:
         """`object.__new__(kind)`, or the same of an exception class."""
         if issubclass(kind, BaseException):
             return self.new_exception(kind, args)
         basic = next(base for base in kind.__mro__ if not base.__flags__ & (1 << 9))
         if issubclass(kind, dict) and is_plain_dict(kind):
             return self.made(DictValue(kind))
+        if basic is list and is_plain_sequence(kind):
+            return self.made(SequenceValue(kind, []))
+        if basic is tuple and is_plain_sequence(kind):
+            return self.made(SequenceValue(kind, self.unpack_all(args[0]) if args else []))
         if basic is not object:
             raise Break("unsupported-call", f"the constructor {kind.__name__}")
         if getattr(kind, "__abstractmethods__", None):

@@ -18,11 +18,11 @@ from facula.capture.breaks import Break
 from facula.capture.domain import Part
 from facula.capture.frames import STOP, UNBOUND
 from facula.capture.values import (
+    ArrayValue,
     DictValue,
     GeneratorValue,
     IteratorValue,
     Known,
-    Lazy,
     NumberValue,
     ObjectValue,
     Raised,
@@ -102,75 +102,7 @@ class Containers(Part):
             out[name] = item
         return out
 
-    def pairs(self, value: Any) -> list[tuple[Any, Any]]:
-        """The keys and values of a mapping, or of an iterable of pairs."""
-        value = self.force(value)
-        if isinstance(value, ViewValue) and value.part == "mapping":
-            value = value.owner
-        if isinstance(value, DictValue):
-            self.complete(value)
-            return [(key, item) for key, item in value.items.values()]
-        if isinstance(value, ObjectValue) and hasattr(value.kind, "keys"):
-            keys = self.unpack_all(self.call(self.getattr(value, "keys"), [], {}))
-            return [(key, self.getitem(value, key)) for key in keys]
-        return [tuple(self.unpack(item, 2)) for item in self.unpack_all(value)]
-
-    # dictionaries ---------------------------------------------------------------------------------
-    def complete(self, value: DictValue) -> None:
-        """Look at all keys of a dictionary from outside."""
-        if value.complete:
-            return
-        value.complete = True
-        if isinstance(value.real, dict) or value.real is not None:
-            self.guards.add("keys", value.source, list(value.real))
-        known, value.items = value.items, {}
-        for real in value.real:
-            key_value = self.key_value(real, value.source)
-            key = self.key_of(key_value)
-            if key in value.deleted:
-                continue
-            value.items[key] = known.pop(key, None) or (  # type: ignore[arg-type]
-                key_value,
-                Lazy(value.real[real], value.source.item(real)),
-            )
-        value.items.update(known)
-
-    def dict_find(self, owner: DictValue, key: Any) -> Any:
-        """The item of a key (see `key_of`), UNBOUND where there is none."""
-        found = owner.items.get(key)
-        if found is not None:
-            return self.force(found[1])
-        if owner.complete or key in owner.deleted:
-            return UNBOUND
-        real = self.real_key(key)
-        if real is UNBOUND:
-            return UNBOUND
-        source = owner.source
-        if real not in owner.real:
-            self.guards.add("lacks", source, real)
-            return UNBOUND
-        value = self.wrap(owner.real[real], source.item(real))
-        owner.items[key] = (self.key_value(real, source), value)
-        return value
-
-    def dict_set(self, owner: DictValue, key: Any, value: Any) -> None:
-        """Put an item into a dictionary."""
-        key = self.force(key)
-        name = self.key_of(key)
-        known = owner.items.get(name)
-        owner.items[name] = (known[0] if known else key, value)
-        owner.deleted.discard(name)
-        self.change(owner, name)
-
-    def dict_delete(self, owner: DictValue, key: Any) -> None:
-        """Take an item out of a dictionary."""
-        name = self.key_of(key)
-        if self.dict_find(owner, name) is UNBOUND:
-            self.raise_with(KeyError, [key])
-        owner.items.pop(name, None)
-        owner.deleted.add(name)
-        self.change(owner, name)
-
+    # changes ----------------------------------------------------------------------------------------
     def change(self, value: Any, key: Any = None) -> None:
         """Note that an object from outside has to be changed behind the graph."""
         if value.source is None:
@@ -185,12 +117,14 @@ class Containers(Part):
         owner, key = self.force(owner), self.force(key)
         if isinstance(owner, TensorValue):
             return self.graph_call("[]", [owner, key])
+        if isinstance(owner, ArrayValue):
+            return self.array_getitem(owner, key)
         if isinstance(owner, SequenceValue):
             return self._sequence_item(owner, key)
         if isinstance(owner, DictValue):
-            return self._dict_item(owner, key)
+            return self.dict_item(owner, key)
         if isinstance(owner, ViewValue) and owner.part == "mapping":
-            return self._dict_item(owner.owner, key)
+            return self.dict_item(owner.owner, key)
         if isinstance(owner, Known):
             if isinstance(owner.obj, type):
                 return self._class_item(owner, key)
@@ -218,27 +152,16 @@ class Containers(Part):
             text = str(error).replace("list", owner.kind.__name__)
             self.fail(type(error), text)
         if isinstance(index, slice):
-            kind = tuple if hasattr(owner.kind, "_fields") else owner.kind
+            kind = owner.kind if owner.kind in (core.Size, owner.basic) else owner.basic
             return self.made(SequenceValue(kind, found))
         return self.force(found)
-
-    def _dict_item(self, owner: DictValue, key: Any) -> Any:
-        found = self.dict_find(owner, self.key_of(key))
-        if found is not UNBOUND:
-            return found
-        if owner.factory is not None and not self.is_none(owner.factory):
-            made = self.call(owner.factory, [], {})
-            self.dict_set(owner, key, made)
-            return made
-        if hasattr(owner.kind, "__missing__") and owner.kind is not collections.defaultdict:
-            missing = self.type_lookup(owner.kind, "__missing__")
-            return self.call(self.trusted(missing), [owner, key], {})
-        self.raise_with(KeyError, [key])
 
     def setitem(self, owner: Any, key: Any, value: Any) -> None:
         owner, key = self.force(owner), self.force(key)
         if isinstance(owner, TensorValue):
             self.graph_call(operator.setitem, [owner, key, value])
+        elif isinstance(owner, ArrayValue):
+            self.array_setitem(owner, key, value)
         elif isinstance(owner, SequenceValue) and owner.mutable:
             index = self._index(key)
             try:
@@ -249,7 +172,7 @@ class Containers(Part):
             except (IndexError, ValueError) as error:
                 self.fail(type(error), str(error))
             self.change(owner)
-        elif isinstance(owner, DictValue):
+        elif isinstance(owner, DictValue) and not self.own_method(owner, "__setitem__"):
             self.dict_set(owner, key, value)
         else:
             self.call_special(owner, "__setitem__", [key, value])
@@ -262,7 +185,7 @@ class Containers(Part):
             except IndexError as error:
                 self.fail(IndexError, str(error))
             self.change(owner)
-        elif isinstance(owner, DictValue):
+        elif isinstance(owner, DictValue) and not self.own_method(owner, "__delitem__"):
             self.dict_delete(owner, key)
         else:
             self.call_special(owner, "__delitem__", [key])
@@ -277,6 +200,8 @@ class Containers(Part):
             return self.contains(owner.owner, item)
         if isinstance(owner, TensorValue):
             raise Break("data-dependent-value", "`in` a tensor")
+        if isinstance(owner, ArrayValue):
+            raise Break("data-dependent-value", "`in` an array")
         if isinstance(owner, ObjectValue) and self.type_lookup(owner.kind, "__contains__"):
             return self.to_bool(self.call_special(owner, "__contains__", [item]))
         if isinstance(owner, Known):
@@ -320,6 +245,8 @@ class Containers(Part):
             return iter([self.build_tuple([key, item]) for key, item in pairs])
         if isinstance(value, TensorValue):
             return self._items(self.force(self.graph_method("unbind", value, [Known(0)], {})))
+        if isinstance(value, ArrayValue):
+            return self.array_items(value)
         if isinstance(value, Known):
             try:
                 return iter([self.constant(item) for item in value.obj])
@@ -408,7 +335,7 @@ class Containers(Part):
                 return Known(len(owner.real))
             self.complete(owner)
             return Known(len(owner.items))
-        if isinstance(value, TensorValue):
+        if isinstance(value, (TensorValue, ArrayValue)):
             return self.getitem(self.getattr(value, "shape"), Known(0))
         if isinstance(value, Known):
             return self.fold(len, [value])
@@ -457,9 +384,15 @@ class Containers(Part):
             return self.made(SequenceValue(owner.kind, items))
         return self.call_special(owner, name, args)
 
+    def sequence_init(self, owner: SequenceValue, args: list[Any]) -> None:
+        """`list.__init__`; tuples are made with their items."""
+        if owner.mutable:
+            owner.items[:] = self.unpack_all(args[0]) if args else []
+            self.change(owner)
+
     def _move(self, owner: SequenceValue, name: str, args: list[Any]) -> Any:
         if name == "copy":
-            return self.made(SequenceValue(owner.kind, list(owner.items)))
+            return self.made(SequenceValue(owner.basic, list(owner.items)))
         if name == "extend":
             args = [self.unpack_all(args[0])]
         elif name in ("pop", "insert", "rotate") and args:
@@ -492,58 +425,6 @@ class Containers(Part):
         reverse = "reverse" in kwargs and self.truth(kwargs["reverse"])
         ordered = sorted(keyed, key=functools.cmp_to_key(order), reverse=reverse)
         return [item for _, item in ordered]
-
-    def dict_method(
-        self, owner: DictValue, name: str, args: list[Any], kwargs: dict[str, Any]
-    ) -> Any:
-        """A method of a dictionary."""
-        if name in ("keys", "values", "items"):
-            return self.made(ViewValue(owner, name))
-        if name == "get":
-            found = self.dict_find(owner, self.key_of(args[0]))
-            return (args[1] if len(args) > 1 else Known(None)) if found is UNBOUND else found
-        if name == "setdefault":
-            found = self.dict_find(owner, self.key_of(args[0]))
-            if found is not UNBOUND:
-                return found
-            value = args[1] if len(args) > 1 else Known(None)
-            self.dict_set(owner, args[0], value)
-            return value
-        if name == "pop":
-            found = self.dict_find(owner, self.key_of(args[0]))
-            if found is UNBOUND:
-                return args[1] if len(args) > 1 else self.raise_with(KeyError, [args[0]])
-            self.dict_delete(owner, args[0])
-            return found
-        if name == "update":
-            for source in args:
-                self.dict_update(owner, source)
-            for key, value in kwargs.items():
-                self.dict_set(owner, Known(key), value)
-            return Known(None)
-        return self._whole_dict_method(owner, name, args)
-
-    def _whole_dict_method(self, owner: DictValue, name: str, args: list[Any]) -> Any:
-        self.complete(owner)
-        if name == "copy":
-            made = self.made(DictValue(owner.kind))
-            made.items, made.factory = dict(owner.items), owner.factory
-            return made
-        if name == "clear":
-            for key, _ in list(owner.items.values()):
-                self.dict_delete(owner, key)
-            return Known(None)
-        if name == "popitem":
-            if not owner.items:
-                self.fail(KeyError, "popitem(): dictionary is empty")
-            key, value = list(owner.items.values())[-1]
-            self.dict_delete(owner, key)
-            return self.build_tuple([key, value])
-        if name == "move_to_end" and owner.source is None:
-            key = self.key_of(args[0])
-            owner.items[key] = owner.items.pop(key)
-            return Known(None)
-        raise Break("unsupported-mutation", f"dict.{name}")
 
     def set_method(self, owner: SetValue, name: str, args: list[Any]) -> Any:
         """A method of a set."""

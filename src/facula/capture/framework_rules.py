@@ -134,7 +134,15 @@ def _exc_info(d: Any, args: list, kwargs: dict) -> Any:
     return d.build_tuple(d.exception_triple(handled))
 
 
+def _module_tracers(d: Any, args: list, kwargs: dict) -> Any:
+    """What `Module.__call__` asks first; nothing traces modules while programs are captured."""
+    if core.module_tracers() != (None, None):
+        raise Break("unsupported-call", "a module under a tracer of modules")
+    return d.constant((None, None))
+
+
 def _questions_about_compiling(rules: dict) -> None:
+    rules[core.module_tracers] = _module_tracers
     rules[cond] = capture_cond
     rules[is_compiling] = lambda d, args, kwargs: Known(True)
     rules[is_exporting] = lambda d, args, kwargs: Known(is_exporting())

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from facula import core
+from facula.capture import hooks
 from facula.capture.breaks import Break, Respecialise
 from facula.capture.concrete import BINARY
 from facula.capture.domain import Part
@@ -74,6 +75,7 @@ class GraphOps(Part):
             value = self.specialise(value)
         if isinstance(value, NumberValue):
             return self.number_node(value), value.hint
+        value = self.plain_number(value)
         if isinstance(value, Known):
             return self._known_argument(value.obj)
         if isinstance(value, SequenceValue):
@@ -192,8 +194,12 @@ class GraphOps(Part):
         """A method of a tensor."""
         if name in ("size", "numel", "nelement", "stride", "__len__", "dim", "ndimension"):
             return self._geometry(name, owner, args, kwargs)
+        if name == "numpy":
+            return self.array_of(owner, *args, **kwargs)
         if name in _ELEMENTS:
             raise Break("data-dependent-value", f"Tensor.{name}()")
+        if name == "register_hook" and owner.source is None and type(owner) is TensorValue:
+            return hooks.register(self, owner, *args, **kwargs)
         if name in _ENGINE:
             raise Break("backward", f"Tensor.{name}()")
         if name == "requires_grad_" and self._switches_gradient(owner, args, kwargs):
@@ -279,6 +285,8 @@ class GraphOps(Part):
             return value
         if isinstance(result, (tuple, list)):
             items = []
+            if self.any_dynamic and type(result) in (tuple, list):
+                self.assume_count(result, node)
             for n, item in enumerate(result):
                 part = self._new_node("call_function", operator.getitem, (node, n), {}, item)
                 items.append(self.from_result(item, part))

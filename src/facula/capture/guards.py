@@ -252,7 +252,7 @@ class GuardSet:
         """Ask for something, once."""
         if source is None or source.kind == "held":
             return
-        key = (kind, source, value if kind in ("has", "lacks", "longer") else None)
+        key = (kind, source, value if kind in ("has", "lacks", "longer", "different") else None)
         if key not in self.guards:
             self.guards[key] = Guard(kind, source, value, self.line)
 

@@ -51,7 +51,9 @@ def cond(
     return true_fn(*operands) if pred else false_fn(*operands)
 
 
-def subgraph(d: Any, function: Any, args: list[Any]) -> tuple[GraphModule, list[Any], Any]:
+def subgraph(
+    d: Any, function: Any, args: list[Any], may_be_none: bool = False
+) -> tuple[GraphModule, list[Any], Any]:
     """A function captured as a graph of its own: (graph, what it reads from outside, its result).
 
     The graph takes `args` (tensors) first, then the values that it reads from outside.
@@ -74,7 +76,7 @@ def subgraph(d: Any, function: Any, args: list[Any]) -> tuple[GraphModule, list[
             raise Break(
                 "unsupported-mutation", "a function that may not be chosen has side effects"
             )
-        parts = _tensors(d, result)
+        parts = [] if may_be_none and d.is_none(result) else _tensors(d, result)
         d.graph.output(tuple(d.argument(part)[0] for part in parts))
         return GraphModule({}, d.graph), lifted, result
     finally:

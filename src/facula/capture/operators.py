@@ -17,7 +17,9 @@ from facula import core
 from facula.capture.breaks import Break
 from facula.capture.concrete import BINARY, COMPARE, UNARY
 from facula.capture.domain import Part
+from facula.capture.reading import is_array_class
 from facula.capture.values import (
+    ArrayValue,
     DictValue,
     FunctionValue,
     Known,
@@ -90,7 +92,7 @@ class Operators(Part):
         found = self.constant_or_none(value)
         if found is None:
             value = self.force(value)
-            if isinstance(value, TensorValue):
+            if isinstance(value, (TensorValue, ArrayValue)):
                 raise Break("data-dependent-value", "a number was required here")
             raise Break("unsupported-value", f"a known {value.cls.__name__} was required here")
         return found[0]
@@ -103,6 +105,8 @@ class Operators(Part):
         words = {name: self.constant_of(arg) for name, arg in (kwargs or {}).items()}
         try:
             result = function(*plain, **words)
+        except Break:
+            raise
         except Exception as error:  # noqa: BLE001 - it is the program's exception
             self.raise_host(error)
         return self.lift(result)
@@ -117,6 +121,8 @@ class Operators(Part):
             )
         if type(result) in (set, frozenset):
             return self.build_set([self.lift(item) for item in result], type(result))
+        if is_array_class(type(result)):
+            return self.known_array(result)
         return self.trusted(result)
 
     # arithmetic -----------------------------------------------------------------------------------
@@ -124,6 +130,8 @@ class Operators(Part):
         left, right = self.force(left), self.force(right)
         if isinstance(left, TensorValue) or isinstance(right, TensorValue):
             return self._tensor_binary(symbol, left, right)
+        if isinstance(left, ArrayValue) or isinstance(right, ArrayValue):
+            return self.array_binary(symbol, left, right)
         plain = symbol.rstrip("=") if symbol not in ("==", "<=", ">=", "!=") else symbol
         if isinstance(left, NumberValue) or isinstance(right, NumberValue):
             if _is_number(left) and _is_number(right):
@@ -136,13 +144,23 @@ class Operators(Part):
                 return made
         if isinstance(right, SequenceValue) and plain == "*":
             return self.binary("*", right, left)
-        if isinstance(left, (SetValue, DictValue, ViewValue)):
+        if isinstance(left, (SetValue, DictValue, ViewValue)) and not self._has_own(left, plain):
             return self._set_binary(symbol, plain, left, right)
         if isinstance(left, Known) and isinstance(left.obj, str) and plain == "%":
             return self.fold(operator.mod, [left, right])
         return self._protocol_binary(symbol, plain, left, right)
 
+    def plain_number(self, value: Any) -> Any:
+        """A member of an enumeration that is a number, as that number."""
+        real = getattr(value, "real", None)
+        if isinstance(value, ObjectValue) and isinstance(real, enum.Enum):
+            if isinstance(real, (int, float)):
+                self.guards.add("is", value.source, real)
+                return Known(real.value)
+        return value
+
     def _tensor_binary(self, symbol: str, left: Any, right: Any) -> Any:
+        left, right = self.plain_number(left), self.plain_number(right)
         for one, other, prefix in ((left, right, "__"), (right, left, "__r")):
             if isinstance(one, ObjectValue) and not isinstance(other, ObjectValue):
                 name = f"{prefix}{_NAMES[symbol.rstrip('=')]}__"
@@ -212,7 +230,7 @@ class Operators(Part):
             if isinstance(right, SequenceValue) and issubclass(
                 right.kind, list if issubclass(left.kind, list) else tuple
             ):
-                kind = left.kind if left.kind in (list, tuple, core.Size) else tuple
+                kind = core.Size if left.kind is core.Size else left.basic
                 return self.made(SequenceValue(kind, left.items + right.items))
         if plain == "*" and (isinstance(right, NumberValue) or isinstance(right, Known)):
             items = left.items * self.constant_of(right)
@@ -220,7 +238,8 @@ class Operators(Part):
                 left.items[:] = items
                 self.change(left)
                 return left
-            return self.made(SequenceValue(left.kind, items))
+            kind = core.Size if left.kind is core.Size else left.basic
+            return self.made(SequenceValue(kind, items))
         return None
 
     def _set_binary(self, symbol: str, plain: str, left: Any, right: Any) -> Any:
@@ -239,6 +258,11 @@ class Operators(Part):
             return left
         return self.set_method(left, names[plain], [right])
 
+    def _has_own(self, value: Any, symbol: str) -> bool:
+        """Whether a class of dictionaries has an operator of its own."""
+        name = f"__{_NAMES[symbol]}__"
+        return isinstance(value, DictValue) and self.own_method(value, name) is not None
+
     def _protocol_binary(self, symbol: str, plain: str, left: Any, right: Any) -> Any:
         name = _NAMES[plain]
         attempts = [(left, f"__{name}__", right), (right, f"__r{name}__", left)]
@@ -247,7 +271,7 @@ class Operators(Part):
         elif right.cls is not left.cls and issubclass(right.cls, left.cls):
             attempts.reverse()
         for owner, method, other in attempts:
-            if isinstance(owner, ObjectValue) and self.type_lookup(owner.kind, method) is not None:
+            if isinstance(owner, (ObjectValue, DictValue)) and self.type_lookup(owner.kind, method):
                 result = self.call_special(owner, method, [other])
                 if not (isinstance(result, Known) and result.obj is NotImplemented):
                     return result
@@ -263,6 +287,8 @@ class Operators(Part):
         value = self.force(value)
         if isinstance(value, TensorValue):
             return self.graph_call(UNARY[symbol], [value])
+        if isinstance(value, ArrayValue):
+            return self.array_unary(symbol, value)
         if follows_float(value) and symbol != "-":
             value = self.specialise(value)
         if isinstance(value, NumberValue):
@@ -279,6 +305,8 @@ class Operators(Part):
             if symbol in ("==", "!=") and not _is_operand(other):
                 return Known(symbol == "!=")
             return self.graph_call(COMPARE[symbol], [left, right])
+        if isinstance(left, ArrayValue) or isinstance(right, ArrayValue):
+            return self.array_binary(symbol, left, right)
         if isinstance(left, NumberValue) or isinstance(right, NumberValue):
             if _is_number(left) and _is_number(right):
                 return self._number_binary(COMPARE[symbol], left, right)
@@ -286,7 +314,7 @@ class Operators(Part):
             return self.fold(COMPARE[symbol], [left, right])
         if isinstance(left, SequenceValue) and isinstance(right, SequenceValue):
             return self._compare_sequences(symbol, left, right)
-        if isinstance(left, ObjectValue) or isinstance(right, ObjectValue):
+        if any(isinstance(value, (ObjectValue, DictValue)) for value in (left, right)):
             found = self._compare_objects(symbol, left, right)
             if found is not None:
                 return found
@@ -294,7 +322,7 @@ class Operators(Part):
         if a is not None and b is not None:
             return self.fold(COMPARE[symbol], [left, right])
         if isinstance(left, DictValue) and isinstance(right, DictValue) and symbol in ("==", "!="):
-            return Known(self._equal_dicts(left, right) == (symbol == "=="))
+            return Known(self.equal_dicts(left, right) == (symbol == "=="))
         if isinstance(left, (SetValue, ViewValue)) and isinstance(right, (SetValue, ViewValue)):
             keys = [set(self.build_set(self.unpack_all(v)).items) for v in (left, right)]
             return Known(COMPARE[symbol](*keys))
@@ -315,7 +343,7 @@ class Operators(Part):
             return Known(symbol == "!=") if symbol in ("==", "!=") else self.compare(symbol, a, b)
         return Known(COMPARE[symbol](len(left.items), len(right.items)))
 
-    def _equal_dicts(self, left: DictValue, right: DictValue) -> bool:
+    def equal_dicts(self, left: DictValue, right: DictValue) -> bool:
         self.complete(left)
         self.complete(right)
         if set(left.items) != set(right.items):
@@ -329,7 +357,7 @@ class Operators(Part):
     def _compare_objects(self, symbol: str, left: Any, right: Any) -> Any:
         names = _COMPARED[symbol]
         for owner, name, other in ((left, names[0], right), (right, names[1], left)):
-            if not isinstance(owner, ObjectValue):
+            if not isinstance(owner, (ObjectValue, DictValue)):
                 continue
             found = self.type_lookup(owner.kind, name)
             if isinstance(found, types.FunctionType):
@@ -346,6 +374,9 @@ class Operators(Part):
         left, right = self.force(left), self.force(right)
         if left is right:
             return True
+        if isinstance(left, ArrayValue) and isinstance(right, ArrayValue) and left.source:
+            if right.source is not None:  # two arrays now, which may be one in another call
+                self.guards.add("different", left.source, right.source)
         if isinstance(left, Known) and isinstance(right, Known):
             if left.obj is right.obj:
                 return True
@@ -370,6 +401,8 @@ class Operators(Part):
         its graph has run, and runs in Python where it was wrong.
         """
         value = self.force(value)
+        if isinstance(value, ArrayValue) and value.content is None and value.scalar:
+            value = value.inner
         if not isinstance(value, TensorValue) or self.enclosing or not self.may_assume:
             return self.truth(value)
         raises = frame.program.only_raises
@@ -386,8 +419,14 @@ class Operators(Part):
             return bool(value.obj)
         if isinstance(value, TensorValue):
             raise Break("data-dependent-branch", "the truth of a tensor")
+        if isinstance(value, ArrayValue):
+            if value.content is not None and value.content.size == 1:
+                return bool(value.content)
+            raise Break("data-dependent-branch", "the truth of an array")
         if isinstance(value, NumberValue):
             return self.assume(value)
+        if isinstance(value, DictValue) and self.own_method(value, "__bool__"):
+            return self.truth(self.call_special(value, "__bool__", []))
         if isinstance(value, (SequenceValue, DictValue, SetValue, ViewValue)):
             return bool(self.length(value).obj)
         if isinstance(value, ObjectValue):

@@ -10,8 +10,10 @@ from __future__ import annotations
 import collections
 import enum
 import functools
+import re
 import sys
 import types
+import weakref
 from typing import Any
 
 from facula import core
@@ -22,6 +24,7 @@ from facula.capture.guards import facts_of
 from facula.capture.sources import Source, held
 from facula.capture.values import (
     LITERAL_TYPES,
+    ArrayValue,
     CellValue,
     DictValue,
     FunctionValue,
@@ -47,9 +50,21 @@ _BY_IDENTITY = (
     types.WrapperDescriptorType, types.MethodWrapperType, types.ClassMethodDescriptorType,
     types.GetSetDescriptorType, types.MemberDescriptorType, type(core.Tensor.copy_),
     type(core.strided), type(core.contiguous_format), property, staticmethod, classmethod,
-    functools._lru_cache_wrapper,
+    functools._lru_cache_wrapper, re.Pattern,
 )  # fmt: skip
-_DICTS = (dict, collections.OrderedDict, collections.defaultdict)
+#: the attribute of `defaultdict`
+DEFAULT_FACTORY: Any = vars(collections.defaultdict)["default_factory"]
+DICTS = (dict, collections.OrderedDict, collections.defaultdict)
+#: the flag of classes written in Python
+HEAP = 1 << 9
+
+
+def base_of_c(kind: type) -> type:
+    """The nearest class written in C that a class is made of."""
+    return next(base for base in kind.__mro__ if not base.__flags__ & HEAP)
+
+
+_NUMPY_CALLABLES = ("ufunc", "_ArrayFunctionDispatcher")
 
 
 def is_trusted_name(module: str | None) -> bool:
@@ -70,13 +85,38 @@ def is_numpy_scalar(kind: type) -> bool:
     )
 
 
+#: what is C's own in the classes of dictionaries that are looked into
+_LOOKED_AT = ("__iter__", "__contains__", "__len__", "__getattribute__")
+
+
+def is_array_class(kind: type) -> bool:
+    """Whether it is NumPy's class of arrays."""
+    return kind.__module__ == "numpy" and kind.__name__ == "ndarray"
+
+
 def is_plain_dict(kind: type) -> bool:
-    """Whether a dictionary class looks items up as `dict` does."""
-    return kind in _DICTS or (
+    """Whether a dictionary class holds its items as `dict` does; its methods may be its own."""
+    return kind in DICTS or (
         issubclass(kind, dict)
-        and kind.__getitem__ is dict.__getitem__
-        and not hasattr(kind, "__missing__")
-        and kind.__setitem__ in (dict.__setitem__, collections.OrderedDict.__setitem__)
+        and not any(isinstance(getattr(kind, n), types.FunctionType) for n in _LOOKED_AT)
+        and base_of_c(kind) in DICTS
+    )
+
+
+#: what the classes of sequences that are looked into leave as it is
+_OF_SEQUENCES = (
+    *_LOOKED_AT, "__getitem__", "__setitem__", "__delitem__", "__add__", "__iadd__", "__mul__",
+    "__imul__", "__eq__", "__ne__", "__lt__", "__gt__", "__bool__", "__reversed__",
+)  # fmt: skip
+
+
+def is_plain_sequence(kind: type) -> bool:
+    """Whether a class of lists or tuples is written in Python and holds its items as these do."""
+    return (
+        bool(kind.__flags__ & HEAP)
+        and base_of_c(kind) in (list, tuple)
+        and not hasattr(kind, "_fields")
+        and not any(isinstance(getattr(kind, n, None), types.FunctionType) for n in _OF_SEQUENCES)
     )
 
 
@@ -157,9 +197,16 @@ class Reading(Part):
         if kind in _BY_VALUE or isinstance(obj, _BY_VALUE):
             self.guards.add("equal", source, obj)
             return Known(obj, source)
-        if kind.__module__ == "numpy" and kind.__name__ == "ufunc":
+        if kind.__module__ == "numpy" and kind.__name__ in _NUMPY_CALLABLES:
             self._same_object(source, obj)
             return Known(obj, source)
+        if kind.__module__ == "numpy.dtypes":
+            self.guards.add("equal", source, obj)
+            return Known(obj, source)
+        if is_array_class(kind):
+            array = self.array_from(obj, source)
+            if array is not None:
+                return array
         if is_numpy_scalar(kind):
             self.guards.add("equal", source, obj)
             return Known(obj, source)
@@ -170,6 +217,8 @@ class Reading(Part):
             value = MethodValue(obj.__name__, self.wrap(obj.__self__, source.attr("__self__")))
             value.source = source
             return value
+        if kind is re.Match and source.kind == "held":
+            return Known(obj, source)
         if isinstance(obj, _BY_IDENTITY) or kind in (core.Op, core.InplaceOp):
             self._same_object(source, obj)
             return Known(obj, source)
@@ -283,7 +332,8 @@ class Reading(Part):
 
     def _sequence(self, obj: Any, kind: type, source: Source) -> Value:
         if kind not in (list, tuple, collections.deque, core.Size) and not hasattr(kind, "_fields"):
-            return ObjectValue(kind, source, obj)
+            if not is_plain_sequence(kind):
+                return ObjectValue(kind, source, obj)
         self.guards.add("length", source, len(obj))
         items = [Lazy(item, source.item(n)) for n, item in enumerate(obj)]
         value = SequenceValue(kind, items, source)
@@ -294,7 +344,7 @@ class Reading(Part):
 
     def _dict(self, obj: Any, kind: type, source: Source) -> Value:
         value = DictValue(kind, source, obj)
-        if kind is collections.defaultdict:
+        if issubclass(kind, collections.defaultdict):
             value.factory = self.wrap(obj.default_factory, source.attr("default_factory"))
         return value
 
@@ -363,9 +413,15 @@ class Reading(Part):
         real = getattr(value, "real", None)
         if isinstance(value, TensorValue):
             return Identity(value)
+        if isinstance(value, ArrayValue) and value.scalar:
+            raise Break("data-dependent-value", "a number of NumPy's as a dictionary key")
         if isinstance(value, (FunctionValue, MethodValue)):
             return real if real is not None else Identity(value)
         if isinstance(value, ObjectValue):
+            if value.kind is weakref.ReferenceType and value.args is not None:
+                # it is found where another reference to the same object is
+                referent = getattr(self.force(value.args.items[0]), "real", None)
+                return Identity(value) if referent is None else weakref.ref(referent)
             if value.kind.__hash__ is not object.__hash__:
                 if real is not None and is_trusted_hash(value.kind):
                     return real

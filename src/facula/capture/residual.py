@@ -11,17 +11,21 @@ import collections
 import functools
 import re
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from facula import core
+from facula.capture.arrays import overlap, to_array, to_scalar
 from facula.capture.breaks import Break, Earlier
 from facula.capture.frames import NULL, UNBOUND
 from facula.capture.guards import Guard
-from facula.capture.sizes import Facts, number_label, number_text
+from facula.capture.reading import DEFAULT_FACTORY, HEAP, base_of_c
+from facula.capture.sizes import Facts, move_on, number_label, number_text
 from facula.capture.sources import Text
 from facula.capture.subclasses import SubclassValue, as_class
 from facula.capture.values import (
+    ArrayValue,
     CellValue,
     DictValue,
     FunctionValue,
@@ -83,7 +87,6 @@ class Entry:
         self.guards = guards
         self.conditions: list[str] = []
         self.text = text
-        self.graph: Any = None
         self.break_reason: Any = None
         self.watched = Watched()
 
@@ -118,6 +121,12 @@ def make_function(
     made.__dict__.update(more.get("attributes") or {})
     made.__module__ = names.get("__name__")  # type: ignore[assignment]
     return made
+
+
+def _of_c(kind: type, name: str) -> Any:
+    """The method that the classes of C have below those of Python."""
+    found = (base.__dict__[name] for base in kind.__mro__ if name in base.__dict__)
+    return next((m for m in found if not isinstance(m, types.FunctionType)), None)
 
 
 class Builder:
@@ -176,42 +185,71 @@ class Builder:
     def tensor(self, value: TensorValue) -> str:
         return self.output(value.node)
 
+    def array(self, value: ArrayValue) -> str:
+        if value.view_of is not None:
+            function, owner, more = value.view_of
+            given = "".join([f", {self.emit(part)}" for part in more])
+            return self.name(value, f"{self.out.hold(function)}({self.emit(owner)}{given})")
+        if value.content is not None and not isinstance(value.tensor, TensorValue):
+            return self.name(value, f"{self.out.hold(value.content)}.copy()")
+        made = self.out.hold(to_scalar if value.scalar else to_array)
+        return self.name(value, f"{made}({self.emit(value.inner)})")
+
     def number(self, value: NumberValue) -> str:
         text = number_text(value, self.out)
         return text if text is not None else self.output(self.world.number_node(value))
 
     def sequence(self, value: SequenceValue) -> str:
         if value.mutable:
-            kind = "[]"
-            if value.kind is not list:
-                kind = f"{self.out.hold(value.kind)}((), {value.maxlen!r})"
-            name = self.name(value, kind)
-            if value.items:
-                items = ", ".join([self.emit(item) for item in value.items])
-                self.out.lines.append(f"{name}.extend(({items},))")
-            return name
+            return self._mutable_sequence(value)
         items = "".join([f"{self.emit(item)}, " for item in value.items])
         if value.kind is tuple:
             return self.name(value, f"({items})")
-        spread = hasattr(value.kind, "_fields")
-        star = "*" if spread else ""
-        return self.name(value, f"{self.out.hold(value.kind)}({star}({items}))")
+        if base_of_c(value.kind) is tuple and value.kind.__flags__ & HEAP:
+            hold = self.out.hold
+            name = self.name(value, f"{hold(tuple.__new__)}({hold(value.kind)}, ({items}))")
+            self._attributes(value, name)
+            return name
+        return self.name(value, f"{self.out.hold(value.kind)}(({items}))")
 
-    def dictionary(self, value: DictValue) -> str:
-        kind = "{}"
-        if value.kind is collections.defaultdict:
-            factory = self.emit(value.factory or Known(None))
-            kind = f"{self.out.hold(value.kind)}({factory})"
-        elif value.kind is not dict:
-            made = self.out.hold(value.kind)
-            kind = f"{made}.__new__({made})"  # its own __init__ has run already
+    def _mutable_sequence(self, value: SequenceValue) -> str:
+        kind, hold, extend = "[]", self.out.hold, "{}.extend(({},))"
+        if issubclass(value.kind, collections.deque):
+            kind = f"{hold(value.kind)}((), {value.maxlen!r})"
+        elif value.kind is not list:
+            kind = f"{hold(list.__new__)}({hold(value.kind)})"
+            extend = f"{hold(list.extend)}({{}}, ({{}},))"
         name = self.name(value, kind)
-        for key, item in value.items.values():
-            self.out.lines.append(f"{name}[{self.emit(key)}] = {self.emit(item)}")
+        if value.items:
+            items = ", ".join([self.emit(item) for item in value.items])
+            self.out.lines.append(extend.format(name, items))
+        self._attributes(value, name)
+        return name
+
+    def _attributes(self, value: SequenceValue | DictValue, name: str) -> None:
+        """What an instance of a class of containers has of its own."""
         if value.attributes is not None:
             for own, (_, item) in value.attributes.items.items():
                 self.out.lines.append(f"{name}.__dict__[{own!r}] = {self.emit(item)}")
+
+    def dictionary(self, value: DictValue) -> str:
+        kind, hold = "{}", self.out.hold
+        if value.kind is not dict:
+            kind = f"{hold(base_of_c(value.kind).__new__)}({hold(value.kind)})"  # its own __init__ has run already
+        name = self.name(value, kind)
+        if value.factory is not None:
+            put = hold(DEFAULT_FACTORY.__set__)
+            self.out.lines.append(f"{put}({name}, {self.emit(value.factory)})")
+        for key, item in value.items.values():
+            self.out.lines.append(self._put_item(value, name, self.emit(key), self.emit(item)))
+        self._attributes(value, name)
         return name
+
+    def _put_item(self, value: DictValue, name: str, key: str, item: str) -> str:
+        """The line that puts an item into a dictionary, whatever its class does in between."""
+        if isinstance(getattr(value.kind, "__setitem__", None), types.FunctionType):
+            return f"{self.out.hold(_of_c(value.kind, '__setitem__'))}({name}, {key}, {item})"
+        return f"{name}[{key}] = {item}"
 
     def set_(self, value: SetValue) -> str:
         items = ", ".join([self.emit(item) for item in value.items.values()])
@@ -243,11 +281,17 @@ class Builder:
         if isinstance(value.function, str):
             if "." in value.function:
                 raise self.impossible(value, f"the method {value.function}")
+            if isinstance(getattr(value.owner.cls, value.function, None), types.FunctionType):
+                found = _of_c(value.owner.cls, value.function)  # not what its class has in place
+                if found is not None:
+                    return f"{self.out.hold(found.__get__)}({owner})"
             return f"getattr({owner}, {value.function!r})"
         return f"{self.out.hold(types.MethodType)}({self.emit(value.function)}, {owner})"
 
     def object_(self, value: ObjectValue) -> str:
         kind = self.out.hold(value.kind)
+        if value.kind is weakref.ReferenceType and value.args is not None:
+            return self.name(value, f"{kind}({self.emit(value.args.items[0])})")
         if issubclass(value.kind, BaseException):
             args = "".join([f", {self.emit(a)}" for a in value.args.items]) if value.args else ""
             name = self.name(value, f"{kind}.__new__({kind}{args})")
@@ -307,6 +351,11 @@ class Builder:
                 if key not in done:
                     done.add(key)
                     self.after.extend(self._effect(value))
+        for function, args in self.world.said:
+            shown = ", ".join([self.out.literal(arg) for arg in args])
+            self.after.append(f"{self.out.hold(function)}({shown})")
+        for owner, count in self.world.draws.values():
+            self.after.append(f"{self.out.hold(move_on)}({self.emit(owner)}, {count})")
         for owner, name, value in self.world.attribute_writes.values():
             self.after.append(f"{self.emit(owner)}.{name} = {self.emit(value)}")
 
@@ -335,14 +384,14 @@ class Builder:
 
     def _dict_effect(self, value: DictValue, name: str) -> list[str]:
         lines = []
-        for key in value.overwritten:
-            if key in value.deleted:
-                real = self.world.real_key(key)
-                if real is not UNBOUND and real in value.real:
-                    lines.append(f"del {name}[{self.out.literal(real)}]")
+        drop = self.out.hold(_of_c(value.kind, "__delitem__"))
+        for key in value.dropped:
+            real = self.world.real_key(key)
+            if real is not UNBOUND and real in value.real:
+                lines.append(f"{drop}({name}, {self.out.literal(real)})")
         for key, (key_value, item) in value.items.items():
             if key in value.overwritten:
-                lines.append(f"{name}[{self.emit(key_value)}] = {self.emit(item)}")
+                lines.append(self._put_item(value, name, self.emit(key_value), self.emit(item)))
         return lines
 
     def modes(self) -> None:
@@ -355,6 +404,7 @@ class Builder:
 
 _MAKERS: dict[type, Callable[[Builder, Any], str]] = {
     TensorValue: Builder.tensor,
+    ArrayValue: Builder.array,
     NumberValue: Builder.number,
     SequenceValue: Builder.sequence,
     DictValue: Builder.dictionary,
@@ -427,6 +477,10 @@ class Residual:
             else:
                 sign = "not " if outcome else ""
                 self.out.lines.append(f"if {sign}({text}): return MISS")
+        for left, right in self.world.array_conditions():
+            self.conditions.append(f"{left.label()} and {right.label()} have no memory in common")
+            pair = f"{self.out.source(left)}, {self.out.source(right)}"
+            self.out.lines.append(f"if {self.out.hold(overlap)}({pair}): return MISS")
 
     def _body(self, ending: Ending) -> None:
         builder = self.builder
@@ -456,7 +510,7 @@ class Residual:
                 head.append(f"if not {out.hold(self.check_facts)}({given}): return MISS")
             call.append(f"o = GRAPH({given})")
             call += [f"{name} = o[{n}]" for n, name in enumerate(self.builder.outputs.values())]
-            if self.assumed:
+            if self.assumed or self.world.repeats_in_python():
                 call = self._with_assumptions(call)
         lines: list[str] = []
         if head:
@@ -468,7 +522,8 @@ class Residual:
         return signature + "\n".join([*checks, *lines]) + "\n"
 
     def _with_assumptions(self, call: list[str]) -> list[str]:
-        """The call of the graph, and what happens where a tensor's truth is not as assumed."""
+        """The call of the graph, and what happens where a tensor's truth is not as assumed, or where
+        the graph fails."""
         state = self.out.hold(core.default_generator.clone_state)
         again = f"{self.out.hold(self.again)}(n_0, %s, F, [{', '.join(self.slots)}])"
         held = " and ".join(name if outcome else f"not {name}" for name, outcome in self.assumed)
@@ -476,7 +531,7 @@ class Residual:
             f"n_0 = {state}()",
             "try:",
             *(f"    {line}" for line in call),
-            f"    n_1 = {held}",
+            f"    n_1 = {held or 'True'}",
             f"except Exception as n_2: return {again % 'n_2'}",
             f"if not n_1: return {again % 'None'}",
         ]
@@ -509,6 +564,8 @@ class Residual:
         """The same as the text in one call of the core, where all that a segment does is to call
         its graph and to give results of it; else None."""
         if graph is None or self.guard_count or self.facts or self.assumed:
+            return None
+        if self.world.repeats_in_python():
             return None
         if self.ending.kind != "return":
             return None

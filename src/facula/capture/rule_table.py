@@ -11,7 +11,9 @@ from __future__ import annotations
 from facula.capture import (
     framework_rules,
     rules_build,  # noqa: F401
+    rules_copy,  # noqa: F401
     rules_iteration,  # noqa: F401
+    rules_library,  # noqa: F401
     rules_values,  # noqa: F401
     subclasses,
     transform_rules,

@@ -12,9 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 from facula import core
+from facula.capture.breaks import Break
 
 Rule = Callable[..., Any]
 RULES: dict[Any, Rule] = {}
+#: rules for methods of objects of C, by class and name; they get the owner, too
+METHODS: dict[tuple[type, str], Rule] = {}
 
 PURE_TYPES = (str, bytes, int, float, bool, complex, range, core.dtype, core.device, type(None))
 _PURE_MODULES = frozenset("math cmath operator _operator builtins itertools _bisect".split())
@@ -91,3 +94,10 @@ def is_core_function(obj: Any) -> bool:
 def makes_tensors(obj: Any) -> bool:
     """Whether it is a function of the core that makes tensors."""
     return is_core_function(obj) and obj.__name__ in _CREATION
+
+
+def fold_text(d: Any, function: Any, args: list, kwargs: dict) -> Any:
+    """A function on texts, computed; not where it calls a function of the program."""
+    if any(d.force(arg).cls is types.FunctionType for arg in (*args, *kwargs.values())):
+        raise Break("unsupported-call", f"{function.__name__}, which calls a function")
+    return d.fold(function, args, kwargs)

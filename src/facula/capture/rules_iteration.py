@@ -55,13 +55,26 @@ def _zip(d: Any, args: list, kwargs: dict) -> Any:
             for n, part in enumerate(parts):
                 item = d.next(part)
                 if item is STOP:
-                    if strict and (n or any(d.next(other) is not STOP for other in parts[1:])):
-                        d.fail(ValueError, "zip() arguments have different lengths")
+                    if strict:
+                        _check_all_stop(d, parts, n)
                     return
                 row.append(item)
             yield d.build_tuple(row)
 
     return _iterator(d, pull())
+
+
+def _check_all_stop(d: Any, parts: list[Any], n: int) -> None:
+    """That all parts of `zip(strict=True)` end where part number n does, the first of them all."""
+    differs = (n, "shorter") if n else None
+    for at in range(1, len(parts)) if not n else ():
+        if d.next(parts[at]) is not STOP:
+            differs = at, "longer"
+            break
+    if differs:
+        count, how = differs
+        others = "argument 1" if count == 1 else f"arguments 1-{count}"
+        d.fail(ValueError, f"zip() argument {count + 1} is {how} than {others}")
 
 
 @rule(enumerate)

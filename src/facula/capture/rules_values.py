@@ -1,4 +1,4 @@
-"""Rules that ask about values, convert them, or copy them.
+"""Rules that ask about values, and convert them.
 
 Takes and gives: symbolic values.
 Keeps true: asking about a value looks at no more of it than the answer needs.
@@ -6,7 +6,6 @@ Keeps true: asking about a value looks at no more of it than the answer needs.
 
 from __future__ import annotations
 
-import copy
 import math
 import operator
 import types
@@ -17,7 +16,7 @@ from facula.capture.breaks import Break
 from facula.capture.concrete import BINARY, COMPARE, UNARY
 from facula.capture.rules import RULES, Rule, rule
 from facula.capture.values import (
-    DictValue,
+    ArrayValue,
     FunctionValue,
     Known,
     MethodValue,
@@ -192,6 +191,8 @@ def _abs(d: Any, args: list, kwargs: dict) -> Any:
     value = d.force(args[0])
     if isinstance(value, TensorValue):
         return d.graph_call(abs, [value])
+    if isinstance(value, ArrayValue):
+        return d.array_ufunc("absolute", [value], {})
     if isinstance(value, ObjectValue):
         return d.call_special(value, "__abs__", [])
     return d.fold(abs, args)
@@ -234,22 +235,6 @@ RULES[operator.is_not] = lambda d, args, kwargs: Known(not d.is_same(*args))
 RULES[operator.truth] = lambda d, args, kwargs: d.to_bool(args[0])
 RULES[operator.not_] = lambda d, args, kwargs: d.logical_not(args[0])
 RULES[operator.index] = lambda d, args, kwargs: RULES[int](d, args, kwargs)
-
-
-# copies
-@rule(copy.copy)
-def _copy(d: Any, args: list, kwargs: dict) -> Any:
-    value = d.force(args[0])
-    if isinstance(value, SequenceValue):
-        return d.made(SequenceValue(value.kind, list(value.items))) if value.mutable else value
-    if isinstance(value, DictValue):
-        return d.dict_method(value, "copy", [], {})
-    if isinstance(value, ObjectValue) and not hasattr(value.kind, "__copy__"):
-        made = d.made(ObjectValue(value.kind))
-        attributes = d.instance_dict(value)
-        made.attributes = d.dict_method(attributes, "copy", [], {})
-        return made
-    raise Break("unsupported-call", f"copy.copy of a {value.cls.__name__}")
 
 
 # modes of the thread

@@ -16,17 +16,19 @@ from facula.capture import (
     rule_table,  # noqa: F401  (fills the table of rules)
     stances,
 )
+from facula.capture.arrays import know_numpy
 from facula.capture.breaks import Break, Earlier, Respecialise, Unassuming
 from facula.capture.constraints import check_marks
 from facula.capture.errors import BackendCompilerFailed, InternalTorchDynamoError, Unsupported
 from facula.capture.events import COUNTERS, Event, happened
 from facula.capture.frames import UNBOUND, Frame, Returned
 from facula.capture.guards import autocast_state, restore_autocast
+from facula.capture.hooks import check_hooks
 from facula.capture.liveness import is_live
 from facula.capture.residual import Ending, Entry, Point, Residual
 from facula.capture.sources import Line, slot
 from facula.capture.symbolic import Symbolic
-from facula.capture.values import Lazy, Raised, TensorValue
+from facula.capture.values import ArrayValue, Lazy, Raised, TensorValue
 from facula.core import logs
 from facula.fx import GraphModule
 from facula.nn.modules import module_hooks
@@ -70,6 +72,7 @@ def capture(place: Any, function: Any, values: list[Any]) -> Entry:
     reason: Break | None = None
     static, may_assume = False, True
     COUNTERS["frames"]["total"] += 1
+    know_numpy()
     for _ in range(100):
         world = Symbolic(
             place.history,
@@ -86,7 +89,9 @@ def capture(place: Any, function: Any, values: list[Any]) -> Entry:
             frame = _symbolic_frame(world, place, function, values)
             ending = _run(world, frame, stop, place)
             check_marks(world)
+            check_hooks(world)
             _check_assumptions(world)
+            world.check_arrays()
             again = functools.partial(place.session.after_wrong_assumption, place)
             residual = Residual(world, place.slots, ending, again)
         except Earlier as error:
@@ -121,7 +126,7 @@ def capture(place: Any, function: Any, values: list[Any]) -> Entry:
 def _check_assumptions(world: Symbolic) -> None:
     """A segment that turns out to be wrong runs again in Python, so it may not write to its inputs."""
     if world.assumed and any(
-        isinstance(value, TensorValue) and value.fake._version for value in world.inputs
+        isinstance(value, TensorValue) and core.writes(value.fake) for value in world.inputs
     ):
         raise Unassuming
 
@@ -176,7 +181,7 @@ def _is_elements(world: Symbolic, value: Any) -> bool:
     """Whether a value is a tensor, which nobody misses who does not read it."""
     if type(value) is Lazy and value.value is None:
         return isinstance(value.obj, core.Tensor)
-    return isinstance(world.force(value), TensorValue)
+    return isinstance(world.force(value), (TensorValue, ArrayValue))
 
 
 def _symbolic_frame(world: Symbolic, place: Any, function: Any, values: list[Any]) -> Frame:
@@ -231,7 +236,6 @@ def _compile(place: Any, world: Symbolic, residual: Residual) -> Entry:
     entry = Entry(function, list(world.guards.guards.values()), text)
     entry.conditions = residual.conditions
     entry.watched = world.watched
-    entry.graph = graph_module
     entry.keys = world.start_keys  # type: ignore[attr-defined]
     if logs.is_on("guards"):
         labels = "\n".join(f"  {g.label()}" for g in entry.guards)

@@ -13,11 +13,12 @@ from collections.abc import Callable
 from typing import Any
 
 from facula import core
-from facula.capture.breaks import Break
+from facula.capture.breaks import Break, Respecialise
 from facula.capture.domain import Part
 from facula.capture.sources import Source, Text, slot
-from facula.capture.values import Known, NumberValue, TensorValue, follows_float
-from facula.fx.node import map_arg
+from facula.capture.values import Known, NodeValue, NumberValue, TensorValue, follows_float
+from facula.fx.node import Node, map_arg
+from facula.ops.registry import TABLE
 
 
 class History:
@@ -81,7 +82,7 @@ class Sizes(Part):
         return frozenset(chosen)
 
     def is_dynamic_int(self, source: Source | None, value: int) -> bool:
-        """Whether an int from outside may change."""
+        """Whether an int from outside may change: it was another one before, or all sizes may."""
         if source is None or self.dynamic_mode is False or self.static_only:
             return False
         if not _is_argument(source):
@@ -90,7 +91,7 @@ class Sizes(Part):
         if before is not None and before != value and self.assume_static:
             self.history.dynamic_integers.add(source)
         self.history.integers[source] = value
-        chosen = source in self.history.dynamic_integers and value >= 2
+        chosen = (self.dynamic_mode or source in self.history.dynamic_integers) and value >= 2
         if chosen:
             self.any_dynamic = True
         return chosen
@@ -165,6 +166,36 @@ class Sizes(Part):
         number = NumberValue(size, args=(tensor, dim))
         self.conditions.append((NumberValue(True, operator.eq, (number, Known(size))), True))
 
+    def assume_count(self, results: Any, node: Any) -> None:
+        """That a node gives as many results for other sizes: `split` and its kin may not."""
+        if not self._count_varies(node):
+            return
+        if self.enclosing:
+            raise Respecialise  # what is inside of a transform is not replayed for other sizes
+        number = NumberValue(len(results), len, (NodeValue(results, node),))
+        expected = Known(len(results))
+        self.conditions.append((NumberValue(True, operator.eq, (number, expected)), True))
+
+    def _count_varies(self, node: Any) -> bool:
+        """Whether other sizes may give more or fewer results: of operators that cut a dimension that
+        changes, or into a number of parts that does."""
+        found = TABLE.get(getattr(node.target, "name", node.target))
+        if found is None:
+            return True
+        schema = found.definition.schema
+        first, names = schema.parameters[0], [p.name for p in schema.parameters]
+        if not schema.text.endswith("Tensor[]") or first.is_list:
+            return False
+        given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+        whole = given.pop(first.name)
+        if "dim" not in names or any(isinstance(arg, Node) for arg in given.values()):
+            return True
+        tensor, dim = self.by_fake.get(id(whole.meta["val"])), given.get("dim", 0)
+        if tensor is None:
+            return True
+        dim %= tensor.fake.dim()
+        return dim in tensor.dynamic if tensor.source is not None else self.varies(tensor, dim)
+
     def varies(self, tensor: TensorValue, dim: int) -> bool:
         """Whether an inner size is another one when the dynamic sizes are doubled."""
         try:
@@ -210,9 +241,28 @@ def _float_tensor(value: float) -> core.Tensor:
     return core.tensor(value, dtype=core.float64)
 
 
+def look_ahead(generator: Any, count: int) -> float:
+    """The last of the next floats that a generator gives, which it still has to give."""
+    state = generator.getstate()
+    for _ in range(count):
+        found = generator.random()
+    generator.setstate(state)
+    return found
+
+
+def move_on(generator: Any, count: int) -> None:
+    """Draw what was looked up ahead."""
+    for _ in range(count):
+        generator.random()
+
+
 def _check_backed(number: Any) -> None:
-    """Break where a decision depends on a size that no decision may depend on."""
-    if not isinstance(number, NumberValue) or number.source is not None:
+    """Break where a decision depends on a size that no decision may depend on, or on chance."""
+    if not isinstance(number, NumberValue):
+        return
+    if number.source is not None:
+        if number.source.kind == "apply" and number.source.key[0].value is look_ahead:
+            raise Break("data-dependent-branch", "a random number of Python's")
         return
     if number.function is not None:
         for arg in number.args:
@@ -305,6 +355,8 @@ def value_of_number(value: Any, replay: Replay) -> Any:
     """A number that may change, for the sizes of a replay."""
     if isinstance(value, Known):
         return value.obj
+    if isinstance(value, NodeValue):
+        return replay.value(value.node)
     if value.node is not None and value.node in replay.values:
         return replay.values[value.node]
     if value.function is not None:
@@ -327,6 +379,8 @@ def number_text(value: Any, out: Text) -> str | None:
     """A number as Python over the inputs' sources; None where it depends on an inner tensor."""
     if isinstance(value, Known):
         return out.literal(value.obj)
+    if isinstance(value, NodeValue):
+        return None
     if value.source is not None:
         return out.source(value.source)
     if value.function is None:
@@ -347,6 +401,8 @@ def number_label(value: Any) -> str:
     """A number as a user reads it."""
     if isinstance(value, Known):
         return repr(value.obj)
+    if isinstance(value, NodeValue):
+        return str(value.node)
     if value.source is not None:
         return value.source.label()
     if value.function is None:

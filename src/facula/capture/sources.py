@@ -8,7 +8,6 @@ Keeps true: equal sources are equal objects for dictionaries; a source never has
 from __future__ import annotations
 
 import linecache
-import operator
 from collections.abc import Callable
 from types import CodeType
 from typing import Any, NamedTuple
@@ -47,8 +46,8 @@ class Source(NamedTuple):
         if self.kind == "attr":
             return getattr(owner, self.key)
         if self.kind == "item":
-            key = self.key[1]
-            return operator.getitem(owner, key.value if isinstance(key, Held) else key)
+            key = self.key[1].value if isinstance(self.key[1], Held) else self.key[1]
+            return dict.__getitem__(owner, key) if isinstance(owner, dict) else owner[key]
         return self.key[0].value(owner, *self.key[1])
 
     def label(self) -> str:

@@ -7,6 +7,7 @@ Keeps true: a special method means what the operator means.
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,16 @@ from facula import core
 from facula.capture.breaks import Break
 from facula.capture.frames import UNBOUND
 from facula.capture.operators import _COMPARED, _NAMES, _UNARY_NAMES
-from facula.capture.rules import PURE_TYPES, RULES, Rule, is_pure, rule_for
+from facula.capture.reading import is_numpy_scalar
+from facula.capture.rules import (
+    METHODS,
+    PURE_TYPES,
+    RULES,
+    Rule,
+    fold_text,
+    is_pure,
+    rule_for,
+)
 from facula.capture.rules_iteration import _next, _reversed
 from facula.capture.rules_values import _hash
 from facula.capture.values import (
@@ -86,6 +96,9 @@ def call_special_method(d: Any, owner: Any, name: str, args: list, kwargs: dict)
     if found is None:
         if isinstance(owner, NumberValue):
             return d.call(d.getattr(d.specialise(owner), name), args, kwargs)
+        known = METHODS.get((owner.cls, name))
+        if known is not None and owner.source is not None:
+            return known(d, owner, args, kwargs)
         if isinstance(owner, (ObjectValue,)) and owner.real is not None:
             raise Break("unsupported-call", f"{owner.kind.__name__}.{name}")
         if isinstance(owner, ViewValue):
@@ -102,7 +115,8 @@ def call_known_method(d: Any, owner: Known, name: str, args: list, kwargs: dict)
     if isinstance(obj, str) and name == "format":
         plain = [RULES[str](d, [a], {}) if isinstance(d.force(a), ObjectValue) else a for a in args]
         return d.fold(obj.format, plain, kwargs)
-    if isinstance(obj, PURE_TYPES) or isinstance(obj, (slice, core.dtype)):
+    pure = isinstance(obj, (*PURE_TYPES, slice, core.dtype)) or is_numpy_scalar(type(obj))
+    if pure:
         return d.fold(getattr(obj, name), args, kwargs)
     if isinstance(obj, type):
         if name == "__subclasses__":
@@ -112,6 +126,8 @@ def call_known_method(d: Any, owner: Known, name: str, args: list, kwargs: dict)
     known = rule_for(getattr(obj, name))
     if known is not None:
         return known(d, args, kwargs)
+    if isinstance(obj, (re.Pattern, re.Match)):
+        return fold_text(d, getattr(obj, name), args, kwargs)
     if is_pure(obj) and name == "__call__":
         return d.fold(obj, args, kwargs)
     raise Break("unsupported-call", f"{type(obj).__name__}.{name}")
@@ -124,9 +140,13 @@ def call_base(d: Any, owner: Any, name: str, args: list, kwargs: dict) -> Any:
     if method == "__init__":
         if isinstance(inner, ObjectValue) and issubclass(inner.kind, BaseException):
             inner.args = d.build_tuple(args)
-        elif isinstance(inner, (DictValue,)):
-            d.dict_method(inner, "update", args, kwargs)
+        elif isinstance(inner, DictValue):
+            d.dict_init(inner, args, kwargs)
+        elif isinstance(inner, SequenceValue):
+            d.sequence_init(inner, args)
         return Known(None)
+    if method == "__call__" and base == "type":
+        return d.new_instance(inner, inner.obj, args, kwargs)
     if method in ("__init_subclass__", "__del__"):
         return Known(None)
     if method == "__new__":
@@ -142,6 +162,10 @@ def call_base(d: Any, owner: Any, name: str, args: list, kwargs: dict) -> Any:
         if found is UNBOUND:
             d.no_attribute(inner.cls, d.constant_of(args[0]))
         return found
+    if isinstance(inner, DictValue):
+        found = d.base_dict_method(inner, method, args, kwargs)
+        if found is not NotImplemented:
+            return found
     if method in ("__eq__", "__ne__"):
         same = d.is_same(inner, args[0])
         return Known(same == (method == "__eq__")) if same else Known(NotImplemented)

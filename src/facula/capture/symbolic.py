@@ -11,10 +11,12 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
+from facula.capture.arrays import Arrays
 from facula.capture.attributes import Attributes
 from facula.capture.breaks import Break, Earlier
 from facula.capture.calls import Calls
 from facula.capture.containers import Containers
+from facula.capture.dictionaries import Dictionaries
 from facula.capture.exceptions import Exceptions
 from facula.capture.fakes import Fakes
 from facula.capture.frames import ACTIONS, Frame, Returned
@@ -32,7 +34,8 @@ from facula.fx import Graph
 
 
 class Symbolic(
-    Reading, Containers, Attributes, Operators, Exceptions, Calls, GraphOps, Sizes, Subclasses
+    Reading, Containers, Dictionaries, Attributes, Operators, Exceptions, Calls, GraphOps, Sizes,
+    Subclasses, Arrays,
 ):  # fmt: skip
     """The operations of the interpreter on symbolic values, and what they leave behind."""
 
@@ -76,9 +79,17 @@ class Symbolic(
         self.enclosing: list[tuple[list, list]] = []
         self.attached: dict[str, Any] = {}
         self.lazy_iterators: set[int] = set()
+        #: what the program says, to be said behind the graph: functions and arguments
+        self.said: list[tuple[Any, tuple]] = []
+        #: generators of Python's random numbers, and how many the segment draws
+        self.draws: dict[int, tuple[Any, int]] = {}
+        #: for each hook of the graph its node's value, and the cells that it was captured with
+        self.hooked: list[tuple[Any, list[tuple[Any, Any]]]] = []
         self.stopped: Any = None
         self.overrides_off = False
         self.in_class = {}
+        self.array_inputs, self.known_arrays = [], []
+        self.uses_arrays, self.arrays_written, self.arrays_copied = False, False, []
         self.frames: list[Frame] = []
         self.tick = 0
         self.start_keys = core.thread_keys()

@@ -89,6 +89,40 @@ class TensorValue(Value):
         return f"TensorValue({self.node or self.source})"
 
 
+class ArrayValue(Value):
+    """A NumPy array on the memory of a tensor, or (`scalar`) a number of NumPy's with its element.
+
+    Where NumPy has a view that tensors do not have, the tensor is a copy, and `view_of` says how the
+    view is made behind the graph: a function, the array that it is of, and more arguments. An array
+    that is known has `content`; its tensor is made when the graph needs it.
+    """
+
+    __slots__ = ("content", "kind", "real", "scalar", "tensor", "view_of")
+
+    def __init__(
+        self, tensor: TensorValue | Callable[[], TensorValue], kind: type, scalar: bool,
+        source: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__(source)
+        self.tensor = tensor
+        self.content: Any = None
+        self.kind = kind
+        self.scalar = scalar
+        self.real: Any = None
+        self.view_of: tuple[Any, ArrayValue, tuple[Any, ...]] | None = None
+
+    @property
+    def inner(self) -> TensorValue:
+        """The tensor on the same memory."""
+        if not isinstance(self.tensor, TensorValue):
+            self.tensor = self.tensor()
+        return self.tensor
+
+    @property
+    def cls(self) -> type:
+        return self.kind
+
+
 class NodeValue(Value):
     """An object that a node gives and only nodes take: a function that a transform returned."""
 
@@ -146,7 +180,7 @@ def follows_float(value: Any) -> bool:
 class SequenceValue(Value):
     """A list, tuple, named tuple, size or deque."""
 
-    __slots__ = ("changed", "items", "kind", "maxlen", "real")
+    __slots__ = ("attributes", "changed", "items", "kind", "maxlen", "real")
     kind: Any
 
     def __init__(self, kind: type, items: list[Any], source: Source | None = None) -> None:
@@ -156,10 +190,17 @@ class SequenceValue(Value):
         self.real: Any = None
         self.changed = False
         self.maxlen: int | None = None
+        #: what an instance of a class of lists or tuples has beside its items
+        self.attributes: DictValue | None = None
 
     @property
     def cls(self) -> type:
         return self.kind
+
+    @property
+    def basic(self) -> type:
+        """The class of what arithmetic and slices make of it."""
+        return next((base for base in (list, tuple) if issubclass(self.kind, base)), self.kind)
 
     @property
     def mutable(self) -> bool:
@@ -193,6 +234,7 @@ class DictValue(Value):
         "changed",
         "complete",
         "deleted",
+        "dropped",
         "factory",
         "items",
         "kind",
@@ -207,6 +249,8 @@ class DictValue(Value):
         self.real = real
         self.complete = real is None
         self.deleted: set[Hashable] = set()
+        #: what was taken out once; what is put in again stands at the end
+        self.dropped: set[Hashable] = set()
         self.overwritten: set[Hashable] = set()
         self.changed = False
         self.factory: Value | None = None

@@ -15,9 +15,15 @@ from typing import Any
 
 from facula import core
 from facula.capture import driver, marks, stances
+from facula.capture.arrays import array_of_tensor
 from facula.capture.driver import Session
 from facula.capture.events import LISTENERS, Event, happened
-from facula.capture.framework_rules import assume_constant_result, is_compiling, is_exporting
+from facula.capture.framework_rules import (
+    assume_constant_result,
+    graph_break,
+    is_compiling,
+    is_exporting,
+)
 from facula.capture.rule_table import RULES
 from facula.capture.transform_rules import is_transformed
 from facula.compiler import compiled_autograd  # noqa: F401  (fills a slot of capture)
@@ -64,6 +70,16 @@ def compile(  # noqa: A001 - PyTorch's name
         return model
     session = make_session(backend, mode, options, fullgraph=fullgraph, dynamic=dynamic)
     return compile_with(session, model)
+
+
+def _as_it_is(model: Any = None, **options: Any) -> Any:
+    """`compile` where a program is captured already: a function, which becomes part of the graph."""
+    if isinstance(model, Module):
+        graph_break()  # a compiled module is another module, which Python makes
+    return _as_it_is if model is None else model
+
+
+compile._facula_captured_as = _as_it_is  # type: ignore[attr-defined]
 
 
 def compile_with(session: Session, model: Any) -> Any:
@@ -193,12 +209,12 @@ def substitute_in_graph(original_fn: Any, **options: Any) -> Callable[[Any], Any
 
 
 def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A function on NumPy arrays as one on tensors."""
+    """A function on NumPy arrays as one on tensors; compiled, gradients flow through it."""
 
     @functools.wraps(fn)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        to_array = lambda v: v.numpy() if isinstance(v, core.Tensor) else v  # noqa: E731
-        result = fn(*map(to_array, args), **{k: to_array(v) for k, v in kwargs.items()})
+        words = {name: array_of_tensor(value) for name, value in kwargs.items()}
+        result = fn(*map(array_of_tensor, args), **words)
         if isinstance(result, (tuple, list)):
             return type(result)(core.as_tensor(item) for item in result)
         return core.as_tensor(result)

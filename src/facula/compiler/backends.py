@@ -6,7 +6,6 @@ Keeps true: a backend of facula's own is imported when it is first asked for.
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -68,6 +67,9 @@ def lookup_backend(backend: str | Backend) -> Backend:
         return backend
     if backend not in _BACKENDS:
         if backend not in _OWN:
+            # lazily: for messages only
+            import difflib
+
             near = difflib.get_close_matches(backend, [*_OWN, *_BACKENDS])
             hint = (
                 f"did you mean {near[0]!r}?" if near else "see facula.compiler.list_backends(None)"

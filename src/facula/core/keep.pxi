@@ -408,6 +408,11 @@ def overlapping(Tensor a, Tensor b):
     return a.numel_ != 0 and b.numel_ != 0 and not ((a.keys | b.keys) & K_META) and overlaps(a, b)
 
 
+def writes(Tensor t):
+    """How often the memory of a tensor was written to since it was made, of an inference tensor too."""
+    return t._version if not t.keys & K_INFERENCE else t.st.version
+
+
 def passed(Tensor flag):
     """Whether a check that a kernel made found nothing: the int64 at `flag` is negative."""
     cdef Step *step

@@ -288,6 +288,15 @@ class Graph:
 
     # ---------------------------------------------------------------- changing
 
+    def take_apart(self) -> None:
+        """Leave nothing of the graph, which nobody uses any more: nodes name each other, so they would
+        else stay in memory until Python searches for cycles."""
+        for node in list(self.nodes):
+            node._let_go()
+        self._root._let_go()
+        self._graph_namespace, self._len = names.Namespace(), 0
+        self._owning_module = self._tracer_extras = None
+
     def erase_node(self, to_erase: Node) -> None:
         """Take a node that nobody uses out of the graph."""
         if to_erase.users:

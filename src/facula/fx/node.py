@@ -171,6 +171,11 @@ class Node:
         before, behind = self._prev, self._next
         before._next, behind._prev = behind, before
 
+    def _let_go(self) -> None:
+        self.users, self._input_nodes, self.meta = {}, {}, {}
+        self._args, self._kwargs = (), immutable_dict()
+        self._prev = self._next = self.graph._root
+
     def _remove_from_list(self) -> None:
         self._unlink()
 

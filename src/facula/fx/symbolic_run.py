@@ -11,7 +11,7 @@ shape function is written in Python or runs in C.
 from __future__ import annotations
 
 import itertools
-from fractions import Fraction
+from math import gcd
 from typing import Any, cast
 
 from facula import core
@@ -357,10 +357,11 @@ def _quotient(e: Expr, row: list[int], wanted: list[int], required: int) -> Expr
     """`(n * e + c) // d` with the right values, if there is one."""
     if row[1] == row[0]:
         return None
-    slope = Fraction(wanted[1] - wanted[0], row[1] - row[0])
-    if any(wanted[k] - wanted[0] != slope * (row[k] - row[0]) for k in range(1, required + 1)):
+    n, d = wanted[1] - wanted[0], row[1] - row[0]
+    common = gcd(n, d) if d > 0 else -gcd(n, d)
+    n, d = n // common, d // common
+    if any(d * (wanted[k] - wanted[0]) != n * (row[k] - row[0]) for k in range(1, required + 1)):
         return None
-    n, d = slope.numerator, slope.denominator
     if n == 0 or d > 4096:
         return None
     least = wanted[0] * d - n * row[0]

@@ -8,10 +8,10 @@ Keeps true: a trace costs microseconds, since each line's text is made once.
 from __future__ import annotations
 
 import linecache
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 __all__ = [
@@ -19,7 +19,7 @@ __all__ = [
     "reset_grad_fn_seq_nr", "set_current_meta", "set_grad_fn_seq_nr", "set_stack_trace",
 ]  # fmt: skip
 
-_OWN = str(Path(__file__).parents[1]) + "/"
+_OWN = os.path.dirname(os.path.dirname(__file__)) + "/"
 _current_meta: dict[str, Any] = {}
 _preserving = False
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 from facula import core
@@ -80,3 +81,16 @@ def bytes_of(node: Any) -> int:
     """How much memory the results of a node take; a number counts as one."""
     found = values_of(node)
     return sum(math.prod(v.shape) * v.dtype.itemsize for v in found) if found else 8
+
+
+def complete(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+    """Arguments in schema order, defaults filled in."""
+    given = []
+    for k, parameter in enumerate(schema.parameters):
+        if k < len(args) and not parameter.keyword_only:
+            given.append(args[k])
+        elif parameter.name in kwargs:
+            given.append(kwargs[parameter.name])
+        else:
+            given.append(parameter.default if parameter.has_default else None)
+    return given

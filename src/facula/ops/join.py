@@ -111,11 +111,11 @@ class cat:
         if out.numel() == 0:
             return
         dim = wrap_dim("cat", dim, out.dim())
-        tensors = [t for t in tensors if t.numel()]
+        parts = [t for t in tensors if t.numel()]
         if not out.is_contiguous():
             dim = memory_order.row_dimension(dim, out.dim())
-            out, tensors = memory_order.rows(out), [memory_order.rows(t) for t in tensors]
-        parts = [_ready(t, out.dtype) for t in tensors]
+            out, parts = memory_order.rows(out), [memory_order.rows(t) for t in parts]
+        parts = [_ready(t, out.dtype) for t in parts]
         outer = launch.product(tuple(out.shape)[:dim])
         _fill_joined(out, parts, outer, out.numel() // outer * out.dtype.itemsize)
 

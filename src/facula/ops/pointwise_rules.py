@@ -30,6 +30,42 @@ def runtime_dtype(parameter: Any, code: str) -> str:
     return "i64" if code in _INTEGERS and parameter.type != "float" else "f64"
 
 
+def variant_parts(
+    definition: Any, chosen: dict[str, Any], code: str
+) -> tuple[str, list[str | None], dict[str, Any]]:
+    """The variant in which the attributes `chosen` differ from their defaults: its key in the names of
+    kernels, the dtypes of its tensors, and the attributes to trace it with."""
+    keys: list[str] = []
+    dtypes: list[str | None] = []
+    attributes: dict[str, Any] = {}
+    fixed = definition.compute or {}
+    for parameter in definition.schema.parameters:
+        if parameter.is_tensor:
+            present = not parameter.optional or chosen.get(parameter.name, False)
+            dtypes.append(fixed.get(parameter.name, code) if present else None)
+            if parameter.optional and present:
+                keys.append(parameter.name)
+            continue
+        default = parameter.default if parameter.has_default else None
+        key, value = _attribute(parameter, chosen.get(parameter.name, default), code)
+        keys += [key] if key else []
+        attributes[parameter.name] = value
+    return ".".join(keys), dtypes, attributes
+
+
+def _attribute(parameter: Any, given: Any, code: str) -> tuple[str, Any]:
+    """The part of the variant key, and the value to trace with, of one non-tensor argument."""
+    default = parameter.default if parameter.has_default else None
+    if not parameter.has_default or isinstance(given, scalar.Runtime):
+        dtype = runtime_dtype(parameter, code)
+        return (parameter.name if parameter.has_default else "", scalar.Runtime(dtype))
+    if given == default and type(given) is type(default):
+        return "", default
+    if isinstance(given, bool):
+        return (parameter.name if given else "no_" + parameter.name), given
+    return ("no_" + parameter.name if given is None else str(given)), given
+
+
 @cache
 def traced(variant: Any, code: str) -> scalar.Traced:
     """The expression of a variant in a compute dtype."""

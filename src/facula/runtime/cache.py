@@ -11,9 +11,7 @@ import fcntl
 import itertools
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from facula.core import config
 from facula.core.errors import fail
@@ -24,20 +22,20 @@ LIMIT_BYTES = 1 << 30
 _made = itertools.count()
 
 
-def directory() -> Path:
+def directory() -> str:
     """The cache's folder: `FACULA_CACHE_DIR`, or facula's part of the user's cache folder."""
     named = config.get("cache_dir")
     if named:
-        return Path(named).expanduser()
+        return os.path.expanduser(named)
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "facula"
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "facula"
+        return os.path.expanduser("~/Library/Caches/facula")
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.path.join(base, "facula")
 
 
-def _make_folder(folder: Path) -> None:
+def _make_folder(folder: str) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        os.makedirs(folder, exist_ok=True)
     except OSError as error:
         fail(
             RuntimeError,
@@ -49,57 +47,57 @@ def _make_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def write_atomically(path: Path) -> Iterator[Path]:
+def write_atomically(path: str) -> Iterator[str]:
     """Gives a temporary path in the same folder; renames it to `path` when the block ends well."""
-    _make_folder(path.parent)
+    folder, name = os.path.split(path)
+    stem, suffix = os.path.splitext(name)
+    _make_folder(folder)
+    temporary = os.path.join(folder, f".{stem[:40]}-{os.urandom(6).hex()}{suffix}")
     try:
-        handle, name = tempfile.mkstemp(
-            prefix=f".{path.stem[:40]}-", suffix=path.suffix, dir=path.parent
-        )
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except OSError as error:
         fail(
             RuntimeError,
             "cache",
             "the cache folder must be writable",
-            got=f"{path.parent} ({error.strerror})",
+            got=f"{folder} ({error.strerror})",
             hint="set FACULA_CACHE_DIR to a folder that you may write to",
         )
-    os.close(handle)
-    temporary = Path(name)
     try:
         yield temporary
         os.replace(temporary, path)
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _locked(path: str) -> Iterator[None]:
     """An advisory lock that the system drops when its holder dies, whatever way it dies."""
     with open(path, "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
-def find(kind: str, key: str, suffix: str) -> Path | None:
+def find(kind: str, key: str, suffix: str) -> str | None:
     """The file of `kind` under `key`, None where there is none."""
     path = _place(kind, key, suffix)
-    return path if path.exists() else None
+    return path if os.path.exists(path) else None
 
 
-def _place(kind: str, key: str, suffix: str) -> Path:
-    return directory() / kind / key[:2] / (key[2:] + suffix)
+def _place(kind: str, key: str, suffix: str) -> str:
+    return os.path.join(directory(), kind, key[:2], key[2:] + suffix)
 
 
-def cached_file(kind: str, key: str, suffix: str, make: Callable[[Path], None]) -> Path:
+def cached_file(kind: str, key: str, suffix: str, make: Callable[[str], None]) -> str:
     """The file of `kind` under `key`; `make(path)` writes it where it is not there yet."""
     path = _place(kind, key, suffix)
-    folder = path.parent
-    if path.exists():
+    folder = os.path.dirname(path)
+    if os.path.exists(path):
         return path
     _make_folder(folder)
-    with _locked(folder / "lock"):
-        if not path.exists():
+    with _locked(os.path.join(folder, "lock")):
+        if not os.path.exists(path):
             with write_atomically(path) as temporary:
                 make(temporary)
             _trim_sometimes()
@@ -112,14 +110,18 @@ def _trim_sometimes() -> None:
         trim()
 
 
-def _files() -> list[tuple[float, int, Path]]:
+def _files() -> list[tuple[float, int, str]]:
     """Last use, size and path of every cached file."""
     found = []
-    for path in directory().glob("*/??/*"):
-        with contextlib.suppress(FileNotFoundError):
-            status = path.stat()
-            if path.name != "lock":
-                found.append((max(status.st_atime, status.st_mtime), status.st_size, path))
+    for folder, _, names in os.walk(directory()):
+        if len(os.path.basename(folder)) != 2:  # the start of a key (`_place`)
+            continue
+        for name in names:
+            path = os.path.join(folder, name)
+            with contextlib.suppress(FileNotFoundError):
+                status = os.stat(path)
+                if name != "lock":
+                    found.append((max(status.st_atime, status.st_mtime), status.st_size, path))
     return found
 
 
@@ -141,7 +143,8 @@ def trim(limit: int = LIMIT_BYTES) -> int:
     for _, bytes_held, path in files:
         if freed >= excess:
             break
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
         freed += bytes_held
     return freed
 

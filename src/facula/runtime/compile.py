@@ -6,21 +6,19 @@ cache, compiled at most once per machine however many processes ask; a failure n
 the compiler's first complaint and the file to look at.
 """
 
+import contextlib
 import functools
 import hashlib
 import importlib.util
 import os
 import shlex
-import shutil
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from facula.core import config
 from facula.core.errors import fail, message
-from facula.runtime import cache, cpu_features
+from facula.runtime import cache, cpu_features, programs
 
 __all__ = [
     "CompileError",
@@ -50,9 +48,11 @@ class CompileError(RuntimeError):
     """The C compiler is missing or rejected a kernel."""
 
 
-def include_folder() -> Path:
+def include_folder() -> str:
     """The folder that holds `facula_abi.h`."""
-    return Path(__file__).resolve().parent.parent / "core" / "include"
+    return os.path.join(
+        os.path.dirname(os.path.dirname(os.path.realpath(__file__))), "core", "include"
+    )
 
 
 def find_compiler() -> list[str] | None:
@@ -63,7 +63,7 @@ def find_compiler() -> list[str] | None:
     if named:
         return shlex.split(named)
     for name in ("gcc", "cc", "clang"):
-        path = shutil.which(name)
+        path = programs.find_program(name)
         if path:
             return [path]
     if importlib.util.find_spec("ziglang") is not None:
@@ -92,7 +92,7 @@ def _identity(command: tuple[str, ...]) -> str:
         from importlib.metadata import version
 
         return f"ziglang {version('ziglang')}"
-    path = shutil.which(command[0])
+    path = programs.find_program(command[0])
     if path is None:
         fail(
             CompileError,
@@ -107,7 +107,13 @@ def _identity(command: tuple[str, ...]) -> str:
 
 @functools.lru_cache(maxsize=1)
 def _header() -> bytes:
-    return b"".join(path.read_bytes() for path in sorted(include_folder().glob("*.h")))
+    """What tells one version of the headers from another."""
+    digest = hashlib.sha256()
+    for name in sorted(os.listdir(include_folder())):
+        if name.endswith(".h"):
+            with open(os.path.join(include_folder(), name), "rb") as file:
+                digest.update(file.read())
+    return digest.digest()
 
 
 def default_flags(variant: str | None = None) -> tuple[str, ...]:
@@ -146,9 +152,7 @@ def _spelled_for(command: Sequence[str], flags: Sequence[str]) -> tuple[str, ...
     return tuple(others)
 
 
-def compile_library(
-    c_text: str, *, flags: Sequence[str] | None = None, fresh: bool = False
-) -> Path:
+def compile_library(c_text: str, *, flags: Sequence[str] | None = None, fresh: bool = False) -> str:
     """Compiles C text to a shared library, or finds it in the cache.
 
     `flags` replaces the default flags (`default_flags()`), which suit this machine's variant.
@@ -161,7 +165,7 @@ def compile_library(
 
 def _job(
     c_text: str, flags: Sequence[str] | None, fresh: bool
-) -> tuple[str, Callable[[Path], None]]:
+) -> tuple[str, Callable[[str], None]]:
     """The name of a library in the cache, and what makes it."""
     command = compiler_command()
     chosen = _spelled_for(command, default_flags() if flags is None else flags)
@@ -173,7 +177,7 @@ def _job(
     if fresh:
         digest.update(os.urandom(16))
 
-    def make(path: Path) -> None:
+    def make(path: str) -> None:
         _compile([*command, *chosen], c_text, path)
 
     return digest.hexdigest()[:40], make
@@ -181,13 +185,13 @@ def _job(
 
 def begin_library(
     c_text: str, *, flags: Sequence[str] | None = None, fresh: bool = False
-) -> Callable[[], Path]:
+) -> Callable[[], str]:
     """Starts `compile_library` in the background; gives what waits for it, and raises what it raised."""
     key, make = _job(c_text, flags, fresh)
     known = cache.find("kernels", key, ".so")
     if known is not None:
         return lambda: known
-    found: list[Path] = []
+    found: list[str] = []
     errors: list[BaseException] = []
 
     def work() -> None:
@@ -199,7 +203,7 @@ def begin_library(
     thread = threading.Thread(target=work, name="facula-compile", daemon=True)
     thread.start()
 
-    def wait() -> Path:
+    def wait() -> str:
         thread.join()
         if errors:
             raise errors[0]
@@ -208,39 +212,43 @@ def begin_library(
     return wait
 
 
-def _compile(command: list[str], c_text: str, output: Path) -> None:
+def _compile(command: list[str], c_text: str, output: str) -> None:
     """Runs the compiler on text, into `output`.
 
     The text goes by way of a file: to feed a pipe takes a call of the system for every page, and in
     a thread beside a busy one each of these waits for its turn.
     """
-    source = output.with_suffix(".c")
-    full = [*command, "-shared", f"-I{include_folder()}", str(source), "-o", str(output), "-lm"]
+    source = os.path.splitext(output)[0] + ".c"
+    full = [*command, "-shared", f"-I{include_folder()}", source, "-o", output, "-lm"]
     try:
-        source.write_text(c_text)
-        result = subprocess.run(
-            full, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-            text=True, check=False,
-        )  # fmt: skip
+        _write(source, c_text)
+        status, errors = programs.run(full)
     finally:
-        source.unlink(missing_ok=True)
-    if result.returncode != 0:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(source)
+    if status != 0:
         name = f"{hashlib.sha256(c_text.encode()).hexdigest()[:16]}.c"
-        kept = cache.directory() / "failed" / name
+        kept = os.path.join(cache.directory(), "failed", name)
         with cache.write_atomically(kept) as temporary:
-            temporary.write_text(c_text)
-        _report([str(kept) if part == str(source) else part for part in full], result, kept)
+            _write(temporary, c_text)
+        shown = [kept if part == source else part for part in full]
+        _report(shown, status, errors, kept)
 
 
-def _report(full: list[str], result: subprocess.CompletedProcess[str], source: Path) -> None:
-    lines = [line for line in result.stderr.splitlines() if line.strip()]
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _report(full: list[str], status: int, errors: str, source: str) -> None:
+    lines = [line for line in errors.splitlines() if line.strip()]
     first = next((line for line in lines if "error" in line), lines[0] if lines else "no output")
     shown = shlex.join(full)
     raise CompileError(
         message(
             "compile",
             "the C compiler must accept the kernel",
-            got=f"exit status {result.returncode}, {first.strip()}",
+            got=f"exit status {status}, {first.strip()}",
             hint=f"look at {source}, compiled with: {shown}",
         )
     )

@@ -23,6 +23,7 @@ from facula.codegen.c.fused_rows import rows
 from facula.codegen.c.fused_stream import STREAM
 from facula.codegen.c.fused_text import PHILOX, WHOLE
 from facula.codegen.c.fused_tiles import tiled
+from facula.codegen.c.unit import Unit
 from facula.lower.loops import ir, nest
 
 VECTOR_BYTES = 64
@@ -42,15 +43,6 @@ class Run:
 
     kernels: list[Text]
     places: Mapping[ir.Buffer, Place]
-
-
-@dataclass(slots=True)
-class Unit:
-    """A translation unit: its text, the names of its drivers, the numbers that each gets."""
-
-    text: str
-    drivers: list[str]
-    numbers: list[list[int]]
 
 
 def kernel_text(kernel: nest.Flat | nest.Rows, dynamic: bool = False) -> Text:

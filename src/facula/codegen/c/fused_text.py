@@ -139,6 +139,10 @@ class Names:
         return " * ".join(self.number(v.extent) for v in variables) or "1"
 
 
+def _no_text(leaf: Scalar) -> str:
+    raise KeyError(f"[codegen] a known number was required: got the parameter {leaf!r}")
+
+
 class Expressions(Printer):
     """Prints expressions over loads, positions and named values.
 
@@ -149,7 +153,8 @@ class Expressions(Printer):
     """
 
     def __init__(self, names: Names, named: Callable[[ir.Named, str], str], fast: bool) -> None:
-        super().__init__(self._leaf_text, self._no_parameter, fast)
+        # its own methods print the leaves: kept as functions they would make a cycle of each printer
+        super().__init__(_no_text, _no_text, fast)
         self.names, self.named = names, named
 
     def _print(self, current: Scalar) -> None:
@@ -159,10 +164,6 @@ class Expressions(Printer):
             self._constant.add(id(current))
             return
         super()._print(current)
-
-    @staticmethod
-    def _no_parameter(parameter: Scalar) -> str:
-        raise KeyError(f"[codegen] a known number was required: got the parameter {parameter!r}")
 
     def _leaf_text(self, leaf: Scalar) -> str:
         value = leaf.value

@@ -57,19 +57,17 @@ def calls(text: str) -> list[str]:
 
 def functions_for(text: str) -> str:
     """The definitions of every library function that `text` calls, directly or through another, callees first."""
-    order: list[str] = []
-    visited: set[str] = set()
+    found: dict[str, str] = {}
+    _find_called(text, found, set())
+    return "\n\n".join(found.values())
 
-    def visit(name: str) -> None:
+
+def _find_called(text: str, found: dict[str, str], visited: set[str]) -> None:
+    for name in dict.fromkeys(_CALL.findall(text)):
         if name in visited:
-            return
+            continue
         visited.add(name)
         if name not in LIBRARY.texts:
             raise KeyError(f"[math] a function of the C math library was required: got {name!r}")
-        for callee in dict.fromkeys(_CALL.findall(LIBRARY.texts[name])):
-            visit(callee)
-        order.append(name)
-
-    for name in dict.fromkeys(_CALL.findall(text)):
-        visit(name)
-    return "\n\n".join(LIBRARY.texts[name] for name in order)
+        _find_called(LIBRARY.texts[name], found, visited)
+        found[name] = LIBRARY.texts[name]

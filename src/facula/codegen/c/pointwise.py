@@ -21,8 +21,8 @@ from typing import Any
 
 from facula.codegen.c.math import PREAMBLE, SLOW, SMOOTH, functions_for
 from facula.codegen.c.printer import STORED_TYPES, Printer, function_names, guarded_nodes
-from facula.ops import TABLE, scalar
-from facula.ops.scalar import Runtime, Traced
+from facula.ops import TABLE, pointwise_rules, scalar
+from facula.ops.scalar import Traced
 from facula.ops.scalar_node import Complex, Scalar
 
 __all__ = ["all_kernels", "compute_dtypes", "kernels_of", "map_kernel", "unit", "units"]
@@ -195,37 +195,10 @@ def compute_dtypes(definition: Any) -> tuple[str, ...]:
     return tuple(code for kind in kinds for code in _KINDS[kind])
 
 
-def _attribute(parameter: Any, given: Any, code: str) -> tuple[str, Any]:
-    """The part of the variant key, and the value to trace with, of one non-tensor argument."""
-    default = parameter.default if parameter.has_default else None
-    if not parameter.has_default or isinstance(given, Runtime):
-        dtype = "i64" if code in _INTEGERS and parameter.type != "float" else "f64"
-        return (parameter.name if parameter.has_default else "", Runtime(dtype))
-    if given == default and type(given) is type(default):
-        return "", default
-    if isinstance(given, bool):
-        return (parameter.name if given else "no_" + parameter.name), given
-    return ("no_" + parameter.name if given is None else str(given)), given
-
-
 def _variant(definition: Any, chosen: dict[str, Any], code: str) -> tuple[str, Traced]:
     """Key and expression of the variant in which the attributes `chosen` differ from their defaults."""
-    keys: list[str] = []
-    dtypes: list[str | None] = []
-    attributes: dict[str, Any] = {}
-    fixed = definition.compute or {}
-    for parameter in definition.schema.parameters:
-        if parameter.is_tensor:
-            present = not parameter.optional or chosen.get(parameter.name, False)
-            dtypes.append(fixed.get(parameter.name, code) if present else None)
-            if parameter.optional and present:
-                keys.append(parameter.name)
-            continue
-        default = parameter.default if parameter.has_default else None
-        key, value = _attribute(parameter, chosen.get(parameter.name, default), code)
-        keys += [key] if key else []
-        attributes[parameter.name] = value
-    return ".".join(keys), scalar.trace(definition.body, dtypes, attributes)
+    key, dtypes, attributes = pointwise_rules.variant_parts(definition, chosen, code)
+    return key, scalar.trace(definition.body, dtypes, attributes)
 
 
 def _has_default_variant(definition: Any) -> bool:

@@ -89,17 +89,23 @@ class Printer:
         """The C text of a printed node."""
         return self._names[id(printed)]
 
+    def _leaf_text(self, leaf: Scalar) -> str:
+        return self._leaf(leaf)
+
+    def _parameter_text(self, parameter: Scalar) -> str:
+        return self._parameter(parameter)
+
     def _print(self, current: Scalar) -> None:
         if current.op == "constant":
             self._names[id(current)] = literal(current.value, current.dtype)
             self._constant.add(id(current))
             return
         if current.op == "parameter":
-            self._declare(current, self._parameter(current), self.invariant)
+            self._declare(current, self._parameter_text(current), self.invariant)
             self._constant.add(id(current))
             return
         if current.op in _LEAVES:
-            self._declare(current, self._leaf(current), self.body)
+            self._declare(current, self._leaf_text(current), self.body)
             return
         unchanging = all(id(arg) in self._constant for arg in current.args)
         if unchanging:

@@ -59,7 +59,9 @@ def compile_fx(
         chosen["dynamic"] = True
     inner = inner_compile or _inner(chosen)
     with _collector_at_rest(), contextlib.nullcontext() if inner_compile else code_on_demand():
-        return _compiled(module, example_inputs, inner, chosen)
+        # without a compiler the graphs themselves run
+        passing = inner_compile is None and find_compiler() is not None
+        return _compiled(module, example_inputs, inner, chosen, passing)
 
 
 @contextlib.contextmanager
@@ -75,18 +77,27 @@ def _collector_at_rest() -> Iterator[None]:
 
 
 def _compiled(
-    module: Any, example_inputs: Sequence[Any], inner: Callable[..., Any], chosen: dict[str, Any]
+    module: Any,
+    example_inputs: Sequence[Any],
+    inner: Callable[..., Any],
+    chosen: dict[str, Any],
+    passing: bool,
 ) -> Callable[..., Any]:
+    rewritten = module
     if chosen.get("pattern_matcher", config.get("pattern_matcher")):
-        module = _with_attention(module)
-    return aot_module_simplified(
-        module,
+        rewritten = _with_attention(module)
+    compiled = aot_module_simplified(
+        rewritten,
         example_inputs,
         fw_compiler=inner,
         partition_fn=min_cut_rematerialization_partition,
         passes=_passes(chosen),
         owned=[_is_owned(n) for n in module.graph.nodes if n.op == "placeholder"],
+        passing=passing,
     )
+    if rewritten is not module:
+        rewritten.graph.take_apart()
+    return compiled
 
 
 def _is_owned(node: Any) -> bool:
@@ -103,6 +114,7 @@ def _with_attention(module: Any) -> Any:
     copied.output(copied.graph_copy(module.graph, {}))
     found = recognise_attention(copied)
     if not found:
+        copied.take_apart()
         return module
     events.COUNTERS["inductor"]["fuse_attention"] += found
     return GraphModule(module, copied)

@@ -9,6 +9,7 @@ and the same C text.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -16,16 +17,16 @@ import pickle
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import facula.core
 from facula import core
-from facula.codegen.c import fused
+from facula.codegen.c.unit import Unit
 from facula.compiler.inductor import config, trace
 from facula.core import logs
 from facula.fx.fake_tensor import FakeTensor
-from facula.lower.loops import ir, memory
+from facula.lower.loops import memory
+from facula.lower.loops.program import Buffer, Extern, Program
 from facula.lower.loops.targets import operator_of
 from facula.runtime import cache
 from facula.runtime.compile import graph_flags
@@ -42,17 +43,17 @@ class Launch:
     """Consecutive kernels as one call of a driver; None among the slots is the arena."""
 
     kernels: int
-    slots: list[ir.Buffer | None]
+    slots: list[Buffer | None]
 
 
 @dataclass(slots=True)
 class Lowered:
     """A graph as launches and calls in order, with memory and C text."""
 
-    program: ir.Program  # inputs, constants and outputs; its steps are in `order`
+    program: Program  # inputs, constants and outputs; its steps are in `order`
     plan: memory.Plan
-    order: list[ir.Extern | Launch]
-    unit: fused.Unit
+    order: list[Extern | Launch]
+    unit: Unit
     #: before fusion, for the metrics
     steps: int
     #: whether the graph empties the list of its inputs
@@ -83,14 +84,16 @@ def load(key: str | None, module: Any) -> Lowered | None:
     if path is None:
         return None
     try:
-        found: Lowered = pickle.loads(path.read_bytes())
+        with open(path, "rb") as file:
+            found: Lowered = pickle.load(file)
     except Exception as error:
         log.warning("%s can not be read (%s), and is made anew", path, error)
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
         return None
     tensors = [tensor.detach() for tensor in constants(module)]
-    program = found.program
-    program.constants = [(b, t) for (b, _), t in zip(program.constants, tensors, strict=True)]
+    read = found.program
+    read.constants = [(b, t) for (b, _), t in zip(read.constants, tensors, strict=True)]
     log.debug("read instead of lowered and fused: %s", path)
     log.debug("read: %d steps as %d runs and calls", found.steps, len(found.order))
     log.debug("planned: %d bytes of arena", found.plan.size)
@@ -101,10 +104,9 @@ def keep(key: str | None, lowered: Lowered) -> None:
     """Keep a lowered graph for other processes."""
     if key is None:
         return
-    program = lowered.program
-    bare = ir.Program(
-        program.inputs, [(b, None) for b, _ in program.constants], [], program.outputs
-    )
+    whole = lowered.program
+    constants = [(b, None) for b, _ in whole.constants]
+    bare = Program(whole.inputs, constants, [], whole.outputs)
     try:
         content = pickle.dumps(replace(lowered, program=bare), pickle.HIGHEST_PROTOCOL)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -113,8 +115,9 @@ def keep(key: str | None, lowered: Lowered) -> None:
     cache.cached_file("graphs", key, ".pickle", lambda path: _write(path, content))
 
 
-def _write(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
+def _write(path: str, content: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(content)
 
 
 def constants(module: Any) -> list[Any]:
@@ -130,16 +133,16 @@ def _attribute(module: Any, path: str) -> Any:
 @functools.cache
 def _surroundings() -> str:
     """Python, and the files of this package by size and time."""
-    root = Path(facula.core.__file__).parent.parent
-    files = sorted(entry for name in _PACKAGES for entry in _files(root / name))
+    root = os.path.dirname(os.path.dirname(facula.core.__file__))
+    files = sorted(entry for name in _PACKAGES for entry in _files(os.path.join(root, name)))
     return f"{sys.version_info[:3]} {files}"
 
 
-def _files(folder: Path) -> Iterator[tuple[str, int, int]]:
+def _files(folder: str) -> Iterator[tuple[str, int, int]]:
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir():
-                yield from _files(Path(entry.path))
+                yield from _files(entry.path)
             elif entry.name.endswith((".py", ".so")):
                 status = entry.stat()
                 yield entry.path, status.st_size, status.st_mtime_ns

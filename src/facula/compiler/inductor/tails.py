@@ -16,13 +16,12 @@ from math import prod
 from typing import Any
 
 from facula import core
-from facula.codegen.c import pointwise
 from facula.compiler.inductor import config, tuning
 from facula.fx import Graph, Node
 from facula.fx.node import map_arg
 from facula.lower import table
-from facula.lower.loops.lowering import complete
 from facula.ops.overloads import overload_of
+from facula.ops.pointwise_rules import variant_parts
 from facula.ops.registry import F, Pointwise
 from facula.ops.scalar import Runtime
 
@@ -64,7 +63,7 @@ class _Builder:
 def _given(node: Node) -> list[Any]:
     definition = table.definition_of(node)
     assert definition is not None
-    return complete(definition.schema, node.args, node.kwargs)
+    return table.complete(definition.schema, node.args, node.kwargs)
 
 
 def _calls(node: Any, function: Any) -> bool:
@@ -188,7 +187,7 @@ def _map_of(node: Node) -> tuple[str, tuple[float, ...]] | None:
         numbers = _numbers(definition, _given(node), chosen)
         if numbers is None:
             continue
-        key, _ = pointwise._variant(definition, chosen, code)
+        key, _, _ = variant_parts(definition, chosen, code)
         name = f"{definition.name}.{key}:{code}" if key else f"{definition.name}:{code}"
         if core.has_kernel(name):
             return name, numbers

@@ -8,12 +8,10 @@ written whole or not at all.
 
 from __future__ import annotations
 
-import html
 import itertools
 import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from facula.compiler.inductor import config
@@ -30,10 +28,10 @@ _STYLE = (
 )
 
 
-def folder() -> Path | None:
+def folder() -> str | None:
     """Where to write, or None."""
     named = settings.get("trace") or ("facula_trace" if config.get("trace.enabled") else None)
-    return Path(named).expanduser() if named else None
+    return os.path.expanduser(named) if named else None
 
 
 def text(group: str, title: str, content: str | Callable[[], str], suffix: str = "txt") -> None:
@@ -44,8 +42,7 @@ def text(group: str, title: str, content: str | Callable[[], str], suffix: str =
     now = time.perf_counter()
     spent, _last[0] = (now - _last[0]) * 1e3 if _last[0] else 0.0, now
     name = f"{os.getpid()}_{next(_numbers):04d}_{title.replace(' ', '_')}.{suffix}"
-    with write_atomically(root / name) as path:
-        path.write_text(content if isinstance(content, str) else content())
+    _write(os.path.join(root, name), content if isinstance(content, str) else content())
     _stages.append((group, title, name, spent))
     _write_page(root)
 
@@ -62,15 +59,25 @@ def watched(name: str, module: Any, changes: int) -> None:
         graph(f"after {name}", module)
 
 
-def _write_page(root: Path) -> None:
+def _write(path: str, content: str) -> None:
+    with write_atomically(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
+        file.write(content)
+
+
+def _write_page(root: str) -> None:
     """The page of all stages so far."""
+    # lazily: a table of all named characters, for programs that are traced
+    import html
+
     rows = []
     for group, title, name, spent in _stages:
-        content = html.escape((root / name).read_text())
+        with open(os.path.join(root, name), encoding="utf-8") as file:
+            content = html.escape(file.read())
         rows.append(
             f"<details><summary>{html.escape(group)}: <b>{html.escape(title)}</b> "
             f"<a href='{name}'>{name}</a> +{spent:.1f} ms</summary><pre>{content}</pre></details>"
         )
     page = f"<!doctype html><title>facula compiler</title><style>{_STYLE}</style>"
-    with write_atomically(root / "index.html") as path:
-        path.write_text(page + "<h1>What the compiler did</h1>" + "\n".join(rows))
+    _write(
+        os.path.join(root, "index.html"), f"{page}<h1>What the compiler did</h1>" + "\n".join(rows)
+    )

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from facula import core
@@ -35,16 +34,18 @@ def fastest(what: str, candidates: Mapping[str, Callable[[], Any]]) -> str:
         return min(times, key=times.__getitem__)
     if key not in _known:
         path = cache.cached_file("tuning", key, ".txt", lambda path: _write(path, what, candidates))
-        name = path.read_text().split()[0]
+        with open(path, encoding="utf-8") as file:
+            name = file.read().split()[0]
         _known[key] = name if name in candidates else next(iter(candidates))
     return _known[key]
 
 
-def _write(path: Path, what: str, candidates: Mapping[str, Callable[[], Any]]) -> None:
+def _write(path: str, what: str, candidates: Mapping[str, Callable[[], Any]]) -> None:
     times = _measured(candidates)
     best = min(times, key=times.__getitem__)
     log.info("%s: %s", what, ", ".join(f"{name} {1e3 * t:.3f} ms" for name, t in times.items()))
-    path.write_text(f"{best} {what}\n")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f"{best} {what}\n")
 
 
 def _measured(candidates: Mapping[str, Callable[[], Any]]) -> dict[str, float]:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from facula import core
-from facula.lower.loops import ir, memory
-from facula.lower.loops.recording import DTYPES
+from facula.lower.loops import memory
+from facula.lower.loops.program import DTYPES, Buffer, Extern, Program, View, views_in
 from facula.lower.loops.targets import operator_of
 
 
@@ -24,16 +24,16 @@ class Wrapper:
     `empties` says that inputs are released after their last use, so the list of them is emptied.
     """
 
-    def __init__(self, program: ir.Program, plan: memory.Plan, empties: bool = False) -> None:
+    def __init__(self, program: Program, plan: memory.Plan, empties: bool = False) -> None:
         self.program, self.plan, self.empties = program, plan, empties
         self.objects: dict[str, Any] = {}
         self.lines: list[str] = []
-        self.names: dict[ir.Buffer, str] = {}
+        self.names: dict[Buffer, str] = {}
         self._numbered: dict[int, str] = {}
         for buffer, target in plan.aliases.items():
             self.names[buffer] = self.name(target)
 
-    def name(self, buffer: ir.Buffer) -> str:
+    def name(self, buffer: Buffer) -> str:
         """The variable of a buffer."""
         return self.names.setdefault(buffer, buffer.name)
 
@@ -48,7 +48,7 @@ class Wrapper:
     # --- text of arguments
     def text(self, value: Any) -> str:
         """An argument, or a result."""
-        if isinstance(value, ir.View):
+        if isinstance(value, View):
             return self.view(value)
         if isinstance(value, tuple):
             return f"({''.join(self.text(item) + ', ' for item in value)})"
@@ -61,7 +61,7 @@ class Wrapper:
         finite = type(value) is float and value - value == 0
         return repr(value) if plain or finite else self.object("value", value)
 
-    def view(self, view: ir.View) -> str:
+    def view(self, view: View) -> str:
         """A tensor, or a view of one."""
         name = self.name(view.buffer)
         if view.whole:
@@ -74,7 +74,7 @@ class Wrapper:
         return f"as_strided({name}, {view.shape}, {view.strides}, {place})"
 
     # --- lines
-    def allocate(self, buffers: Sequence[ir.Buffer]) -> None:
+    def allocate(self, buffers: Sequence[Buffer]) -> None:
         """Make tensors."""
         for buffer in buffers:
             dtype = self.object("dtype", DTYPES[buffer.code])
@@ -82,18 +82,18 @@ class Wrapper:
                 f"{self.name(buffer)} = empty_strided({buffer.shape}, {buffer.strides}, dtype={dtype})"
             )
 
-    def release(self, buffers: Sequence[ir.Buffer]) -> None:
+    def release(self, buffers: Sequence[Buffer]) -> None:
         """Drop tensors."""
         if buffers:
             self.lines.append("del " + ", ".join(self.name(b) for b in buffers))
 
-    def run(self, driver: Any, slots: Sequence[ir.Buffer | None], numbers: Sequence[int]) -> None:
+    def run(self, driver: Any, slots: Sequence[Buffer | None], numbers: Sequence[int]) -> None:
         """Launch a run of kernels; None stands for the arena."""
         given = "".join(f"{'arena' if b is None else self.name(b)}, " for b in slots)
         sizes = f", {self.object('numbers', tuple(numbers))}" if numbers else ""
         self.lines.append(f"{self.object('run', driver)}(({given}){sizes})")
 
-    def call(self, step: ir.Extern) -> None:
+    def call(self, step: Extern) -> None:
         """Call an operator."""
         function = self.object(_identifier(step.origin), operator_of(step.target))
         args = ", ".join(self.text(a) for a in step.args)
@@ -125,14 +125,14 @@ class Wrapper:
         return scope["call"]
 
 
-def layout_of(buffer: ir.Buffer | None) -> Any:
+def layout_of(buffer: Buffer | None) -> Any:
     """What the core checks of an input, or allocates."""
     if buffer is None:
         return None
     return buffer.shape, buffer.strides, DTYPES[buffer.code]
 
 
-def _covers(view: ir.View) -> bool:
+def _covers(view: View) -> bool:
     """Whether a view shows all of a buffer's memory, in the buffer's dtype."""
     own = view.buffer
     return (
@@ -149,9 +149,9 @@ def _extent(shape: Sequence[int], strides: Sequence[int]) -> int:
 
 
 def direct_launch(
-    program: ir.Program,
+    program: Program,
     plan: memory.Plan,
-    slots: Sequence[ir.Buffer | None],
+    slots: Sequence[Buffer | None],
     driver: Any,
     numbers: Sequence[int],
 ) -> Any:
@@ -160,16 +160,16 @@ def direct_launch(
         return None
     made = [b for step in plan.allocate for b in step]
     constants = [b for b, _ in program.constants]
-    kinds: dict[ir.Buffer | None, tuple[int, int]] = {None: (3, 0)}
-    groups: tuple[Sequence[ir.Buffer | None], ...] = (program.inputs, made, constants)
+    kinds: dict[Buffer | None, tuple[int, int]] = {None: (3, 0)}
+    groups: tuple[Sequence[Buffer | None], ...] = (program.inputs, made, constants)
     for kind, group in enumerate(groups):
         kinds |= {b: (kind, k) for k, b in enumerate(group) if b is not None}
     kinds |= {b: kinds[target] for b, target in plan.aliases.items()}
     results: list[tuple[int, Any]] = []
     layouts = [layout_of(b) for b in made]
-    shown = [view.buffer for view in ir.views_in(program.outputs)]
+    shown = [view.buffer for view in views_in(program.outputs)]
     for item in program.outputs:
-        if isinstance(item, ir.View):
+        if isinstance(item, View):
             kind, number = kinds[item.buffer]
             if kind > 1:
                 return None
@@ -178,7 +178,7 @@ def direct_launch(
                     return None
                 layouts[number] = (item.shape, item.strides, DTYPES[item.buffer.code])
             results.append((kind, number))
-        elif any(True for _ in ir.views_in(item)):
+        elif any(True for _ in views_in(item)):
             return None
         else:
             results.append((2, item))

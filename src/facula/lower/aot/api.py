@@ -225,6 +225,7 @@ def aot_module_simplified(
     passes: Callable[[GraphModule], GraphModule] | None = None,
     boxed: bool = False,
     owned: Sequence[bool] = (),
+    passing: bool = False,
 ) -> Callable[..., Any]:
     """A captured graph compiled for inputs of one kind, without further checks of them.
 
@@ -233,13 +234,14 @@ def aot_module_simplified(
         args: its inputs; fake ones will do.
         boxed: give a function of a list of inputs.
         owned: which of `args` are parameters and buffers of some module.
+        passing: whether the compilers keep no forward graph, so that it may be taken apart.
         others: as of `aot_function`.
     """
     options = _options(
         fw_compiler, bw_compiler, partition_fn, decompositions, inference_compiler, passes,
         keep_inference_input_mutations,
     )  # fmt: skip
-    options.records = _turns_recording_on(mod)
+    options.records, options.passing = _turns_recording_on(mod), passing
     names, own = _owned_tensors(mod)
     options.owned = [True] * len(names) + list(owned) if owned else ()
     shape: list[Any] = [None]

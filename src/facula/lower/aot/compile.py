@@ -47,6 +47,8 @@ class Options:
     records: bool = False
     #: of the program's inputs, those that a module owns: `meta["owned"]` of their placeholders
     owned: Sequence[bool] = ()
+    #: nobody keeps the joint and the forward graph: they are taken apart when they have served
+    passing: bool = False
 
 
 def compile_flat(function: Callable[..., Any], inputs: Sequence[Any], options: Options) -> Any:
@@ -139,11 +141,9 @@ def _training(traced: Traced, options: Options) -> runtime.Boxed:
     first = set(outputs[:count])
     values = [n for n in outputs[:count] if isinstance(n, Node)]
     kept = outputs[count:]
-    compiled_forward = _begun(options.fw_compiler, forward)
-    compiled_backward = _begun(options.bw_compiler, backward)
     program = runtime.Training(
-        forward=runtime.boxed_of(compiled_forward()),
-        backward=runtime.boxed_of(compiled_backward()),
+        forward=_not_compiled,
+        backward=_not_compiled,
         signature=traced.signature,
         wanted=tuple(traced.wanted),
         metas=traced.metas,
@@ -159,7 +159,23 @@ def _training(traced: Traced, options: Options) -> runtime.Boxed:
         partial=Partial(backward, options.bw_compiler),
         graph=backward,
     )  # fmt: skip
+    if options.passing:
+        joint.graph.take_apart()
+        traced.joint.graph.take_apart()
+    compiled_forward = _begun(options.fw_compiler, forward)
+    if options.passing:
+        forward.graph.take_apart()
+    compiled_backward = _begun(options.bw_compiler, backward)
+    program.forward = runtime.boxed_of(compiled_forward())
+    program.backward = runtime.boxed_of(compiled_backward())
+    if len(program.cotangents) == 1:  # no part of it will be wanted
+        for node in backward.graph.nodes:
+            node.meta.pop("val", None)
     return runtime.training_call(program)
+
+
+def _not_compiled(inputs: list[Any]) -> Any:
+    raise AssertionError("a program runs when its graphs have been compiled")
 
 
 def _begun(compiler: Compiler, module: GraphModule) -> Callable[[], Any]:

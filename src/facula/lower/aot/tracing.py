@@ -131,6 +131,7 @@ def trace(
     joint = tracer(*inputs)
     traced: Traced = program.traced
     traced.joint = _with_inputs(joint, traced.held)
+    joint.graph.take_apart()
     placeholders = [n for n in traced.joint.graph.nodes if n.op == "placeholder"]
     for write in traced.signature.writes:
         if write.value is not None:

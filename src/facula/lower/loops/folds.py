@@ -255,6 +255,8 @@ class _Rows(_Launch):
             zip(self.program.outputs, self.traced.results, strict=True)
         ):
             self._result(k, operand, result)
+        # results keep this object by their rules: it keeps neither them nor the program of all
+        self.lowering, self.outputs = None, []
 
     def at(self, expression: Scalar, outer: Index, place: Index, inner: Index) -> Scalar:
         """An expression of the program for one element."""

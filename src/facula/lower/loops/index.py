@@ -56,16 +56,30 @@ class Indirect:
 class _Divided:
     """`inner // number` or `inner % number`, as an atom."""
 
-    __slots__ = ("_hash", "inner", "key", "number")
+    __slots__ = ("_hash", "_key", "inner", "number")
     rank, sign = 2, "/"
 
     def __init__(self, inner: Index, number: int) -> None:
         self.inner, self.number = inner, number
-        self.key = (self.rank, inner.key, number)
-        self._hash = hash(self.key)
+        self._hash = hash((self.rank, inner, number))
+        self._key: Any = None
+
+    @property
+    def key(self) -> Any:
+        """What sums are sorted by."""
+        if self._key is None:
+            self._key = (self.rank, self.inner.key, self.number)
+        return self._key
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and other.key == self.key
+        if self is other:
+            return True
+        return (
+            type(other) is type(self)
+            and other._hash == self._hash
+            and other.number == self.number
+            and other.inner == self.inner
+        )
 
     def __hash__(self) -> int:
         return self._hash
@@ -108,7 +122,7 @@ def _order(term: tuple[Atom, int]) -> Any:
 class Index:
     """An immutable sum `number + multiple * atom + ...`."""
 
-    __slots__ = ("_bounds", "_hash", "key", "number", "terms")
+    __slots__ = ("_bounds", "_hash", "number", "terms")
 
     def __init__(self, terms: Mapping[Atom, int], number: int = 0) -> None:
         kept = [term for term in terms.items() if term[1]]
@@ -116,16 +130,22 @@ class Index:
             kept.sort(key=_order)
         self.terms: tuple[tuple[Atom, int], ...] = tuple(kept)
         self.number = number
-        self.key = (number, tuple([(atom.key, multiple) for atom, multiple in kept]))
         self._hash: int | None = None
         self._bounds: tuple[int, int] | None = None
 
+    @property
+    def key(self) -> Any:
+        """What quotients and remainders of it are sorted by."""
+        return self.number, tuple([(atom.key, multiple) for atom, multiple in self.terms])
+
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Index) and other.key == self.key
+        return isinstance(other, Index) and (
+            self is other or (other.number == self.number and other.terms == self.terms)
+        )
 
     def __hash__(self) -> int:
         if self._hash is None:
-            self._hash = hash(self.key)
+            self._hash = hash((self.number, self.terms))
         return self._hash
 
     def __add__(self, other: Index | int) -> Index:

@@ -10,14 +10,20 @@ that a reduction names; a complex buffer is counted in real numbers, so that all
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any
 
 from facula.lower.loops import index as ix
 from facula.lower.loops.index import Index, Indirect, Var
+from facula.lower.loops.program import ITEMSIZE, Buffer, Extern, Program, View, views_in
 from facula.ops.scalar_node import Complex, Scalar, flatten, node, rebuild, topological_order
+
+__all__ = [
+    "Buffer", "Elementwise", "Extern", "Fold", "Geometry", "ITEMSIZE", "Load", "NARROW",
+    "Named", "PART", "Position", "Program", "REGISTER", "Reduction", "Rewriter", "Store",
+    "View", "leaf", "leaves", "load", "loads_of", "position", "views_in",
+]  # fmt: skip
 
 #: storage dtype -> the dtype in which its values are computed with
 REGISTER = {
@@ -26,44 +32,8 @@ REGISTER = {
     "c64": "c64", "c128": "c128",
 }  # fmt: skip
 PART = {"c64": "f32", "c128": "f64"}
-ITEMSIZE = {
-    "f32": 4, "f64": 8, "bf16": 2, "f16": 2, "i64": 8, "i32": 4, "i16": 2, "i8": 1, "u8": 1,
-    "b8": 1, "u16": 2, "u32": 4, "u64": 8, "c64": 8, "c128": 16, "c32": 4, "f8e4m3": 1, "f8e5m2": 1,
-}  # fmt: skip
 #: results of these dtypes are cut to their width wherever they are not stored
 NARROW = frozenset({"i16", "i8", "u8", "u16", "u32"})
-
-
-class Buffer:
-    """Memory that holds a tensor: an input, a result of a step, or what an extern call returned."""
-
-    __slots__ = ("code", "name", "role", "shape", "strides")
-
-    def __init__(
-        self, name: str, code: str, shape: Sequence[int], strides: Sequence[int], role: str
-    ) -> None:
-        self.name, self.code, self.role = name, code, role
-        self.shape, self.strides = tuple(shape), tuple(strides)
-
-    @property
-    def numel(self) -> int:
-        """How many elements the tensor has."""
-        return prod(self.shape)
-
-    @property
-    def extent(self) -> int:
-        """How many elements lie between the first and the last one, both counted."""
-        if not self.numel:
-            return 0
-        return 1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
-
-    @property
-    def nbytes(self) -> int:
-        """The size of the memory."""
-        return self.extent * ITEMSIZE[self.code]
-
-    def __repr__(self) -> str:
-        return f"{self.name}: {self.code}{list(self.shape)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,68 +274,3 @@ class Reduction:
         segment, outer, reduce, inner = map(ix.of, self.variables)
         shape = self.geometry
         return ((segment * shape.outer + outer) * shape.reduce + reduce) * shape.inner + inner
-
-
-@dataclass(slots=True)
-class Extern:
-    """A call of an eager operator. Arguments hold `View` where tensors stand."""
-
-    target: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    results: list[Buffer]
-    several: bool
-    origin: str = ""
-
-    @property
-    def reads(self) -> set[Buffer]:
-        """The buffers read."""
-        return {view.buffer for view in views_in((self.args, self.kwargs))}
-
-    @property
-    def writes(self) -> list[Buffer]:
-        """The buffers written."""
-        return self.results
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """A tensor: a buffer's memory with sizes, strides and the place of the first element."""
-
-    buffer: Buffer
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    offset: int = 0
-    code: str = ""
-
-    @property
-    def whole(self) -> bool:
-        """Whether it is the buffer's own tensor."""
-        own = self.buffer
-        return not self.offset and self.shape == own.shape and self.strides == own.strides
-
-
-def views_in(structure: Any) -> Iterator[View]:
-    """Every view in a structure of tuples, lists and dicts."""
-    if isinstance(structure, View):
-        yield structure
-    elif isinstance(structure, (tuple, list)):
-        for item in structure:
-            yield from views_in(item)
-    elif isinstance(structure, dict):
-        yield from views_in(list(structure.values()))
-
-
-@dataclass(slots=True)
-class Program:
-    """Inputs, constants, steps in order, and outputs: views, numbers or None.
-
-    `calls` are those of the graph that became loops although all that they read and give is in
-    memory: what `whole` may turn back into calls.
-    """
-
-    inputs: list[Buffer | None]
-    constants: list[tuple[Buffer, Any]]
-    steps: list[Any]
-    outputs: Any
-    calls: list[Extern] = field(default_factory=list)

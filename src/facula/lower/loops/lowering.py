@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from facula import core
+from facula.lower import table
 from facula.lower.loops import elementwise, gathers, indexed, ir, recording
 from facula.lower.loops import index as ix
 from facula.lower.loops.index import Index, Var
@@ -117,7 +118,7 @@ class Lowering:
                 return self.cast_like(args[0], result)
             raise NotLoops(name)
         definition = op.definition
-        given = complete(definition.schema, args, kwargs)
+        given = table.complete(definition.schema, args, kwargs)
         rule = indexed.RULES.get(op.name) or gathers.RULES.get(op.name)
         if definition.kind == "pointwise":
             return self._pointwise(op, given, result)
@@ -180,16 +181,3 @@ class Lowering:
         if tuple(shape) != value.shape:
             raise NotLoops("a result of another shape")
         return Value(shape, strides, value.code, rule=value.read)
-
-
-def complete(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
-    """Arguments in schema order, defaults filled in."""
-    given = []
-    for k, parameter in enumerate(schema.parameters):
-        if k < len(args) and not parameter.keyword_only:
-            given.append(args[k])
-        elif parameter.name in kwargs:
-            given.append(kwargs[parameter.name])
-        else:
-            given.append(parameter.default if parameter.has_default else None)
-    return given

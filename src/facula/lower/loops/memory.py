@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from facula.lower.loops.ir import Buffer
+from facula.lower.loops.program import Buffer
 
 ALIGNMENT = 64
 

@@ -118,13 +118,13 @@ class _Layout:
 
     def __init__(self, kernel: Kernel, wanted: Callable[[Buffer], bool]) -> None:
         self.kernel, self.wanted = kernel, wanted
-        self.known: dict[tuple[Buffer, Index], Scalar] = {}
-        self.forward = ir.Rewriter({}, self._forwarded)
+        known: dict[tuple[Buffer, Index], Scalar] = {}
 
-    def _forwarded(self, leaf: Scalar) -> Scalar | None:
-        if isinstance(leaf.value, Load):
-            return self.known.get((leaf.value.buffer, leaf.value.index))
-        return None
+        def forwarded(leaf: Scalar) -> Scalar | None:
+            value = leaf.value
+            return known.get((value.buffer, value.index)) if isinstance(value, Load) else None
+
+        self.known, self.forward = known, ir.Rewriter({}, forwarded)
 
     def elementwise(self, step: Elementwise) -> list[Store]:
         """The stores of a step over forwarded values; those wanted elsewhere."""

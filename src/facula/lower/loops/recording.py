@@ -18,6 +18,7 @@ from typing import Any
 
 from facula import core
 from facula.lower.loops import folds
+from facula.lower.loops.program import DTYPES
 from facula.lower.loops.targets import is_view, name_of, operator_of
 from facula.lower.loops.values import NotLoops, Value
 
@@ -45,9 +46,6 @@ def meta_like(value: Value) -> Any:
     reach = sum((n - 1) * s for n, s in zip(value.shape, value.strides, strict=True))
     memory = core.empty((value.start + max(reach, 0) + 1,), dtype=dtype, device="meta")
     return memory.as_strided(value.shape, value.strides, value.start)
-
-
-DTYPES: dict[str, Any] = {d.code: d for d in vars(core).values() if isinstance(d, core.dtype)}
 
 
 def record(lowering: Any, op: Any, args: Sequence[Any]) -> Any:

@@ -84,13 +84,12 @@ class Value:
             return ir.load(view.buffer, ix.linear(positions, view.strides, view.offset))
         if self.base is not None:
             return self.base.read_memory(ix.linear(positions, self.strides, self.offset))
-        key = tuple(p.key for p in positions)
+        key = tuple(positions)
         found = self._memo.get(key)
         if found is None:
             assert self.rule is not None
-            # the positions are kept: keys of indirect ones hold addresses
-            found = self._memo[key] = (self.rule(list(positions)), tuple(positions))
-        return found[0]
+            found = self._memo[key] = self.rule(list(positions))
+        return found
 
     def read_memory(self, offset: Index) -> Any:
         """The element at a place of the memory that the tensor has, or would have."""

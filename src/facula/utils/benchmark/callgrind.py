@@ -359,7 +359,7 @@ def _run(task: TaskSpec, globals: dict[str, Any], number: int, folder: Path) -> 
     script.write_text(
         SCRIPT.format(
             data=str(data),
-            gate=str(gate),
+            gate=gate,
             number=number,
             stmt=body,
             setup=task.setup,

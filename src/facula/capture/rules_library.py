@@ -1,0 +1,271 @@
+"""Rules for Python's library: what is written in C, and questions about functions and classes.
+
+Takes: the interpreter (`d`), and a call's arguments. Gives: its result.
+Keeps true: where a function of C only moves values about, Python that does the same is followed in its
+place; an answer about a function holds as long as its code does, which is guarded.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextvars
+import dataclasses
+import functools
+import inspect
+import itertools
+import logging
+import random
+import re
+import sys
+import types
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from typing import Any
+
+from facula.capture.breaks import Break
+from facula.capture.rules import METHODS, RULES, Rule, fold_text, rule
+from facula.capture.sizes import look_ahead
+from facula.capture.values import (
+    FunctionValue,
+    IteratorValue,
+    Known,
+    MethodValue,
+    NumberValue,
+    ObjectValue,
+)
+
+#: whose methods the functions of the module random are
+_GENERATOR: Any = random.random.__self__  # type: ignore[attr-defined]
+
+
+# questions about classes and functions ------------------------------------------------------------
+@rule(dataclasses.fields)
+def _fields(d: Any, args: list, kwargs: dict) -> Any:
+    value = d.force(args[0])
+    cls = value.obj if isinstance(value, Known) and isinstance(value.obj, type) else value.cls
+    if d.type_lookup(cls, "__dataclass_fields__") is None:
+        d.fail(TypeError, "must be called with a dataclass type or instance")
+    return d.build_tuple([d.trusted(field) for field in dataclasses.fields(cls)])
+
+
+def _real_callable(value: Any) -> Any:
+    """The function, class or object that is asked about, as it is outside."""
+    if isinstance(value, Known):
+        return value.obj
+    if isinstance(value, MethodValue) and isinstance(value.function, FunctionValue):
+        if value.function.real is not None:
+            return types.MethodType(value.function.real, value.owner.cls)
+    if isinstance(value, (FunctionValue, ObjectValue)) and value.real is not None:
+        return value.real
+    raise Break("unsupported-value", f"the signature of a {value.cls.__name__} of the segment")
+
+
+@rule(inspect.signature)
+def _signature(d: Any, args: list, kwargs: dict) -> Any:
+    words = {name: d.constant_of(value) for name, value in kwargs.items()}
+    real = _real_callable(d.force(args[0]))
+    try:
+        return d.trusted(inspect.signature(real, **words))
+    except (TypeError, ValueError) as error:
+        d.raise_host(error)
+
+
+RULES[sys.getrecursionlimit] = lambda d, args, kwargs: Known(sys.getrecursionlimit())
+
+
+# functions of C, in Python ------------------------------------------------------------------------
+def _in_place_of(*functions: Any) -> Callable[[Callable], Callable]:
+    """The Python that is followed where a program calls one of these."""
+
+    def put(python: Callable) -> Callable:
+        def run(d: Any, args: list, kwargs: dict) -> Any:
+            return d.call(d.trusted(python), args, kwargs)
+
+        for function in functions:
+            RULES[function] = run
+        return python
+
+    return put
+
+
+@_in_place_of(itertools.takewhile)
+def _takewhile(predicate: Callable, iterable: Iterable) -> Iterator:
+    for item in iterable:
+        if not predicate(item):
+            return
+        yield item
+
+
+@_in_place_of(itertools.dropwhile)
+def _dropwhile(predicate: Callable, iterable: Iterable) -> Iterator:
+    rest = iter(iterable)
+    for item in rest:
+        if not predicate(item):
+            yield item
+            break
+    yield from rest
+
+
+@_in_place_of(itertools.filterfalse)
+def _filterfalse(predicate: Callable | None, iterable: Iterable) -> Iterator:
+    for item in iterable:
+        if not (item if predicate is None else predicate(item)):
+            yield item
+
+
+@_in_place_of(itertools.compress)
+def _compress(data: Iterable, selectors: Iterable) -> Iterator:
+    for item, chosen in zip(data, selectors, strict=False):
+        if chosen:
+            yield item
+
+
+@_in_place_of(itertools.cycle)
+def _cycle(iterable: Iterable) -> Iterator:
+    saved = []
+    for item in iterable:
+        saved.append(item)
+        yield item
+    while saved:
+        yield from saved
+
+
+def _batched(iterable: Iterable, n: int, *, strict: bool = False) -> Iterator:
+    rest = iter(iterable)
+    while batch := tuple(itertools.islice(rest, n)):
+        if strict and len(batch) != n:
+            raise ValueError("batched(): incomplete batch")
+        yield batch
+
+
+if hasattr(itertools, "batched"):
+    _in_place_of(itertools.batched)(_batched)
+
+
+@_in_place_of(getattr(collections, "_count_elements"))  # noqa: B009 - what Counter calls
+def _count_elements(mapping: MutableMapping, iterable: Iterable) -> None:
+    for item in iterable:
+        mapping[item] = mapping.get(item, 0) + 1
+
+
+class _Ordered:
+    """What `cmp_to_key` gives for an object: ordered as a function compares."""
+
+    def __init__(self, compare: Callable, obj: Any) -> None:
+        self.compare, self.obj = compare, obj
+
+    def __lt__(self, other: _Ordered) -> bool:
+        return self.compare(self.obj, other.obj) < 0
+
+    def __gt__(self, other: _Ordered) -> bool:
+        return self.compare(self.obj, other.obj) > 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Ordered) and self.compare(self.obj, other.obj) == 0
+
+    __hash__ = None  # type: ignore[assignment] # as that of functools
+
+
+@_in_place_of(functools.cmp_to_key)
+def _cmp_to_key(mycmp: Callable) -> Callable:
+    return functools.partial(_Ordered, mycmp)
+
+
+@rule(itertools.tee)
+def _tee(d: Any, args: list, kwargs: dict) -> Any:
+    count = d.constant_of(args[1]) if len(args) > 1 else 2
+    items = d.unpack_all(args[0])
+    return d.build_tuple([d.made(IteratorValue(iter(list(items)))) for _ in range(count)])
+
+
+# objects of C -------------------------------------------------------------------------------------
+def read_context(variable: contextvars.ContextVar, *default: Any) -> Any:
+    """The value of a context variable."""
+    return variable.get(*default)
+
+
+def _context_value(d: Any, owner: ObjectValue, args: list, kwargs: dict) -> Any:
+    """`variable.get()`, read anew in each call."""
+    default = [d.constant_of(arg) for arg in args]
+    try:
+        found = read_context(owner.real, *default)
+    except LookupError as error:
+        raise Break("unsupported-call", "ContextVar.get of a variable without value") from error
+    return d.wrap(found, owner.source.apply(read_context, *default))
+
+
+METHODS[contextvars.ContextVar, "get"] = _context_value
+
+
+def _draw(d: Any, owner: ObjectValue, args: list, kwargs: dict) -> Any:
+    """`generator.random()`: a float that is another one in each call.
+
+    It is looked up ahead, without a change, and drawn behind the graph.
+    """
+    if owner.source is None or owner.real is None:
+        raise Break("unsupported-call", "a new generator of random numbers")
+    count = d.draws.get(id(owner), (owner, 0))[1] + 1
+    d.draws[id(owner)] = owner, count
+    source = owner.source.apply(look_ahead, count)
+    d.guards.add("type", source, float)
+    return d.made(NumberValue(look_ahead(owner.real, count), source=source))
+
+
+METHODS[random.Random, "random"] = _draw
+RULES[random.random] = lambda d, args, kwargs: _draw(d, d.trusted(_GENERATOR), args, kwargs)
+
+
+def _weak_reference(d: Any, args: list, kwargs: dict) -> Any:
+    if len(args) != 1:
+        raise Break("unsupported-call", "a weak reference with a callback")
+    made = d.made(ObjectValue(weakref.ReferenceType))
+    made.args = d.build_tuple([d.force(args[0])])
+    return made
+
+
+RULES[weakref.ref] = _weak_reference
+
+
+def warn_from(text: Any, category: Any, file: str, line: int, names: dict) -> None:
+    """Warn as a line of a module does."""
+    registry = names.setdefault("__warningregistry__", {})
+    module = names.get("__name__") or "<unknown>"
+    warnings.warn_explicit(text, category, file, line, module, registry)
+
+
+@rule(warnings.warn)
+def _warn(d: Any, args: list, kwargs: dict) -> Any:
+    """A warning, repeated behind the graph; those that name the caller of the segment break it."""
+    given = dict(zip(("message", "category", "stacklevel"), args, strict=False), **kwargs)
+    plain = {name: d.constant_of(value) for name, value in given.items()}
+    level = max(plain.get("stacklevel", 1), 1)
+    known = {"message", "category", "stacklevel"}
+    if level > len(d.frames) or set(plain) - known or not isinstance(plain["message"], str):
+        raise Break("unsupported-call", "warnings.warn of another place")
+    frame = d.frames[-level]
+    category = plain.get("category") or UserWarning
+    place = (frame.code.co_filename, frame.instruction.line, frame.globals)
+    d.said.append((warn_from, (plain["message"], category, *place)))
+    return Known(None)
+
+
+def is_enabled(logger: logging.Logger, level: int) -> bool:
+    """Whether a logger says something of a level."""
+    return logger.isEnabledFor(level)
+
+
+@rule(logging.Logger.isEnabledFor)
+def _is_enabled(d: Any, args: list, kwargs: dict) -> Any:
+    owner, level = d.force(args[0]), d.constant_of(args[1] if len(args) > 1 else kwargs["level"])
+    if owner.source is None:
+        raise Break("unsupported-call", "a new logger")
+    return d.wrap(is_enabled(owner.real, level), owner.source.apply(is_enabled, level))
+
+
+def _text_rule(function: Any) -> Rule:
+    return lambda d, args, kwargs: fold_text(d, function, args, kwargs)
+
+
+for _name in ("compile", "match", "search", "fullmatch", "sub", "subn", "split", "findall"):
+    RULES[getattr(re, _name)] = _text_rule(getattr(re, _name))

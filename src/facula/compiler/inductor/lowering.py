@@ -1,0 +1,185 @@
+"""From a flat graph to launches and calls, with a memory plan and C text.
+
+Takes: a flat graph. Gives: `lowered`: a `stored.Lowered`, which `graph` makes callable.
+Keeps true: each pass is a line of `lowered`; nothing of the program outlives it but what is given.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Sequence
+from typing import Any
+
+from facula.codegen.c import fused
+from facula.compiler.inductor import config, stored, trace
+from facula.core import logs
+from facula.lower.loops import fuse, ir, memory, nest, printing, streams, verify, whole
+from facula.lower.loops.graph import lower_graph
+
+log = logs.get_logger("inductor")
+
+
+def lowered(module: Any) -> stored.Lowered:
+    """The passes: a flat graph to launches and calls."""
+    program = lower_graph(module, config.get("equal_rounding"))
+    trace.text("loops", "steps", lambda: printing.steps_text(program.steps))
+    log.debug("lowered: %d steps, %d inputs", len(program.steps), len(program.inputs))
+    count = len(program.steps)
+    order = fuse.fuse(program.steps)
+    overwriting = _overwriting(program, module)
+    dynamic = config.get("dynamic")
+
+    def streams_much(kernel: Any, wanted: set[ir.Buffer]) -> bool:
+        if dynamic or all(buffer.nbytes < streams.LARGE for buffer in wanted):
+            return False
+        layout = nest.lay_out(kernel, wanted.__contains__)
+        return streams.streamed(streams.marked(layout, overwriting))
+
+    order = whole.keep_whole(program, order, overwriting, streams_much)
+    trace.text("loops", "kernels", lambda: printing.kernels_text(order))
+    if config.get("debug"):
+        verify.verify(program, order)
+    layouts = _laid_out(order, program)
+    if not dynamic:
+        for layout in layouts:
+            streams.marked(layout, overwriting)
+    texts = [fused.kernel_text(x, dynamic) if x is not None else None for x in layouts]
+    aliases = _overwritten(program, order, layouts, texts, module.meta.get("writes", {}))
+    given = program.inputs if _keeps_inputs(module) else ()
+    own = [buffer for buffer in given if buffer is not None]
+    plan = memory.plan(_uses(order, texts), _outputs(program), aliases, own)
+    runs, slots = _runs(order, texts, plan)
+    log.debug("fused: %d kernels and calls in %d runs", len(order), len(runs))
+    log.debug("planned: %d bytes of arena, %d aliases", plan.size, len(aliases))
+    unit = fused.unit([run for run in runs if run is not None], dynamic)
+    bare = ir.Program(program.inputs, program.constants, [], program.outputs)
+    steps = _in_order(order, runs, slots)
+    return stored.Lowered(bare, plan, steps, unit, count, _keeps_inputs(module))
+
+
+def _keeps_inputs(module: Any) -> bool:
+    """Whether what a graph is given was kept for it alone, so that it may let go of it early."""
+    return bool(module.meta.get("part") == "backward")
+
+
+def _in_order(
+    order: Sequence[Any],
+    runs: Sequence[fused.Run | None],
+    slots: Sequence[list[ir.Buffer | None]],
+) -> list[ir.Extern | stored.Launch]:
+    """Calls, and runs of kernels as launches."""
+    found: list[ir.Extern | stored.Launch] = []
+    number = 0
+    for run, buffers in zip(runs, slots, strict=True):
+        found.append(order[number] if run is None else stored.Launch(len(run.kernels), buffers))
+        number += 1 if run is None else len(run.kernels)
+    return found
+
+
+def _overwriting(program: ir.Program, module: Any) -> set[ir.Buffer]:
+    """Results that are the new elements of an input."""
+    outputs = program.outputs if isinstance(program.outputs, tuple) else ()
+    numbers = module.meta.get("writes", {})
+    return {outputs[k].buffer for k in numbers if isinstance(outputs[k], ir.View)}
+
+
+def _outputs(program: ir.Program) -> set[ir.Buffer]:
+    return {view.buffer for view in ir.views_in(program.outputs)}
+
+
+def _laid_out(order: Sequence[Any], program: ir.Program) -> list[Any]:
+    """The loop nests of kernels, None for calls."""
+    found: list[Any] = []
+    for node, wanted in zip(order, whole.exported(program, order), strict=True):
+        is_call = isinstance(node, ir.Extern)
+        found.append(None if is_call else nest.lay_out(node, wanted.__contains__))
+    return found
+
+
+def _uses(order: Sequence[Any], texts: Sequence[Any]) -> list[memory.Use]:
+    uses = []
+    for node, text in zip(order, texts, strict=True):
+        if text is None:
+            uses.append(memory.Use(node.reads, node.writes, True))
+            continue
+        held = set(text.buffers)
+        writes = [b for b in node.writes if b in held]
+        uses.append(memory.Use(held - set(writes), writes, False))
+    return uses
+
+
+def _overwritten(
+    program: ir.Program,
+    order: Sequence[Any],
+    layouts: Sequence[Any],
+    texts: Sequence[Any],
+    writes: dict[int, int],
+) -> dict[ir.Buffer, ir.Buffer]:
+    """Results that may be written over the inputs whose new elements they are: where the kernel
+    that writes a result is the only one that reads the input, each element in the same iteration."""
+    found: dict[ir.Buffer, ir.Buffer] = {}
+    taken: set[ir.Buffer] = set()
+    outputs = program.outputs if isinstance(program.outputs, tuple) else ()
+    times = collections.Counter(view.buffer for view in ir.views_in(outputs))
+    writers_of, readers_of = _by_buffer(order)
+    for value, number in writes.items():
+        view: Any
+        view, target = outputs[value], program.inputs[number]
+        if not isinstance(view, ir.View) or not view.whole or target is None:
+            continue
+        result = view.buffer
+        same = (result.shape, result.strides, result.code) == (
+            target.shape, target.strides, target.code,
+        )  # fmt: skip
+        if not same or times[result] > 1 or target in times or target in taken:
+            continue
+        writers, readers = writers_of.get(result, []), readers_of.get(target, [])
+        if len(writers) != 1 or readers != writers:
+            continue
+        layout, text = layouts[writers[0]], texts[writers[0]]
+        if isinstance(layout, nest.Flat) and text.in_place and layout.shares(target, result):
+            found[result] = target
+            taken.add(target)
+    return found
+
+
+def _by_buffer(order: Sequence[Any]) -> tuple[dict[ir.Buffer, list[int]], ...]:
+    """For each buffer, the kernels and calls that write it, and those that read it."""
+    writers: dict[ir.Buffer, list[int]] = {}
+    readers: dict[ir.Buffer, list[int]] = {}
+    for number, node in enumerate(order):
+        for buffer in set(node.writes):
+            writers.setdefault(buffer, []).append(number)
+        for buffer in node.reads:
+            readers.setdefault(buffer, []).append(number)
+    return writers, readers
+
+
+def _runs(
+    order: Sequence[Any], texts: Sequence[Any], plan: memory.Plan
+) -> tuple[list[fused.Run | None], list[list[ir.Buffer | None]]]:
+    """Consecutive kernels together, and what stands at each place of a run; None for calls."""
+    runs: list[fused.Run | None] = []
+    slots: list[list[ir.Buffer | None]] = []
+    current: fused.Run | None = None
+    for text in texts:
+        if text is None:
+            runs.append(None)
+            slots.append([])
+            current = None
+            continue
+        if current is None:
+            current = fused.Run([], {})
+            runs.append(current)
+            slots.append([])
+        current.kernels.append(text)
+        for buffer in text.buffers:
+            if buffer in current.places:
+                continue
+            offset = plan.offsets.get(buffer)
+            own = plan.aliases.get(buffer, buffer) if offset is None else None
+            if own not in slots[-1]:
+                slots[-1].append(own)
+            number = slots[-1].index(own)
+            current.places[buffer] = fused.Place(number, offset or 0)  # type: ignore[index]
+    return runs, slots
