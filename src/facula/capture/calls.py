@@ -66,6 +66,12 @@ _FOLLOWED = (
 )  # fmt: skip
 
 
+def _makes_fields(kind: type) -> bool:
+    """Whether a class of named tuples is made by the constructor that was written for its fields."""
+    owner = next(base for base in kind.__mro__ if "__new__" in vars(base))
+    return "_make" in vars(owner) or kind.__module__ == "facula.return_types"
+
+
 def _referent(reference: Any) -> Any:
     """What a weak reference leads to, None where it is gone."""
     return reference()
@@ -447,7 +453,7 @@ class Calls(Part):
         meta_call = self.type_lookup(type(kind), "__call__")
         if isinstance(meta_call, types.FunctionType) and not is_trusted_name(meta_call.__module__):
             return self.call(self.trusted(meta_call), [cls, *args], kwargs)
-        if hasattr(kind, "_fields") and issubclass(kind, tuple):
+        if hasattr(kind, "_fields") and issubclass(kind, tuple) and _makes_fields(kind):
             return self._named_tuple(kind, args, kwargs)
         if kind is core.device:
             count, words = len(args), list(kwargs)

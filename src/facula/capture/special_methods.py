@@ -182,7 +182,8 @@ def _base_new(d: Any, kind: type, args: list) -> Any:
     return d.bare_instance(kind, args)
 
 
-RULES[object.__new__] = lambda d, args, kwargs: _base_new(d, d.constant_of(args[0]), args[1:])
+for _base in (object, tuple):
+    RULES[_base.__new__] = lambda d, args, kwargs: _base_new(d, d.constant_of(args[0]), args[1:])
 
 
 def call_getter(d: Any, getter: Any, owner: Any) -> Any:
