@@ -390,6 +390,9 @@ cdef int wake_views(Tensor b) except -1:
     cdef PyObject *at = b.views
     cdef Tensor v
     while at != NULL:
+        if fk_refs(at) == 0:       # dead, and waiting to be deallocated
+            at = (<Tensor>at).next_view
+            continue
         v = <Tensor>at
         if v.base is b and not (v.keys & K_GRAD) and KIND[v.dt] >= KIND_FLOAT:
             refresh_view(v)

@@ -98,12 +98,16 @@ cdef class Tensor:
             legacy_constructor(self, args, kwargs)
 
     def __dealloc__(self):
-        cdef Tensor v
+        cdef PyObject *v
         if self.view_link != NULL:
             forget_view(self)
-        while self.views != NULL:      # only where a collected cycle took the root before its views
-            v = <Tensor>self.views
-            forget_view(v)
+        # only where a collected cycle took the root before its views; none may be counted up here: it can be dead
+        # itself, waiting until Python has finished the deallocations around it
+        while self.views != NULL:
+            v = self.views
+            self.views = (<Tensor>v).next_view
+            (<Tensor>v).view_link = NULL
+            (<Tensor>v).next_view = NULL
         if self.st != NULL:
             fk_storage_decref(self.st)
         if self.dict_ != NULL:
