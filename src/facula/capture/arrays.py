@@ -59,19 +59,6 @@ def _tensor_on(array: Any) -> Any:
     return tensor if tensor.dtype in translation("numpy_dtypes").NUMPY else None
 
 
-def overlap(left: Any, right: Any) -> bool:
-    """Whether two tensors may have memory in common."""
-    spans = []
-    for tensor in (left, right):
-        if tensor.numel() == 0:
-            return False
-        steps = zip(tensor.shape, tensor.stride(), strict=True)
-        last = sum((size - 1) * step for size, step in steps)
-        start = tensor.data_ptr()
-        spans.append((start, start + (last + 1) * tensor.element_size()))
-    return spans[0][0] < spans[1][1] and spans[1][0] < spans[0][1]
-
-
 class Flags:
     """What an array says of its memory, as far as it is known while a program is captured."""
 
@@ -214,9 +201,11 @@ class Arrays(Part):
         self._refuse_overlap()
 
     def _refuse_overlap(self) -> None:
-        for left, right in self._array_pairs():
-            if overlap(left.real, right.real):
-                raise Break("unsupported-mutation", "a write to arrays on one memory")
+        if self._arrays_overlap():
+            raise Break("unsupported-mutation", "a write to arrays on one memory")
+
+    def _arrays_overlap(self) -> bool:
+        return any(core.overlapping(left.real, right.real) for left, right in self._array_pairs())
 
     def check_arrays(self) -> None:
         """End the segment earlier where what it wrote to is on the memory of something else."""
@@ -226,11 +215,10 @@ class Arrays(Part):
                 self._refuse(tick, "a write to an array with reversed views")
         if not self.array_inputs:
             return
-        written = [v for v in self.inputs if isinstance(v, TensorValue) and core.writes(v.fake)]
-        if not written:
+        if not self.writes_inputs():
             return
         self.arrays_written = True
-        if any(overlap(left.real, right.real) for left, right in self._array_pairs()):
+        if self._arrays_overlap():
             self._refuse(0, "a write to arrays on one memory")
 
     def _refuse(self, tick: int, what: str) -> None:
@@ -248,8 +236,7 @@ class Arrays(Part):
 
     def repeats_in_python(self) -> bool:
         """Whether the segment runs again in Python where its graph fails, to raise NumPy's errors."""
-        written = (isinstance(v, TensorValue) and core.writes(v.fake) for v in self.inputs)
-        return self.uses_arrays and not any(written)
+        return self.uses_arrays and not self.writes_inputs()
 
     def array_conditions(self) -> list[tuple[Source, Source]]:
         """The sources of tensors that must not be on one memory."""
@@ -373,6 +360,5 @@ __all__ = [
     "from_constant",
     "from_numpy",
     "know_numpy",
-    "overlap",
     "python_of",
 ]

@@ -27,6 +27,7 @@ from facula.capture.machine import run as run_frame
 from facula.capture.machine import throw
 from facula.capture.marks import is_allowed_in_graph, is_disabled, original_of
 from facula.capture.reading import (
+    base_of_c,
     is_numpy_scalar,
     is_plain_dict,
     is_plain_sequence,
@@ -495,7 +496,7 @@ class Calls(Part):
         """`object.__new__(kind)`, or the same of an exception class."""
         if issubclass(kind, BaseException):
             return self.new_exception(kind, args)
-        basic = next(base for base in kind.__mro__ if not base.__flags__ & (1 << 9))
+        basic = base_of_c(kind)
         if issubclass(kind, dict) and is_plain_dict(kind):
             return self.made(DictValue(kind))
         if basic is list and is_plain_sequence(kind):

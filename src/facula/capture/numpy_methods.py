@@ -414,15 +414,20 @@ def _dot(d: Any, a: Any, b: Any, out: Any = None) -> Any:
     return d.array_ufunc("matmul", [a, other], words)
 
 
+def _sorted_along(d: Any, axis: Any, order: Any) -> dict[str, Any]:
+    """The arguments of the operators that sort."""
+    if order is not None and not d.is_none(order):
+        raise unsupported("sorting by fields")
+    return {"dim": Known(-1) if axis is None else d.force(axis), "stable": Known(True)}
+
+
 @method("sort")
 def _sort(
     d: Any, a: Any, axis: Any = None, kind: Any = None, order: Any = None, *, stable: Any = None
 ) -> Any:
-    if order is not None and not d.is_none(order):
-        raise unsupported("sort by fields")
-    at = Known(-1) if axis is None else d.force(axis)
+    words = _sorted_along(d, axis, order)
     d.array_write(a)
-    values = d.graph_method("sort", a.inner, [], {"dim": at, "stable": Known(True)})
+    values = d.graph_method("sort", a.inner, [], words)
     d.graph_method("copy_", a.inner, [d.force(values.items[0])], {})
     return Known(None)
 
@@ -431,12 +436,9 @@ def _sort(
 def _argsort(
     d: Any, a: Any, axis: Any = None, kind: Any = None, order: Any = None, *, stable: Any = None
 ) -> Any:
-    if order is not None and not d.is_none(order):
-        raise unsupported("argsort by fields")
     if axis is not None and d.is_none(axis):
         a, axis = _ravel(d, a), Known(0)
-    at = Known(-1) if axis is None else d.force(axis)
-    words = {"dim": at, "stable": Known(True)}
+    words = _sorted_along(d, axis, order)
     return array_value(d, d.graph_method("argsort", a.inner, [], words))
 
 

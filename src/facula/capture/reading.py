@@ -55,6 +55,9 @@ _BY_IDENTITY = (
 #: the attribute of `defaultdict`
 DEFAULT_FACTORY: Any = vars(collections.defaultdict)["default_factory"]
 DICTS = (dict, collections.OrderedDict, collections.defaultdict)
+_NUMPY_CALLABLES = ("ufunc", "_ArrayFunctionDispatcher")
+#: what is C's own in the classes of dictionaries that are looked into
+_LOOKED_AT = ("__iter__", "__contains__", "__len__", "__getattribute__")
 #: the flag of classes written in Python
 HEAP = 1 << 9
 
@@ -62,9 +65,6 @@ HEAP = 1 << 9
 def base_of_c(kind: type) -> type:
     """The nearest class written in C that a class is made of."""
     return next(base for base in kind.__mro__ if not base.__flags__ & HEAP)
-
-
-_NUMPY_CALLABLES = ("ufunc", "_ArrayFunctionDispatcher")
 
 
 def is_trusted_name(module: str | None) -> bool:
@@ -83,10 +83,6 @@ def is_numpy_scalar(kind: type) -> bool:
         and hasattr(kind, "dtype")
         and (kind.__name__ not in ("ndarray", "memmap", "matrix", "recarray"))
     )
-
-
-#: what is C's own in the classes of dictionaries that are looked into
-_LOOKED_AT = ("__iter__", "__contains__", "__len__", "__getattribute__")
 
 
 def is_array_class(kind: type) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from facula import core
-from facula.capture.arrays import overlap, to_array, to_scalar
+from facula.capture.arrays import to_array, to_scalar
 from facula.capture.breaks import Break, Earlier
 from facula.capture.frames import NULL, UNBOUND
 from facula.capture.guards import Guard
@@ -480,7 +480,7 @@ class Residual:
         for left, right in self.world.array_conditions():
             self.conditions.append(f"{left.label()} and {right.label()} have no memory in common")
             pair = f"{self.out.source(left)}, {self.out.source(right)}"
-            self.out.lines.append(f"if {self.out.hold(overlap)}({pair}): return MISS")
+            self.out.lines.append(f"if {self.out.hold(core.overlapping)}({pair}): return MISS")
 
     def _body(self, ending: Ending) -> None:
         builder = self.builder

@@ -125,9 +125,7 @@ def capture(place: Any, function: Any, values: list[Any]) -> Entry:
 
 def _check_assumptions(world: Symbolic) -> None:
     """A segment that turns out to be wrong runs again in Python, so it may not write to its inputs."""
-    if world.assumed and any(
-        isinstance(value, TensorValue) and core.writes(value.fake) for value in world.inputs
-    ):
+    if world.assumed and world.writes_inputs():
         raise Unassuming
 
 

@@ -120,6 +120,10 @@ class Symbolic(
             reason.trace = self.stack_trace()
 
     # the root frame -------------------------------------------------------------------------------
+    def writes_inputs(self) -> bool:
+        """Whether the segment has written to the memory of a tensor from outside."""
+        return any(isinstance(v, TensorValue) and core.writes(v.fake) for v in self.inputs)
+
     def run_segment(self, frame: Frame, stop: int | None) -> Any:
         """Interpret the root frame up to its end, or up to the instruction number `stop`.
 

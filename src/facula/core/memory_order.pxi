@@ -17,14 +17,10 @@ cdef bint channels_last_strides(Tensor t):
     return True
 
 
-cdef inline bint dense(Tensor t):
-    """Whether the strides are a permutation of contiguous ones (no gaps, no overlap)."""
-    cdef int order[16]
-    cdef int i, j, n = 0, x
-    cdef int64_t expected = 1
-    if not (t.keys & K_STRIDED):
-        return True
-    for i in range(t.nd):
+cdef inline int by_stride(Tensor t, int *order):
+    """The dimensions of more than one element, the smallest stride first, of equal ones the last; how many."""
+    cdef int i, j, n = 0
+    for i in range(t.nd - 1, -1, -1):
         if t.sh[i] != 1:
             j = n
             while j > 0 and t.sd[order[j - 1]] > t.sd[i]:
@@ -32,29 +28,31 @@ cdef inline bint dense(Tensor t):
                 j -= 1
             order[j] = i
             n += 1
+    return n
+
+
+cdef inline bint dense(Tensor t):
+    """Whether the strides are a permutation of contiguous ones (no gaps, no overlap)."""
+    cdef int order[16]
+    cdef int i, n
+    cdef int64_t expected = 1
+    if not (t.keys & K_STRIDED):
+        return True
+    n = by_stride(t, order)
     for i in range(n):
-        x = order[i]
-        if t.sd[x] != expected:
+        if t.sd[order[i]] != expected:
             return False
-        expected *= t.sh[x]
+        expected *= t.sh[order[i]]
     return True
 
 
 cdef bint packed_strides(Tensor a, int64_t *sd):
     """Strides without gaps in the memory order of `a`, or False where expanded dimensions leave it open."""
     cdef int order[16]
-    cdef int i, j, n = 0
+    cdef int i, n = by_stride(a, order)
     cdef int64_t expected = 1
-    for i in range(a.nd - 1, -1, -1):
-        if a.sh[i] != 1:
-            if a.sd[i] == 0:
-                return False
-            j = n
-            while j > 0 and a.sd[order[j - 1]] > a.sd[i]:
-                order[j] = order[j - 1]
-                j -= 1
-            order[j] = i
-            n += 1
+    if n and a.sd[order[0]] == 0:
+        return False
     for i in range(n):
         sd[order[i]] = expected
         expected *= a.sh[order[i]]

@@ -21,9 +21,11 @@ def channels_last(x: Any) -> bool:
 
 
 def empty(shape: Sequence[int], like: Any, last: bool, dtype: Any = None) -> Any:
-    """Unset elements on the device of `like`, channels last where asked and possible."""
+    """Unset elements on the device of `like`, channels last where asked; memory of their own, not a
+    view: what is written to it in place keeps its history.
+    """
     dtype = dtype or like.dtype
-    if not last or len(shape) not in (4, 5):
+    if not last:
         return core.empty(shape, dtype=dtype, device=like.device)
     strides, step = [0] * len(shape), 1
     for d in (1, *range(len(shape) - 1, 1, -1), 0):

@@ -12,7 +12,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops import batch_forms
+from facula.ops import batch_forms, memory_order
 from facula.ops import reduce_launch as launch
 from facula.ops.norm import wide_of
 from facula.ops.registry import F, composite, operator
@@ -27,27 +27,18 @@ class Layout:
         self.space = prod(x.shape[2:])
         self.last = self.space == 1 or not x.is_contiguous()
         if self.last and self.space != 1:
-            order = (0, *range(2, x.dim()), 1)
-            self.last = x.permute(order).is_contiguous()
-        self.order = (0, *range(2, x.dim()), 1)
+            self.last = memory_order.rows(x).is_contiguous()
 
     def dense(self, x: Any) -> Any:
         """The tensor with this memory format."""
         if not self.last or self.space == 1:
             return x.contiguous()
         back = (0, x.dim() - 1, *range(1, x.dim() - 1))
-        return x.permute(self.order).contiguous().permute(back)
+        return memory_order.rows(x).contiguous().permute(back)
 
     def empty(self, x: Any) -> Any:
         """A result of the shape and memory format of `x`."""
-        if not self.last or self.space == 1:
-            return core.empty(x.shape, dtype=x.dtype, device=x.device)
-        strides, step = [0] * x.dim(), 1
-        for d in reversed(self.order):
-            strides[d] = step
-            step *= max(x.shape[d], 1)
-        # memory of its own, not a view: what is written to it in place keeps its history
-        return core.empty_strided(x.shape, strides, dtype=x.dtype, device=x.device)
+        return memory_order.empty(x.shape, x, self.last and self.space != 1)
 
     @property
     def kind(self) -> str:
