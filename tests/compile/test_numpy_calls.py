@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -523,3 +525,37 @@ def test_arrays_in_inference_mode():
         found = facula.compile(function, fullgraph=True)(x, first)
     np.testing.assert_allclose(found, function(x, second))
     np.testing.assert_array_equal(first, second)
+
+
+FIRST_MEETINGS = {
+    "a function": "np.sin(x.numpy())",
+    "an array of a tensor": "torch.tensor(x.numpy()[0])",
+    "a method": "x.numpy().mean(axis=0)",
+    "a scalar": "x * torch.tensor(np.float32(3))",
+    "a scalar of the outside": "x * torch.as_tensor(scalar)",
+    "an array of the outside": "torch.from_numpy(array) * x",
+    "a dtype": "x.numpy().astype(np.dtype('float64'))",
+    "a reduction of a ufunc": "np.add.reduce(x.numpy())",
+    "limits": "x + float(np.finfo(np.float32).eps)",
+    "a made array": "x + torch.tensor(np.arange(4))",
+}
+
+
+@pytest.mark.parametrize("text", FIRST_MEETINGS.values(), ids=FIRST_MEETINGS)
+def test_whatever_of_numpy_is_met_first_its_rules_are_there(text: str) -> None:
+    program = f"""
+import numpy as np
+import facula as torch
+from facula._dynamo import explain
+from facula.capture import rules, rule_table
+scalar, array = np.float32(2.5), np.ones(4, np.float32)
+def f(x):
+    return {text}
+x = torch.arange(4.0)
+assert torch.compile(lambda x: x + 1, backend="eager")(x)[0] == 1 and "numpy" in rules.LATER
+found, wanted = torch.compile(f, backend="eager", fullgraph=True)(x), f(x)
+assert "numpy" not in rules.LATER
+assert type(found) is type(wanted) and np.allclose(np.asarray(found), np.asarray(wanted))
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr

@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import importlib
 import operator
-import sys
 import types
 import warnings
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from typing import Any
 from facula import core
 from facula.capture.breaks import Break, Earlier
 from facula.capture.domain import Part
-from facula.capture.rules import RULES
+from facula.capture.rules import LATER, enter
 from facula.capture.sources import Source
 from facula.capture.values import ArrayValue, Known, TensorValue
 
@@ -117,15 +116,11 @@ def supported() -> bool:
     return int(importlib.import_module("numpy").__version__.partition(".")[0]) >= 2
 
 
-@functools.cache
-def _fill_rules() -> None:
-    translation("numpy_functions").put(RULES)
+def _numpy_rules() -> dict[Any, Any]:
+    return translation("numpy_functions").rules() if supported() else {}
 
 
-def know_numpy() -> None:
-    """Enter the rules for NumPy's functions, once the program has imported it."""
-    if "numpy" in sys.modules and supported():
-        _fill_rules()
+LATER["numpy"] = _numpy_rules
 
 
 class Arrays(Part):
@@ -142,6 +137,7 @@ class Arrays(Part):
         """An array of the outside; None where it can not be a tensor."""
         if not supported():
             return None
+        enter("numpy")
         function = from_numpy if array.flags.writeable else from_constant
         tensor = function(array)
         if tensor is None:
@@ -161,7 +157,7 @@ class Arrays(Part):
         """`tensor.numpy()`."""
         if not supported():
             raise Break("data-dependent-value", "Tensor.numpy() with a NumPy before 2.0")
-        know_numpy()
+        enter("numpy")
         fake = tensor.fake
         if force is not None and self.truth(force):
             tensor = self.graph_method("detach", tensor, [], {})
@@ -185,6 +181,7 @@ class Arrays(Part):
 
     def known_array(self, array: Any) -> ArrayValue:
         """An array that was computed while the program is captured, new in each call."""
+        enter("numpy")
         made: ArrayValue = translation("numpy_dtypes").embedded(self, array)
         return made
 
@@ -359,6 +356,5 @@ __all__ = [
     "array_of_tensor",
     "from_constant",
     "from_numpy",
-    "know_numpy",
     "python_of",
 ]

@@ -52,8 +52,9 @@ _BY_DATA = (np.linalg.eig, np.linalg.eigvals)
 _BY_FLOATING_OPERATOR = (np.nanmean,)
 
 
-def put(rules: dict[Any, Any]) -> None:
-    """Fill in the rules."""
+def rules() -> dict[Any, Any]:
+    """The rules by the function of NumPy's that each is for."""
+    rules: dict[Any, Any] = {}
     for ufunc in {v for v in vars(np).values() if isinstance(v, np.ufunc)}:
         rules[ufunc] = _ufunc_rule(ufunc)
         for name, function in UFUNC_METHODS.items():
@@ -78,7 +79,7 @@ def put(rules: dict[Any, Any]) -> None:
     for function in _MAKERS:
         rules[function] = _maker(function)
     rules[np.cross] = _same_name(np.cross, PLACES["linalg"]["cross"], _unchanged)
-    rules.update(_RULES)
+    return rules | _RULES
 
 
 def _with_ufunc(function: Any, ufunc: np.ufunc, d: Any, *args: Any, **kwargs: Any) -> Any:

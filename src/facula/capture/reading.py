@@ -21,6 +21,7 @@ from facula.capture.breaks import Break
 from facula.capture.domain import Part
 from facula.capture.frames import NULL, UNBOUND
 from facula.capture.guards import facts_of
+from facula.capture.rules import enter
 from facula.capture.sources import Source, held
 from facula.capture.values import (
     LITERAL_TYPES,
@@ -204,6 +205,7 @@ class Reading(Part):
             if array is not None:
                 return array
         if is_numpy_scalar(kind):
+            enter("numpy")
             self.guards.add("equal", source, obj)
             return Known(obj, source)
         if kind is types.BuiltinMethodType and self._is_method_of_container(obj):

@@ -8,7 +8,7 @@ what is pure and called with known arguments is computed (`is_pure`) and needs n
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from facula import core
@@ -16,6 +16,8 @@ from facula.capture.breaks import Break
 
 Rule = Callable[..., Any]
 RULES: dict[Any, Rule] = {}
+#: what gives the rules of a package, by its name; asked when a callable of it is met
+LATER: dict[str, Callable[[], dict[Any, Rule]]] = {}
 #: rules for methods of objects of C, by class and name; they get the owner, too
 METHODS: dict[tuple[type, str], Rule] = {}
 
@@ -55,9 +57,30 @@ def rule(*objects: Any) -> Callable[[Rule], Rule]:
 def rule_for(obj: Any) -> Rule | None:
     """The rule for a callable, None where there is none."""
     try:
-        return RULES.get(obj)
+        found = RULES.get(obj)
     except TypeError:
         return None
+    if found is None and LATER:
+        for package in LATER.keys() & {*_packages(obj)}:
+            enter(package)
+        return RULES.get(obj)
+    return found
+
+
+def enter(package: str) -> None:
+    """Enter the rules of a package, of which a captured program has something."""
+    later = LATER.pop(package, None)
+    if later is not None:
+        for known, entry in later().items():
+            RULES.setdefault(known, entry)  # a rule of the program's own stays
+
+
+def _packages(obj: Any) -> Iterator[str]:
+    """The packages that an object, its class and its owner come from."""
+    for home in (obj, type(obj), type(getattr(obj, "__self__", None))):
+        module = getattr(home, "__module__", None)
+        if isinstance(module, str):
+            yield module.partition(".")[0]
 
 
 def is_pure(obj: Any) -> bool:

@@ -16,7 +16,6 @@ from facula.capture import (
     rule_table,  # noqa: F401  (fills the table of rules)
     stances,
 )
-from facula.capture.arrays import know_numpy
 from facula.capture.breaks import Break, Earlier, Respecialise, Unassuming
 from facula.capture.constraints import check_marks
 from facula.capture.errors import BackendCompilerFailed, InternalTorchDynamoError, Unsupported
@@ -72,7 +71,6 @@ def capture(place: Any, function: Any, values: list[Any]) -> Entry:
     reason: Break | None = None
     static, may_assume = False, True
     COUNTERS["frames"]["total"] += 1
-    know_numpy()
     for _ in range(100):
         world = Symbolic(
             place.history,
