@@ -23,15 +23,14 @@ static void count_release(void *owner) { released += owner != NULL; }
 
 static void check_classes(void) {
     int64_t before = -1;
-    for (int c = 0; c < FK_SIZE_CLASSES; c++) {
+    for (int c = 0; c < FK_LARGE_CLASS; c++) {
         int64_t bytes = fk_class_bytes(c);
         CHECK(bytes > before && (bytes & 63) == 0);
         if (before >= 0) CHECK(fk_size_class(before + 1) == c);
         CHECK(fk_size_class(bytes) == c);
         before = bytes;
     }
-    CHECK(before >= FK_STORAGE_MAX);
-    CHECK(fk_class_bytes(FK_LARGE_CLASS) == 1 << 20);
+    CHECK(before == FK_SMALL_MOST);
 }
 
 static void check_storage(void) {
@@ -52,15 +51,50 @@ static void check_storage(void) {
             CHECK(a->refs == 1);
             fk_storage_decref(a);
             fk_storage *c = fk_storage_new(sizes[i]);
-            CHECK(c == a); /* last in, first out */
+            CHECK(c == a || sizes[i] > FK_SMALL_MOST); /* last in, first out */
             fk_storage_decref(b);
             fk_storage_decref(c);
         }
-    CHECK(fk_memory.stats.live == live && fk_memory.stats.allocated == 0 &&
-          fk_memory.stats.cached > 0);
+    CHECK(fk_memory.stats.live == live && fk_memory.stats.allocated == 0 && fk_cached() > 0);
+    CHECK(fk_heap_consistent());
     CHECK(fk_storage_new(-1) == NULL && fk_storage_new(INT64_MIN) == NULL &&
           fk_storage_new(INT64_MAX) == NULL);
-    CHECK(fk_cache_empty() > 0 && fk_memory.stats.cached == 0);
+    CHECK(fk_cache_empty() > 0 && fk_cached() == 0);
+    CHECK(fk_heap_consistent() && !fk_heap.regions);
+}
+
+static int64_t grown(void) { return fk_memory.stats.allocations; }
+
+/* Large blocks are cut from what was freed, and joined again: new memory is only taken where none
+ * of it is long enough. */
+static void check_heap(void) {
+    enum { COUNT = 24, MIB = 1 << 20 };
+    fk_cache_empty();
+    fk_storage *s[COUNT];
+    for (int i = 0; i < COUNT; i++) s[i] = fk_storage_new(MIB);
+    int64_t held = fk_memory.stats.allocated, before = grown();
+    for (int i = 0; i < COUNT; i += 2) fk_storage_decref(s[i]);
+    CHECK(fk_heap_consistent() && fk_cached() >= COUNT / 2 * MIB);
+    for (int i = 0; i < COUNT; i += 2) s[i] = fk_storage_new(MIB - 5000 * i); /* into the gaps */
+    CHECK(grown() == before && fk_memory.stats.allocated <= held);
+    for (int i = 0; i < COUNT; i++) fk_storage_decref(s[(i * 7) % COUNT]);
+    CHECK(fk_heap_consistent() && fk_cached() == held);
+    fk_storage *whole = fk_storage_new(COUNT * MIB); /* of all of them */
+    CHECK(whole && grown() == before);
+    fk_storage_decref(whole);
+    whole = fk_storage_new((COUNT + 4) * MIB); /* what is there, and a little more */
+    CHECK(whole && fk_cached() == 0 && grown() == before + 1);
+    memset(whole->data, 1, (COUNT + 4) * MIB);
+    fk_storage_decref(whole);
+    fk_heap_trim(3 * MIB);
+    CHECK(fk_heap_consistent() && fk_cached() <= 3 * MIB && fk_cached() > MIB);
+    fk_cache_empty();
+    for (int i = 0; i < COUNT; i++) s[i] = fk_storage_new(i % 2 ? 3 * MIB : 200000);
+    CHECK(fk_heap_consistent());
+    for (int i = 0; i < COUNT; i++) fk_storage_decref(s[i]);
+    CHECK(fk_heap_consistent());
+    fk_cache_empty();
+    CHECK(fk_heap_consistent() && !fk_heap.regions);
 }
 
 static void check_foreign(void) {
@@ -99,15 +133,15 @@ static void check_limits(void) {
     fk_storage *s[8];
     for (int i = 0; i < 8; i++) s[i] = fk_storage_new(((int64_t)i + 2) << 20);
     for (int i = 0; i < 8; i++) fk_storage_decref(s[i]);
-    CHECK(fk_memory.stats.cached <= 8 << 20 && fk_memory.stats.cached > 0);
+    CHECK(fk_cached() <= 8 << 20 && fk_cached() > 0);
     fk_storage *small = fk_storage_new(100); /* small blocks push old large ones out */
     fk_storage_decref(small);
-    CHECK(fk_memory.stats.cached <= 8 << 20);
+    CHECK(fk_cached() <= 8 << 20);
     fk_cache_set_limit(0);
-    CHECK(fk_memory.stats.cached == 0);
+    CHECK(fk_cached() == 0);
     small = fk_storage_new(100);
     fk_storage_decref(small);
-    CHECK(fk_memory.stats.cached == 0);
+    CHECK(fk_cached() == 0);
     fk_cache_set_limit(-1);
     CHECK(fk_memory.cache_limit > 0);
     fk_memory_set_limit(16 << 20);
@@ -141,10 +175,12 @@ static void check_random_life(void) {
             s[k] = fk_storage_new(size);
             if (size) s[k]->data[0] = s[k]->data[size - 1] = (char)k;
         }
-        CHECK(fk_memory.stats.cached <= fk_memory.cache_limit);
+        CHECK(fk_cached() <= fk_memory.cache_limit);
+        if (i % 16 == 0) CHECK(fk_heap_consistent());
     }
     for (int k = 0; k < COUNT; k++)
         if (s[k]) fk_storage_decref(s[k]);
+    CHECK(fk_heap_consistent());
     CHECK(fk_memory.stats.allocated == 0 && fk_memory.stats.live == 0);
     fk_cache_empty();
     fk_cache_set_limit(-1);
@@ -178,8 +214,9 @@ static void *caller(void *unused) {
         char marks[777] = {0}, *p[1] = {marks};
         fk_parallel(mark, p, NULL, NULL, 777 - i % 5, 1 + i % 300);
         if (!all_ones(marks, 777 - i % 5)) __atomic_fetch_add(&failures, 1, __ATOMIC_RELAXED);
-        void *scratch = fk_scratch(1000 * (i % 17));
-        memset(scratch, 1, (size_t)(1000 * (i % 17)));
+        int64_t bytes = i % 50 ? 1000 * (i % 17) : 5 << 20;
+        void *scratch = fk_scratch(bytes);
+        memset(scratch, 1, (size_t)bytes);
         fk_scratch_release(scratch);
     }
     return NULL;
@@ -211,6 +248,17 @@ static void check_pool(void) {
     CHECK(fk_scratch(3 << 20) == scratch);
     fk_scratch_release(scratch);
     CHECK(fk_scratch_empty() > 0);
+    fk_cache_empty();
+    for (int i = 0; i < 3; i++) { /* long ones are the heap's */
+        scratch = fk_scratch(40 << 20);
+        CHECK(((uintptr_t)scratch & 63) == 0 && (i == 0 || fk_cached() < 1 << 20));
+        memset(scratch, 1, 40 << 20);
+        fk_scratch_release(scratch);
+        CHECK(fk_cached() >= 40 << 20 && fk_heap_consistent());
+    }
+    fk_storage *tensor = fk_storage_new(39 << 20);
+    CHECK(fk_cached() < 2 << 20);
+    fk_storage_decref(tensor);
 }
 
 static void check_fork(void) {
@@ -272,6 +320,7 @@ int main(void) {
     check_classes();
     check_weave_and_pick();
     check_storage();
+    check_heap();
     check_foreign();
     check_resize();
     check_limits();

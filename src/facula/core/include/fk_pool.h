@@ -2,7 +2,7 @@
  *
  * Takes: a body over an index space, a number of threads.
  * Gives: `fk_parallel`, `fk_set_num_threads`, `fk_get_num_threads`, `fk_default_threads`,
- * scratch memory, and the table of them.
+ * and the table of services.
  * Keeps true: one pool for everything, started on the first call that needs it; the index space
  * is cut into contiguous parts, the caller takes part, and whoever is free takes the next one,
  * so that a thread that wakes late holds nobody up; a nested call, or one while another thread
@@ -28,16 +28,14 @@
 #include <sys/syscall.h>
 #endif
 #include "facula_abi.h"
+#include "fk_scratch.h"
 
 enum {
     FK_MAX_THREADS = 1024,
     FK_SPIN_WORKER = 2000, /* pauses before a worker sleeps: some tens of microseconds */
     FK_SPIN_CALLER = 4000,
     FK_WORKER_STACK = 4 << 20,
-    FK_SCRATCH_SLOTS = 24,
 };
-#define FK_SCRATCH_CACHE \
-    ((int64_t)256 << 20) /* the most bytes that released scratch blocks may keep */
 
 typedef struct fk_job {
     fk_body body;
@@ -223,8 +221,6 @@ FK_LOCAL void fk_wait_for_parts(void) {
 
 /* ---- start, fork ---- */
 
-FK_COLD void fk_scratch_forget(void);
-
 FK_COLD void fk_pool_after_fork(void) {
     int threads = fk_pool.threads, spin = fk_pool.spin;
     memset(&fk_pool, 0, sizeof fk_pool);
@@ -289,110 +285,6 @@ FK_LOCAL void fk_parallel(fk_body body, char *const *p, const int64_t *n, const 
         if (parts > 1 && fk_parallel_shared(body, p, n, s, total, parts)) return;
     }
     body(p, n, s, 0, total);
-}
-
-/* ---- scratch memory: any thread, cached in a few slots ---- */
-
-typedef struct fk_scratch_block {
-    int64_t bytes; /* usable, after the 64-byte header */
-    int64_t stamp; /* when it was released */
-} fk_scratch_block;
-
-static struct {
-    _Atomic int lock;
-    fk_scratch_block *slots[FK_SCRATCH_SLOTS];
-    int64_t cached, clock;
-} fk_scratch_cache;
-
-FK_LOCAL void fk_scratch_lock(void) {
-    while (atomic_exchange_explicit(&fk_scratch_cache.lock, 1, memory_order_acquire)) sched_yield();
-}
-
-FK_LOCAL void fk_scratch_unlock(void) {
-    atomic_store_explicit(&fk_scratch_cache.lock, 0, memory_order_release);
-}
-
-/* a forked child: another thread may have held the lock, so the list is not to be trusted */
-FK_COLD void fk_scratch_forget(void) { memset(&fk_scratch_cache, 0, sizeof fk_scratch_cache); }
-
-/* Gives the cached scratch blocks back to the system; returns the bytes. */
-FK_COLD int64_t fk_scratch_empty(void) {
-    fk_scratch_block *blocks[FK_SCRATCH_SLOTS];
-    fk_scratch_lock();
-    int64_t bytes = fk_scratch_cache.cached;
-    memcpy(blocks, fk_scratch_cache.slots, sizeof blocks);
-    memset(fk_scratch_cache.slots, 0, sizeof fk_scratch_cache.slots);
-    fk_scratch_cache.cached = 0;
-    fk_scratch_unlock();
-    for (int i = 0; i < FK_SCRATCH_SLOTS; i++) free(blocks[i]);
-    return bytes;
-}
-
-/* the smallest cached block that is large enough and not wastefully large; the lock is held */
-FK_LOCAL fk_scratch_block *fk_scratch_find(int64_t bytes) {
-    int best = -1;
-    for (int i = 0; i < FK_SCRATCH_SLOTS; i++) {
-        fk_scratch_block *block = fk_scratch_cache.slots[i];
-        if (!block || block->bytes < bytes || block->bytes > 2 * bytes + 65536) continue;
-        if (best < 0 || block->bytes < fk_scratch_cache.slots[best]->bytes) best = i;
-    }
-    if (best < 0) return NULL;
-    fk_scratch_block *block = fk_scratch_cache.slots[best];
-    fk_scratch_cache.slots[best] = NULL;
-    fk_scratch_cache.cached -= block->bytes;
-    return block;
-}
-
-FK_COLD fk_scratch_block *fk_scratch_allocate(int64_t bytes) {
-    int64_t huge = (int64_t)2 << 20, unit = bytes >= huge ? 65536 : 4096;
-    int64_t length = (bytes + 64 + unit - 1) / unit * unit;
-    void *memory = NULL;
-    for (int attempt = 0; attempt < 2; attempt++) {
-        if (!posix_memalign(&memory, length >= huge ? (size_t)huge : 64, (size_t)length)) break;
-        memory = NULL;
-        if (!fk_scratch_empty()) break;
-    }
-    if (!memory) return NULL;
-#ifdef MADV_HUGEPAGE
-    if (length >= huge) madvise(memory, (size_t)length, MADV_HUGEPAGE);
-#endif
-    fk_scratch_block *block = memory;
-    block->bytes = length - 64;
-    return block;
-}
-
-/* 64-byte-aligned memory for the time of a call; NULL when there is none. */
-FK_LOCAL void *fk_scratch(int64_t bytes) {
-    if (bytes < 0 || bytes > (int64_t)1 << 46) return NULL;
-    fk_scratch_lock();
-    fk_scratch_block *block = fk_scratch_find(bytes);
-    fk_scratch_unlock();
-    if (!block) block = fk_scratch_allocate(bytes);
-    return block ? (char *)block + 64 : NULL;
-}
-
-FK_LOCAL void fk_scratch_release(void *memory) {
-    if (!memory) return;
-    fk_scratch_block *block = (fk_scratch_block *)((char *)memory - 64), *dropped = block;
-    if (block->bytes <= FK_SCRATCH_CACHE) {
-        fk_scratch_lock();
-        int slot = 0; /* an empty one, else the one released longest ago */
-        for (int i = 0; i < FK_SCRATCH_SLOTS && fk_scratch_cache.slots[slot]; i++)
-            if (!fk_scratch_cache.slots[i] ||
-                fk_scratch_cache.slots[i]->stamp < fk_scratch_cache.slots[slot]->stamp)
-                slot = i;
-        dropped = fk_scratch_cache.slots[slot];
-        int64_t cached = fk_scratch_cache.cached - (dropped ? dropped->bytes : 0);
-        if (cached + block->bytes <= FK_SCRATCH_CACHE) {
-            block->stamp = ++fk_scratch_cache.clock;
-            fk_scratch_cache.slots[slot] = block;
-            fk_scratch_cache.cached = cached + block->bytes;
-        } else {
-            dropped = block;
-        }
-        fk_scratch_unlock();
-    }
-    free(dropped);
 }
 
 static const fk_runtime fk_runtime_table

@@ -2,7 +2,7 @@
  *
  * Takes: byte counts, or memory that somebody else owns.
  * Gives: `fk_storage`, whose header and data share one 64-byte-aligned block; free lists per
- * size class; large blocks on huge pages, kept for reuse up to a byte limit; statistics and
+ * size class, the heap for large blocks, both kept for reuse up to a byte limit; statistics and
  * limits.
  * Keeps true: `data` is 64-byte aligned for memory of our own; the caller holds the GIL (nothing
  * here is atomic); a block in a free list is in no other list; `allocated` + `cached` bytes
@@ -12,11 +12,11 @@
 #ifndef FK_STORAGE_H
 #define FK_STORAGE_H
 #include "fk_base.h"
+#include "fk_heap.h"
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 enum fk_storage_flags {
@@ -45,35 +45,30 @@ typedef struct fk_storage {
 enum {
     FK_STORAGE_HEADER = 128, /* sizeof(fk_storage) rounded up to the alignment of the data */
     FK_SMALL_CLASSES = 17,   /* 0, 64, 128, ... 1024 bytes */
-    FK_SIZE_CLASSES = 17 + 4 * 37,
-    FK_LARGE_CLASS = 17 + 4 * 9 +
-        3, /* the class of 1 MiB: mapped, huge-page advised, in the recency list */
+    FK_LARGE_CLASS = 17 + 4 * 6 + 3, /* all above: blocks of the heap, as long as asked for */
     FK_HEADER_ONLY = -1,
-    FK_SMALL_MOST = 7 << 17, /* bytes of the last class below the large ones */
+    FK_SMALL_MOST = 7 << 14, /* bytes of the last class below the large ones */
 };
 _Static_assert(sizeof(fk_storage) <= FK_STORAGE_HEADER, "the header must fit before the data");
 #define FK_STORAGE_MAX ((int64_t)1 << 46)
-#define FK_HUGE_PAGE ((int64_t)2 << 20)
 
 typedef struct fk_memory_stats {
-    int64_t allocated;   /* bytes of blocks in use, rounded to their size class */
+    int64_t allocated;   /* bytes of blocks in use, rounded to their size class or span */
     int64_t peak;        /* the most that `allocated` was since the last reset */
-    int64_t cached;      /* bytes of blocks in the free lists */
+    int64_t cached;      /* bytes of blocks in the free lists; the heap counts its own */
     int64_t requested;   /* storages asked for, foreign and meta ones not counted */
-    int64_t allocations; /* of these, how many went to the operating system or malloc */
+    int64_t allocations; /* of these, how many took new memory of malloc or the system */
     int64_t live;        /* storages alive, of every kind */
     int64_t failures;    /* requests that found no memory */
     int64_t flushes;     /* how often pressure emptied the cache */
 } fk_memory_stats;
 
 static struct {
-    fk_storage *free[FK_SIZE_CLASSES];
+    fk_storage *free[FK_LARGE_CLASS];
     fk_memory_stats stats;
     int64_t cache_limit;   /* negative: not yet determined */
     int64_t memory_limit;  /* 0: none */
     int64_t machine_limit; /* of the cgroup or host, 0 where unknown */
-    fk_storage *newest,
-        *oldest; /* cached large blocks by recency: `extra` is the older, `owner` the newer */
 } fk_memory = {.cache_limit = -1};
 
 /* ---- size classes ---- */
@@ -124,162 +119,79 @@ FK_COLD void fk_memory_start(void) {
 
 /* ---- blocks ---- */
 
-/* the length of the mapping behind a large block */
-FK_INLINE int64_t fk_map_bytes(int size_class) {
-    return (fk_class_bytes(size_class) + FK_STORAGE_HEADER + 4095) & ~(int64_t)4095;
+/* the bytes that a block takes */
+FK_INLINE int64_t fk_block_bytes(const fk_storage *block) {
+    return FK_LIKELY(block->size_class < FK_LARGE_CLASS) ? fk_class_bytes(block->size_class)
+                                                         : fk_heap_bytes(block);
 }
 
-FK_COLD fk_storage *fk_block_map(int size_class) {
-    int64_t length = fk_map_bytes(size_class);
-    int64_t slack = length >= FK_HUGE_PAGE ? FK_HUGE_PAGE : 0;
-    char *base = mmap(
-        NULL, (size_t)(length + slack), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (base == MAP_FAILED) return NULL;
-    if (slack) { /* start on a huge page and give the rest back */
-        char *start = (char *)(((uintptr_t)base + (uintptr_t)slack - 1) & ~((uintptr_t)slack - 1));
-        if (start > base) munmap(base, (size_t)(start - base));
-        if (base + slack > start) munmap(start + length, (size_t)(base + slack - start));
-        base = start;
-#ifdef MADV_HUGEPAGE
-        madvise(base, (size_t)length, MADV_HUGEPAGE);
-#endif
-    }
-    return (fk_storage *)base;
-}
-
-FK_COLD void fk_block_free(fk_storage *block) {
-    if (block->size_class >= FK_LARGE_CLASS)
-        munmap(block, (size_t)fk_map_bytes(block->size_class));
-    else
-        free(block);
-}
-
-FK_INLINE void fk_recency_remove(fk_storage *block) {
-    fk_storage *older = block->extra, *newer = block->owner;
-    if (newer)
-        newer->extra = older;
-    else
-        fk_memory.newest = older;
-    if (older)
-        older->owner = newer;
-    else
-        fk_memory.oldest = newer;
-}
-
-/* the least recently freed large block is the tail of its class's list */
-FK_COLD void fk_cache_drop_oldest(void) {
-    fk_storage *block = fk_memory.oldest, **link = &fk_memory.free[block->size_class];
-    while (*link != block) link = &(*link)->next;
-    *link = block->next;
-    fk_recency_remove(block);
-    fk_memory.stats.cached -= fk_class_bytes(block->size_class);
-    fk_block_free(block);
-}
+/* the bytes of all blocks that are kept */
+FK_INLINE int64_t fk_cached(void) { return fk_memory.stats.cached + fk_heap.warm_free; }
 
 /* Gives every cached block back to the system; returns the bytes. */
 FK_COLD int64_t fk_cache_empty(void) {
-    int64_t bytes = fk_memory.stats.cached;
-    for (int size_class = 0; size_class < FK_SIZE_CLASSES; size_class++) {
+    int64_t bytes = fk_cached();
+    for (int size_class = 0; size_class < FK_LARGE_CLASS; size_class++) {
         fk_storage *block = fk_memory.free[size_class];
         fk_memory.free[size_class] = NULL;
         while (block) {
             fk_storage *next = block->next;
-            fk_block_free(block);
+            free(block);
             block = next;
         }
     }
-    fk_memory.newest = fk_memory.oldest = NULL;
+    fk_heap_trim(0);
     fk_memory.stats.cached = 0;
     return bytes;
 }
 
-FK_COLD fk_storage *fk_block_new_once(int size_class) {
-    if (size_class >= FK_LARGE_CLASS) return fk_block_map(size_class);
-    void *block = NULL;
-    size_t bytes = (size_t)fk_class_bytes(size_class) + FK_STORAGE_HEADER;
-    return posix_memalign(&block, 64, bytes) ? NULL : (fk_storage *)block;
+/* Brings the cache under its limit: large blocks go first. */
+FK_COLD void fk_cache_trim(void) {
+    if (fk_memory.cache_limit < 0) fk_memory_start();
+    int64_t room = fk_memory.cache_limit - fk_memory.stats.cached;
+    if (fk_heap.warm_free > room) fk_heap_trim(room > 0 ? room : 0);
+    if (room < 0) fk_cache_empty(); /* small blocks fill it */
 }
 
 /* Room for `bytes` more under the user's limit, and under the machine's if emptying the cache gives
  * it. */
 FK_COLD int fk_memory_make_room(int64_t bytes) {
     fk_memory_stats *stats = &fk_memory.stats;
-    int64_t total = stats->allocated + stats->cached + bytes;
+    int64_t total = stats->allocated + fk_cached() + bytes;
     int64_t soft = fk_memory.machine_limit - fk_memory.machine_limit / 8;
     int over = fk_memory.memory_limit > 0 && total > fk_memory.memory_limit;
-    if ((over || (soft > 0 && total > soft)) && stats->cached) {
+    if ((over || (soft > 0 && total > soft)) && fk_cached()) {
         fk_cache_empty();
         stats->flushes++;
     }
     return !(fk_memory.memory_limit > 0 && stats->allocated + bytes > fk_memory.memory_limit);
 }
 
-FK_COLD fk_storage *fk_block_new(int size_class) {
+FK_COLD fk_storage *fk_block_once(int size_class, int64_t nbytes) {
+    if (size_class == FK_LARGE_CLASS) return fk_heap_take(nbytes + FK_STORAGE_HEADER);
+    void *block = NULL;
+    size_t bytes = (size_t)fk_class_bytes(size_class) + FK_STORAGE_HEADER;
+    return posix_memalign(&block, 64, bytes) ? NULL : (fk_storage *)block;
+}
+
+FK_COLD fk_storage *fk_block_new(int size_class, int64_t nbytes) {
     fk_memory_stats *stats = &fk_memory.stats;
+    int large = size_class == FK_LARGE_CLASS;
+    int64_t growth =
+        large ? fk_heap_growth(nbytes + FK_STORAGE_HEADER) : fk_class_bytes(size_class);
     if (fk_memory.cache_limit < 0) fk_memory_start();
-    if (!fk_memory_make_room(fk_class_bytes(size_class))) return NULL;
-    fk_storage *block = fk_block_new_once(size_class);
-    if (!block && stats->cached) {
+    if (growth && !fk_memory_make_room(growth)) return NULL;
+    fk_storage *block = fk_block_once(size_class, nbytes);
+    if (!block && fk_cached()) {
         fk_cache_empty();
         stats->flushes++;
-        block = fk_block_new_once(size_class);
+        block = fk_block_once(size_class, nbytes);
     }
     if (!block) return NULL;
-    stats->allocations++;
+    stats->allocations += growth > 0;
     block->data = (char *)block + FK_STORAGE_HEADER;
     block->size_class = size_class;
     return block;
-}
-
-/* ---- large blocks: kept by recency, a slightly larger one will do ---- */
-
-FK_COLD fk_storage *fk_large_take(int size_class) {
-    int last = size_class + 1 < FK_SIZE_CLASSES ? size_class + 1 : size_class;
-    for (int c = size_class; c <= last; c++) {
-        fk_storage *block = fk_memory.free[c];
-        if (!block) continue;
-        fk_memory.free[c] = block->next;
-        fk_recency_remove(block);
-        fk_memory.stats.cached -= fk_class_bytes(c);
-        return block;
-    }
-    return NULL;
-}
-
-FK_COLD void fk_large_keep(fk_storage *block) {
-    int64_t bytes = fk_class_bytes(block->size_class);
-    if (fk_memory.cache_limit < 0) fk_memory_start();
-    if (bytes > fk_memory.cache_limit) {
-        fk_block_free(block);
-        return;
-    }
-    while (fk_memory.oldest && fk_memory.stats.cached + bytes > fk_memory.cache_limit)
-        fk_cache_drop_oldest();
-    if (fk_memory.stats.cached + bytes > fk_memory.cache_limit)
-        fk_cache_empty(); /* small blocks fill it */
-    block->next = fk_memory.free[block->size_class];
-    fk_memory.free[block->size_class] = block;
-    block->extra = fk_memory.newest;
-    block->owner = NULL;
-    if (fk_memory.newest)
-        fk_memory.newest->owner = block;
-    else
-        fk_memory.oldest = block;
-    fk_memory.newest = block;
-    fk_memory.stats.cached += bytes;
-}
-
-/* A small block that does not fit the cache pushes old large ones out, or goes. */
-FK_COLD void fk_small_keep(fk_storage *block, int64_t bytes) {
-    while (fk_memory.oldest && fk_memory.stats.cached + bytes > fk_memory.cache_limit)
-        fk_cache_drop_oldest();
-    if (fk_memory.stats.cached + bytes > fk_memory.cache_limit) {
-        fk_block_free(block);
-        return;
-    }
-    block->next = fk_memory.free[block->size_class];
-    fk_memory.free[block->size_class] = block;
-    fk_memory.stats.cached += bytes;
 }
 
 /* ---- storages ---- */
@@ -301,9 +213,8 @@ FK_COLD fk_storage *fk_storage_new_slow(int64_t nbytes) {
     fk_memory_stats *stats = &fk_memory.stats;
     fk_storage *block = NULL;
     if (nbytes >= 0 && nbytes <= FK_STORAGE_MAX) {
-        int size_class = fk_size_class(nbytes);
-        if (size_class >= FK_LARGE_CLASS) block = fk_large_take(size_class);
-        if (!block) block = fk_block_new(size_class);
+        int size_class = nbytes > FK_SMALL_MOST ? FK_LARGE_CLASS : fk_size_class(nbytes);
+        block = fk_block_new(size_class, nbytes);
     }
     stats->requested++;
     if (!block) {
@@ -311,7 +222,7 @@ FK_COLD fk_storage *fk_storage_new_slow(int64_t nbytes) {
         return NULL;
     }
     stats->live++;
-    stats->allocated += fk_class_bytes(block->size_class);
+    stats->allocated += fk_block_bytes(block);
     if (stats->allocated > stats->peak) stats->peak = stats->allocated;
     fk_storage_start(block, nbytes, 0);
     return block;
@@ -372,14 +283,16 @@ FK_COLD void fk_storage_free_slow(fk_storage *storage) {
     if (storage->size_class == FK_HEADER_ONLY) {
         free(storage);
     } else {
-        int64_t bytes = fk_class_bytes(storage->size_class);
-        stats->allocated -= bytes;
+        stats->allocated -= fk_block_bytes(storage);
         storage->data = (char *)storage + FK_STORAGE_HEADER;
-        if (storage->size_class >= FK_LARGE_CLASS) {
-            fk_large_keep(storage);
+        if (storage->size_class == FK_LARGE_CLASS) {
+            fk_heap_give(storage);
         } else {
-            fk_small_keep(storage, bytes);
+            storage->next = fk_memory.free[storage->size_class];
+            fk_memory.free[storage->size_class] = storage;
+            stats->cached += fk_class_bytes(storage->size_class);
         }
+        if (fk_cached() > fk_memory.cache_limit) fk_cache_trim();
     }
     if (release) release(owner); /* last: it may run anything, also this allocator */
 }
@@ -394,7 +307,7 @@ FK_INLINE void fk_storage_decref(fk_storage *storage) {
         return;
     }
     int64_t bytes = fk_class_bytes(size_class);
-    if (FK_UNLIKELY(stats->cached + bytes > fk_memory.cache_limit)) {
+    if (FK_UNLIKELY(fk_cached() + bytes > fk_memory.cache_limit)) {
         fk_storage_free_slow(storage);
         return;
     }
@@ -412,8 +325,10 @@ FK_LOCAL int64_t fk_storage_capacity(const fk_storage *storage) {
     if (storage->release == fk_storage_release_inner)
         return fk_storage_capacity((fk_storage *)storage->owner);
     if (storage->flags & FK_META) return FK_STORAGE_MAX;
-    return storage->size_class == FK_HEADER_ONLY ? storage->nbytes
-                                                 : fk_class_bytes(storage->size_class);
+    if (storage->size_class == FK_HEADER_ONLY) return storage->nbytes;
+    return storage->size_class < FK_LARGE_CLASS
+        ? fk_class_bytes(storage->size_class)
+        : fk_heap_bytes(storage) - FK_SPAN_HEADER - FK_STORAGE_HEADER;
 }
 
 /* Changes the size and keeps the common prefix.  0: done; -1: no memory; -2: this storage cannot be
@@ -443,17 +358,19 @@ FK_COLD int fk_storage_resize(fk_storage *storage, int64_t nbytes) {
 FK_COLD void fk_cache_set_limit(int64_t bytes) {
     fk_memory_start();
     if (bytes >= 0) fk_memory.cache_limit = bytes;
-    while (fk_memory.oldest && fk_memory.stats.cached > fk_memory.cache_limit)
-        fk_cache_drop_oldest();
-    if (fk_memory.stats.cached > fk_memory.cache_limit) fk_cache_empty();
+    if (fk_cached() > fk_memory.cache_limit) fk_cache_trim();
 }
 
 /* The most bytes in use and cached together; 0 or less: no limit. */
 FK_COLD void fk_memory_set_limit(int64_t bytes) {
     fk_memory.memory_limit = bytes > 0 ? bytes : 0;
-    if (bytes > 0 && fk_memory.stats.allocated + fk_memory.stats.cached > bytes) fk_cache_empty();
+    if (bytes > 0 && fk_memory.stats.allocated + fk_cached() > bytes) fk_cache_empty();
 }
 
-FK_LOCAL fk_memory_stats fk_memory_get_stats(void) { return fk_memory.stats; }
+FK_LOCAL fk_memory_stats fk_memory_get_stats(void) {
+    fk_memory_stats stats = fk_memory.stats;
+    stats.cached = fk_cached();
+    return stats;
+}
 FK_LOCAL void fk_memory_reset_peak(void) { fk_memory.stats.peak = fk_memory.stats.allocated; }
 #endif

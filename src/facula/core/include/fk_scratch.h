@@ -1,0 +1,127 @@
+/* Scratch memory: what a kernel needs for the time of a call.
+ *
+ * Takes: byte counts, from any thread, with or without the GIL.
+ * Gives: 64-byte-aligned uninitialised memory.
+ * Keeps true: short blocks are kept in a few slots, warm in the caches of the processor; a long one
+ * comes from the heap and goes back to it, so that tensors can have its pages.
+ *
+ * Static state: include this header in exactly one translation unit. */
+#ifndef FK_SCRATCH_H
+#define FK_SCRATCH_H
+#include "fk_base.h"
+#include "fk_heap.h"
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+enum {
+    FK_SCRATCH_SLOTS = 24,
+    FK_SCRATCH_LONG = 1 << 20, /* more than this is the heap's */
+};
+
+typedef struct fk_scratch_block {
+    int64_t bytes; /* usable, after the 64-byte header */
+    int64_t stamp; /* when it was released */
+} fk_scratch_block;
+
+static struct {
+    _Atomic int lock;
+    fk_scratch_block *slots[FK_SCRATCH_SLOTS];
+    int64_t clock;
+} fk_scratch_cache;
+
+FK_LOCAL void fk_scratch_lock(void) {
+    while (atomic_exchange_explicit(&fk_scratch_cache.lock, 1, memory_order_acquire)) sched_yield();
+}
+
+FK_LOCAL void fk_scratch_unlock(void) {
+    atomic_store_explicit(&fk_scratch_cache.lock, 0, memory_order_release);
+}
+
+/* A forked child leaves the blocks of its parent alone: another thread may have held the lock. */
+FK_COLD void fk_scratch_forget(void) { memset(&fk_scratch_cache, 0, sizeof fk_scratch_cache); }
+
+/* Gives the kept blocks back to the system; returns the bytes. */
+FK_COLD int64_t fk_scratch_empty(void) {
+    int64_t bytes = 0;
+    for (int i = 0; i < FK_SCRATCH_SLOTS; i++) {
+        fk_scratch_lock();
+        fk_scratch_block *block = fk_scratch_cache.slots[i];
+        fk_scratch_cache.slots[i] = NULL;
+        fk_scratch_unlock();
+        if (block) bytes += block->bytes;
+        free(block);
+    }
+    return bytes;
+}
+
+/* Takes the shortest kept block that is long enough out of its slot. Where there is none, the
+ * longest of all comes out: the new one will serve in its stead. */
+FK_LOCAL fk_scratch_block *fk_scratch_find(int64_t bytes) {
+    int best = -1;
+    for (int i = 0; i < FK_SCRATCH_SLOTS; i++) {
+        fk_scratch_block *block = fk_scratch_cache.slots[i];
+        if (!block) continue;
+        int64_t had = best < 0 ? -1 : fk_scratch_cache.slots[best]->bytes;
+        int longer = block->bytes > had;
+        if (block->bytes >= bytes ? had < bytes || !longer : longer) best = i;
+    }
+    if (best < 0) return NULL;
+    fk_scratch_block *block = fk_scratch_cache.slots[best];
+    fk_scratch_cache.slots[best] = NULL;
+    return block;
+}
+
+FK_COLD fk_scratch_block *fk_scratch_allocate(int64_t bytes) {
+    void *memory = NULL;
+    int64_t length = (bytes + 64 + 4095) / 4096 * 4096;
+    for (int attempt = 0; attempt < 2 && !memory; attempt++) {
+        if (bytes > FK_SCRATCH_LONG)
+            memory = fk_heap_take(length);
+        else if (posix_memalign(&memory, 64, (size_t)length))
+            memory = NULL;
+        if (!memory && !fk_scratch_empty()) break;
+    }
+    fk_scratch_block *block = memory;
+    if (block) block->bytes = length - 64;
+    return block;
+}
+
+/* 64-byte-aligned memory for the time of a call; NULL when there is none. */
+FK_LOCAL void *fk_scratch(int64_t bytes) {
+    fk_scratch_block *block = NULL;
+    if (bytes < 0 || bytes > (int64_t)1 << 46) return NULL;
+    if (bytes <= FK_SCRATCH_LONG) {
+        fk_scratch_lock();
+        block = fk_scratch_find(bytes);
+        fk_scratch_unlock();
+    }
+    if (block && block->bytes < bytes) {
+        free(block);
+        block = NULL;
+    }
+    if (!block) block = fk_scratch_allocate(bytes);
+    return block ? (char *)block + 64 : NULL;
+}
+
+FK_LOCAL void fk_scratch_release(void *memory) {
+    if (!memory) return;
+    fk_scratch_block *block = (fk_scratch_block *)((char *)memory - 64);
+    if (block->bytes > FK_SCRATCH_LONG + 4096) {
+        fk_heap_give(block);
+        return;
+    }
+    fk_scratch_lock();
+    int slot = 0; /* an empty one, else the one released longest ago */
+    for (int i = 0; i < FK_SCRATCH_SLOTS && fk_scratch_cache.slots[slot]; i++)
+        if (!fk_scratch_cache.slots[i] ||
+            fk_scratch_cache.slots[i]->stamp < fk_scratch_cache.slots[slot]->stamp)
+            slot = i;
+    fk_scratch_block *dropped = fk_scratch_cache.slots[slot];
+    block->stamp = ++fk_scratch_cache.clock;
+    fk_scratch_cache.slots[slot] = block;
+    fk_scratch_unlock();
+    free(dropped);
+}
+#endif
