@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import prod
 
 from facula.codegen.c.fused_passes import Shared
-from facula.codegen.c.fused_stream import Streams
+from facula.codegen.c.fused_stream import SENT, Streams
 from facula.codegen.c.fused_text import Expressions, Names, has_guard, indent, is_slow, store
 from facula.codegen.c.printer import C_TYPES
 from facula.lower.loops import ir, nest
@@ -206,7 +206,9 @@ class FlatText:
     @property
     def block(self) -> int:
         """Elements of a block."""
-        return STAGED if self.stages else BLOCK
+        if self.stages:
+            return STAGED
+        return SENT if self.streams.buffers and not self.guarded else BLOCK
 
     def checked(self) -> tuple[list[str], str, str]:
         """One pass over a block by fast forms, that tells whether they hold."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from facula.codegen.c import loops_text
 from facula.codegen.c.fused_flat import HEAD, Text, decoded
-from facula.codegen.c.fused_stream import Streams
+from facula.codegen.c.fused_stream import SENT, Streams
 from facula.codegen.c.fused_text import Expressions, Names, has_guard, indent, is_slow, store
 from facula.lower.loops import ir, nest
 from facula.lower.loops.index import Index, Indirect
@@ -28,8 +28,6 @@ from facula.ops.scalar_node import Scalar
 C_TYPE = {"f32": "float", "f64": "double", "i64": "int64_t", "i32": "int32_t", "b8": "uint8_t"}
 #: elements of a block; cells of a tile and positions of its blocks; kept elements of a tile
 BLOCK, TILE, TILE_ROWS, TILE_CACHE = 4096, 1024, 64, 32768
-#: elements of a piece of a block that is written past the caches
-PIECE = 1024
 
 
 def rows(kernel: nest.Rows, dynamic: bool, vector_bytes: int) -> Text:
@@ -237,7 +235,7 @@ class _Rows:
     def write(self, each: nest.Store, printer: Expressions) -> str:
         """The statement that stores an element."""
         value = store(each.buffer.code, each.expression.dtype, printer.text(each.expression))
-        target = self.streams.target(each, "piece", PIECE)
+        target = self.streams.target(each, "piece", SENT)
         if target is None:
             target = f"{self.names.buffer(each.buffer)}[{printer.index(each.index)}]"
         return f"{target} = {value};"
@@ -363,8 +361,8 @@ class _Rows:
             guarded, lambda fast: self._plain_loop(each, fast, "piece", "piece_end")
         )
         return [
-            f"for (int64_t piece = origin; piece < stop; piece += {PIECE}) {{",
-            f"    const int64_t piece_end = stop - piece < {PIECE} ? stop : piece + {PIECE};",
+            f"for (int64_t piece = origin; piece < stop; piece += {SENT}) {{",
+            f"    const int64_t piece_end = stop - piece < {SENT} ? stop : piece + {SENT};",
             *indent(loops),
             *indent(self.streams.send(each.stores, "piece", "piece_end")),
             "}",

@@ -14,6 +14,9 @@ from facula.codegen.c.fused_text import STORED, Expressions, Names
 from facula.lower.loops import ir, nest
 from facula.lower.loops.index import Var
 
+#: elements that are sent at once: few enough that reads go on while they leave
+SENT = 128
+
 STREAM = """\
 #if defined(__has_builtin) && defined(__x86_64__)
 #if defined(__AVX512F__)
