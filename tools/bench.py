@@ -74,6 +74,8 @@ training(compiled)
 figures["first"] = time.perf_counter() - begin
 figures["compiled"] = measure(lambda: training(compiled))
 figures["version"] = f.__version__
+with open("/proc/self/status") as status:
+    figures["resident"] = next(int(l.split()[1]) << 10 for l in status if l.startswith("VmHWM"))
 print(json.dumps(figures))
 """
 
@@ -102,6 +104,7 @@ ROWS = (
     ),
     ("... compiled", "compiled", lambda v: f"{v * 1e3:.1f} ms"),
     ("... first compiled call, nothing cached", "first", lambda v: f"{v:.2f} s"),
+    ("memory of the process that ran all this, at most", "resident", lambda v: f"{v / 1e6:.0f} MB"),
 )
 
 SIZE = r"""
