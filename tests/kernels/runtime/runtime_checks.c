@@ -248,6 +248,13 @@ static void check_pool(void) {
     CHECK(fk_scratch(3 << 20) == scratch);
     fk_scratch_release(scratch);
     CHECK(fk_scratch_empty() > 0);
+    for (int64_t bytes = FK_SCRATCH_LONG - 9000; bytes < FK_SCRATCH_LONG + 9000; bytes += 61) {
+        scratch = fk_scratch(bytes); /* each goes back to where it came from */
+        memset(scratch, 1, (size_t)bytes);
+        fk_scratch_release(scratch);
+        fk_scratch_empty();
+        CHECK(fk_heap_consistent());
+    }
     fk_cache_empty();
     for (int i = 0; i < 3; i++) { /* long ones are the heap's */
         scratch = fk_scratch(40 << 20);

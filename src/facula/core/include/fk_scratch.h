@@ -17,11 +17,11 @@
 
 enum {
     FK_SCRATCH_SLOTS = 24,
-    FK_SCRATCH_LONG = 1 << 20, /* more than this is the heap's */
+    FK_SCRATCH_LONG = 1 << 20, /* a longer block is the heap's */
 };
 
 typedef struct fk_scratch_block {
-    int64_t bytes; /* usable, after the 64-byte header */
+    int64_t length; /* with the 64-byte header; says where the block belongs */
     int64_t stamp; /* when it was released */
 } fk_scratch_block;
 
@@ -50,7 +50,7 @@ FK_COLD int64_t fk_scratch_empty(void) {
         fk_scratch_block *block = fk_scratch_cache.slots[i];
         fk_scratch_cache.slots[i] = NULL;
         fk_scratch_unlock();
-        if (block) bytes += block->bytes;
+        if (block) bytes += block->length;
         free(block);
     }
     return bytes;
@@ -58,14 +58,14 @@ FK_COLD int64_t fk_scratch_empty(void) {
 
 /* Takes the shortest kept block that is long enough out of its slot. Where there is none, the
  * longest of all comes out: the new one will serve in its stead. */
-FK_LOCAL fk_scratch_block *fk_scratch_find(int64_t bytes) {
+FK_LOCAL fk_scratch_block *fk_scratch_find(int64_t length) {
     int best = -1;
     for (int i = 0; i < FK_SCRATCH_SLOTS; i++) {
         fk_scratch_block *block = fk_scratch_cache.slots[i];
         if (!block) continue;
-        int64_t had = best < 0 ? -1 : fk_scratch_cache.slots[best]->bytes;
-        int longer = block->bytes > had;
-        if (block->bytes >= bytes ? had < bytes || !longer : longer) best = i;
+        int64_t had = best < 0 ? -1 : fk_scratch_cache.slots[best]->length;
+        int longer = block->length > had;
+        if (block->length >= length ? had < length || !longer : longer) best = i;
     }
     if (best < 0) return NULL;
     fk_scratch_block *block = fk_scratch_cache.slots[best];
@@ -73,18 +73,17 @@ FK_LOCAL fk_scratch_block *fk_scratch_find(int64_t bytes) {
     return block;
 }
 
-FK_COLD fk_scratch_block *fk_scratch_allocate(int64_t bytes) {
+FK_COLD fk_scratch_block *fk_scratch_allocate(int64_t length) {
     void *memory = NULL;
-    int64_t length = (bytes + 64 + 4095) / 4096 * 4096;
     for (int attempt = 0; attempt < 2 && !memory; attempt++) {
-        if (bytes > FK_SCRATCH_LONG)
+        if (length > FK_SCRATCH_LONG)
             memory = fk_heap_take(length);
         else if (posix_memalign(&memory, 64, (size_t)length))
             memory = NULL;
         if (!memory && !fk_scratch_empty()) break;
     }
     fk_scratch_block *block = memory;
-    if (block) block->bytes = length - 64;
+    if (block) block->length = length;
     return block;
 }
 
@@ -92,23 +91,24 @@ FK_COLD fk_scratch_block *fk_scratch_allocate(int64_t bytes) {
 FK_LOCAL void *fk_scratch(int64_t bytes) {
     fk_scratch_block *block = NULL;
     if (bytes < 0 || bytes > (int64_t)1 << 46) return NULL;
-    if (bytes <= FK_SCRATCH_LONG) {
+    int64_t length = (bytes + 64 + 4095) & ~(int64_t)4095;
+    if (length <= FK_SCRATCH_LONG) {
         fk_scratch_lock();
-        block = fk_scratch_find(bytes);
+        block = fk_scratch_find(length);
         fk_scratch_unlock();
     }
-    if (block && block->bytes < bytes) {
+    if (block && block->length < length) {
         free(block);
         block = NULL;
     }
-    if (!block) block = fk_scratch_allocate(bytes);
+    if (!block) block = fk_scratch_allocate(length);
     return block ? (char *)block + 64 : NULL;
 }
 
 FK_LOCAL void fk_scratch_release(void *memory) {
     if (!memory) return;
     fk_scratch_block *block = (fk_scratch_block *)((char *)memory - 64);
-    if (block->bytes > FK_SCRATCH_LONG + 4096) {
+    if (block->length > FK_SCRATCH_LONG) {
         fk_heap_give(block);
         return;
     }
