@@ -1,6 +1,6 @@
 """Networks for `test_compiled_networks`: layers with state of their own, losses, sequences, graphs.
 
-Gives: `MORE`, name -> a function that makes (module, inputs); `BREAKING`, the same for modules whose
+Gives: `NETWORKS`, name -> a function that makes (module, inputs); `BREAKING`, the same for modules whose
 Python asks for values, so that they are several graphs.
 """
 
@@ -15,13 +15,13 @@ from facula.distributions import Categorical, Normal, kl_divergence
 from facula.nn import functional as F
 from facula.nn.utils import rnn
 
-MORE = {}
+NETWORKS = {}
 BREAKING = {}
 randn, randint = facula.randn, facula.randint
 
 
 def network(make):
-    MORE[make.__name__] = make
+    NETWORKS[make.__name__] = make
     return make
 
 
@@ -93,7 +93,7 @@ def layers():
     yield "spectral norm by a hook", lambda: (spectral(nn.Linear(3, 4)), (randn(2, 3),))
 
 
-MORE.update(layers())
+NETWORKS.update(layers())
 
 
 @network

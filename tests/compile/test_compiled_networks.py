@@ -10,7 +10,7 @@ import math
 
 import pytest
 from capturing import equal
-from more_networks import BREAKING, MORE
+from more_networks import BREAKING, NETWORKS, network
 
 import facula
 from facula import nn
@@ -18,13 +18,7 @@ from facula.compiler.api import listening
 from facula.nn import functional as F
 from facula.utils.checkpoint import checkpoint
 
-NETWORKS = {}
 randn, randint = facula.randn, facula.randint
-
-
-def network(make):
-    NETWORKS[make.__name__] = make
-    return make
 
 
 def layers():
@@ -363,7 +357,6 @@ def lower_precision_and_spectra():
 
 
 NETWORKS.update(layers())
-NETWORKS.update(MORE)
 
 
 def leaves(result):

@@ -106,7 +106,8 @@ def _writes(array: ArrayValue) -> int:
 
 @functools.cache
 def translation(part: str) -> Any:
-    """A module of the translation; these import NumPy."""
+    """A module of the translation; these import NumPy. The program has something of it: its rules, too."""
+    enter("numpy")
     return importlib.import_module(f"facula.capture.{part}")
 
 
@@ -137,7 +138,6 @@ class Arrays(Part):
         """An array of the outside; None where it can not be a tensor."""
         if not supported():
             return None
-        enter("numpy")
         function = from_numpy if array.flags.writeable else from_constant
         tensor = function(array)
         if tensor is None:
@@ -157,7 +157,6 @@ class Arrays(Part):
         """`tensor.numpy()`."""
         if not supported():
             raise Break("data-dependent-value", "Tensor.numpy() with a NumPy before 2.0")
-        enter("numpy")
         fake = tensor.fake
         if force is not None and self.truth(force):
             tensor = self.graph_method("detach", tensor, [], {})
@@ -181,7 +180,6 @@ class Arrays(Part):
 
     def known_array(self, array: Any) -> ArrayValue:
         """An array that was computed while the program is captured, new in each call."""
-        enter("numpy")
         made: ArrayValue = translation("numpy_dtypes").embedded(self, array)
         return made
 

@@ -54,32 +54,32 @@ _BY_FLOATING_OPERATOR = (np.nanmean,)
 
 def rules() -> dict[Any, Any]:
     """The rules by the function of NumPy's that each is for."""
-    rules: dict[Any, Any] = {}
+    found: dict[Any, Any] = {}
     for ufunc in {v for v in vars(np).values() if isinstance(v, np.ufunc)}:
-        rules[ufunc] = _ufunc_rule(ufunc)
+        found[ufunc] = _ufunc_rule(ufunc)
         for name, function in UFUNC_METHODS.items():
             bound = functools.partial(_with_ufunc, function, ufunc)
-            rules[getattr(ufunc, name)] = _rule(bound, getattr(ufunc, name))
+            found[getattr(ufunc, name)] = _rule(bound, getattr(ufunc, name))
     for module, place in ((np.linalg, "linalg"), (np.fft, "fft")):
         for name in PLACES[place]:
-            found = getattr(module, name, None)
-            if found is not None and found not in _BY_DATA:
-                rules[found] = _same_name(found, PLACES[place][name], _floating)
+            own = getattr(module, name, None)
+            if own is not None and own not in _BY_DATA:
+                found[own] = _same_name(own, PLACES[place][name], _floating)
     by_name: Any = ((_BY_OPERATOR, _unchanged), (_BY_FLOATING_OPERATOR, _floating))
     for names, dtype_in in by_name:
         for own in names:
-            rules[own] = _same_name(own, operator_named(own.__name__), dtype_in)
+            found[own] = _same_name(own, operator_named(own.__name__), dtype_in)
     pure: list[Any] = [normalize_axis_index, np.can_cast, np.promote_types, np.dtype, np.isscalar]
     for question in pure:
-        rules[question] = _folded(question)
+        found[question] = _folded(question)
     for limits in (np.finfo, np.iinfo):
-        rules[limits] = _limits(limits)
+        found[limits] = _limits(limits)
     for kind in {dtype.type for dtype in DTYPES}:
-        rules[kind] = _scalar(kind)
+        found[kind] = _scalar(kind)
     for function in _MAKERS:
-        rules[function] = _maker(function)
-    rules[np.cross] = _same_name(np.cross, PLACES["linalg"]["cross"], _unchanged)
-    return rules | _RULES
+        found[function] = _maker(function)
+    found[np.cross] = _same_name(np.cross, PLACES["linalg"]["cross"], _unchanged)
+    return found | _RULES
 
 
 def _with_ufunc(function: Any, ufunc: np.ufunc, d: Any, *args: Any, **kwargs: Any) -> Any:

@@ -11,6 +11,8 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,6 +22,13 @@
 #define FK_COLD static __attribute__((unused, noinline, cold))
 #define FK_LIKELY(x) __builtin_expect(!!(x), 1)
 #define FK_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+/* a lock for a few instructions, with or without the GIL */
+FK_LOCAL void fk_lock(_Atomic int *lock) {
+    while (atomic_exchange_explicit(lock, 1, memory_order_acquire)) sched_yield();
+}
+
+FK_LOCAL void fk_unlock(_Atomic int *lock) { atomic_store_explicit(lock, 0, memory_order_release); }
 
 /* a function compiled three times, the best one chosen when the library is loaded */
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__clang__) && __GNUC__ >= 12

@@ -16,8 +16,6 @@
 #define FK_HEAP_H
 #include "fk_base.h"
 #include <pthread.h>
-#include <sched.h>
-#include <stdatomic.h>
 #include <stdint.h>
 #include <sys/mman.h>
 
@@ -57,13 +55,8 @@ static struct {
     int fork_handler;
 } fk_heap;
 
-FK_LOCAL void fk_heap_lock(void) {
-    while (atomic_exchange_explicit(&fk_heap.lock, 1, memory_order_acquire)) sched_yield();
-}
-
-FK_LOCAL void fk_heap_unlock(void) {
-    atomic_store_explicit(&fk_heap.lock, 0, memory_order_release);
-}
+FK_LOCAL void fk_heap_lock(void) { fk_lock(&fk_heap.lock); }
+FK_LOCAL void fk_heap_unlock(void) { fk_unlock(&fk_heap.lock); }
 
 /* ---- bins ---- */
 
@@ -269,20 +262,11 @@ FK_INLINE int64_t fk_span_need(int64_t bytes) {
     return (bytes + FK_SPAN_HEADER + FK_SPAN_UNIT - 1) & ~(int64_t)(FK_SPAN_UNIT - 1);
 }
 
-/* The bytes by which the process grows when it takes this much memory. */
-FK_LOCAL int64_t fk_heap_growth(int64_t bytes) {
-    int64_t need = fk_span_need(bytes);
-    fk_heap_lock();
-    fk_span *span = fk_heap_find(1, need);
-    fk_heap_unlock();
-    return span ? 0 : need;
-}
-
-FK_LOCAL fk_span *fk_heap_cut(int64_t need) {
+FK_LOCAL fk_span *fk_heap_cut(int64_t need, int grow) {
     fk_span *span = fk_heap_find(1, need);
     if (span)
         fk_span_remove(span);
-    else
+    else if (grow)
         span = fk_heap_extend(need);
     if (!span) return NULL;
     if (span->bytes - need >= FK_SPAN_LEAST) fk_span_settle(fk_span_cut(span, need));
@@ -290,10 +274,10 @@ FK_LOCAL fk_span *fk_heap_cut(int64_t need) {
     return span;
 }
 
-/* Uninitialised memory for `bytes`; NULL when there is none. */
-FK_LOCAL void *fk_heap_take(int64_t bytes) {
+/* Uninitialised memory for `bytes`; NULL when there is none. `grow`: the process may grow for it. */
+FK_LOCAL void *fk_heap_take(int64_t bytes, int grow) {
     fk_heap_lock();
-    fk_span *span = fk_heap_cut(fk_span_need(bytes));
+    fk_span *span = fk_heap_cut(fk_span_need(bytes), grow);
     fk_heap_unlock();
     return span ? (char *)span + FK_SPAN_HEADER : NULL;
 }

@@ -10,8 +10,6 @@
 #define FK_SCRATCH_H
 #include "fk_base.h"
 #include "fk_heap.h"
-#include <sched.h>
-#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -31,14 +29,6 @@ static struct {
     int64_t clock;
 } fk_scratch_cache;
 
-FK_LOCAL void fk_scratch_lock(void) {
-    while (atomic_exchange_explicit(&fk_scratch_cache.lock, 1, memory_order_acquire)) sched_yield();
-}
-
-FK_LOCAL void fk_scratch_unlock(void) {
-    atomic_store_explicit(&fk_scratch_cache.lock, 0, memory_order_release);
-}
-
 /* A forked child leaves the blocks of its parent alone: another thread may have held the lock. */
 FK_COLD void fk_scratch_forget(void) { memset(&fk_scratch_cache, 0, sizeof fk_scratch_cache); }
 
@@ -46,10 +36,10 @@ FK_COLD void fk_scratch_forget(void) { memset(&fk_scratch_cache, 0, sizeof fk_sc
 FK_COLD int64_t fk_scratch_empty(void) {
     int64_t bytes = 0;
     for (int i = 0; i < FK_SCRATCH_SLOTS; i++) {
-        fk_scratch_lock();
+        fk_lock(&fk_scratch_cache.lock);
         fk_scratch_block *block = fk_scratch_cache.slots[i];
         fk_scratch_cache.slots[i] = NULL;
-        fk_scratch_unlock();
+        fk_unlock(&fk_scratch_cache.lock);
         if (block) bytes += block->length;
         free(block);
     }
@@ -77,7 +67,7 @@ FK_COLD fk_scratch_block *fk_scratch_allocate(int64_t length) {
     void *memory = NULL;
     for (int attempt = 0; attempt < 2 && !memory; attempt++) {
         if (length > FK_SCRATCH_LONG)
-            memory = fk_heap_take(length);
+            memory = fk_heap_take(length, 1);
         else if (posix_memalign(&memory, 64, (size_t)length))
             memory = NULL;
         if (!memory && !fk_scratch_empty()) break;
@@ -93,9 +83,9 @@ FK_LOCAL void *fk_scratch(int64_t bytes) {
     if (bytes < 0 || bytes > (int64_t)1 << 46) return NULL;
     int64_t length = (bytes + 64 + 4095) & ~(int64_t)4095;
     if (length <= FK_SCRATCH_LONG) {
-        fk_scratch_lock();
+        fk_lock(&fk_scratch_cache.lock);
         block = fk_scratch_find(length);
-        fk_scratch_unlock();
+        fk_unlock(&fk_scratch_cache.lock);
     }
     if (block && block->length < length) {
         free(block);
@@ -112,7 +102,7 @@ FK_LOCAL void fk_scratch_release(void *memory) {
         fk_heap_give(block);
         return;
     }
-    fk_scratch_lock();
+    fk_lock(&fk_scratch_cache.lock);
     int slot = 0; /* an empty one, else the one released longest ago */
     for (int i = 0; i < FK_SCRATCH_SLOTS && fk_scratch_cache.slots[slot]; i++)
         if (!fk_scratch_cache.slots[i] ||
@@ -121,7 +111,7 @@ FK_LOCAL void fk_scratch_release(void *memory) {
     fk_scratch_block *dropped = fk_scratch_cache.slots[slot];
     block->stamp = ++fk_scratch_cache.clock;
     fk_scratch_cache.slots[slot] = block;
-    fk_scratch_unlock();
+    fk_unlock(&fk_scratch_cache.lock);
     free(dropped);
 }
 #endif

@@ -167,31 +167,33 @@ FK_COLD int fk_memory_make_room(int64_t bytes) {
     return !(fk_memory.memory_limit > 0 && stats->allocated + bytes > fk_memory.memory_limit);
 }
 
-FK_COLD fk_storage *fk_block_once(int size_class, int64_t nbytes) {
-    if (size_class == FK_LARGE_CLASS) return fk_heap_take(nbytes + FK_STORAGE_HEADER);
+FK_COLD fk_storage *fk_block_grow(int size_class, int64_t nbytes) {
+    if (size_class == FK_LARGE_CLASS) return fk_heap_take(nbytes + FK_STORAGE_HEADER, 1);
     void *block = NULL;
     size_t bytes = (size_t)fk_class_bytes(size_class) + FK_STORAGE_HEADER;
     return posix_memalign(&block, 64, bytes) ? NULL : (fk_storage *)block;
 }
 
+/* A block by which the process grows; NULL when there is no room. */
 FK_COLD fk_storage *fk_block_new(int size_class, int64_t nbytes) {
     fk_memory_stats *stats = &fk_memory.stats;
-    int large = size_class == FK_LARGE_CLASS;
-    int64_t growth =
-        large ? fk_heap_growth(nbytes + FK_STORAGE_HEADER) : fk_class_bytes(size_class);
     if (fk_memory.cache_limit < 0) fk_memory_start();
-    if (growth && !fk_memory_make_room(growth)) return NULL;
-    fk_storage *block = fk_block_once(size_class, nbytes);
+    int large = size_class == FK_LARGE_CLASS;
+    int64_t bytes = large ? nbytes + FK_STORAGE_HEADER : fk_class_bytes(size_class);
+    if (!fk_memory_make_room(bytes)) return NULL;
+    fk_storage *block = fk_block_grow(size_class, nbytes);
     if (!block && fk_cached()) {
         fk_cache_empty();
         stats->flushes++;
-        block = fk_block_once(size_class, nbytes);
+        block = fk_block_grow(size_class, nbytes);
     }
-    if (!block) return NULL;
-    stats->allocations += growth > 0;
-    block->data = (char *)block + FK_STORAGE_HEADER;
-    block->size_class = size_class;
+    stats->allocations += block != NULL;
     return block;
+}
+
+FK_COLD fk_storage *fk_large_new(int64_t nbytes) {
+    fk_storage *block = fk_heap_take(nbytes + FK_STORAGE_HEADER, 0);
+    return block ? block : fk_block_new(FK_LARGE_CLASS, nbytes);
 }
 
 /* ---- storages ---- */
@@ -214,13 +216,16 @@ FK_COLD fk_storage *fk_storage_new_slow(int64_t nbytes) {
     fk_storage *block = NULL;
     if (nbytes >= 0 && nbytes <= FK_STORAGE_MAX) {
         int size_class = nbytes > FK_SMALL_MOST ? FK_LARGE_CLASS : fk_size_class(nbytes);
-        block = fk_block_new(size_class, nbytes);
+        block = size_class == FK_LARGE_CLASS ? fk_large_new(nbytes)
+                                             : fk_block_new(size_class, nbytes);
+        if (block) block->size_class = size_class;
     }
     stats->requested++;
     if (!block) {
         stats->failures++;
         return NULL;
     }
+    block->data = (char *)block + FK_STORAGE_HEADER;
     stats->live++;
     stats->allocated += fk_block_bytes(block);
     if (stats->allocated > stats->peak) stats->peak = stats->allocated;
