@@ -6,7 +6,8 @@ RUN := $(VENV)/bin/python
 # in a checkout only this machine's kernel variant is built; a wheel holds all of them
 export FACULA_BUILD_ISA ?= native
 
-.PHONY: help venv demo gpt test lint types layers docs bench wheel check-wheel clean
+.PHONY: help venv demo gpt test test-all test-slow mutation sweep soak sanitize valgrind lint types layers \
+	docs bench wheel check-wheel clean
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/' | expand -t 13
@@ -29,8 +30,33 @@ gpt: $(RUN)  ## train a small language model on Python's own sources
 	$(VENV)/bin/pip install -q -e ".[demo]"
 	$(RUN) examples/train_gpt.py
 
-test: $(VENV)/installed  ## all tests
+test: $(VENV)/installed  ## all tests but the slow ones
+	$(RUN) -m pytest -m "not slow"
+
+test-all: $(VENV)/installed  ## all tests
 	$(RUN) -m pytest
+
+test-slow: $(VENV)/installed  ## a fifth of the slow tests, another one every day
+	$(RUN) -m pytest -m slow --sample 0.2 --seed "$$(date +%F)"
+
+mutation: $(VENV)/installed  ## change 200 random places, one at a time, and see whether the tests notice (hours)
+	$(RUN) tools/mutate.py draw --count 200
+	$(RUN) tools/mutate.py map
+	$(RUN) tools/mutate.py run --least 95
+
+# both variants that any processor of today runs, and its own
+sweep: $(VENV)/installed  ## every operator, dtype, layout and form in guarded memory: no fault
+	FACULA_BUILD_ISA=v2,native $(RUN) setup.py -q build_ext --inplace
+	$(RUN) tools/sweep.py --guard 1 begin
+
+soak: $(VENV)/installed  ## an hour of everything at once: no fault, memory level
+	$(RUN) tools/soak.py --minutes $${MINUTES:-60}
+
+sanitize: $(VENV)/installed  ## core and kernels under the address and undefined-behaviour sanitizers
+	$(RUN) tools/sanitize.py
+
+valgrind: $(VENV)/installed  ## a small suite under valgrind's memcheck
+	$(RUN) tools/memcheck.py
 
 lint: $(VENV)/installed  ## format, lint, file sizes
 	$(RUN) -m ruff format --check .

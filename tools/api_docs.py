@@ -7,8 +7,12 @@ Keeps true: every operator is on exactly one page; nothing is said that the defi
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import json
+import sys
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,6 +21,7 @@ from facula import core
 from facula.ops.registry import own_operators
 
 ROOT = Path(__file__).resolve().parent.parent
+ORACLES = ROOT / "tests" / "oracles"
 NOTE = "<!-- Generated from the operator table by tools/gen_api.py: edit the definitions. -->\n\n"
 COMPUTED = {
     "same": "the promoted dtype of its arguments",
@@ -60,6 +65,32 @@ def gradient_of(definition: Any) -> str:
     return "by a formula" if backward else "no"
 
 
+@cache
+def _oracles() -> tuple[ModuleType, dict[str, Any], frozenset[str]]:
+    """The table of oracles, filled, and the operators whose values are stored."""
+    sys.path.insert(0, str(ORACLES))
+    try:
+        table = importlib.import_module("oracle_table")
+        stored = json.loads((ORACLES / "vectors.json").read_text())
+        return table, table.load(), frozenset(stored)
+    finally:
+        sys.path.remove(str(ORACLES))
+
+
+def oracle_of(definition: Any) -> str:
+    """Where the tests know the values of an operator from, in words; empty where nothing is said of it."""
+    table, oracles, stored = _oracles()
+    kinds = []
+    reference = getattr(definition, "reference", None)
+    if definition.name in oracles:
+        kinds.append(oracles[definition.name].kind)
+    elif isinstance(reference, str):
+        kinds.append(reference.partition(".")[0])
+    if definition.name in stored:
+        kinds.append("mpmath")
+    return ", ".join(table.KINDS[kind] for kind in kinds)
+
+
 def _facts(definition: Any) -> list[tuple[str, str]]:
     names = [f"`{_full_name(name)}`" for name in definition.names]
     facts = [("names", ", ".join(names) or "internal")]
@@ -77,6 +108,9 @@ def _facts(definition: Any) -> list[tuple[str, str]]:
         facts.append(("gradient by convention", definition.convention))
     if definition.autocast is not None:
         facts.append(("autocast", definition.autocast))
+    oracle = oracle_of(definition)
+    if oracle:
+        facts.append(("values are held against", oracle))
     facts.append(("kind", definition.kind))
     facts.append(("source", source_of(definition)))
     return facts

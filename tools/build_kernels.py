@@ -2,7 +2,7 @@
 
 Takes the facula package that Python finds first (its core is built, its kernels need not be) and
 the manifest `tools/units.py`; gives one shared library per instruction-set variant,
-`DIR/<variant>.so`.  Keeps true: a unit is compiled again only if its text, its flags, the headers
+`DIR/<variant>.so`.  Keeps true: a unit is compiled again only if its text, its flags, `facula_abi.h`
 or the compiler changed; a kernel's name stands for one kernel; a library is there whole or not at
 all.
 """
@@ -27,10 +27,16 @@ from pathlib import Path
 from units import RAISED, UNITS
 
 from facula.codegen.c.isa import isa
+from facula.core import check_operands
 from facula.runtime import compile as runtime_compile
 from facula.runtime import cpu_features
 
-ENTRY = re.compile(r'\{\s*"(?P<name>[^"]+)",\s*\'[mbd]\',')
+INCLUDED = re.compile(r'^\s*#\s*include\s*"(?!facula_abi\.h")([^"]+)"', re.MULTILINE)
+ENTRY = re.compile(
+    r'\{\s*"(?P<name>[^"]+)",\s*\'[mbd]\',\s*\(void \*\)\w+,\s*"(?P<operands>[^"]+)"'
+)
+#: what looks like the row of a table, whole or not
+ROW = re.compile(r'\{\s*"[^"]+",\s*\'[mbd]\',')
 UNIT_FLAGS = ("-fvisibility=hidden", "-g0")
 # as fast as -O3 for nearly all kernels, in two thirds of the compiler's time (`units.RAISED` has the
 # exceptions); processors without AVX2 are rare, and make do without them
@@ -46,7 +52,7 @@ class Unit:
     text: str
 
     def kernels(self) -> list[str]:
-        return ENTRY.findall(self.text)
+        return [row["name"] for row in ENTRY.finditer(self.text)]
 
 
 def collect(variant: str, manifest: Iterable[str] = UNITS) -> Iterator[Unit]:
@@ -78,8 +84,7 @@ class Builder:
         self.flags = [*runtime_compile.default_flags(self.variant), *UNIT_FLAGS]
         self.flags += LEVEL
         self.seed = hashlib.sha256("\0".join([*self.compiler, *self.flags]).encode())
-        for header in sorted(Path(runtime_compile.include_folder()).glob("*.h")):
-            self.seed.update(header.read_bytes())
+        self.seed.update(runtime_compile.header_digest())
         self.folder = self.work / self.variant
         self.folder.mkdir(parents=True, exist_ok=True)
 
@@ -162,11 +167,21 @@ def index_text(units: list[Unit]) -> str:
 
 
 def check_names(units: list[Unit]) -> None:
-    """A name in two units, or twice in one, would hide a kernel."""
+    """A name in two units, or twice in one, would hide a kernel; what a kernel says of its operands
+    must be readable, since every launch is checked against it; a header of ours beyond
+    `facula_abi.h` would not count in what tells objects apart."""
+    for unit in units:
+        if found := INCLUDED.search(unit.text):
+            sys.exit(f"unit {unit.name} includes {found[1]}; a kernel knows facula_abi.h alone")
     counts = Counter(name for unit in units for name in unit.kernels())
     doubled = [name for name, count in counts.items() if count > 1]
     if doubled:
         sys.exit(f"kernels defined more than once: {', '.join(sorted(doubled)[:20])}")
+    for unit in units:
+        if len(unit.kernels()) != len(ROW.findall(unit.text)):
+            sys.exit(f"{unit.name}: a kernel says nothing of its operands")
+        for row in ENTRY.finditer(unit.text):
+            check_operands(row["operands"])
     names = Counter(unit.name for unit in units)
     doubled = [name for name, count in names.items() if count > 1]
     if doubled:
@@ -176,7 +191,12 @@ def check_names(units: list[Unit]) -> None:
 class Entry(ctypes.Structure):
     """`fk_entry`, as the core reads it."""
 
-    _fields_ = [("name", ctypes.c_char_p), ("kind", ctypes.c_char), ("function", ctypes.c_void_p)]
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("kind", ctypes.c_char),
+        ("function", ctypes.c_void_p),
+        ("operands", ctypes.c_char_p),
+    ]
 
 
 def check_library(path: Path, units: list[Unit]) -> None:
@@ -233,11 +253,10 @@ def drop_stale(work: Path, days: float = 3) -> None:
 
 
 def wanted_variants(text: str) -> list[str]:
-    """`native`, `all`, or variant names joined by commas."""
+    """`all`, or variant names and `native` joined by commas."""
     known = cpu_features.variants()
-    if text == "native":
-        return list(cpu_features.parts(cpu_features.detected()))
     names = known if text == "all" else text.split(",")
+    names = [cpu_features.detected() if name == "native" else name for name in names]
     unknown = set(names) - set(known)
     if unknown:
         sys.exit(f"unknown variants {sorted(unknown)}; there are {known}")

@@ -1,9 +1,10 @@
-"""Feeds mutated files to the readers of checkpoints and safetensors, for as long as one likes.
+"""Feeds mutated files to every reader of files, for as long as one likes.
 
-Takes the number of files, a seed and optionally one kind of file. Gives a table of what became of
-them; exit status 1 for a crash, a hang, an undocumented exception, code that ran, or memory beyond
-the limit, with the file that did it saved. Keeps true: the same seed gives the same files; every
-batch runs in a process of its own, so that a crash is counted and not suffered.
+Takes the number of files, a seed and optionally one kind of file (`fuzz_formats`). Gives a table of what
+became of them and how many were read in a second; exit status 1 for a crash, a hang, an undocumented
+exception, code that ran, a file outside of the folder for it (`loader_watch`), or memory beyond the
+limit, with the file that did it saved. Keeps true: the same seed gives the same files; every batch runs
+in a process of its own, so that a crash is counted and not suffered.
 
     python tools/fuzz_loaders.py --count 100000
 """
@@ -13,280 +14,125 @@ from __future__ import annotations
 import argparse
 import collections
 import contextlib
-import io
+import functools
+import logging
+import math
 import os
 import pickle
-import pickletools
 import random
 import resource
 import signal
 import sys
 import tempfile
+import time
 import traceback
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import facula
-from facula import serialization
-from facula.serialization import safetensors
-from facula.serialization.archive import ArchiveWriter
+from facula.core import config
+
+sys.path.insert(0, str(Path(__file__).parent))
+import fuzz_formats  # noqa: E402
+from fuzz_formats import Format  # noqa: E402
+from loader_watch import Watch  # noqa: E402
 
 #: what the readers promise to raise for a file that is not one
 PROMISED = (pickle.UnpicklingError, RuntimeError, EOFError)
-#: what no data-only reader may cause (`sys.addaudithook`); importing a module lists folders
-FORBIDDEN = ("os.", "subprocess.", "exec", "ctypes.", "socket.", "shutil.", "pty.")
-HARMLESS = ("os.listdir", "os.scandir")
 SECONDS_A_FILE = 10
 MEMORY = 1 << 30
-BATCH = 500
-
-
-# ------------------------------------------------------------------ sound files
-
-
-def _sample() -> dict[str, Any]:
-    """A checkpoint with something of everything."""
-    layer = facula.nn.Linear(3, 2)
-    optimizer = facula.optim.AdamW(layer.parameters())
-    layer(facula.ones(1, 3)).sum().backward()
-    optimizer.step()
-    base = facula.arange(24.0).reshape(4, 6)
-    return {
-        "model": layer.state_dict(),
-        "optimizer": optimizer.state_dict(),
-        "views": [base, base[1:3, ::2], base.t()],
-        "dtypes": [facula.ones(3, dtype=facula.bfloat16), facula.ones(2, dtype=facula.complex64)],
-        "plain": {"n": 1 << 70, "s": "text", "b": b"bytes", "set": {1, 2}, "f": 1.5, "t": (None,)},
-        "counter": collections.Counter("aab"),
-        "layer": facula.nn.Sequential(layer, facula.nn.ReLU()),
-    }
-
-
-def _archive(body: bytes, records: dict[str, bytes]) -> bytes:
-    stream = io.BytesIO()
-    archive = ArchiveWriter(stream, "archive")
-    archive.add("data.pkl", body)
-    for name, data in records.items():
-        archive.add(name, data)
-    archive.close()
-    return stream.getvalue()
-
-
-def _parts_of(archive: bytes) -> tuple[bytes, dict[str, bytes]]:
-    import zipfile
-
-    source = zipfile.ZipFile(io.BytesIO(archive))
-    records = {name.partition("/")[2]: source.read(name) for name in source.namelist()}
-    return records.pop("data.pkl"), records
-
-
-def _load_bytes(data: bytes) -> None:
-    serialization.load(io.BytesIO(data))
-
-
-def _load_safetensors(data: bytes) -> None:
-    with tempfile.NamedTemporaryFile(suffix=".safetensors", dir=SCRATCH) as file:
-        file.write(data)
-        file.flush()
-        for tensor in safetensors.load_file(file.name).values():
-            tensor.sum()
-
-
-def _load_mapped(data: bytes) -> None:
-    with tempfile.NamedTemporaryFile(suffix=".pt", dir=SCRATCH) as file:
-        file.write(data)
-        file.flush()
-        serialization.load(file.name, mmap=True)
-
-
-SCRATCH: str | None = None
-
-
-def _kinds() -> dict[str, tuple[bytes, Callable[[bytes], None], Callable[..., bytes]]]:
-    """For each kind of file: sound bytes, the reader, and how bytes are mutated."""
-    stream = io.BytesIO()
-    serialization.save(_sample(), stream)
-    archive = stream.getvalue()
-    body, records = _parts_of(archive)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "a.safetensors"
-        safetensors.save_file({"a": facula.zeros(3, 4), "b": facula.arange(5)}, path, {"k": "v"})
-        safe = path.read_bytes()
-    older = Path(__file__).parents[1] / "tests/serialization/data/before_1_6.pt"
-
-    def repacked(data: bytes) -> None:
-        _load_bytes(_archive(data, records))
-
-    return {
-        "archive": (archive, _load_bytes, mutated_bytes),
-        "archive, mapped": (archive, _load_mapped, mutated_bytes),
-        "pickle in an archive": (body, repacked, mutated_bytes),
-        "operations in an archive": (body, repacked, mutated_operations),
-        "before 1.6": (older.read_bytes(), _load_bytes, mutated_bytes),
-        "safetensors": (safe, _load_safetensors, mutated_bytes),
-    }
-
-
-# ------------------------------------------------------------------ mutations
-
-
-def mutated_bytes(data: bytes, generator: random.Random) -> bytes:
-    """A copy with bytes cut off, changed, replaced, repeated, or numbers made extreme."""
-    found = bytearray(data)
-    for _ in range(generator.choice((1, 1, 1, 2, 4))):
-        if not found:
-            break
-        kind = generator.randrange(6)
-        first, second = generator.randrange(len(found)), generator.randrange(len(found))
-        length = generator.randint(1, 20)
-        if kind == 0:
-            del found[first:]
-        elif kind == 1:
-            found[first] = generator.randrange(256)
-        elif kind == 2:
-            found[first] ^= 1 << generator.randrange(8)
-        elif kind == 3:
-            found[first : first + length] = generator.randbytes(generator.randint(0, 20))
-        elif kind == 4:
-            found[first : first + length] = found[second : second + length]
-        else:
-            width = generator.choice((1, 2, 4, 8))
-            extreme = generator.choice((0, 1, (1 << 8 * width) - 1, 1 << (8 * width - 1)))
-            found[first : first + width] = extreme.to_bytes(width, "little")
-    return bytes(found)
-
-
-def _operations(data: bytes) -> list[bytes]:
-    places = [place for _, _, place in pickletools.genops(data) if place is not None]
-    return [data[a:b] for a, b in zip(places, [*places[1:], len(data)], strict=True)]
-
-
-_STRANGE = [
-    b"cos\nsystem\n",
-    b"cbuiltins\neval\n",
-    b"cbuiltins\ngetattr\n",
-    b"ctorch._utils\n_rebuild_tensor_v2\n",
-    b"ctorch.nn.modules.linear\nLinear\n",
-    b"cfacula\nload\n",
-    b"(S'true'\ni__main__\nx\n",
-    b"\x81",
-    b"R",
-    b"b",
-    b"Q",
-    b"u",
-    b"e",
-    b"K\xff",
-    b"J\xff\xff\xff\xff",
-    b"\x8a\x08" + b"\xff" * 7 + b"\x7f",
-    b"\x88",
-    b"N",
-    b")",
-    b"}",
-    b"]",
-    b"(",
-    b"0",
-    b"2",
-]
-
-
-def mutated_operations(data: bytes, generator: random.Random) -> bytes:
-    """A pickle whose operations are left out, swapped, repeated, or joined by strange ones."""
-    found = _operations(data)
-    for _ in range(generator.choice((1, 1, 2, 3, 8))):
-        first, second = generator.randrange(len(found)), generator.randrange(len(found))
-        kind = generator.randrange(5)
-        if kind == 0 and len(found) > 2:
-            del found[first]
-        elif kind == 1:
-            found[first], found[second] = found[second], found[first]
-        elif kind == 2:
-            found.insert(first, found[second])
-        elif kind == 3:
-            found.insert(first, generator.choice(_STRANGE))
-        else:
-            found[first] = generator.choice(_STRANGE)
-    return b"".join(found)
+BATCH = 1000
 
 
 # ------------------------------------------------------------------ one batch in a process
 
 
-def mutations(
-    kind: str, seed: int, count: int
-) -> Iterator[tuple[int, bytes, Callable[[bytes], None]]]:
-    """The files of one kind: their numbers, their bytes and their reader."""
-    data, load, mutate = _kinds()[kind]
+File = tuple[int, bytes, Format]
+
+
+def mutations(kind: str, seed: int, count: int) -> Iterator[File]:
+    """The files of one kind: their numbers, their bytes and what reads them."""
+    form = formats()[kind]
     for number in range(count):
-        yield number, mutate(data, random.Random(f"{seed} {kind} {number}")), load
+        yield number, form.mutate(form.data, random.Random(f"{seed} {kind} {number}")), form
 
 
-def _is_a_library(code: Any) -> bool:
-    """Whether the code is a module of Python's or of facula's, which a reader may bring in."""
-    libraries = (sys.base_prefix, sys.prefix, str(Path(facula.__file__).parent), "<frozen ")
-    return code.co_name == "<module>" and code.co_filename.startswith(libraries)
+@functools.cache
+def formats() -> dict[str, Format]:
+    """All kinds of files."""
+    return fuzz_formats.formats()
 
 
-class _Watch:
-    """Raises a flag when a reader causes what data cannot."""
-
-    def __init__(self) -> None:
-        self.on = False
-        self.seen: list[str] = []
-
-    def __call__(self, event: str, arguments: tuple) -> None:
-        if not self.on or not event.startswith(FORBIDDEN) or event in HARMLESS:
-            return
-        if event != "exec" or not _is_a_library(arguments[0]):
-            self.seen.append(f"{event} {arguments!r}"[:200])
-
-
-def _fate(load: Callable[[bytes], None], data: bytes, watch: _Watch) -> str:
+def _fate(form: Format, data: bytes, watch: Watch) -> str:
     """What became of one file; a text that starts with "!" is a fault."""
-    watch.on = load is not _load_mapped and load is not _load_safetensors
+    watch.on = True
     signal.alarm(SECONDS_A_FILE)
     try:
-        load(data)
+        checked = form.load(data)
         fate = "read"
     except PROMISED as error:
-        fate = type(error).__name__
+        checked, fate = None, type(error).__name__
     except BaseException:
-        fate = "! " + traceback.format_exc(limit=-2).replace("\n", " | ")
+        watch.on = False  # the report reads and parses the source
+        checked, fate = None, "! " + traceback.format_exc(limit=-2).replace("\n", " | ")
     finally:
         signal.alarm(0)
         watch.on = False
+    if checked is not None:  # something to see to that the reader itself does not do
+        try:
+            problem = checked()
+        except Exception as error:
+            problem = f"the check: {type(error).__name__}: {error}".replace("\n", " | ")
+        fate = f"! {problem}" if problem else fate
     if watch.seen:
-        fate = "! code ran: " + watch.seen.pop()
+        fate = "! forbidden: " + watch.seen.pop()
         watch.seen.clear()
     return fate
 
 
-def _run_batch(files: list[tuple[int, bytes, Callable[[bytes], None]]], report: int) -> None:
+def _run_batch(files: list[File], report: int, scratch: str) -> None:
     """In the child: a line for each file, written before and after."""
-    # on top of what the process that was copied had already
-    with open("/proc/self/statm") as stream:
-        before = int(stream.read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (before + MEMORY, before + MEMORY))
-    watch = _Watch()
+    sys.dont_write_bytecode = True
+    os.chdir(scratch)
+    tempfile.tempdir = scratch
+    warnings.simplefilter("ignore")
+    logging.disable()
+    fuzz_formats.SCRATCH = scratch
+    watch = Watch(scratch)
     sys.addaudithook(watch)
     # what readers import on the way runs code of its own: a device that nobody knows is looked for
     # among the installed packages
     with contextlib.suppress(RuntimeError):
         facula.device("unknown")
-    for number, data, load in files:
+    b"".decode("raw_unicode_escape")  # a module too, which the text of protocol 0 needs
+    for form in {id(form): form for _, _, form in files}.values():
+        form.load(form.data)
+    # on top of what the process that was copied had already
+    with open("/proc/self/statm") as stream:
+        before = int(stream.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (before + MEMORY, before + MEMORY))
+    for number, data, form in files:
         os.write(report, f"{number}\t?\n".encode())
-        os.write(report, f"{number}\t{_fate(load, data, watch)}\n".encode())
+        os.write(report, f"{number}\t{_fate(form, data, watch)}\n".encode(errors="replace"))
 
 
-def _batch_in_child(files: list[tuple[int, bytes, Callable[[bytes], None]]]) -> dict[int, str]:
+def _batch_in_child(files: list[File]) -> dict[int, str]:
     """The fate of each file by its number; a crash is a fate."""
+    # in memory where there is such a folder: what is written waits for the disk else
+    place = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="facula-fuzz-", dir=place) as scratch:
+        return _fates_in_child(files, scratch)
+
+
+def _fates_in_child(files: list[File], scratch: str) -> dict[int, str]:
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(read)
         status = 1
         try:
-            _run_batch(files, write)
+            _run_batch(files, write, scratch)
             status = 0
         finally:
             os._exit(status)
@@ -311,8 +157,20 @@ def _keep(folder: Path, kind: str, number: int, data: bytes) -> Path:
     return path
 
 
+def _warm(form: Format) -> None:
+    """Read a sound file once, so that processes are copied with what reading imports."""
+    with tempfile.TemporaryDirectory(prefix="facula-fuzz-") as folder:
+        fuzz_formats.SCRATCH = folder
+        checked = form.load(form.data)
+        if checked is not None:
+            checked()
+        config.reset("cache_dir")
+        fuzz_formats.SCRATCH = None
+
+
 def fuzz(kind: str, seed: int, count: int, folder: Path) -> tuple[collections.Counter, list[str]]:
     """Runs `count` files of one kind; gives how often each fate came up, and the faults."""
+    _warm(formats()[kind])
     fates: collections.Counter = collections.Counter()
     faults: list[str] = []
     source = mutations(kind, seed, count)
@@ -320,10 +178,10 @@ def fuzz(kind: str, seed: int, count: int, folder: Path) -> tuple[collections.Co
     while waiting:
         results = _batch_in_child(waiting)
         left = []
-        for number, data, load in waiting:
+        for number, data, form in waiting:
             fate = results.get(number)
             if fate is None:  # the process ended before it came to this one
-                left.append((number, data, load))
+                left.append((number, data, form))
                 continue
             fates[fate if not fate.startswith("!") else "FAULT"] += 1
             if fate.startswith("!"):
@@ -337,18 +195,26 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--count", type=int, default=100_000, help="files in all")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--kind", choices=list(_kinds()), help="one kind of file only")
+    parser.add_argument("--kind", choices=list(formats()), help="one kind of file only")
     parser.add_argument("--keep", type=Path, default=Path("build/fuzz"), help="where faults go")
     options = parser.parse_args(arguments)
-    kinds = [options.kind] if options.kind else list(_kinds())
+    kinds = [options.kind] if options.kind else list(formats())
     faults: list[str] = []
+    total, began = 0, time.perf_counter()
+    shares = sum(formats()[kind].share for kind in kinds)
     for kind in kinds:
-        fates, found = fuzz(kind, options.seed, -(-options.count // len(kinds)), options.keep)
+        started = time.perf_counter()
+        count = math.ceil(options.count * formats()[kind].share / shares)
+        fates, found = fuzz(kind, options.seed, count, options.keep)
         faults += found
-        print(f"{kind:26s} {fates.total():7d}  {dict(fates.most_common())}", flush=True)
+        total += fates.total()
+        rate = fates.total() / (time.perf_counter() - started)
+        print(
+            f"{kind:32s} {fates.total():7d} {rate:6.0f}/s  {dict(fates.most_common())}", flush=True
+        )
     for fault in faults[:20]:
         print(fault)
-    print(f"{len(faults)} faults")
+    print(f"{total} files, {total / (time.perf_counter() - began):.0f}/s, {len(faults)} faults")
     return 1 if faults else 0
 
 

@@ -13,6 +13,7 @@ from typing import Any as _Any
 
 from facula import core, ops
 from facula.core import *  # noqa: F403
+from facula.core.errors import no_attribute as _no_attribute
 from facula.ops.registry import PLACES as _PLACES
 from facula.runtime.libraries import kernel_libraries as _kernel_libraries
 from facula.version import __version__
@@ -74,7 +75,7 @@ def __getattr__(name: str) -> _Any:
         if made is not None:
             globals()[name] = made
             return made
-    raise AttributeError(f"module 'facula' has no attribute {name!r}")
+    raise _no_attribute(__name__, name)
 
 
 def __dir__() -> list[str]:

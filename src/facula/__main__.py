@@ -2,7 +2,7 @@
 
 Takes the command line. Gives the program's own exit status. Keeps true: the program sees the
 arguments, the first entry of `sys.path` and the `__main__` module that Python itself would give it;
-only `import torch` is answered by facula.
+only `import torch` is answered by facula; tracebacks begin in the program.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 
 import facula
+from facula.alias.tracebacks import of_the_program
 
 __all__ = ["main"]
 
@@ -36,13 +37,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.module:
         sys.path[0] = os.getcwd()
         facula.install_as_torch()
-        runpy.run_module(options.program, run_name="__main__", alter_sys=True)
+        with of_the_program(main.__code__):
+            runpy.run_module(options.program, run_name="__main__", alter_sys=True)
         return
     if not os.path.exists(options.program):
         _parser().error(f"the program must exist: got {options.program}")
     sys.path[0] = os.path.dirname(os.path.realpath(options.program))
     facula.install_as_torch()
-    runpy.run_path(options.program, run_name="__main__")
+    with of_the_program(main.__code__):
+        runpy.run_path(options.program, run_name="__main__")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from facula.core.errors import fail
 from facula.lower import decompositions
 from facula.lower.table import operator_of
 
@@ -58,10 +59,12 @@ def register_decomposition(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator: enter a function as the decomposition of one operator or of several."""
     if type not in global_decomposition_table:
-        raise AssertionError(
-            f"[register_decomposition] one of {set(global_decomposition_table)} was required as "
-            f"type: got {type}"
-            "\nhint: leave type out for the usual table"
+        fail(
+            AssertionError,
+            "register_decomposition",
+            f"one of {set(global_decomposition_table)} was required as type",
+            got=type,
+            hint="leave type out for the usual table",
         )
 
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,7 +12,7 @@ import warnings
 from typing import Any
 
 from facula import core, legacy
-from facula.core.errors import fail
+from facula.core.errors import fail, message
 
 Tensor = core.Tensor
 
@@ -119,6 +119,7 @@ def get_default_device() -> core.device:
 
 _SWITCHES: dict[str, Any] = {
     "matmul_precision": "highest",
+    "matmul_said": False,
     "deterministic": False,
     "warn_only": False,
     "warn_always": False,
@@ -127,8 +128,9 @@ _SWITCHES: dict[str, Any] = {
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """`highest`, `high` or `medium`: what a float32 product may lose (kept; kernels compute
-    `highest`).
+    """`highest`, `high` or `medium`: what a float32 product may lose.
+
+    The word is kept; products of float32 lose nothing at any of the three, which is said once.
     """
     if precision not in ("highest", "high", "medium"):
         fail(
@@ -139,6 +141,15 @@ def set_float32_matmul_precision(precision: str) -> None:
             hint="'highest' is the default",
         )
     _SWITCHES["matmul_precision"] = precision
+    if precision != "highest" and not _SWITCHES["matmul_said"]:
+        _SWITCHES["matmul_said"] = True
+        text = (
+            f"float32 products are computed in float32 on every device: {precision!r} has no effect"
+        )
+        hint = "x.bfloat16() @ y.bfloat16() multiplies in bfloat16"
+        warnings.warn(
+            message("set_float32_matmul_precision", text, hint=hint), UserWarning, stacklevel=2
+        )
 
 
 def get_float32_matmul_precision() -> str:

@@ -1,24 +1,29 @@
 """Weights from the network, kept in a folder: the part of `torch.hub` that model libraries use.
 
 Takes addresses and file names. Gives files and state dicts. Keeps true: a file stands under its name
-only when it is whole and, where a hash is known, has that hash; loading a file runs no code, and no
-repository is fetched or run.
+only when it is whole and, where a hash is known, has that hash; a server that says nothing is waited
+for at most `TIMEOUT` seconds at a time; what is packed is read in place, so no archive writes another
+file; loading a file runs no code, and no repository is fetched or run.
 """
 
 from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import os
 import re
+import struct
 import sys
 import tempfile
 import zipfile
+import zlib
 from typing import Any
 from urllib.parse import urlparse
 from urllib.request import Request, urlopen
 
 from facula.core.errors import fail
+from facula.core.errors import no_attribute as _no_attribute
 from facula.serialization import load
 from facula.serialization.checkpoint import MapLocation
 
@@ -27,6 +32,8 @@ __all__ = ["download_url_to_file", "get_dir", "load_state_dict_from_url", "set_d
 #: `resnet18-bf5a0eef.pth` names the start of the file's SHA-256
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
 READ_DATA_CHUNK = 128 * 1024
+#: seconds to wait for an answer, and for each further part
+TIMEOUT = 30.0
 _chosen: str | None = None
 
 
@@ -61,7 +68,7 @@ def download_url_to_file(
     found = hashlib.sha256()
     try:
         with (
-            urlopen(Request(url, headers={"User-Agent": "facula.hub"})) as source,
+            urlopen(Request(url, headers={"User-Agent": "facula.hub"}), timeout=TIMEOUT) as source,
             os.fdopen(handle, "wb") as file,
         ):
             _copy(source, file, found, progress)
@@ -93,6 +100,14 @@ def _copy(source: Any, file: Any, found: Any, progress: bool) -> None:
             print(f"\r{done / 1e6:.1f}{of} MB", end="", file=sys.stderr)
     if shown:
         print(file=sys.stderr)
+    if size and done < size:
+        fail(
+            ConnectionError,
+            "download_url_to_file",
+            f"a file of {size} bytes was required",
+            got=f"{done} bytes, then the end",
+            hint="the connection was cut off: fetch it again",
+        )
 
 
 def load_state_dict_from_url(
@@ -104,7 +119,11 @@ def load_state_dict_from_url(
     file_name: str | None = None,
     weights_only: bool = False,
 ) -> Any:
-    """The object in the file at `url`, which is fetched once and kept in `model_dir`."""
+    """The object in the file at `url`, which is fetched once and kept in `model_dir`.
+
+    With `check_hash` a name such as `resnet18-bf5a0eef.pth` says how the SHA-256 of the file starts: one
+    that was kept and has another is fetched again.
+    """
     folder = os.path.join(get_dir(), "checkpoints") if model_dir is None else model_dir
     try:
         os.makedirs(folder, exist_ok=True)
@@ -112,23 +131,65 @@ def load_state_dict_from_url(
         if error.errno != errno.EEXIST:
             raise
     name = file_name or os.path.basename(urlparse(url).path)
+    if name in ("", ".", "..") or "\0" in name:
+        fail(
+            ValueError,
+            "load_state_dict_from_url",
+            "an address that ends with a file's name was required",
+            got=url,
+            hint="pass file_name=, the name to keep it under",
+        )
     kept = os.path.join(folder, name)
-    if not os.path.exists(kept):
-        match = HASH_REGEX.search(name) if check_hash else None
-        download_url_to_file(url, kept, match[1] if match else None, progress)
+    match = HASH_REGEX.search(name) if check_hash else None
+    prefix = match[1] or None if match else None
+    if not os.path.exists(kept) or not _has_hash(kept, prefix):
+        download_url_to_file(url, kept, prefix, progress)
     if not _is_packed(kept):
         return load(kept, map_location=map_location)
-    with zipfile.ZipFile(kept) as archive:
-        (only,) = archive.infolist()
-        return load(archive.extract(only, folder), map_location=map_location)
+    return load(io.BytesIO(_unpacked(kept)), map_location=map_location)
+
+
+def _unpacked(path: str) -> bytes:
+    """The one file in an archive."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            (only,) = archive.infolist()
+            return archive.read(only)
+    except (zipfile.BadZipFile, zlib.error, struct.error, ValueError, OSError, EOFError,
+            NotImplementedError, LookupError) as error:  # fmt: skip
+        fail(
+            RuntimeError,
+            "load_state_dict_from_url",
+            "an archive that is whole was required",
+            got=f"{path} ({type(error).__name__}: {error})",
+            hint="remove it, so that it is fetched again",
+        )
+
+
+def _has_hash(path: str, prefix: str | None) -> bool:
+    """Whether the SHA-256 of a file that was kept starts with `prefix`, where one is known."""
+    if prefix is None:
+        return True
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest().startswith(prefix)
 
 
 def _is_packed(path: str) -> bool:
     """Whether the file is a ZIP of one file, as checkpoints were packed before PyTorch 1.6."""
     if not zipfile.is_zipfile(path):
         return False
-    with zipfile.ZipFile(path) as archive:
-        return len(archive.infolist()) == 1
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return len(archive.infolist()) == 1
+    except (
+        zipfile.BadZipFile,
+        struct.error,
+        ValueError,
+        OSError,
+        LookupError,
+        NotImplementedError,
+    ):
+        return False  # `load` says what is wrong with it
 
 
 class _Progress:
@@ -176,4 +237,4 @@ def __getattr__(name: str) -> Any:
         except ImportError:
             return _Progress
         return tqdm
-    raise AttributeError(f"module 'facula.hub' has no attribute {name!r}")
+    raise _no_attribute(__name__, name)

@@ -5,13 +5,14 @@ Takes names. Gives the classes, by operator. Keeps true: they are derived from t
 
 from __future__ import annotations
 
+from facula.core.errors import no_attribute as _no_attribute
 from facula.ops.registry import RETURN_TYPES
 
 
 def __getattr__(name: str) -> type:
     if name in RETURN_TYPES:
         return RETURN_TYPES[name]
-    raise AttributeError(f"module 'facula.return_types' has no attribute {name!r}")
+    raise _no_attribute(__name__, name)
 
 
 def __dir__() -> list[str]:

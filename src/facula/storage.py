@@ -129,6 +129,9 @@ class TypedStorage(metaclass=_Kind):
         """The address of the first number."""
         return int(self._untyped_storage.data_ptr())
 
+    def _address(self) -> int:
+        return int(core.address_of(self._untyped_storage))
+
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return self._tensor()[index]
@@ -141,10 +144,10 @@ class TypedStorage(metaclass=_Kind):
         return iter(self.tolist())
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, TypedStorage) and self.data_ptr() == other.data_ptr()
+        return isinstance(other, TypedStorage) and self._address() == other._address()
 
     def __hash__(self) -> int:
-        return hash(self.data_ptr())
+        return hash(self._address())
 
     def tolist(self) -> list[Any]:
         """The numbers as a list."""

@@ -103,7 +103,7 @@ def cuda(
 def is_set_to(self: Tensor, tensor: Tensor) -> bool:
     """Whether both tensors are the same view of the same memory."""
     return (
-        self.data_ptr() == tensor.data_ptr()
+        core.address_of(self) == core.address_of(tensor)
         and self.shape == tensor.shape
         and self.stride() == tensor.stride()
         and self.storage_offset() == tensor.storage_offset()

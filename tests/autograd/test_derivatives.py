@@ -124,3 +124,37 @@ def test_undefined_gradients_are_checked():
     x = tensor(2).requires_grad_()
     with pytest.raises((GradcheckError, TypeError)):
         gradcheck(NoneBreaks.apply, (x,))
+
+
+#: where the cut of an inverse function runs, a step along it, and its slope on the side of a positive zero
+CUTS = {
+    "asin": (2.0, 1.0, 1j / 3**0.5),
+    "acos": (2.0, 1.0, -1j / 3**0.5),
+    "acosh": (-2.0, 1.0, -1 / 3**0.5),
+    "asinh": (2j, 1j, 1 / (1j * 3**0.5)),
+}
+
+
+@pytest.mark.parametrize("name", CUTS)
+@pytest.mark.parametrize("end", [1.0, -1.0])
+@pytest.mark.parametrize("side", [1.0, -1.0])
+def test_both_sides_of_a_cut(name, side, end):
+    """The sign of a zero says on which side of the cut a number is: slopes are those of that side."""
+    function, (place, step, slope) = getattr(facula, name), CUTS[name]
+    if name == "acosh" and end < 0:
+        end = 2.0  # its cut has one end only
+    on_cut = place * end
+    other = 0.0 * side
+    parts = (on_cut.real, other) if step == 1.0 else (other, on_cut.imag)
+    z = facula.tensor(complex(*parts), dtype=facula.complex128, requires_grad=True)
+    h = 1e-6
+    moved = [complex(parts[0] + h * k, parts[1]) if step == 1.0 else complex(parts[0], parts[1] + h * k)
+             for k in (1, -1)]  # fmt: skip
+    ends = [function(facula.tensor(m, dtype=facula.complex128)).item() for m in moved]
+    along = (ends[0] - ends[1]) / (2 * h * step)
+    if side > 0 and end == 1.0:
+        assert along == pytest.approx(slope, abs=1e-8)
+    (found,) = facula.autograd.grad(function(z), z, facula.ones_like(z))
+    assert found.item().conjugate() == pytest.approx(along, abs=1e-8)
+    _, tangent = facula.func.jvp(function, (z.detach(),), (facula.ones_like(z),))
+    assert tangent.item() == pytest.approx(along, abs=1e-8)

@@ -175,8 +175,6 @@ def test_modules_that_programs_read():
     with facula.backends.cudnn.flags(enabled=False, deterministic=True):
         assert facula.backends.cudnn.deterministic and not facula.backends.cudnn.enabled
     assert facula.backends.cudnn.enabled and not facula.backends.cudnn.deterministic
-    facula.backends.cuda.matmul.allow_tf32 = True
-    assert facula.backends.cuda.matmul.allow_tf32
     assert facula.backends.cpu.get_cpu_capability() in ("DEFAULT", "AVX2", "AVX512")
     for module in ("mkl", "mkldnn", "openmp", "opt_einsum"):
         assert getattr(facula.backends, module).is_available() in (True, False)

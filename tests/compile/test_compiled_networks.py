@@ -424,6 +424,7 @@ def test_one_graph_that_does_what_eager_does(name, backend):
     assert not breaks_of(NETWORKS[name], backend, rtol)
 
 
+@pytest.mark.breaks("data-dependent-shape", "data-dependent-value")
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", BREAKING)
 def test_several_graphs_that_do_what_eager_does(name, backend):

@@ -18,6 +18,7 @@ def no_collector():
     gc.enable()
 
 
+@pytest.mark.breaks("explicit")
 def test_deleted_values_are_gone_behind_a_break():
     gone = []
 
@@ -36,6 +37,7 @@ def test_deleted_values_are_gone_behind_a_break():
     assert gone == [True, True]
 
 
+@pytest.mark.breaks("explicit")
 def test_a_parameter_that_is_not_read_again_is_gone():
     gone = []
 
@@ -54,6 +56,7 @@ def test_a_parameter_that_is_not_read_again_is_gone():
     assert gone == [True, True]
 
 
+@pytest.mark.breaks("explicit")
 def test_tensors_that_are_not_read_again_are_no_outputs():
     def program(x):
         a = x.sin()
@@ -67,6 +70,7 @@ def test_tensors_that_are_not_read_again_are_no_outputs():
     assert len(first.graph.output_node().args[0]) == 1
 
 
+@pytest.mark.breaks("explicit", "fake-error")
 def test_what_is_read_on_any_way_is_kept():
     def program(x, n):
         a, b, c = x + 1, x + 2, x + 3
@@ -93,6 +97,7 @@ def test_what_is_read_on_any_way_is_kept():
     assert facula.compile(everything, backend="eager")(facula.ones(1)) == ["a", "x"]
 
 
+@pytest.mark.breaks("explicit")
 def test_other_objects_live_as_long_as_the_frame():
     class Owner:
         pass

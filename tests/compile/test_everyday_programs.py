@@ -193,6 +193,7 @@ def test_dictionaries_with_methods_of_their_own():
     same_made(make, X)
 
 
+@pytest.mark.breaks("data-dependent-value")
 def test_a_method_of_the_base_on_the_stack_of_a_break():
     class Table(dict):
         def get(self, name: str) -> Any:
@@ -503,6 +504,7 @@ def test_random_numbers_of_python():
     assert len(set(results[0])) == 4
 
 
+@pytest.mark.breaks("data-dependent-branch")
 def test_layers_that_are_dropped_by_chance():
     layers = [lambda x: x * 2, lambda x: x + 3, lambda x: x - 1]
 
@@ -553,6 +555,7 @@ def test_attributes_of_functions_are_written():
     same_made(make, X)
 
 
+@pytest.mark.breaks("explicit")
 def test_functions_that_are_compiled_inside():
     def f(x: Any) -> Any:
         @facula.compile(backend="eager")

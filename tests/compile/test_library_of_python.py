@@ -9,6 +9,8 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 import facula
 from facula import nn
 
@@ -128,6 +130,7 @@ def test_state_dicts() -> None:
     assert made._metadata == saved._metadata  # type: ignore[attr-defined]
 
 
+@pytest.mark.breaks("data-dependent-value")
 def test_a_method_of_a_list_that_waits_for_a_number() -> None:
     def f(x: Any) -> list[float]:
         out: list[float] = []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import collections
 from typing import Any, NamedTuple
 
+import pytest
+
 import facula
 from facula import nn
 from facula._dynamo import explain
@@ -42,6 +44,7 @@ def test_own_constructors_run():
     facula.testing.assert_close(found, expected)
 
 
+@pytest.mark.breaks("data-dependent-value")
 def test_packed_sequences():
     layer = nn.LSTM(3, 4, batch_first=True)
 

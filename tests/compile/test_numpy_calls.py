@@ -293,6 +293,7 @@ def write_tensor(x, y):
     return x.sum()
 
 
+@pytest.mark.breaks("unsupported-mutation")
 @pytest.mark.parametrize("overlapping", [on_one_memory, one_array, tensor_and_array])
 @pytest.mark.parametrize("function", [write_first, write_tensor])
 @pytest.mark.parametrize("first", [False, True])
@@ -308,6 +309,7 @@ def test_inputs_on_one_memory(overlapping, function, first):
         assert difference(one, other) == ""
 
 
+@pytest.mark.breaks("unsupported-mutation")
 def test_writes_behind_reversed_views_are_seen():
     def function(x):
         y = x[::-1]
@@ -338,6 +340,7 @@ def test_sizes_become_dynamic():
     assert len(backend) == 2
 
 
+@pytest.mark.breaks("fake-error")
 @pytest.mark.parametrize(
     ("function", "good", "bad"),
     [
@@ -364,6 +367,7 @@ KEYS = """
 """
 
 
+@pytest.mark.breaks("unsupported-call", "unsupported-mutation")
 @pytest.mark.parametrize("key", expressions(KEYS))
 @pytest.mark.parametrize("body", ["return x[{}], x", "x[{}] = 7; return x", "x[{}] += 1; return x"])
 def test_keys_mean_what_they_mean_in_numpy(key, body):
@@ -396,6 +400,7 @@ def test_results_are_new_where_they_are_in_numpy(function, dtype):
 KINDS = ("bool", "int8", "uint8", "int32", "int64", "float16", "float32", "float64", "complex64")
 
 
+@pytest.mark.breaks("unsupported-call")
 @pytest.mark.parametrize("dtype", KINDS)
 @pytest.mark.parametrize(
     "function",
@@ -447,6 +452,9 @@ def by_branch(x):
     return x + 1 if x.sum() > 0 else x - 1
 
 
+@pytest.mark.breaks(
+    "data-dependent-branch", "data-dependent-shape", "data-dependent-value", "unsupported-call"
+)
 @pytest.mark.parametrize("function", [unknown_to_capture, by_elements, by_branch])
 def test_what_has_no_translation_breaks_the_graph(function):
     compiled = facula.compile(function)
@@ -454,6 +462,7 @@ def test_what_has_no_translation_breaks_the_graph(function):
     assert explain(function)(np.arange(4.0)).graph_break_count > 0
 
 
+@pytest.mark.breaks("unsupported-call")
 @pytest.mark.parametrize(
     "array",
     [
@@ -474,6 +483,7 @@ def test_arrays_that_are_no_tensors(array):
         assert (found == expected).all()
 
 
+@pytest.mark.breaks("unsupported-mutation")
 def test_arrays_that_may_not_be_written():
     x = np.arange(4.0)
     x.flags.writeable = False
@@ -493,6 +503,7 @@ def test_integers_over_zero_are_zero_as_in_numpy():
     assert difference(expected, facula.compile(function, fullgraph=True)(x, y)) == ""
 
 
+@pytest.mark.breaks("unsupported-value")
 def test_numbers_outside_of_the_dtype():
     def function(x):
         return x < 300, x >= -1

@@ -93,6 +93,7 @@ def test_a_decorator_sets_a_stance_for_its_function_only():
     assert len(graphs) == 1
 
 
+@pytest.mark.breaks("recompile-limit")
 def test_entries_outlive_the_limit():
     call, graphs = counted(lambda x, k: x + k, dynamic=False)
     with config.patch(recompile_limit=3):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import pickle
 import subprocess
 import sys
 
@@ -140,6 +142,43 @@ def work(index: int, folder: str) -> None:
     if folder != "fail":
         with open(os.path.join(folder, str(index)), "w") as file:
             file.write("done")
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):  # type: ignore[no-untyped-def]
+    """The folder for temporary files: empty, and the test's own."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    return folder
+
+
+@pytest.mark.parametrize("given", ["fine", "fail"])
+def test_spawn_leaves_no_folder(temporary, tmp_path, given):  # type: ignore[no-untyped-def]
+    argument = str(tmp_path) if given == "fine" else given
+    context = multiprocessing.start_processes(work, (argument,), nprocs=2, join=False)
+    assert context is not None and len(list(temporary.glob("facula-spawn-*"))) == 1
+    try:
+        while not context.join():
+            pass
+    except multiprocessing.ProcessRaisedException as error:
+        assert "ValueError: no luck" in str(error) and given == "fail"
+    assert not list(temporary.glob("facula-spawn-*"))
+
+
+def test_a_context_that_nobody_joins_leaves_no_folder(temporary, tmp_path):  # type: ignore[no-untyped-def]
+    context = multiprocessing.start_processes(work, (str(tmp_path),), nprocs=1, join=False)
+    context.processes[0].join()
+    del context
+    gc.collect()
+    assert not list(temporary.glob("facula-spawn-*"))
+
+
+def test_processes_that_can_not_start_leave_no_folder(temporary):  # type: ignore[no-untyped-def]
+    with pytest.raises((AttributeError, TypeError, pickle.PicklingError)):
+        multiprocessing.spawn(lambda index: None, nprocs=2)
+    assert not list(temporary.glob("facula-spawn-*"))
 
 
 def test_spawn(tmp_path):  # type: ignore[no-untyped-def]

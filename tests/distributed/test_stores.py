@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
 import threading
+import tracemalloc
 
 import pytest
 
 from facula import distributed as dist
+from facula.distributed import wire
 
 SHORT = datetime.timedelta(seconds=0.2)
 
@@ -71,3 +80,220 @@ def test_a_store_that_went_away_is_an_error_at_once():
     server.close()
     with pytest.raises(dist.DistStoreError, match="connection closed"):
         client.get("key")
+
+
+# ---------------------------------------------------------------- who is answered
+
+
+@pytest.fixture
+def server():  # type: ignore[no-untyped-def]
+    made = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    yield made
+    made.close()
+
+
+def connected(server):  # type: ignore[no-untyped-def]
+    made = socket.create_connection(("127.0.0.1", server.port), timeout=5)
+    made.settimeout(5)
+    return made
+
+
+def proven(server):  # type: ignore[no-untyped-def]
+    """A connection that may ask."""
+    made = connected(server)
+    wire.prove(made, wire.program_secret())
+    return made
+
+
+def framed(data: bytes) -> bytes:
+    return struct.pack("!I", len(data)) + data
+
+
+def rest(connection) -> bytes:  # type: ignore[no-untyped-def]
+    """All until the server closes."""
+    found = b""
+    try:
+        while part := connection.recv(65536):
+            found += part
+    except ConnectionResetError:
+        pass
+    return found
+
+
+def test_it_listens_where_it_is_told():
+    """It listened on all addresses of the machine for any name but localhost's."""
+    for host in ("127.0.0.1", "127.0.0.2", "localhost"):
+        made = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False)
+        address = made._server.socket.getsockname()[0]
+        assert address == ("127.0.0.1" if host == "localhost" else host)
+        made.close()
+    with pytest.raises(dist.DistNetworkError, match="address of this machine"):
+        dist.TCPStore("203.0.113.7", 0, is_master=True, wait_for_workers=False, timeout=SHORT)
+
+
+@pytest.mark.parametrize(
+    "hello", [framed(b'["num_keys", []]'), b"GET / HTTP/1.1\r\n\r\n" + b"x" * 64, b"\xff" * 200]
+)
+def test_who_does_not_know_the_secret_is_not_answered(server, hello):  # type: ignore[no-untyped-def]
+    server.set("key", "value")
+    with connected(server) as stranger:
+        with contextlib.suppress(OSError):  # the server may have hung up by then
+            stranger.sendall(hello)
+            stranger.shutdown(socket.SHUT_WR)
+        assert rest(stranger) == b""
+    assert server.get("key") == b"value"
+
+
+def test_another_secret_is_refused_by_both_sides(server, monkeypatch):  # type: ignore[no-untyped-def]
+    with (
+        connected(server) as stranger,
+        pytest.raises(PermissionError, match="server does not know"),
+    ):
+        wire.prove(stranger, b"x" * 32)
+    monkeypatch.setenv("FACULA_STORE_SECRET", "another")
+    with pytest.raises(
+        dist.DistNetworkError, match="a store of this program.*\n.*FACULA_STORE_SECRET"
+    ):
+        dist.TCPStore("127.0.0.1", server.port, wait_for_workers=False)
+
+
+def test_a_proof_serves_one_connection(server):  # type: ignore[no-untyped-def]
+    """What a listener heard does not let it in."""
+    heard = []
+
+    class Heard:
+        def __init__(self, below):  # type: ignore[no-untyped-def]
+            self.below = below
+
+        def sendall(self, data):  # type: ignore[no-untyped-def]
+            heard.append(bytes(data))
+            self.below.sendall(data)
+
+        def __getattr__(self, name):  # type: ignore[no-untyped-def]
+            return getattr(self.below, name)
+
+    with connected(server) as friend:
+        wire.prove(Heard(friend), wire.program_secret())
+    assert wire.program_secret() not in b"".join(heard)
+    with connected(server) as stranger:
+        for part in heard:
+            stranger.sendall(part)
+        stranger.sendall(framed(b'["num_keys", []]'))
+        answer = rest(stranger)
+    assert len(answer) == 32 + 32 + 1 and answer[-1:] == b"\0"
+
+
+def test_who_says_nothing_is_let_go(server, monkeypatch):  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(wire, "PATIENCE", 0.2)
+    with connected(server) as silent:
+        assert rest(silent) == b""
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [b"no json", b"[]", b"3", b'["close", []]', b'["__init__", []]', b'["_change", [1]]', b'{"a": 1}',
+     b'["wait", 3]', b'["wait", [["k"], "x"]]', b'["set", {"bytes": 3}]', b"\xff\xfe", b"[" * 100000],
+)  # fmt: skip
+def test_what_is_no_request_is_answered_and_the_connection_closed(server, request_):  # type: ignore[no-untyped-def]
+    with proven(server) as client:
+        client.sendall(framed(request_))
+        answer = json.loads(rest(client)[4:])
+    assert answer[0] == "error" and answer[1].startswith("malformed request")
+    assert server.num_keys() == 0
+
+
+def test_requests_with_wrong_arguments_are_errors(server):  # type: ignore[no-untyped-def]
+    with proven(server) as client:
+        client.sendall(framed(b'["set", ["k"]]') + framed(b'["num_keys", []]'))
+        client.shutdown(socket.SHUT_WR)
+        answer = rest(client)
+    assert b'["error"' in answer and answer.endswith(b'["ok", 0]')
+
+
+def test_memory_is_taken_as_bytes_arrive(server):  # type: ignore[no-untyped-def]
+    """Four bytes made the server take four GiB."""
+    tracemalloc.start()
+    with proven(server) as client:
+        client.sendall(struct.pack("!I", 0xFFFFFFFF) + b"x" * 100)
+        assert b"malformed request" in rest(client)
+    with proven(server) as client:
+        client.sendall(struct.pack("!I", 1 << 28) + b"x" * 100)
+        client.shutdown(socket.SHUT_WR)
+        rest(client)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 100 << 20
+
+
+def test_long_values_arrive_whole(server):  # type: ignore[no-untyped-def]
+    value = bytes(range(256)) * (1 << 18)  # several parts
+    server.set("key", value)
+    assert server.get("key") == value
+
+
+PROGRAM = """
+import sys
+from facula import distributed as dist
+dist.init_process_group("gloo", init_method=sys.argv[1], rank=int(sys.argv[2]), world_size=2)
+import facula
+x = facula.full((3,), float(dist.get_rank() + 1))
+dist.all_reduce(x)
+print(x.tolist())
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("method", ["tcp", "env"])
+def test_programs_that_know_an_address_only_find_each_other(method, tmp_path):  # type: ignore[no-untyped-def]
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    environment = {k: v for k, v in os.environ.items() if k != "FACULA_STORE_SECRET"}
+    address = f"tcp://127.0.0.1:{port}" if method == "tcp" else "env://"
+    if method == "env":
+        environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, address, str(rank)],
+            stdout=subprocess.PIPE,
+            env=environment,
+        )
+        for rank in range(2)
+    ]
+    assert [p.communicate(timeout=60)[0].strip() for p in started] == [b"[3.0, 3.0, 3.0]"] * 2
+
+
+# ---------------------------------------------------------------- files
+
+
+def test_a_store_in_a_file_is_replaced_whole(tmp_path, monkeypatch):  # type: ignore[no-untyped-def]
+    store = dist.FileStore(str(tmp_path / "s"), 2)
+    store.set("key", "value")
+
+    def broken(*arguments):  # type: ignore[no-untyped-def]
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(os, "replace", broken)
+    with pytest.raises(OSError, match="full"):
+        store.set("other", "x" * 100000)
+    monkeypatch.undo()
+    assert store.get("key") == b"value" and os.listdir(tmp_path) == ["s"]
+
+
+def test_threads_that_change_a_file_lose_nothing(tmp_path):  # type: ignore[no-untyped-def]
+    stores = [dist.FileStore(str(tmp_path / "s"), 4) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda s=s: [s.add("n", 1) for _ in range(100)]) for s in stores
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert stores[0].add("n", 0) == 400
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b'{"a": 3}', b"\xff"])
+def test_another_file_is_an_error(tmp_path, content):  # type: ignore[no-untyped-def]
+    (tmp_path / "s").write_bytes(content)
+    with pytest.raises(dist.DistStoreError, match="a FileStore wrote"):
+        dist.FileStore(str(tmp_path / "s"), 2).check(["a"])
+    assert (tmp_path / "s").read_bytes() == content

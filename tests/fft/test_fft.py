@@ -73,6 +73,13 @@ def test_frequencies_and_shifts():
         assert facula.equal(fft.ifftshift(fft.fftshift(x, dim), dim), x)
 
 
+def test_frequencies_of_points_at_no_distance_are_infinite():
+    """0 / 0, 1 / 0, -2 / 0, -1 / 0 as IEEE 754 has them; it was a ZeroDivisionError."""
+    inf, nan = np.inf, np.nan
+    np.testing.assert_array_equal(fft.fftfreq(4, 0.0).numpy(), [nan, inf, -inf, -inf])
+    np.testing.assert_array_equal(fft.rfftfreq(4, -0.0).numpy(), [nan, -inf, -inf])
+
+
 @pytest.mark.parametrize("center", [False, True])
 @pytest.mark.parametrize("normalized", [False, True])
 @pytest.mark.parametrize("onesided", [False, True])

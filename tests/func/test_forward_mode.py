@@ -141,3 +141,33 @@ def test_reverse_over_forward() -> None:
         tangent = forward_ad.unpack_dual(out).tangent
     tangent.backward()
     numpy.testing.assert_allclose(leaf.grad.numpy(), (6 * x * v).numpy())
+
+
+def test_tangents_of_running_sums_of_far_exponentials() -> None:
+    """Beside a later maximum of 2e4 the earlier exponentials are zeros: 0 / 0."""
+    x = facula.tensor([0.0, 1e4, 2e4, -1e4, 2e4], dtype=F64)
+    t = facula.tensor([0.3, -0.5, 0.7, 0.9, 0.0], dtype=F64)
+    _, moved = func.jvp(lambda x: x.logcumsumexp(0), (x,), (t,))
+    numpy.testing.assert_allclose(moved.numpy(), [0.3, -0.5, 0.7, 0.7, 0.35], rtol=1e-11)
+    near = facula.tensor([[1.0, 3.0, -2.0], [0.5, 0.0, 4.0]], dtype=F64)
+    t = facula.tensor([[1.0, -2.0, 0.0], [0.0, 3.0, 5.0]], dtype=F64)
+    _, moved = func.jvp(lambda x: x.logcumsumexp(1), (near,), (t,))
+    e = numpy.exp(near.numpy())
+    expected = numpy.cumsum(e * t.numpy(), 1) / numpy.cumsum(e, 1)
+    numpy.testing.assert_allclose(moved.numpy(), expected, rtol=1e-13)
+
+
+def test_logarithms_of_complex_sums_at_large_angles() -> None:
+    """float32 holds an angle of 1500 to 1e-4: derivatives must not go through the result."""
+    rng = numpy.random.default_rng(3)
+    x = rng.uniform(1000, 2000, (4, 6)) + 1j * rng.uniform(1000, 2000, (4, 6))
+    t = rng.standard_normal((4, 6)) + 1j * rng.standard_normal((4, 6))
+    x, t = x.astype(numpy.complex64), t.astype(numpy.complex64)
+    wide = x.astype(numpy.complex128)
+    e = numpy.exp(wide - wide.real.max(1, keepdims=True))
+    share = e / e.sum(1, keepdims=True)
+    leaf = facula.tensor(x, requires_grad=True)
+    _, moved = func.jvp(lambda x: x.logsumexp(1), (leaf.detach(),), (facula.tensor(t),))
+    (pulled,) = facula.autograd.grad(leaf.logsumexp(1, True), leaf, facula.ones(4, 1) + 0j)
+    numpy.testing.assert_allclose(moved.numpy(), (share * t).sum(1), rtol=2e-6)
+    numpy.testing.assert_allclose(pulled.numpy(), share.conj(), rtol=2e-6, atol=1e-9)

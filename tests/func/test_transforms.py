@@ -47,6 +47,72 @@ def test_jacobians() -> None:
     _close(func.jacrev(_sines, chunk_size=2)(X), JACOBIAN)
 
 
+@pytest.mark.parametrize("transform", [func.jacrev, func.jacfwd])
+def test_jacobians_of_several(transform) -> None:  # type: ignore[no-untyped-def]
+    """Every output by every input, of several shapes; aux comes once."""
+    matrix, x = _random(2, 5, seed=4), X
+
+    def both(m, x):  # type: ignore[no-untyped-def]
+        return (m @ x, x.sin()), x.exp()
+
+    (product, sines), aux = transform(both, (0, 1), has_aux=True)(matrix, x)
+    _close(aux, x.exp())
+    eye = facula.eye(2, dtype=matrix.dtype)
+    _close(product[0], eye[:, :, None] * x)
+    _close(product[1], matrix)
+    _close(sines[0], facula.zeros(5, 2, 5))
+    _close(sines[1], facula.diag(x.cos()))
+    alone = transform(lambda m, x: m @ x, 1)(matrix, x)
+    _close(alone, matrix)
+
+
+def test_a_primal_keeps_the_tangents_of_other_levels() -> None:
+    def inner(x):  # type: ignore[no-untyped-def]
+        value, tangent = func.jvp(facula.sin, (x,), (facula.ones_like(x),))
+        return value * tangent
+
+    value, tangent = func.jvp(inner, (X,), (V,))
+    _close(value, X.sin() * X.cos())
+    _close(tangent, (2 * X).cos() * V)
+
+
+@pytest.mark.parametrize("shape", [(), (4,), (2, 3)])
+def test_gradients_of_what_all_entries_share(shape) -> None:  # type: ignore[no-untyped-def]
+    """`autograd.grad` inside of `vmap`, in a tensor that is the same for all entries."""
+    batch = _random(3, *shape, seed=7)
+    weight = _random(*shape, seed=8).requires_grad_()
+    cotangents = _random(3, *shape, seed=9)
+
+    def entry(x, c):  # type: ignore[no-untyped-def]
+        return facula.autograd.grad((weight * x).sin(), weight, c)[0]
+
+    expected = (weight * batch).cos() * batch * cotangents
+    _close(func.vmap(entry)(batch, cotangents), expected)
+    same = func.vmap(entry, in_dims=(0, None))(batch, cotangents[0])
+    _close(same, (weight * batch).cos() * batch * cotangents[0])
+    if shape:
+        moved = func.vmap(entry, in_dims=(-1, 0))(batch.movedim(0, -1), cotangents)
+        _close(moved, expected)
+
+
+@pytest.mark.parametrize("in_dim", [0, -1])
+def test_rows_of_jacobians_by_mapped_cotangents(in_dim) -> None:  # type: ignore[no-untyped-def]
+    """`autograd.grad` inside of two `vmap`, in a tensor of each entry of the outer one."""
+    batch, cotangents = _random(3, 5, seed=7), _random(4, 5, seed=8)
+
+    def entry(x):  # type: ignore[no-untyped-def]
+        y = (A @ x).sin()
+        rows = func.vmap(lambda c: facula.autograd.grad(y, x, c, retain_graph=True)[0])(cotangents)
+        columns = func.vmap(lambda c: facula.autograd.grad(y, x, c)[0], in_dims=-1)(cotangents.mT)
+        return rows, columns
+
+    given = (batch if in_dim == 0 else batch.mT.contiguous()).requires_grad_()
+    found = func.vmap(entry, in_dims=in_dim)(given)
+    for part in found:
+        for row, x in zip(part, batch, strict=True):
+            _close(row, cotangents @ ((A @ x).cos()[:, None] * A))
+
+
 @pytest.mark.parametrize("outer", [func.jacrev, func.jacfwd])
 @pytest.mark.parametrize("inner", [func.jacrev, func.jacfwd, func.grad])
 def test_hessians(outer, inner) -> None:  # type: ignore[no-untyped-def]

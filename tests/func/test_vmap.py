@@ -98,6 +98,7 @@ def test_equals_a_loop(name: str) -> None:
 def test_dimensions_and_nestings() -> None:
     a, b = facula.randn(4, 3, 5, dtype=F64), facula.randn(5, 4, dtype=F64)
     out = func.vmap(lambda x, y: x @ y, in_dims=(0, 1), out_dims=1)(a, b)
+    assert facula.equal(func.vmap(lambda x, y: x @ y, in_dims=(0, 1), out_dims=(1,))(a, b), out)
     numpy.testing.assert_allclose(out.numpy(), numpy.einsum("bij,jb->ib", a.numpy(), b.numpy()))
     nested = func.vmap(lambda d: {"y": (d["x"] * 2, d["x"].sum())}, in_dims=({"x": 1},))({"x": a})
     assert nested["y"][0].shape == (3, 4, 5) and nested["y"][1].shape == (3,)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -75,6 +77,7 @@ def test_equal_graphs_compile_once(folder: Path) -> None:
     assert first.c_source == again.c_source
 
 
+@pytest.mark.breaks("no-compiler")
 def test_without_a_compiler_eager_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backend, "find_compiler", lambda: None)
     module = make_fx(lambda x: (x * 2,))(facula.ones(3))
@@ -104,6 +107,7 @@ def test_a_broken_compiler_names_command_complaint_and_file(folder: Path, tmp_pa
 
 
 def test_every_stage_is_written_on_request(tmp_path: Path) -> None:
+    begun = time.perf_counter()
     settings.set("trace", str(tmp_path))
     try:
         compiled(lambda x: x * 5 + 4, facula.ones(3))
@@ -113,6 +117,10 @@ def test_every_stage_is_written_on_request(tmp_path: Path) -> None:
     assert {"graph_to_compile.py", "steps.txt", "kernels.c", "wrapper.py"} <= names
     assert "What the compiler did" in (tmp_path / "index.html").read_text()
     assert trace.folder() is None
+    spent = [
+        float(ms) for ms in re.findall(r"\+(-?[0-9.]+) ms", (tmp_path / "index.html").read_text())
+    ]
+    assert spent and all(0 <= ms <= (time.perf_counter() - begun) * 1e3 for ms in spent[1:])
 
 
 def test_unknown_options_and_modes_are_errors() -> None:

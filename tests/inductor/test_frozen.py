@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import facula
@@ -29,6 +31,18 @@ class Block(nn.Module):
         z = nn.functional.leaky_relu(self.deep(y), 0.3)
         rows = z.flatten(2).transpose(1, 2)
         return nn.functional.gelu(self.rows(rows), approximate="tanh"), self.more(rows) + rows
+
+
+#: functions behind a product whose second operand is a number or the product again
+OPERANDS: dict[str, Callable[[Any], Any]] = {
+    "times": lambda y: y * 2,
+    "plus": lambda y: y + 1.5,
+    "less": lambda y: 3 - y,
+    "over": lambda y: y / 3,
+    "squared": lambda y: y * y,
+    "twice": lambda y: y + y,
+    "power": lambda y: y**2,
+}
 
 
 def block(channels: int = 20) -> Any:
@@ -61,6 +75,26 @@ def test_products_take_what_follows_them(mode: str | None) -> None:
     text = "".join(wrappers)
     assert all(name in text for name in ("'relu:f32'", "'gelu.tanh:f32'", "'leaky_relu"))
     assert "batch_norm" not in text and "_add_" not in text
+
+
+@pytest.mark.parametrize("name", OPERANDS)
+@pytest.mark.parametrize("layer", ["linear", "images"])
+@pytest.mark.parametrize("training", [False, True])
+def test_functions_of_two_operands_are_no_functions_of_one(
+    layer: str, name: str, training: bool
+) -> None:
+    function = OPERANDS[name]
+    if layer == "linear":
+        net, x = nn.Linear(12, 20), facula.randn(6, 12)
+        product = x.numpy() @ net.weight.detach().numpy().T + net.bias.detach().numpy()
+    else:
+        net, x = nn.Conv2d(12, 20, 1), facula.randn(2, 12, 4, 5)
+        weight = net.weight.detach().numpy()[:, :, 0, 0]
+        product = np.einsum("oc,nchw->nohw", weight, x.numpy())
+        product += net.bias.detach().numpy()[:, None, None]
+    with facula.set_grad_enabled(training):
+        got = facula.compile(lambda x: function(net(x)))(x)
+    np.testing.assert_allclose(got.detach().numpy(), function(product), rtol=1e-4, atol=1e-5)
 
 
 def test_weights_are_packed_once() -> None:
@@ -231,7 +265,7 @@ def test_strides_that_a_program_asks_for_are_those_of_its_own_order() -> None:
 
 
 def test_a_measured_choice_is_kept_on_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    monkeypatch.setattr(tuning.cache, "directory", lambda: tmp_path)
+    monkeypatch.setenv("FACULA_CACHE_DIR", str(tmp_path))
     runs: list[str] = []
     candidates = {name: (lambda name=name: runs.append(name)) for name in ("one", "other")}
     chosen = tuning.fastest("a test", candidates)
@@ -247,3 +281,24 @@ def test_frozen_graphs_compile_fewer_calls() -> None:
         metrics.reset()
         facula.compile(net)(facula.randn(1, 8, 9, 9))
     assert metrics.extern_call_count == 1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
+@pytest.mark.parametrize("space", [1, 2, 3])
+def test_packed_convolutions_of_every_dtype(space: int, dtype: str) -> None:
+    """Small whole numbers, so that sums are exact before they are rounded once."""
+    kind = getattr(facula, dtype)
+    convolve = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}[space]
+    net = convolve(4, 6, 3, padding=1, stride=2).eval()
+    random = np.random.default_rng(space)
+    with facula.no_grad():
+        for p in net.parameters():
+            p.copy_(facula.tensor(random.integers(-3, 4, tuple(p.shape)).astype(float)))
+        x = facula.tensor(random.integers(-3, 4, (2, 4, *(7, 6, 5)[:space]))).double()
+        wanted = net.double()(x).to(kind)
+        net, x = net.to(kind), x.to(kind)
+        packed = freeze.prepack_count()
+        call = facula.compile(net, options={"freezing": True})
+        for _ in range(2):
+            assert facula.equal(call(x), wanted)
+        assert freeze.prepack_count() == packed + (space > 1)  # in one dimension they stay

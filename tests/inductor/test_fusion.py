@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import facula
@@ -183,3 +185,30 @@ def test_new_elements_of_an_input_are_written_into_it() -> None:
         assert facula.allclose(a, b, rtol=1e-6, atol=1e-7)
     assert mine[0].data_ptr() == place and mine[0]._version > version
     assert "empty_strided" not in programs[0].source
+
+
+def test_cotangents_of_any_strides():
+    program = lambda x: x.exp().transpose(0, 1) * 2  # noqa: E731
+    for shape in ((3, 4), (1, 4), (3, 1)):
+        x = facula.randn(*shape, requires_grad=True)
+        compiled = facula.compile(program)
+        rows, columns = shape
+        wide = facula.randn(2 * columns, 3 * rows)
+        for cotangent in (
+            facula.randn(columns, rows),
+            facula.randn(rows, columns).t(),
+            wide[::2, ::3],
+            facula.randn(rows).expand(columns, rows),
+            facula.randn(()).expand(columns, rows),
+            facula.randn(columns, rows).double().float(),
+        ):
+            (found,) = facula.autograd.grad(compiled(x), x, cotangent)
+            assert facula.allclose(found, 2 * x.exp() * cotangent.t(), rtol=1e-5)
+
+
+def test_a_fused_kernel_says_which_dtype_lies_where() -> None:
+    """The core holds every launch to this text: dtype and least extent of each operand."""
+    x, y = facula.ones(5), facula.ones(2, 5, dtype=facula.float64)
+    source = compiled(lambda x, y: (x.exp() + y, x.to(facula.int16)), x, y).c_source
+    for operand in ("tensor0 f32 5", "tensor1 f64 10", "f64 10", "i16 5"):
+        assert re.search(rf'"0;0;[^"]*\b{operand}\b', source), operand

@@ -65,7 +65,7 @@ def test_a_graph_is_lowered_once_and_then_read(lowered: list[Any], folder: Path)
     first, counts = graph.compile_graph(traced(mixed, *inputs)), counted()
     metrics.reset()
     again = graph.compile_graph(traced(mixed, *inputs))
-    assert len(lowered) == 1 and len(list(folder.glob("graphs/??/*.pickle"))) == 1
+    assert len(lowered) == 1 and len(list(folder.glob("graphs/??/*.json"))) == 1
     assert (again.source, again.c_source) == (first.source, first.c_source)
     assert counts == counted() and all(counts)
     for got, want in zip(flat(again.call(list(inputs))), flat(mixed(*inputs)), strict=True):
@@ -79,6 +79,20 @@ def test_graphs_without_calls_stay_one_launch(lowered: list[Any]) -> None:
         assert isinstance(compiled.call, facula.core.GraphLaunch)
         same(compiled.call([x])[0], x.exp().sum(0), 1e-6)
     assert len(lowered) == 1
+
+
+def test_results_that_lie_otherwise_are_one_launch(lowered: list[Any]) -> None:
+    x = facula.randn(2, 3, 4)
+    programs = (
+        lambda x: (x.exp().permute(2, 0, 1),),
+        lambda x: (x.sin().transpose(0, 2), x.exp().sum(0)),
+    )
+    for program in programs:
+        compiled = graph.compile_graph(traced(program, x))
+        assert isinstance(compiled.call, facula.core.GraphLaunch)
+        for got, want in zip(compiled.call([x]), program(x), strict=True):
+            same(got, want, 1e-6)
+            assert got.stride() == want.stride()
 
 
 def test_constants_are_those_of_the_graph_at_hand(lowered: list[Any]) -> None:
@@ -135,7 +149,7 @@ def test_a_damaged_file_is_made_anew(lowered: list[Any], folder: Path) -> None:
     x = facula.randn(5)
     module = traced(lambda x: (x * 3,), x)
     graph.compile_graph(module)
-    (path,) = folder.glob("graphs/??/*.pickle")
+    (path,) = folder.glob("graphs/??/*.json")
     path.write_bytes(path.read_bytes()[:20])
     same(graph.compile_graph(module).call([x])[0], x * 3)
     assert len(lowered) == 2 and stored.load(stored.key_of(module), module) is not None

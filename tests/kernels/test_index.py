@@ -5,6 +5,7 @@ and number of threads.
 import numpy as np
 import pytest
 
+import facula
 from facula import core
 from facula.ops import F
 
@@ -174,6 +175,35 @@ def test_index_put(random, accumulate):
             same(F.index_put(x, given, tensor(put), accumulate), expected)
 
 
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_values_put_to_places_are_broadcast(random, accumulate):
+    array = values(random, (4, 5, 6), "float64")
+    rows = random.permutation(4)[:3]  # places (3, 5, 6)
+    fits = [
+        (),
+        (1,),
+        (6,),
+        (1, 6),
+        (5, 1),
+        (5, 6),
+        (1, 1, 1),
+        (3, 1, 6),
+        (1, 5, 6),
+        (1, 1, 3, 5, 1),
+    ]
+    for shape in fits:
+        put = values(random, shape, "float64")
+        expected = array.copy()
+        expected[rows] = expected[rows] * accumulate + put.reshape(shape[-3:])
+        for x in layouts(array):
+            same(F.index_put(x, [tensor(rows)], tensor(put), accumulate), expected)
+    for shape in [(2,), (5,), (6, 6), (2, 5, 6), (0, 5, 6), (2, 3, 5, 6)]:
+        with pytest.raises(RuntimeError, match="cannot be broadcast"):
+            F.index_put(
+                tensor(array), [tensor(rows)], F.zeros(shape, dtype=core.float64), accumulate
+            )
+
+
 def test_the_last_of_several_writes_stays(random, threads):
     index = random.integers(0, 50, 200000)
     source = np.arange(200000)
@@ -322,3 +352,29 @@ def test_errors_name_what_is_wrong(call, exception, text):
     x = F.zeros(3, 4)
     with pytest.raises(exception, match=text):
         call(x)
+
+
+@pytest.mark.parametrize("name", ["uint8", "uint16", "uint32", "uint64"])
+@pytest.mark.parametrize("include", [True, False])
+def test_extremes_of_unsigned_numbers_above_half_of_the_range(name, include):
+    """They were compared as signed ones."""
+    top = int(np.iinfo(name).max)
+    source = np.array([1, top, 3, top // 2 + 2, top - 1, 7], dtype=name)
+    start = np.array([top // 2, top // 2 + 5], dtype=name)
+    index = [0, 0, 1, 1, 1, 0]
+    for reduce, combine in (("amax", max), ("amin", min)):
+        expected = []
+        for place in (0, 1):
+            kept = [int(start[place])] if include else []
+            expected.append(
+                combine(kept + [int(x) for x, at in zip(source, index, strict=True) if at == place])
+            )
+        for method in ("scatter_reduce", "index_reduce"):
+            result = getattr(facula.from_numpy(start.copy()), method)(
+                0,
+                facula.tensor(index),
+                facula.from_numpy(source),
+                reduce,
+                include_self=include,
+            )
+            assert result.numpy().tolist() == expected, (method, reduce)

@@ -44,7 +44,12 @@ INTEGER = "bitwise_left_shift bitwise_right_shift integer_divide floor_divide re
 
 
 class Entry(ctypes.Structure):
-    _fields_ = [("name", ctypes.c_char_p), ("kind", ctypes.c_char), ("function", ctypes.c_void_p)]
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("kind", ctypes.c_char),
+        ("function", ctypes.c_void_p),
+        ("operands", ctypes.c_char_p),
+    ]
 
 
 def kernels():

@@ -34,9 +34,11 @@ def transpose_holds(function, shape, seed=3):
     """<f(x), g> equals <x, backward(g)>, for a linear function of float64."""
     x = make(shape, seed=seed)[0].requires_grad_()
     y = function(x)
-    g = make(tuple(y.shape), seed=seed + 1)[0]
-    y.backward(g)
+    g = facula.empty_like(y.detach()).copy_(make(tuple(y.shape), seed=seed + 1)[0])
+    y.backward(g)  # which lies in memory as the result does
     left, right = float((y * g).sum()), float((x * x.grad).sum())
+    (nothing,) = facula.autograd.grad(function(x), x, facula.zeros_like(g))
+    assert not nothing.any()
     assert abs(left - right) <= 1e-10 * max(1.0, abs(left))
 
 
@@ -178,6 +180,38 @@ def test_adaptive_pool(out):
     best, where = pool_reference(values, places, largest)
     y, indices = F.adaptive_max_pool2d(x, out, return_indices=True)
     assert np.array_equal(y.numpy(), best) and np.array_equal(indices.numpy(), where)
+
+
+AVERAGES = [
+    lambda t: F.avg_pool3d(t, (2, 3, 1), (1, 2, 3), (1, 1, 0)),
+    lambda t: F.avg_pool3d(t, (2, 3, 1), (1, 2, 3), (1, 1, 0), count_include_pad=False),
+    lambda t: F.avg_pool3d(t, 2, divisor_override=5),
+    lambda t: F.adaptive_avg_pool3d(t, (2, 3, 5)),
+    lambda t: F.adaptive_avg_pool3d(t, (5, 4, 7)),
+    lambda t: F.adaptive_avg_pool2d(t.flatten(2, 3), (3, 5)),
+    lambda t: F.avg_pool2d(t.flatten(2, 3), (3, 2), (2, 1), (1, 0)),
+]
+
+
+@pytest.mark.parametrize("name", EPS)
+@pytest.mark.parametrize("channels", [3, 70])
+@pytest.mark.parametrize("function", AVERAGES)
+def test_averages_of_channels_last_are_those_of_channels_first(function, channels, name):
+    x, values = make((2, channels, 4, 5, 6), name)
+    last = x.contiguous(memory_format=facula.channels_last_3d).requires_grad_()
+    y = function(last)
+    assert y.stride(1) == 1
+    wide = facula.from_numpy(values).requires_grad_()
+    expected = function(wide)
+    close(y, expected.detach().numpy(), name)
+    g, exact = make(tuple(y.shape), name, seed=4)
+    y.backward(facula.empty_like(y.detach()).copy_(g))
+    expected.backward(facula.from_numpy(exact))
+    close(last.grad, wide.grad.numpy(), name)
+    if name == "float64":
+        transpose_holds(
+            lambda t: function(t.contiguous(memory_format=facula.channels_last_3d)), tuple(x.shape)
+        )
 
 
 @pytest.mark.parametrize("name", EPS)

@@ -249,6 +249,27 @@ def test_cross_entropy(name, classes, weighted, smoothing, reduction):
     close(leaf.grad, dx, name, 16)
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("shape", [(4, 5), (2, 5, 3)])
+def test_derivatives_of_cross_entropy(shape, reduction, weighted, smoothing):
+    """Once and twice, with a row that is ignored."""
+    facula.manual_seed(1)
+    x = facula.randn(*shape, dtype=facula.float64, requires_grad=True)
+    target = facula.randint(0, 5, (shape[0], *shape[2:]))
+    target.reshape(-1)[1] = 2
+    weight = facula.rand(5, dtype=facula.float64) + 0.5 if weighted else None
+
+    def loss(x):
+        return F.cross_entropy(
+            x, target, weight, ignore_index=2, reduction=reduction, label_smoothing=smoothing
+        )
+
+    assert facula.autograd.gradcheck(loss, (x,))
+    assert facula.autograd.gradgradcheck(loss, (x,))
+
+
 def test_cross_entropy_of_images_and_probabilities():
     x, values = make((2, 5, 3, 4), "float64")
     target = np.random.default_rng(6).integers(0, 5, (2, 3, 4))

@@ -663,6 +663,28 @@ def test_storage_and_pool(build, flags):
         assert result.returncode == 0, result.stdout + result.stderr
 
 
+@pytest.mark.parametrize("mode", ["1", "begin"])
+def test_guarded_memory(build, mode):
+    """Each fault ends a child with a line that names the block."""
+    program, environment = build("guard_checks"), {**os.environ, "FACULA_GUARD": mode}
+    result = subprocess.run([program], env=environment, timeout=120, text=True, capture_output=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_threads_under_the_thread_sanitizer(build):
+    """Pool, scratch memory and heap from several threads; any race is a report and a failure."""
+    try:
+        program = build("thread_checks", "-fsanitize=thread", "-g1")
+    except subprocess.CalledProcessError:
+        pytest.skip("the compiler has no thread sanitizer")
+    for mode in ["0", "1"]:
+        environment = {**os.environ, "FACULA_GUARD": mode, "TSAN_OPTIONS": "halt_on_error=1"}
+        result = subprocess.run(
+            [program], env=environment, timeout=240, text=True, capture_output=True
+        )
+        assert result.returncode == 0, result.stdout + result.stderr
+
+
 def test_sanitizers(build):
     """The same checks under the address and undefined-behaviour sanitizers."""
     try:

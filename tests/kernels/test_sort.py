@@ -34,7 +34,7 @@ def order(array, descending):
     """Stable positions with NaN as the largest value."""
     if not descending:
         return np.argsort(array, axis=-1, kind="stable")
-    if array.dtype.kind != "f":
+    if array.dtype.kind != "f":  # bools and unsigned integers too
         return np.argsort(-array.astype("int64"), axis=-1, kind="stable")
     with np.errstate(over="ignore"):
         finite = np.nan_to_num(array.astype("float64"), nan=0, posinf=1e300, neginf=-1e300)
@@ -62,6 +62,29 @@ def test_topk_is_the_head_of_the_sorted_row(random, dtype, shape, largest):
         result, found = F.topk(tensor(array), k, -1, largest)
         np.testing.assert_array_equal(found.numpy(), places[:, :k])
         np.testing.assert_array_equal(result.numpy(), np.take_along_axis(array, places[:, :k], -1))
+
+
+@pytest.fixture(params=[1, 4])
+def threads(request):
+    before = core.get_num_threads()
+    core.set_num_threads(request.param)
+    yield
+    core.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, "bool"])
+@pytest.mark.parametrize("shape", [*SHAPES, (60, 1700)])
+@pytest.mark.parametrize("descending", [False, True])
+def test_values_alone(random, threads, dtype, shape, descending):
+    """What graphs call that do not read where the values stood: with the signs of zeros."""
+    array = values(random, shape, dtype)
+    expected = np.take_along_axis(array, order(array, descending), -1)
+    result = F._sort_values(tensor(array), -1, descending).numpy()
+    np.testing.assert_array_equal(result, expected)
+    np.testing.assert_array_equal(np.signbit(result * 1.0), np.signbit(expected * 1.0))
+    for k in {1, min(5, shape[1]), shape[1] // 2 or 1, shape[1]}:
+        result = F._topk_values(tensor(array), k, -1, descending).numpy()
+        np.testing.assert_array_equal(result, expected[:, :k])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -114,7 +137,7 @@ def test_quantile(random, interpolation):
     np.testing.assert_allclose(result.numpy(), expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "int64", "uint8", "int16"])
+@pytest.mark.parametrize("dtype", [*DTYPES, "bool"])
 def test_unique(random, dtype):
     array = (random.standard_normal(3000) * 4).astype("int8").astype(dtype)
     expected = np.unique(array, return_inverse=True, return_counts=True)
@@ -126,6 +149,19 @@ def test_unique(random, dtype):
     result, counts = F.unique(tensor(rows), True, False, True, 0)
     np.testing.assert_array_equal(result.numpy(), expected[0])
     np.testing.assert_array_equal(counts.numpy(), expected[1])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int64", "uint8"])
+@pytest.mark.parametrize(
+    ("shape", "dim"), [((40,), 0), ((40, 1), 0), ((1, 40), 1), ((9, 2, 30), -1)]
+)
+def test_unique_slices(random, shape, dim, dtype):
+    array = random.integers(0, 3, shape).astype(dtype)
+    expected = np.unique(array, axis=dim, return_inverse=True, return_counts=True)
+    result, inverse, counts = F.unique(tensor(array), True, True, True, dim)
+    np.testing.assert_array_equal(result.numpy(), expected[0])
+    np.testing.assert_array_equal(inverse.numpy(), expected[1].reshape(-1))
+    np.testing.assert_array_equal(counts.numpy(), expected[2])
 
 
 def test_unique_consecutive():

@@ -10,7 +10,6 @@ import hashlib
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,6 +20,7 @@ sys.path.insert(0, str(SOURCE))
 
 from facula.codegen.c.isa import ISAS  # noqa: E402
 from facula.codegen.c.templates.tile import units  # noqa: E402
+from facula.runtime import trust  # noqa: E402
 from facula.runtime.cpu_features import features, march_flags, requirements  # noqa: E402
 
 INCLUDE = SOURCE / "facula" / "core" / "include"
@@ -83,7 +83,12 @@ double best(fk_driver driver, char *const *p, const int64_t *n, const fk_scalar 
 class Entry(ctypes.Structure):
     """`fk_entry`."""
 
-    _fields_ = [("name", ctypes.c_char_p), ("kind", ctypes.c_char), ("function", ctypes.c_void_p)]
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("kind", ctypes.c_char),
+        ("function", ctypes.c_void_p),
+        ("operands", ctypes.c_char_p),
+    ]
 
 
 class Scalar(ctypes.Union):
@@ -93,10 +98,10 @@ class Scalar(ctypes.Union):
 
 
 def folder() -> Path:
-    """Where compiled units are kept."""
-    path = Path(tempfile.gettempdir()) / f"facula-tile-{os.getuid()}"
-    path.mkdir(exist_ok=True)
-    return path
+    """Where compiled units are kept: a folder that is known to be this user's alone."""
+    path = os.path.join(trust.private_folder(), "tile")
+    os.close(trust.open_folder(path))
+    return Path(path)
 
 
 def build(text: str, flags: Sequence[str]) -> ctypes.CDLL:

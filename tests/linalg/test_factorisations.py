@@ -133,6 +133,29 @@ def test_derivatives(name, dtype):
     assert gradgradcheck(DIFFERENTIABLE[name], (a,), fast_mode=True)
 
 
+def gradient(function, x):
+    """The gradient of the sum of all that a function gives, weighted by position."""
+    x = x.detach().requires_grad_()
+    result = function(x)
+    total = 0.0
+    for part in result if isinstance(result, tuple) else (result,):
+        if part.requires_grad:
+            weight = facula.linspace(1, 2, part[0, 0].numel(), dtype=facula.float64)
+            total = total + (part.abs() * weight.reshape(part.shape[2:])).sum()
+    return facula.autograd.grad(total, x)[0]
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+@pytest.mark.parametrize("dtype", [facula.float64, facula.complex128])
+def test_each_matrix_of_a_batch_has_its_own_gradient(name, dtype):
+    a = matrices(3, 2, 4, 4, dtype=dtype)
+    whole = gradient(DIFFERENTIABLE[name], a)
+    for i in range(3):
+        for j in range(2):
+            alone = gradient(DIFFERENTIABLE[name], a[i, j][None, None])
+            near(whole[i, j], alone[0, 0], 400)
+
+
 @pytest.mark.parametrize("shape", [(5, 3), (3, 5)])
 @pytest.mark.parametrize("dtype", [facula.float64, facula.complex128])
 def test_derivatives_of_rectangular(shape, dtype):

@@ -107,6 +107,18 @@ def test_exponentials(size):
         assert np.abs((linalg.matrix_exp(a).numpy() - wanted) / scale).max() < tolerance
 
 
+@pytest.mark.parametrize("dtype", [facula.float32, facula.complex64])
+def test_exponentials_of_large_matrices_are_rounded_once(dtype):
+    """Each squaring doubles the error of what is squared: results were 19 epsilons off."""
+    from scipy.linalg import expm
+
+    a = facula.randn(20, 5, 5, dtype=dtype) * 6
+    wide = np.complex128 if dtype.is_complex else np.float64
+    wanted = np.stack([expm(m) for m in a.numpy().astype(wide)])
+    scale = np.abs(wanted).max((-2, -1), keepdims=True)
+    assert np.abs((linalg.matrix_exp(a).numpy() - wanted) / scale).max() < 1e-7
+
+
 def test_a_few_eigenvalues():
     a = facula.randn(30, 30, dtype=F64)
     a = a @ a.mT

@@ -70,6 +70,37 @@ def leaf(*shape):
     return facula.randn(*shape).requires_grad_()
 
 
+@pytest.mark.parametrize("partition", PARTITIONS)
+def test_arguments_that_are_one_tensor_or_not_read(partition):
+    compiled = api.aot_function(
+        lambda x, y, z, w: (x * 2 + y * 3 - w * z.size(0)).sin(), verified, partition_fn=partition
+    )
+    x, z, w = leaf(3), leaf(5), leaf(3)
+    compiled(x, x, z, w).sum().backward()
+    slope = (x * 5 - w * 5).cos()
+    assert facula.allclose(compiled(x, x, z, w), (x * 5 - w * 5).sin(), atol=1e-6)
+    assert facula.allclose(x.grad, 5 * slope, atol=1e-5) and z.grad is None
+    assert facula.allclose(w.grad, -5 * slope, atol=1e-5)
+
+
+@pytest.mark.parametrize("partition", PARTITIONS)
+def test_cotangents_arrive_as_the_graph_was_made_for(partition):
+    """A view in the backward graph can be taken of the strides that were traced, not of all."""
+    compiled = api.aot_function(
+        lambda x: x.exp().view(6, 2), verified, partition_fn=partition, passes=optimised
+    )
+    x = leaf(3, 4)
+    for cotangent in (
+        facula.randn(6, 2),
+        facula.randn(2, 6).t(),
+        facula.randn(12, 4)[::2, ::2],
+        facula.randn(6, 1).expand(6, 2),
+        facula.randn(()).expand(6, 2),
+    ):
+        (found,) = facula.autograd.grad(compiled(x), x, cotangent)
+        assert facula.allclose(found, x.exp() * cotangent.reshape(3, 4), rtol=1e-5)
+
+
 def write_inputs(x, y):
     x.add_(1)
     y.mul_(x.sum())

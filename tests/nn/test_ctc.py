@@ -76,6 +76,20 @@ def test_targets_that_do_not_fit():
     assert log_probs.grad[:, 0].abs().max() == 0 and log_probs.grad[:, 1].isfinite().all()
 
 
+def test_no_steps_at_all():
+    """The empty path collapses to the empty target, and to no other."""
+    log_probs = log_probabilities(3, 3, 3).requires_grad_()
+    loss = ctc_loss(
+        log_probs, facula.tensor([[1], [1], [1]]), [0, 0, 3], [0, 1, 1], reduction="none"
+    )
+    assert loss.tolist()[:2] == [0, math.inf]
+    assert loss[2].item() == pytest.approx(
+        by_enumeration(log_probs.detach().numpy()[:, 2], [1], 3, 0)
+    )
+    loss[::2].sum().backward()
+    assert not log_probs.grad[:, 0].any()
+
+
 def test_one_sample_without_a_batch():
     log_probs = log_probabilities(4, 1, 3)
     one = ctc_loss(log_probs[:, 0], facula.tensor([1, 2]), 4, 2)
@@ -119,3 +133,25 @@ def test_padded_targets_compile_into_one_graph():
     assert facula.allclose(x.grad, y.grad)
     with pytest.raises(RuntimeError, match="target labels"):
         compiled(x, arguments[0] + 1, *arguments[1:])
+
+
+def test_gradient_with_lengths_of_any_strides():
+    """Lengths that are every second element of a tensor, against differences of the loss."""
+    random = np.random.default_rng(6)
+    values = random.standard_normal((5, 2, 4))
+    targets = facula.tensor([[1, 2], [3, 3]])
+    inputs, labels = facula.tensor([5, 9, 4])[::2], facula.tensor([2, 9, 1])[::2]
+
+    def loss(x):
+        return ctc_loss(x.log_softmax(-1), targets, inputs, labels, reduction="sum")
+
+    x = facula.tensor(values).requires_grad_()
+    loss(x).backward()
+    wanted, step = np.empty_like(values), 1e-6
+    for place in np.ndindex(values.shape):
+        moved = [values.copy(), values.copy()]
+        moved[0][place] += step
+        moved[1][place] -= step
+        high, low = (loss(facula.tensor(m)).item() for m in moved)
+        wanted[place] = (high - low) / (2 * step)
+    np.testing.assert_allclose(x.grad.numpy(), wanted, atol=1e-8)

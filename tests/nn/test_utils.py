@@ -154,3 +154,20 @@ def test_an_orthogonal_weight_stays_what_it_was(kind, sizes):
     assert float((module.weight - before).abs().max()) < 1e-5
     original = module.parametrizations.weight.original
     assert facula.equal(original.detach(), -facula.eye(sizes[1], sizes[0]))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("norm_type", [2.0, 1.0, 3.0, float("inf")])
+def test_gradients_are_clipped_to_a_norm_in_every_dtype(norm_type, dtype):
+    kind = getattr(facula, dtype)
+    random = np.random.default_rng(1)
+    params = [facula.zeros(shape, dtype=kind, requires_grad=True) for shape in ((3, 5), (40,))]
+    for p in params:
+        p.grad = facula.tensor(random.uniform(-2, 2, tuple(p.shape))).to(kind)
+    before = [p.grad.double().numpy().copy() for p in params]
+    whole = np.linalg.norm(np.concatenate([g.ravel() for g in before]), norm_type)
+    total = nn.utils.clip_grad_norm_(params, 0.5, norm_type)
+    eps = facula.finfo(kind).eps
+    assert abs(float(total) - whole) <= 8 * eps * whole
+    for p, g in zip(params, before, strict=True):
+        np.testing.assert_allclose(p.grad.double().numpy(), g * (0.5 / whole), 16 * eps, 1e-5)

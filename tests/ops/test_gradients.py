@@ -108,6 +108,19 @@ def test_gradient(name):
         refuse_unknown(name, args, kwargs)
 
 
+COMPLEX = [name for name in DERIVATIVES if name in POINTWISE and admits(name, "complex")]
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_gradient_of_complex_numbers(name):
+    """In the four quadrants, away from cuts and poles."""
+    refuses = getattr(DEFINITIONS[name], "unsupported", None)
+    for args, kwargs in calls(name, Samples(facula.complex128, seed=2), shape=(2, 3)):
+        if refuses is None or not refuses("c128", kwargs):
+            function, leaves = as_function(name, args, kwargs)
+            assert gradcheck(function, tuple(leaves))
+
+
 def refuse_unknown(name, args, kwargs):
     """An unknown derivative is an error that names the operator, never a zero."""
     names = [p.name for p in DEFINITIONS[name].schema.parameters]

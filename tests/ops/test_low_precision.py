@@ -1,5 +1,6 @@
 """16-bit floats compute in float32 and round once; float32 stays near float64."""
 
+import numpy as np
 import pytest
 from operator_cases import (
     DEFINITIONS,
@@ -14,6 +15,7 @@ from operator_cases import (
 )
 
 import facula
+from facula.nn import functional as F
 
 NARROW = {"bfloat16": facula.bfloat16, "float16": facula.float16}
 
@@ -69,3 +71,90 @@ def test_what_is_not_taken_is_refused(name, narrow):
     for args, kwargs in calls(name, Samples(COMPARED[narrow][0])):
         with pytest.raises(NotImplementedError, match=r"^\["):
             TABLE[name](*args, **kwargs)
+
+
+@pytest.mark.parametrize("name", ["float8_e5m2", "float8_e4m3fn"])
+def test_logsumexp_of_8_bit_floats(name):
+    """In float32, rounded once: it wrote float32 results behind those of 8 bits."""
+    dtype = getattr(facula, name)
+    x = np.linspace(-3, 3, 15, dtype=np.float32).reshape(3, 5)
+    narrow = facula.tensor(x).to(dtype)
+    values = narrow.float().numpy().astype(np.float64)
+    for dim, keepdim in ((1, False), (0, True), ((0, 1), False)):
+        expected = np.log(np.exp(values).sum(dim, keepdims=keepdim))
+        actual = narrow.logsumexp(dim, keepdim)
+        assert actual.dtype == dtype
+        np.testing.assert_allclose(
+            actual.float().numpy(), expected, rtol=facula.finfo(dtype).eps / 2
+        )
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("space", [1, 2, 3])
+@pytest.mark.parametrize("narrow", COMPARED)
+def test_convolutions_and_their_gradients(narrow, space, groups):
+    """Small whole numbers, so that sums are exact before they are rounded once."""
+    dtype = COMPARED[narrow][0]
+    random = np.random.default_rng(space)
+    convolve = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}[space]
+    shapes = (2, 4, *(7, 6, 5)[:space]), (6, 4 // groups, *(3, 2, 3)[:space]), (6,)
+    arrays = [random.integers(-3, 4, shape) for shape in shapes]
+    found, wanted = [], []
+    for leaves, results in ((dtype, found), (facula.float64, wanted)):
+        leaves = [facula.tensor(a).to(leaves).requires_grad_() for a in arrays]
+        y = convolve(*leaves, stride=2, padding=1, groups=groups)
+        weight = facula.arange(y.numel()).reshape(y.shape).remainder(5).sub(2).to(y.dtype)
+        results += [y, *facula.autograd.grad(y, leaves, weight)]
+    for actual, expected in zip(found, wanted, strict=True):
+        assert actual.dtype == dtype
+        assert facula.equal(actual.detach(), expected.detach().to(dtype))
+
+
+def _classes(**settings):
+    target = facula.tensor([1, 0, 6, 3])
+    return lambda x, w: F.cross_entropy(x, target, **settings)
+
+
+#: of a matrix and a row as long as its rows
+NORMS_AND_LOSSES = {
+    "layer_norm": lambda x, w: F.layer_norm(x, (7,)),
+    "layer_norm weight": lambda x, w: F.layer_norm(x, (7,), w),
+    "layer_norm both": lambda x, w: F.layer_norm(x, (7,), w, w * 2),
+    "rms_norm": lambda x, w: F.rms_norm(x, (7,), eps=1e-3),
+    "rms_norm weight": lambda x, w: F.rms_norm(x, (7,), w, eps=1e-3),
+    "group_norm": lambda x, w: F.group_norm(x.reshape(2, 7, 2), 1, w),
+    "batch_norm": lambda x, w: F.batch_norm(x, None, None, w, training=True),
+    "instance_norm": lambda x, w: F.instance_norm(x.reshape(1, 4, 7)),
+    "cross_entropy": _classes(),
+    "cross_entropy smooth": _classes(label_smoothing=0.2),
+    "cross_entropy sum": _classes(reduction="sum"),
+    "mse_loss": lambda x, w: F.mse_loss(x, w.expand(4, 7)),
+    "mse_loss sum": lambda x, w: F.mse_loss(x, w.expand(4, 7), reduction="sum"),
+    "l1_loss": lambda x, w: F.l1_loss(x, w.expand(4, 7)),
+    "l1_loss sum": lambda x, w: F.l1_loss(x, w.expand(4, 7), reduction="sum"),
+    "bce sum": lambda x, w: F.binary_cross_entropy_with_logits(
+        x, w.expand(4, 7).detach().sigmoid(), reduction="sum"
+    ),
+    "bce": lambda x, w: F.binary_cross_entropy_with_logits(x, w.expand(4, 7).detach().sigmoid()),
+}
+
+
+@pytest.mark.parametrize("narrow", COMPARED)
+@pytest.mark.parametrize("name", NORMS_AND_LOSSES)
+def test_norms_and_losses_and_their_gradients(name, narrow):
+    """Variants with and without weights are kernels of their own."""
+    dtype, function = COMPARED[narrow][0], NORMS_AND_LOSSES[name]
+    random = np.random.default_rng(6)
+    x = facula.tensor(random.uniform(-2, 2, (4, 7))).to(dtype)
+    w = facula.tensor(random.uniform(0.5, 1.5, 7)).to(dtype)
+    found, wanted = [], []
+    for kind, results in ((dtype, found), (facula.float64, wanted)):
+        leaves = [t.detach().to(kind).requires_grad_() for t in (x, w)]
+        y = function(*leaves)
+        weight = facula.linspace(1, 2, y.numel(), dtype=facula.float64).to(dtype).to(kind)
+        grads = facula.autograd.grad(y, leaves, weight.reshape(y.shape), allow_unused=True)
+        results += [y.detach(), *(g for g in grads if g is not None)]
+    assert len(found) == len(wanted)
+    for actual, expected in zip(found, wanted, strict=True):
+        assert actual.dtype == dtype
+        results_near(actual.double(), expected, dtype, 32)

@@ -118,3 +118,39 @@ def test_out_decides_the_dtype_of_a_factory():
         facula.arange(0, 4, 0.5, out=out)
     with pytest.raises(RuntimeError, match="does not match dtype of out"):
         facula.ones(3, dtype=facula.float32, out=out)
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 5), (3, 1), (2, 5, 3, 5)])
+def test_areas_over_points(shape):
+    """Of one row of points for all, or of points for each value; a row of another length is refused."""
+    random = np.random.default_rng(4)
+    y = random.standard_normal(shape)
+    for dim in range(-1, len(shape)):
+        line = random.standard_normal(shape[dim]).cumsum()
+        every = random.standard_normal(shape).cumsum(dim)
+        for x in (line, every):
+            points = (
+                np.moveaxis(np.broadcast_to(x, np.moveaxis(y, dim, -1).shape), -1, dim)
+                if x is line
+                else x
+            )
+            values, places = np.moveaxis(y, dim, -1), np.moveaxis(points, dim, -1)
+            parts = (values[..., 1:] + values[..., :-1]) / 2 * np.diff(places)
+            given = facula.tensor(y), facula.tensor(x)
+            np.testing.assert_allclose(facula.trapezoid(*given, dim=dim).numpy(), parts.sum(-1))
+            sums = np.moveaxis(parts.cumsum(-1), -1, dim)
+            np.testing.assert_allclose(facula.cumulative_trapezoid(*given, dim=dim).numpy(), sums)
+        for function in (facula.trapezoid, facula.cumulative_trapezoid):
+            with pytest.raises(RuntimeError, match="one `x` value for each sample point"):
+                function(facula.tensor(y), facula.zeros(shape[dim] + 1), dim=dim)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, np.inf, -np.inf])
+def test_norms_of_zeros_have_derivatives_of_zero(order):
+    """By convention, the first and the second one; elsewhere the norm's are its own."""
+    x = facula.zeros(3, dtype=facula.float64, requires_grad=True)
+    (first,) = facula.autograd.grad(facula.linalg.vector_norm(x, order), x, create_graph=True)
+    assert first.tolist() == [0, 0, 0]
+    if first.requires_grad:
+        (second,) = facula.autograd.grad(first @ facula.tensor([1.0, 2, 3]).double(), x)
+        assert second.tolist() == [0, 0, 0]

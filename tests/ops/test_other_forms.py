@@ -158,3 +158,27 @@ def test_constants():
     assert facula.long is facula.int64 and facula.half is facula.float16
     assert facula.newaxis is None and facula.inf > 1e300 and facula.nan != facula.nan
     assert round(facula.pi, 4) == 3.1416
+
+
+def test_conjugates_of_real_numbers_are_themselves():
+    x, z = facula.tensor([1.0, -2.0]), facula.tensor([1 + 2j, -3j])
+    assert facula.conj_physical(x) is x and x.conj_physical() is x and x.conj() is x
+    y = facula.conj_physical(z)
+    assert y.tolist() == [1 - 2j, 3j] and z.tolist() == [1 + 2j, -3j]
+    for source in (x, z):
+        out = facula.empty_like(source)
+        assert facula.conj_physical(source, out=out) is out
+        assert out.tolist() == source.conj().tolist() and out.data_ptr() != source.data_ptr()
+    assert z.conj_physical_() is z and z.tolist() == [1 - 2j, 3j]
+
+
+def test_statistics_of_a_batch_go_to_out():
+    x = facula.tensor([[1.0, 10.0], [3.0, 30.0]])
+    outs = tuple(facula.empty(0) for _ in range(3))
+    means, variances = facula.zeros(2), facula.ones(2)
+    for rest in ((True, 0.5, 0.0), (means, variances, True, 0.5, 0.0)):
+        results = facula._native_batch_norm_legit(x, None, None, *rest, out=outs)
+        assert all(a is b for a, b in zip(results, outs, strict=True))
+        assert outs[0].tolist() == [[-1, -1], [1, 1]]
+        assert outs[1].tolist() == [2, 20] and outs[2].tolist() == pytest.approx([1, 0.1])
+    assert means.tolist() == [1, 10] and variances.tolist() == [1.5, 100.5]

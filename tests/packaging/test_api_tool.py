@@ -141,3 +141,12 @@ def test_a_page_says_what_the_definition_says(pages):
     gelu = page[page.index("### gelu\n") :].split("\n### ")[0]
     assert "Hendrycks" in gelu and "`facula.nn.functional.gelu`" in gelu
     assert "src/facula/ops/pointwise/activation.py:" in gelu
+
+
+def test_every_page_says_where_values_are_known_from(tools):
+    oracle_of = tools["api_docs"].oracle_of
+    public = [op.definition for op in own_operators().values() if op.definition.names]
+    assert [d.name for d in public if not oracle_of(d)] == []
+    by_name = {d.name: oracle_of(d) for d in public}
+    assert by_name["conv2d"] == "a loop in plain Python"
+    assert by_name["erf"] == "SciPy, mpmath to 50 digits, stored"

@@ -16,7 +16,7 @@ static void NAME(char *const *p, const fk_scalar *s, int64_t n) {
     float *out = (float *)p[0];
     for (int64_t i = 0; i < n; i++) out[i] = VALUE;
 }
-const fk_entry facula_kernels[] = { {"NAME:f32", 'm', (void *)NAME}, {0, 0, 0} };
+const fk_entry facula_kernels[] = { {"NAME:f32", 'm', (void *)NAME, "0;0;w out f32 N"}, {0} };
 const int facula_abi = FACULA_ABI;
 """
 

@@ -24,7 +24,7 @@ GIVEN = {
     "docs/architecture.md": (
         "import facula\n"
         "tensors = tuple(facula.empty(2, 3, dtype=d) for d in (facula.float32, facula.int64))\n"
-        "tensors += (facula.rand(2, 3),)\nints, scalars, rows = (2, 3, 1, 0), (), 2\n"
+        "tensors += (facula.rand(2, 3),)\nints, scalars, rows = (2, 3, 0), (), 2\n"
     ),
     "docs/distributed.md": (
         "import os\nfrom facula import nn\n"

@@ -26,6 +26,7 @@ DATA = {
     "capture/rules.py": "functions of the core, which have no definitions",
     "lower/loops/lowering.py": "methods of the core, which have no definitions",
     "codegen/c/templates/linalg.py": "kernels",
+    "codegen/c/templates/arrange.py": "kernels, and what each reads and writes",
 }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from facula.runtime import cache, cpu_features, libraries
+from facula.runtime import cache, cpu_features, libraries, programs
 from facula.runtime import compile as runtime_compile
 
 TEXT = """
@@ -18,7 +18,7 @@ static void twice(char *const *p, const fk_scalar *s, int64_t n) {
     float *out = (float *)p[0]; const float *in = (const float *)p[1];
     for (int64_t i = 0; i < n; i++) out[i] = 2 * in[i];
 }
-const fk_entry facula_kernels[] = { {"twice:f32", 'm', twice}, {0, 0, 0} };
+const fk_entry facula_kernels[] = { {"twice:f32", 'm', twice, "0;0;w result f32 N;r x f32 N"}, {0} };
 const int facula_abi = FACULA_ABI;
 """
 
@@ -38,7 +38,7 @@ def fresh_choice(monkeypatch):
 
 def test_compiled_library_runs():
     library = ctypes.CDLL(runtime_compile.compile_library(TEXT))
-    assert ctypes.c_int.in_dll(library, "facula_abi").value == 1
+    assert ctypes.c_int.in_dll(library, "facula_abi").value == 2
 
 
 def test_second_compilation_is_a_look_up(monkeypatch):
@@ -122,10 +122,11 @@ def test_trim_keeps_what_was_used_last():
             "k", f"{number:040d}", ".so", lambda p: Path(p).write_bytes(b"x" * 100)
         )
         os.utime(path, (number, number))
-    assert cache.size() == 400
-    assert cache.trim(250) == 200
+    each = 100 + cache.SEAL_BYTES
+    assert cache.size() == 4 * each
+    assert cache.trim(2 * each + 50) == 2 * each
     assert [p.name[-4:] for p in sorted(Path(cache.directory()).rglob("*.so"))] == ["2.so", "3.so"]
-    assert cache.clear() == 200 and cache.size() == 0
+    assert cache.clear() == 2 * each and cache.size() == 0
 
 
 def test_variants_are_ordered_by_what_they_need():
@@ -180,3 +181,9 @@ def test_a_variant_that_adds_to_another_needs_both_libraries(fresh_choice):
 def test_libraries_of_this_machine_are_there():
     paths = libraries.kernel_libraries()
     assert paths and all(os.path.isfile(path) for path in paths)
+
+
+def test_without_a_path_programs_find_others_where_they_were_found(monkeypatch):
+    monkeypatch.delenv("PATH")
+    code = "import os, sys; sys.stderr.write(os.environ.get('PATH', 'none'))"
+    assert programs.run([sys.executable, "-c", code]) == (0, os.defpath)

@@ -124,6 +124,16 @@ def test_shapes_flops_and_stacks():
     assert __file__ in product.stack[0] and "test_shapes_flops_and_stacks" in product.stack[0]
 
 
+@pytest.mark.parametrize(
+    ("left", "right", "count"),
+    [((3, 1), (1, 4), 12), ((4,), (2, 3, 1), 24), ((), (5,), 5), ((0, 1), (1, 4), 0), ((), (), 1)],
+)
+def test_an_elementwise_operator_counts_its_result(left, right, count):
+    with profile(with_flops=True) as p:
+        facula.zeros(left) + facula.zeros(right)
+    assert (p.events()[-1].flops or 0) == count
+
+
 def test_ranges_as_context_and_decorator():
     @record_function("decorated")
     def work():

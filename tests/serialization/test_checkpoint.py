@@ -290,3 +290,40 @@ def test_own_class_needs_permission():
     with serialization.safe_globals([Settings]):
         assert serialization.load(stream).rate == 0.5
     assert serialization.get_safe_globals() == []
+
+
+@pytest.mark.parametrize("unit", ["ns", "D", "25s", "us"])
+def test_numpy_times_keep_their_unit(unit):
+    times = numpy.array([1, 2, 3], f"M8[{unit}]")
+    spans = times - times[0]
+    loaded = round_trip([times, spans, spans[1]])
+    assert loaded[0].dtype == times.dtype and (loaded[0] == times).all()
+    assert loaded[1].dtype == spans.dtype and (loaded[1] == spans).all()
+    assert loaded[2] == spans[1] and loaded[2].dtype == spans.dtype
+
+
+def test_numpy_fields_are_refused_not_lost():
+    with pytest.raises(pickle.UnpicklingError, match="save each field as an array"):
+        round_trip(numpy.zeros(2, "i4,f8"))
+
+
+def test_hints_about_numpy_values_lead_somewhere():
+    """`weights_only=False`, which was the advice, changes nothing."""
+    values = numpy.array([None, 1.5], object)
+    stream = io.BytesIO()
+    facula.save([values.dtype], stream)
+    stream.seek(0)
+    with pytest.raises(pickle.UnpicklingError, match="save the values as tensors") as caught:
+        facula.load(stream, weights_only=False)
+    assert "weights_only" not in str(caught.value)
+    assert round_trip(numpy.array([0.0, 1.5]))[1] == 1.5
+
+
+@pytest.mark.parametrize("text", ["(2,3)i4", "i4,i4", "O", "f4" * 20, "1i4", "f4\n"])
+def test_names_of_dtypes_are_not_evaluated(text):
+    class Named:
+        def __reduce__(self):
+            return numpy.dtype, (text,)
+
+    with pytest.raises(pickle.UnpicklingError):
+        round_trip(Named())

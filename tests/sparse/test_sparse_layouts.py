@@ -162,3 +162,36 @@ def test_tensors_without_elements():
         assert empty.layout is layout and empty._nnz() == 0
         assert facula.equal(empty.to_dense(), facula.zeros(2, 3))
         assert facula.zeros_like(empty).layout is layout
+
+
+@pytest.mark.parametrize("size", [(0, 2), (2, 0), (-1, 1)])
+def test_blocks_have_a_size(size):
+    """It was a ZeroDivisionError."""
+    with pytest.raises(RuntimeError, match=r"^\[to_sparse\] a blocksize of positive numbers"):
+        facula.ones(4, 4).to_sparse_bsr(size)
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc", "bsr", "bsc"])
+def test_tensors_like_compressed_ones_keep_their_places(layout):
+    dense = facula.tensor([[0.0, 2, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0], [0, 0, 3, 4]])
+    sparse = dense.to_sparse(
+        layout=getattr(facula, f"sparse_{layout}"), blocksize=(2, 2) if layout[0] == "b" else None
+    )
+    held = facula.where(dense == 0, 0.0, 1.0)
+    if layout[0] == "b":  # whole blocks are held
+        held = held.reshape(2, 2, 2, 2).amax((1, 3), keepdim=True).expand(2, 2, 2, 2).reshape(4, 4)
+    facula.manual_seed(3)
+    made = {
+        "ones_like": (facula.ones_like(sparse), lambda v: v == 1),
+        "full_like": (facula.full_like(sparse, 2.5), lambda v: v == 2.5),
+        "rand_like": (facula.rand_like(sparse), lambda v: (v > 0) & (v < 1)),
+        "randn_like": (facula.randn_like(sparse), lambda v: (v != 0) & (v.abs() < 6)),
+        "randint_like": (facula.randint_like(sparse, 7, 9), lambda v: (v == 7) | (v == 8)),
+    }
+    for name, (like, expected) in made.items():
+        assert like.layout is sparse.layout and like.shape == sparse.shape, name
+        assert bool(expected(like.values()).all()), name
+        assert facula.equal(like.to_dense() != 0, held != 0), name
+    assert len(set(made["rand_like"][0].values().flatten().tolist())) > 2
+    wide = facula.ones_like(sparse, dtype=facula.float64)
+    assert wide.dtype == facula.float64 and facula.equal(wide.to_dense(), held.double())

@@ -93,6 +93,7 @@ def test_modules_hold_sparse_buffers():
     assert module.double().links.dtype is facula.float64
 
 
+@pytest.mark.breaks("unsupported-call")  # sparse tensors stay outside of graphs
 def test_compiled_functions_take_and_give_sparse_tensors():
     module = Graph()
     x = facula.rand(4, 3)

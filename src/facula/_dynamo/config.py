@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import sys
 import types
-from typing import Any
+from typing import Any, NoReturn
 
 from facula.capture import config as _config
+from facula.core.errors import fail
+
+
+def _unknown(name: str) -> NoReturn:
+    fail(
+        AttributeError,
+        "config",
+        "a setting of capture was required",
+        got=name,
+        hint="dir(facula._dynamo.config) lists them",
+    )
 
 
 class _Config(types.ModuleType):
@@ -16,10 +27,10 @@ class _Config(types.ModuleType):
         name = _config._ALIASES.get(name, name)
         if name in _config._NAMES or name == "patch":
             return getattr(_config, name)
-        raise AttributeError(
-            f"[config] a setting of capture was required: got {name}"
-            "\nhint: facula.capture.config.names() lists them"
-        )
+        _unknown(name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *_config.names()})
 
     def __setattr__(self, name: str, value: Any) -> None:
         name = _config._ALIASES.get(name, name)
@@ -28,10 +39,7 @@ class _Config(types.ModuleType):
         elif name in _config._NAMES:
             setattr(_config, name, value)
         else:
-            raise AttributeError(
-                f"[config] a setting of capture was required: got {name}"
-                "\nhint: facula.capture.config.names() lists them"
-            )
+            _unknown(name)
 
 
 sys.modules[__name__].__class__ = _Config

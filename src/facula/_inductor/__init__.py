@@ -11,6 +11,8 @@ import importlib
 import sys
 from typing import Any
 
+from facula.core.errors import no_attribute as _no_attribute
+
 _SAME = {"config": "config", "metrics": "metrics"}
 _OWN = frozenset({"utils", "codecache", "compile_fx"})
 
@@ -30,7 +32,7 @@ def __getattr__(name: str) -> Any:
         from facula.compiler.inductor import backend
 
         return getattr(backend, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise _no_attribute(__name__, name)
 
 
 def compile(gm: Any, example_inputs: Any, options: dict[str, Any] | None = None) -> Any:

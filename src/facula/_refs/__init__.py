@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from facula.core.errors import no_attribute as _no_attribute
 from facula.lower.decompositions.level import decomposed
 from facula.ops.registry import PLACES, TABLE
 
@@ -26,7 +27,7 @@ def reference(place: str, name: str) -> Any:
         found = PLACES.get("nn.functional", {}).get(name) or TABLE.get(name)
         found = found or PLACES.get("Tensor", {}).get(name)
     if found is None:
-        raise AttributeError(f"module 'facula._refs' has no attribute {name!r}")
+        raise _no_attribute(__name__, name)
     return decomposed(found)
 
 

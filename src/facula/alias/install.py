@@ -1,8 +1,8 @@
 """How facula takes the name of torch.
 
 Takes nothing. Gives `install_as_torch`. Keeps true: every loaded module `facula.x` stands in
-`sys.modules` as `torch.x` too, also those that are loaded later, and its classes and functions say
-`torch.x` when they are asked for their module; facula's own names keep working.
+`sys.modules` as `torch.x` too, also those that are loaded later, says `torch.x` when it is asked for
+its name, as do its classes and functions when they are asked for their module; facula's own names keep working.
 """
 
 from __future__ import annotations
@@ -114,6 +114,8 @@ class _Aliases:
     def add(name: str, module: ModuleType) -> None:
         """Gives a complete module its second name."""
         sys.modules[_theirs(name)] = module
+        if module.__name__ == name:
+            module.__name__ = _theirs(name)  # which Python's own messages say
         if name.startswith(f"{_OURS}.alias"):
             return
         for value in vars(module).values():

@@ -10,6 +10,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from facula.core.errors import fail
+
 __all__ = ["API_VERSION", "SITE", "TorchVersion"]
 
 #: the folder that child processes have on their path: a package `torch` and its metadata
@@ -30,7 +32,12 @@ def _key(version: Any) -> tuple[tuple[int, ...], tuple[int, int]]:
     text = ".".join(map(str, version)) if isinstance(version, (tuple, list)) else str(version)
     found = re.match(r"v?(\d+(?:\.\d+)*)[._-]?(?:(dev|alpha|beta|a|b|rc)[._-]?(\d*))?", text)
     if found is None:
-        raise ValueError(f"a version was required: got {text!r}")
+        fail(
+            ValueError,
+            "TorchVersion",
+            f"a version was required: got {text!r}",
+            hint="for example '2.13.0' or (2, 13)",
+        )
     release = [int(part) for part in found[1].split(".")]
     while len(release) > 1 and release[-1] == 0:
         release.pop()

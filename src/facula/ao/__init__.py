@@ -8,8 +8,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from facula.core.errors import no_attribute as _no_attribute
+
 
 def __getattr__(name: str) -> Any:
     if name in ("nn", "quantization"):
         return import_module(f"facula.ao.{name}")
-    raise AttributeError(f"module 'facula.ao' has no attribute {name!r}")
+    raise _no_attribute(__name__, name)

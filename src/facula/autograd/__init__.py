@@ -25,6 +25,7 @@ from facula.autograd.grad_mode import (
     set_multithreading_enabled,
 )
 from facula.core.errors import fail
+from facula.core.errors import no_attribute as _no_attribute
 from facula.ops.registry import F
 
 Tensor = core.Tensor
@@ -194,9 +195,14 @@ def grad(
     ``is_grads_batched`` takes gradients with a leading batch dimension and gives such.
     """
     if materialize_grads and allow_unused is False:
-        raise ValueError(
-            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: "
-            "allow_unused=False."
+        fail(
+            ValueError,
+            "grad",
+            (
+                "Expected allow_unused to be True or not passed when materialize_grads=True, "
+                "but got: allow_unused=False."
+            ),
+            hint="leave allow_unused out: materialize_grads=True implies it",
         )
     allow = materialize_grads if allow_unused is None else allow_unused
     if not only_inputs:
@@ -280,7 +286,7 @@ def __getattr__(name: str) -> Any:
         return value
     if name in _LAZY_MODULES:
         return importlib.import_module(f"facula.autograd.{name}")
-    raise AttributeError(f"module 'facula.autograd' has no attribute {name!r}")
+    raise _no_attribute(__name__, name)
 
 
 class _Package(types.ModuleType):

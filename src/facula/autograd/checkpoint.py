@@ -42,7 +42,7 @@ _early_stop = True
 
 # what to do where the second computation is another one than the first
 _ALIKE = (
-    "\nhint: the function must compute the same on both runs: look for state that it changes, or "
+    "the function must compute the same on both runs: look for state that it changes, or "
     "that depends on time"
 )
 
@@ -238,6 +238,20 @@ def noop_context_fn() -> tuple[Any, Any]:
     return contextlib.nullcontext(), contextlib.nullcontext()
 
 
+def _refuse_keywords(kwargs: dict[str, Any]) -> None:
+    """The reentrant form has no place for keyword arguments of the function."""
+    if kwargs:
+        fail(
+            ValueError,
+            "checkpoint",
+            "Unexpected keyword arguments: " + ",".join(kwargs),
+            hint=(
+                "pass them through a lambda or functools.partial: only the function's "
+                "positional arguments are taken"
+            ),
+        )
+
+
 def checkpoint(
     function: Callable,
     *args: Any,
@@ -262,11 +276,13 @@ def checkpoint(
         use_reentrant = True
     preserve = kwargs.pop("preserve_rng_state", True)
     if use_reentrant:
-        if kwargs:
-            raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+        _refuse_keywords(kwargs)
         if context_fn is not noop_context_fn or debug is not False:
-            raise ValueError(
-                "Passing `context_fn` or `debug` is only supported when use_reentrant=False."
+            fail(
+                ValueError,
+                "checkpoint",
+                "Passing `context_fn` or `debug` is only supported when use_reentrant=False.",
+                hint="use_reentrant=False takes both",
             )
         return CheckpointFunction.apply(function, preserve, *args)
     steps = _without_reentrance(
@@ -290,8 +306,7 @@ def checkpoint_sequential(
         )
         use_reentrant = True
     preserve = kwargs.pop("preserve_rng_state", True)
-    if kwargs:
-        raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+    _refuse_keywords(kwargs)
     modules = list(functions.children()) if hasattr(functions, "children") else list(functions)
 
     def run(start: int, end: int) -> Callable:
@@ -358,13 +373,14 @@ class _Frame:
     def check(self, run: Any) -> None:
         """Raises CheckpointError where the second computation did other than the first."""
         if not self.counts[run] == len(self.holders):
-            raise CheckpointError(
-                "[checkpoint] the same number of saved tensors in both computations was required: "
-                "A different number of "
-                "tensors was saved during the original forward and recomputation.\nNumber of "
-                "tensors saved during "
-                f"forward: {len(self.holders)}\nNumber of tensors saved during recomputation: "
-                f"{self.counts[run]}" + _ALIKE
+            fail(
+                CheckpointError,
+                "checkpoint",
+                "the same number of saved tensors in both computations was required: A different "
+                "number of tensors was saved during the original forward and recomputation.\n"
+                f"Number of tensors saved during forward: {len(self.holders)}\n"
+                f"Number of tensors saved during recomputation: {self.counts[run]}",
+                hint=_ALIKE,
             )
         if self.metadata is None:
             return
@@ -383,12 +399,13 @@ class _Frame:
                     f"{now}"
                 )
         if different:
-            raise CheckpointError(
-                "[checkpoint] the same metadata in both computations was required: Recomputed "
-                "values for the following "
-                "tensors have different metadata than during the forward pass.\n"
-                + "\n".join(different)
-                + _ALIKE
+            fail(
+                CheckpointError,
+                "checkpoint",
+                "the same metadata in both computations was required: Recomputed values for the "
+                "following tensors have different metadata than during the forward pass.\n"
+                + "\n".join(different),
+                hint=_ALIKE,
             )
 
 
@@ -399,10 +416,12 @@ def _recomputation_hooks(frame_reference: Any, run: Any) -> saved_tensors_hooks:
         frame.counts[run] += 1
         if index >= len(frame.holders):
             if not frame.early_stop:
-                raise CheckpointError(
-                    "[checkpoint] the same number of saved tensors in both computations was "
-                    "required: trying to save more "
-                    "tensors during recomputation than during the original forward pass." + _ALIKE
+                fail(
+                    CheckpointError,
+                    "checkpoint",
+                    "the same number of saved tensors in both computations was required: trying to "
+                    "save more tensors during recomputation than during the original forward pass.",
+                    hint=_ALIKE,
                 )
             raise _StopRecomputation
         holder = frame.holders[index]()
@@ -443,9 +462,12 @@ def _checkpoint_hooks(frame: _Frame) -> saved_tensors_hooks:
             frame.check(run)
         handle = holder.handles.get(run)
         if handle is None or handle not in frame.recomputed[run]:
-            raise CheckpointError(
-                "[checkpoint] a recomputed tensor that is still there was required: got one that was "
-                "read before\nhint: read ctx.saved_tensors only once in a backward"
+            fail(
+                CheckpointError,
+                "checkpoint",
+                "a recomputed tensor that is still there was required",
+                got="one that was read before",
+                hint="read ctx.saved_tensors only once in a backward",
             )
         tensor = frame.recomputed[run][handle]
         holder.handles.pop(run)
@@ -465,13 +487,23 @@ def _without_reentrance(
     **kwargs: Any,
 ) -> Iterator[None]:
     if determinism_check not in _DETERMINISM_CHECKS:
-        raise ValueError(
-            f"determinism_check should be one of {list(_DETERMINISM_CHECKS)}, but got "
-            f"{determinism_check}"
+        fail(
+            ValueError,
+            "checkpoint",
+            (
+                f"determinism_check should be one of {list(_DETERMINISM_CHECKS)}, but got "
+                f"{determinism_check}"
+            ),
+            hint="'default' compares shapes, dtypes and devices, 'none' nothing",
         )
     debug = _debug_enabled if _debug_enabled is not None else debug
     if debug and context_fn is not noop_context_fn:
-        raise ValueError("debug=True is incompatible with non-default context_fn")
+        fail(
+            ValueError,
+            "checkpoint",
+            "debug=True is incompatible with non-default context_fn",
+            hint="leave out debug or context_fn",
+        )
     trace: list[list[str]] = [[], []]
     forward_context, recompute_context = (
         (_Trace(trace[0]), _Trace(trace[1])) if debug else context_fn()
@@ -574,10 +606,12 @@ class _PolicyMode:
             return func(*args, **kwargs)
         queue = self.storage.get(func)
         if not queue:
-            raise RuntimeError(
-                f"[checkpoint] a kept result of {func} was required: got none; the second "
-                "computation calls it more often "
-                "than the first" + _ALIKE
+            fail(
+                RuntimeError,
+                "checkpoint",
+                f"a kept result of {func} was required",
+                got="none; the second computation calls it more often than the first",
+                hint=_ALIKE,
             )
         return queue.pop(0).get(self.allow_mutation)
 
@@ -596,8 +630,11 @@ class _Kept:
         """The result; raises where it was changed since."""
         for part, version in zip(self.parts, self.versions, strict=True):
             if version is not None and part._version != version and not allow_mutation:
-                raise RuntimeError(
-                    "Tensor cached during selective activation checkpoint has been mutated"
+                fail(
+                    RuntimeError,
+                    "checkpoint",
+                    "Tensor cached during selective activation checkpoint has been mutated",
+                    hint="allow_cache_entry_mutation=True permits it; x.clone() keeps the first value",
                 )
         return self.parts[0] if self.kind is None else self.kind(self.parts)
 
@@ -620,7 +657,12 @@ def create_selective_checkpoint_contexts(
     elif callable(policy_fn_or_list):
         policy = policy_fn_or_list
     else:
-        raise TypeError("policy_fn_or_list must be either a function or a list of ops.")
+        fail(
+            TypeError,
+            "create_selective_checkpoint_contexts",
+            "policy_fn_or_list must be either a function or a list of ops.",
+            hint="a list such as [facula.ops.aten.mm.default] names what is kept",
+        )
     storage: dict[Any, list] = defaultdict(list)
     return (
         _PolicyMode(policy, storage, False, allow_cache_entry_mutation),
@@ -635,8 +677,11 @@ class GraphExecGroup:
 
     def __enter__(self) -> None:
         if getattr(GraphExecGroup._current, "group", None) is not None:
-            raise RuntimeError(
-                "GraphExecGroup contexts cannot be nested. Already in a GraphExecGroup context."
+            fail(
+                RuntimeError,
+                "GraphExecGroup",
+                ("GraphExecGroup contexts cannot be nested. Already in a GraphExecGroup context."),
+                hint="leave the outer one first",
             )
         GraphExecGroup._current.group = self
 

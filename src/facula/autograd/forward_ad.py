@@ -14,6 +14,7 @@ from facula.autograd.transforms.forward import check_pair, dual
 from facula.autograd.transforms.levels import own_tangent, tangent_of
 from facula.autograd.transforms.tangents import JvpLevel
 from facula.core import printing
+from facula.core.errors import fail
 
 __all__ = [
     "UnpackedDualTensor",
@@ -37,8 +38,11 @@ class UnpackedDualTensor(NamedTuple):
 def enter_dual_level() -> int:
     """Enter a new level; gives its number."""
     if _active:
-        raise RuntimeError(
-            "Nested forward mode AD is not supported at the moment (a dual level is active)"
+        fail(
+            RuntimeError,
+            "enter_dual_level",
+            ("Nested forward mode AD is not supported at the moment (a dual level is active)"),
+            hint="facula.func.jvp() nests",
         )
     _active.append(JvpLevel().__enter__())
     return len(_active) - 1
@@ -48,9 +52,14 @@ def exit_dual_level(*, level: int | None = None) -> None:
     """Leave the level that is active."""
     number = len(_active) - 1 if level is None else level
     if not _active or number != len(_active) - 1:
-        raise RuntimeError(
-            "Trying to exit a forward AD level that was not the last one that was created. This "
-            "is not supported."
+        fail(
+            RuntimeError,
+            "exit_dual_level",
+            (
+                "Trying to exit a forward AD level that was not the last one that was "
+                "created. This is not supported."
+            ),
+            hint="forward_ad.dual_level() as a context leaves in the right order",
         )
     _active.pop().__exit__()
 
@@ -58,9 +67,14 @@ def exit_dual_level(*, level: int | None = None) -> None:
 def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
     """A dual tensor: a view of `tensor` with `tangent`, of the same shape and dtype."""
     if not _active:
-        raise RuntimeError(
-            "Trying to create a dual Tensor for forward AD but no level exists, make sure to "
-            "enter_dual_level() first."
+        fail(
+            RuntimeError,
+            "make_dual",
+            (
+                "Trying to create a dual Tensor for forward AD but no level exists, make "
+                "sure to enter_dual_level() first."
+            ),
+            hint="with facula.autograd.forward_ad.dual_level(): enters one",
         )
     check_pair("make_dual", tensor, tangent)
     return dual(tensor, tangent, _active[-1])

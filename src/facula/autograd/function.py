@@ -306,10 +306,14 @@ class Function(_SingleLevelFunction):
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError(
-            "Legacy autograd function with non-static forward method is deprecated. Please use "
-            "new-style autograd "
-            "function with static forward method."
+        fail(
+            RuntimeError,
+            "Function",
+            (
+                "Legacy autograd function with non-static forward method is deprecated. "
+                "Please use new-style autograd function with static forward method."
+            ),
+            hint="mark forward and backward with @staticmethod and call MyFunction.apply(...)",
         )
 
     @staticmethod

@@ -108,7 +108,7 @@ def _strict_outputs(outputs: tuple, op: str) -> None:
                 got=f"Output {i} of the user-provided function does not require gradients. The "
                 "outputs must be computed "
                 "in a differentiable manner from the input when running in strict mode.",
-                hint="compute with facula operations only, without detach() or item()",
+                hint="compute with operations of tensors only, without detach() or item()",
             )
 
 
@@ -310,30 +310,47 @@ def _check_jacobian_arguments(
     create_graph: bool, strict: bool, vectorize: bool, strategy: str
 ) -> None:
     if strategy not in ("forward-mode", "reverse-mode"):
-        raise AssertionError(
-            'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your '
-            "function has more outputs than "
-            'inputs, "forward-mode" tends to be more performant. Otherwise, prefer to use '
-            '"reverse-mode".'
+        fail(
+            AssertionError,
+            "jacobian",
+            (
+                'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If '
+                'your function has more outputs than inputs, "forward-mode" tends to be more '
+                'performant. Otherwise, prefer to use "reverse-mode".'
+            ),
+            hint="leave strategy out for reverse mode",
         )
     if strategy == "forward-mode" and create_graph:
-        raise NotImplementedError(
-            "torch.autograd.functional.jacobian: `create_graph=True` and "
-            '`strategy="forward-mode"` are not supported '
-            "together (yet). Please either set `create_graph=False` or "
-            '`strategy="reverse-mode"`.'
+        fail(
+            NotImplementedError,
+            "jacobian",
+            (
+                "torch.autograd.functional.jacobian: `create_graph=True` and "
+                '`strategy="forward-mode"` are not supported together (yet). Please either '
+                'set `create_graph=False` or `strategy="reverse-mode"`.'
+            ),
+            hint="facula.func.jacfwd() is forward mode that can be differentiated again",
         )
     if strategy == "forward-mode" and not vectorize:
-        raise NotImplementedError(
-            "Computing Jacobian using forward-AD or forward-over-reverse Hessian is only "
-            "implemented for "
-            "`vectorize=True`."
+        fail(
+            NotImplementedError,
+            "jacobian",
+            (
+                "Computing Jacobian using forward-AD or forward-over-reverse Hessian is only "
+                "implemented for `vectorize=True`."
+            ),
+            hint="pass vectorize=True",
         )
     if strategy == "reverse-mode" and strict and vectorize:
-        raise RuntimeError(
-            "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not "
-            "supported together. Please "
-            "either set `strict=False` or `vectorize=False`."
+        fail(
+            RuntimeError,
+            "jacobian",
+            (
+                "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are "
+                "not supported together. Please either set `strict=False` or "
+                "`vectorize=False`."
+            ),
+            hint="strict=True tells which inputs do not count, one row at a time",
         )
 
 
@@ -408,7 +425,12 @@ def hessian(
 ) -> Any:
     """All second derivatives of a scalar function: ``[*input_i, *input_j]`` for each pair."""
     if outer_jacobian_strategy not in ("forward-mode", "reverse-mode"):
-        raise AssertionError('Expected strategy to be either "forward-mode" or "reverse-mode".')
+        fail(
+            AssertionError,
+            "hessian",
+            'Expected strategy to be either "forward-mode" or "reverse-mode".',
+            hint="leave outer_jacobian_strategy out for reverse mode",
+        )
     many, tensors = _as_tuple(inputs, "inputs", "hessian")
     scalar = _single_output(func, "hessian")
 

@@ -18,6 +18,7 @@ from facula.autograd import grad as _grad
 from facula.autograd import transforms
 from facula.autograd.function import Function
 from facula.autograd.grad_mode import enable_grad, no_grad
+from facula.core.errors import fail, message
 from facula.ops.registry import F
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
@@ -245,9 +246,14 @@ def _fast(check: _Check, outputs: tuple, positions: list[int]) -> None:
 def _check_inputs(check: _Check) -> list[int]:
     positions = [k for k, i in enumerate(check.inputs) if _is_differentiable(i)]
     if not positions:
-        raise ValueError(
-            "gradcheck expects at least one input tensor to require gradient, but none of the them "
-            "have requires_grad=True."
+        fail(
+            ValueError,
+            "gradcheck",
+            (
+                "gradcheck expects at least one input tensor to require gradient, but none "
+                "of the them have requires_grad=True."
+            ),
+            hint="x.requires_grad_() on the inputs to be checked",
         )
     for k in positions:
         tensor = check.inputs[k]
@@ -260,12 +266,16 @@ def _check_inputs(check: _Check) -> list[int]:
                 stacklevel=4,
             )
         if any(st == 0 and sz > 1 for st, sz in zip(tensor.stride(), tensor.shape, strict=True)):
-            raise RuntimeError(
-                f"The {k}th input has a dimension with stride 0. gradcheck only supports inputs "
-                "that are non-overlapping "
-                "to be able to compute the numerical gradients correctly. You should call "
-                ".contiguous on the input before "
-                "passing it to gradcheck."
+            fail(
+                RuntimeError,
+                "gradcheck",
+                (
+                    f"The {k}th input has a dimension with stride 0. gradcheck only supports "
+                    "inputs that are non-overlapping to be able to compute the numerical "
+                    "gradients correctly. You should call .contiguous on the input before "
+                    "passing it to gradcheck."
+                ),
+                hint="x.contiguous() or x.clone() gives every element memory of its own",
             )
     return positions
 
@@ -276,12 +286,17 @@ def _check_no_differentiable_outputs(check: _Check, outputs: tuple) -> None:
         for rows in check.numerical(tensor, outputs):
             for part in rows if isinstance(rows, tuple) else (rows,):
                 if bool(part.ne(0).any()):
-                    raise GradcheckError(
-                        "[gradcheck] a zero Jacobian was required: Numerical gradient for "
-                        "function expected to be zero, but "
-                        f"it is not for input {j}"
-                        "\nhint: look at the derivative in backward: the function does not "
-                        "change with this input"
+                    fail(
+                        GradcheckError,
+                        "gradcheck",
+                        (
+                            "a zero Jacobian was required: Numerical gradient for function expected to "
+                            f"be zero, but it is not for input {j}"
+                        ),
+                        hint=(
+                            "look at the derivative in backward: the function does not change with this "
+                            "input"
+                        ),
                     )
 
 
@@ -295,14 +310,19 @@ def _check_determinism(check: _Check, outputs: tuple, tolerance: float) -> None:
         for a, b in zip(first, second, strict=True):
             difference = (_dense(a) - _dense(b)).abs()
             if difference.numel() and float(difference.max()) > tolerance:
-                raise GradcheckError(
-                    "[gradcheck] a deterministic backward was required: Backward is not reentrant, "
-                    "i.e., running backward "
-                    "with same input and grad_output multiple times gives different values, "
-                    "although analytical gradient "
-                    f"matches numerical gradient. The tolerance for nondeterminism was {tolerance}."
-                    "\nhint: nondet_tol=... allows for rounding that varies; look for random "
-                    "numbers in backward"
+                fail(
+                    GradcheckError,
+                    "gradcheck",
+                    (
+                        "a deterministic backward was required: Backward is not reentrant, i.e., "
+                        "running backward with same input and grad_output multiple times gives "
+                        "different values, although analytical gradient matches numerical gradient. "
+                        f"The tolerance for nondeterminism was {tolerance}."
+                    ),
+                    hint=(
+                        "nondet_tol=... allows for rounding that varies; look for random numbers in "
+                        "backward"
+                    ),
                 )
 
 
@@ -329,20 +349,26 @@ def _check_undefined(check: _Check) -> None:
             grads = backward(kept)
         except RuntimeError as error:
             raise GradcheckError(
-                "[gradcheck] a backward that takes undefined gradients (None) was required: got an "
-                f"error, {error}"
-                "\nhint: write backward so that it takes None, or pass check_undefined_grad=False"
+                message(
+                    "gradcheck",
+                    "a backward that takes undefined gradients (None) was required",
+                    got=f"an error, {error}",
+                    hint="write backward so that it takes None, or pass check_undefined_grad=False",
+                )
             ) from error
         if kept:
             continue
         for grad, tensor in zip(grads, check.tensors, strict=True):
             if grad is not None and bool((_dense(grad) != 0).any()):
-                raise GradcheckError(
-                    "[gradcheck] zero or undefined gradients were required: Expected all input "
-                    "grads to be undefined or zero "
-                    "when all output grads are undefined or zero, for an input of shape "
-                    f"{list(tensor.shape)}"
-                    "\nhint: return None or zeros from backward where all gradients are None"
+                fail(
+                    GradcheckError,
+                    "gradcheck",
+                    (
+                        "zero or undefined gradients were required: Expected all input grads to be "
+                        "undefined or zero when all output grads are undefined or zero, for an input "
+                        f"of shape {list(tensor.shape)}"
+                    ),
+                    hint="return None or zeros from backward where all gradients are None",
                 )
 
 
@@ -364,12 +390,14 @@ def _check_dtypes(check: _Check, outputs: tuple) -> None:
                     or grad.dtype != tensor.dtype
                     or grad.size() != tensor.size()
                 ):
-                    raise GradcheckError(
-                        "[gradcheck] gradients like their inputs were required: grad is incorrect "
-                        "layout, dtype or size "
-                        f"({grad.layout}, {grad.dtype}, {list(grad.size())})"
-                        "\nhint: return gradients of the dtype and shape of the inputs from "
-                        "backward"
+                    fail(
+                        GradcheckError,
+                        "gradcheck",
+                        (
+                            "gradients like their inputs were required: grad is incorrect layout, dtype "
+                            f"or size ({grad.layout}, {grad.dtype}, {list(grad.size())})"
+                        ),
+                        hint="return gradients of the dtype and shape of the inputs from backward",
                     )
 
 
@@ -418,11 +446,14 @@ def _check_batched(check: _Check, outputs: tuple) -> None:
         for b in range(2):
             for got, expected in zip(batched, check.analytical(output, cotangents[b]), strict=True):
                 if got is not None and not _close(got[b], expected, check):
-                    raise GradcheckError(
-                        "[gradcheck] batched gradients like single ones were required: gradcheck "
-                        "expected the gradient "
-                        "computed with vmap to match that computed without it"
-                        "\nhint: give the operator a vmap rule, or pass check_batched_grad=False"
+                    fail(
+                        GradcheckError,
+                        "gradcheck",
+                        (
+                            "batched gradients like single ones were required: gradcheck expected the "
+                            "gradient computed with vmap to match that computed without it"
+                        ),
+                        hint="give the operator a vmap rule, or pass check_batched_grad=False",
                     )
 
 
@@ -470,16 +501,25 @@ def gradcheck(
     ``raise_exception=False`` gives False instead of raising.
     """
     if not (check_forward_ad or check_backward_ad):
-        raise AssertionError(
-            "Expected at least one of check_forward_ad or check_backward_ad to be True"
+        fail(
+            AssertionError,
+            "gradcheck",
+            "Expected at least one of check_forward_ad or check_backward_ad to be True",
+            hint="leave check_backward_ad out: it is True",
         )
     if check_batched_grad and not check_backward_ad:
-        raise AssertionError(
-            "Setting check_batched_grad=True requires check_backward_ad to be True"
+        fail(
+            AssertionError,
+            "gradcheck",
+            "Setting check_batched_grad=True requires check_backward_ad to be True",
+            hint="leave check_backward_ad out, or check_batched_grad",
         )
     if check_batched_forward_grad and not check_forward_ad:
-        raise AssertionError(
-            "Setting check_batched_forward_grad=True requires check_forward_ad to be True"
+        fail(
+            AssertionError,
+            "gradcheck",
+            "Setting check_batched_forward_grad=True requires check_forward_ad to be True",
+            hint="pass check_forward_ad=True too",
         )
     options = {
         "nondet_tol": nondet_tol,
@@ -525,8 +565,11 @@ def gradgradcheck(
     ``grad_outputs`` are the cotangents of the outputs; random ones are made where there are none.
     """
     if not (check_fwd_over_rev or check_rev_over_rev):
-        raise AssertionError(
-            "Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True"
+        fail(
+            AssertionError,
+            "gradgradcheck",
+            "Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True",
+            hint="leave check_rev_over_rev out: it is True",
         )
     tensors = _as_tuple(inputs)
     outputs = [o for o in _outputs(func(*tensors)) if o.requires_grad]

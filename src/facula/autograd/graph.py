@@ -85,7 +85,12 @@ class saved_tensors_hooks:
     def __enter__(self) -> None:
         message = core.DISABLED_HOOKS[0]
         if message is not None:
-            raise RuntimeError(message)
+            fail(
+                RuntimeError,
+                "saved_tensors_hooks",
+                message,
+                hint="leave the context that disables them first",
+            )
         core.push_saved_tensor_hooks(self.pack_hook, self.unpack_hook)
 
     def __exit__(self, *args: Any) -> None:
@@ -153,7 +158,12 @@ def register_multi_grad_hook(
     "any" it is ``fn(gradient)`` with the first one.
     """
     if mode not in ("all", "any"):
-        raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
+        fail(
+            ValueError,
+            "register_multi_grad_hook",
+            f"Expects mode to be one of ('all', 'any') but got {mode}",
+            hint="'all' waits for every gradient, 'any' calls with the first",
+        )
     lock = threading.Lock()
     if mode == "any":
         return _MultiHandle(_hook_any(tensors, fn, lock))

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from facula import core
-from facula.core.errors import fail
+from facula.core.errors import fail, is_own
 
 #: what an event is about, with PyTorch's numbers
 FUNCTION, BACKWARD, USER = 0, 1, 7
@@ -260,15 +260,12 @@ def _concrete(value: Any) -> str:
     return "" if isinstance(value, core.Tensor) or value is None or _shape(value) else str(value)
 
 
-_PACKAGE = __name__.partition(".")[0]
-
-
 def python_stack() -> tuple[str, ...]:
     """The frames of the calling program, the innermost first, without those of the framework."""
     frame: Any = sys._getframe(1)
     frames: list[str] = []
     while frame is not None and len(frames) < _STACK_DEPTH:
-        if frame.f_globals.get("__name__", "").partition(".")[0] != _PACKAGE:
+        if not is_own(frame.f_globals.get("__name__")):
             code = frame.f_code
             frames.append(f"{code.co_filename}({frame.f_lineno}): {code.co_name}")
         frame = frame.f_back

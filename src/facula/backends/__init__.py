@@ -18,6 +18,7 @@ from facula import core
 from facula.backends.arrays import ArrayBackend
 from facula.backends.results import tensors_of, unset_results
 from facula.core.errors import fail
+from facula.core.errors import no_attribute as _no_attribute
 
 __all__ = ["get", "load", "register", "registered", "tensors_of", "unset_results"]
 
@@ -103,7 +104,7 @@ def load(name: str) -> bool:
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"facula.backends.{name}")
-    raise AttributeError(f"module 'facula.backends' has no attribute {name!r}")
+    raise _no_attribute(__name__, name)
 
 
 def __dir__() -> list[str]:

@@ -35,7 +35,9 @@ class _Matmul:
 
     @property
     def allow_tf32(self) -> bool:
-        """Whether float32 products may be less precise: see `set_float32_matmul_precision`."""
+        """Whether float32 products may be less precise, without effect: see
+        `set_float32_matmul_precision`.
+        """
         return get_float32_matmul_precision() != "highest"
 
     @allow_tf32.setter

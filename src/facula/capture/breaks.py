@@ -12,7 +12,7 @@ import sys
 from typing import NamedTuple
 
 from facula.capture.sources import Line
-from facula.core.errors import fail
+from facula.core.errors import fail, spoken
 
 
 class Entry(NamedTuple):
@@ -120,8 +120,9 @@ CATALOGUE: dict[str, Entry] = {
     ),
     "internal": Entry(
         "a fault in the compiler",
-        "capture failed in a way that it should not",
-        "please report it with the trace that `FACULA_LOGS=+dynamo` prints; the call runs in eager",
+        "capture failed in a way that it should not, and `suppress_errors` is on (without it such a "
+        "fault is raised)",
+        "please report it with the traceback that suppress_errors = False shows",
     ),
 }
 
@@ -142,7 +143,7 @@ class Break(Exception):
         self.line: Line | None = None
         self.trace = ""
         self.detail = detail
-        self.rewrite = rewrite or CATALOGUE[code].rewrite
+        self.rewrite = spoken(rewrite or CATALOGUE[code].rewrite)
         super().__init__(f"{CATALOGUE[code].title}: {detail}" if detail else CATALOGUE[code].title)
 
 

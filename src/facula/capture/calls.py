@@ -17,7 +17,7 @@ import weakref
 from typing import Any
 
 from facula import core
-from facula.capture import rules, special_methods, subclasses, transform_rules
+from facula.capture import narration, rules, special_methods, subclasses, transform_rules
 from facula.capture.arrays import python_of
 from facula.capture.breaks import Break
 from facula.capture.domain import Part
@@ -53,6 +53,7 @@ from facula.capture.values import (
     Value,
     ViewValue,
 )
+from facula.core.errors import own_name
 
 _DEEPEST = 60
 #: special methods of C that mean the same for every object
@@ -70,7 +71,7 @@ _FOLLOWED = (
 def _makes_fields(kind: type) -> bool:
     """Whether a class of named tuples is made by the constructor that was written for its fields."""
     owner = next(base for base in kind.__mro__ if "__new__" in vars(base))
-    return "_make" in vars(owner) or kind.__module__ == "facula.return_types"
+    return "_make" in vars(owner) or own_name(kind.__module__) == "facula.return_types"
 
 
 def _referent(reference: Any) -> Any:
@@ -186,7 +187,7 @@ class Calls(Part):
             prepare(owner.real, lambda x: id(x) in self.tracked)
 
     def _is_operator_function(self, real: Any) -> bool:
-        module = real.__module__ or ""
+        module = own_name(real.__module__)
         return module.startswith("facula.") and not module.startswith(_FOLLOWED)
 
     def _operator_or_inline(
@@ -212,6 +213,7 @@ class Calls(Part):
             raise Break("unsupported-instruction", f"the async function {code.co_qualname}")
         if len(self.frames) > _DEEPEST:
             raise Break("recursion", code.co_qualname)
+        narration.trace_call("inlined call of", code.co_qualname, self.user_line)
         frame = Frame(code, function, function.globals)
         frame.locals.update(self.bind(function, args, kwargs))
         for name, cell in zip(code.co_freevars, function.cells, strict=True):

@@ -44,6 +44,7 @@ class Concrete:
     """Operations on real objects."""
 
     RAISED = BaseException
+    watch = None
 
     def __init__(self, call_hook: Callable[[Any], Any] | None = None) -> None:
         self.call_hook = call_hook or (lambda function: function)

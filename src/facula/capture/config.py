@@ -10,16 +10,20 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from facula.core.errors import fail
+
 #: captured segments of one place of the program, before others run in eager
 recompile_limit = 8
 #: the same for all places of one code object
 accumulated_recompile_limit = 256
+#: combinations of sizes for which a dynamic graph stays compiled, the last ones that were used
+sizes_kept = 256
 #: make a recompile an error
 error_on_recompile = False
 #: make the recompile limit an error
 fail_on_recompile_limit_hit = False
-#: run in eager what capture fails at, instead of raising the compiler's own faults
-suppress_errors = True
+#: go on in eager where the compiler or a backend fails: an event, a count and a warning each, no error
+suppress_errors = False
 #: sizes are static until a second value is seen
 assume_static_by_default = True
 #: sizes become dynamic at their second value
@@ -36,6 +40,7 @@ _NAMES = frozenset(name for name in dict(globals()) if not name.startswith("_"))
     "contextlib",
     "Iterator",
     "Any",
+    "fail",
 }
 _ALIASES = {
     "cache_size_limit": "recompile_limit",
@@ -56,9 +61,12 @@ def patch(changes: Any = None, value: Any = None, **more: Any) -> Iterator[None]
     wanted = {_ALIASES.get(name, name): new for name, new in wanted.items()}
     unknown = [name for name in wanted if name not in _NAMES]
     if unknown:
-        raise AttributeError(
-            f"[config] a setting of capture was required: got {unknown[0]}"
-            "\nhint: facula.capture.config.names() lists them"
+        fail(
+            AttributeError,
+            "config",
+            "a setting of capture was required",
+            got=unknown[0],
+            hint="dir(facula._dynamo.config) lists them",
         )
     before = {name: globals()[name] for name in wanted}
     globals().update(wanted)

@@ -12,7 +12,6 @@ import builtins
 import functools
 import keyword
 import re
-import threading
 import time
 import types
 import weakref
@@ -20,11 +19,19 @@ from collections.abc import Callable
 from typing import Any
 
 from facula import core
-from facula.capture import config, segment, stances
+from facula.capture import config, narration, segment, stances
 from facula.capture.breaks import Break
+from facula.capture.by_sizes import CAPTURING
 from facula.capture.concrete import Concrete
-from facula.capture.errors import FailOnRecompileLimitHit, RecompileError, Unsupported, user_frame
+from facula.capture.errors import (
+    FailOnRecompileLimitHit,
+    InternalTorchDynamoError,
+    RecompileError,
+    Unsupported,
+    user_frame,
+)
 from facula.capture.events import COUNTERS, Event, happened
+from facula.capture.faults import suppressed
 from facula.capture.frames import UNBOUND, Frame, Returned
 from facula.capture.instructions import program_of
 from facula.capture.liveness import is_live
@@ -35,6 +42,7 @@ from facula.capture.residual import MISS, Entry, Point, Suspended
 from facula.capture.sizes import History
 from facula.capture.sources import Line
 from facula.capture.stances import Stance
+from facula.core.errors import fail, message, own_name
 
 _GENERATOR = 0x20 | 0x80 | 0x200
 _RESERVED = re.compile(
@@ -69,6 +77,8 @@ class Place:
         self.begun = False
         self.history = History()
         self.limited = False
+        #: whether capture failed here, and `suppress_errors` was on
+        self.failed = False
         if point is None:
             self.names = list(code.co_varnames[: parameter_count(code)])
             self.cells: list[str] = []
@@ -102,8 +112,6 @@ def parameter_count(code: types.CodeType) -> int:
     return count + bool(code.co_flags & 4) + bool(code.co_flags & 8)
 
 
-#: programs are captured one at a time
-_CAPTURING = threading.RLock()
 SESSIONS: weakref.WeakSet[Session] = weakref.WeakSet()
 
 
@@ -143,7 +151,7 @@ class Session:
             place.entries.clear()
             place.aside.clear()
             place.history = History()
-            place.limited = place.begun = False
+            place.limited = place.begun = place.failed = False
 
     # calling --------------------------------------------------------------------------------------
     def wrap(self, function: Any) -> Callable[..., Any]:
@@ -178,7 +186,7 @@ class Session:
             return False
         if function.__code__.co_flags & _GENERATOR or original_of(function) is not None:
             return False
-        module = function.__module__ or ""
+        module = own_name(function.__module__)
         return not is_trusted_name(module) or module.startswith(_CAPTURED)
 
     def place(self, function: Any, code: types.CodeType, point: Point | None) -> Place:
@@ -254,7 +262,10 @@ class Session:
     # missing --------------------------------------------------------------------------------------
     def missed(self, place: Place, function: Any, values: list[Any]) -> Any:
         """No segment serves the state: capture one, or run in Python where the limit is reached."""
-        if config.disable or segment.under_modes() or stances.is_native(place, values):
+        if place.failed and not config.suppress_errors:
+            place.failed = False
+        outside = config.disable or segment.under_modes() or stances.is_native(place, values)
+        if outside or place.failed:
             return self.natively(place, function, values)
         cause = self._recompile(place, function, values) if place.entries else ""
         stances.check_recompile(place, cause)
@@ -262,17 +273,28 @@ class Session:
         if len(place.entries) >= limit:
             self._limit(place, function, limit)
             return self.natively(place, function, values)
-        with _CAPTURING:
+        with CAPTURING:
             entry = segment.capture(place, function, values)
+        if entry is None:  # a fault, which the settings suppress
+            place.failed = True
+            return self.natively(place, function, values)
         place.entries.append(entry)
         result = entry.function(function, *values)
         if result is MISS:
-            reasons = self.reasons(entry, place, function, values)
-            happened(
-                Event("fault", "internal", place.code.co_qualname, None, f"guards fail: {reasons}")
-            )
+            self._own_guards_fail(entry, place, function, values)
             return self.natively(place, function, values)
         return result
+
+    def _own_guards_fail(
+        self, entry: Entry, place: Place, function: Any, values: list[Any]
+    ) -> None:
+        """A fault of the compiler: a segment does not serve the state that it was captured for."""
+        reasons = "; ".join(self.reasons(entry, place, function, values))
+        error = AssertionError(f"guards fail for the state that they were made of: {reasons}")
+        where = Line.of(place.code, place.code.co_firstlineno)
+        found = InternalTorchDynamoError.of(error, "guards", where)
+        if not suppressed(found, place.code.co_qualname, "the function runs in eager"):
+            raise found
 
     def natively(self, place: Place, function: Any, values: list[Any]) -> Any:
         """Run the rest of a frame in Python."""
@@ -316,11 +338,9 @@ class Session:
 
     def _recompile(self, place: Place, function: Any, values: list[Any]) -> str:
         """Tell that no segment serves a state, and why."""
-        reasons = [
-            reason
-            for entry in reversed(place.entries)
-            for reason in self.reasons(entry, place, function, values)
-        ]
+        failed = [self.reasons(e, place, function, values) for e in reversed(place.entries)]
+        reasons = [reason for one in failed for reason in one]
+        narration.misses(place.code.co_qualname, failed)
         line = place.code.co_firstlineno
         where = Line.of(place.code, line)
         event = Event(
@@ -329,10 +349,14 @@ class Session:
         happened(event)
         COUNTERS["recompiles"][reasons[0] if reasons else "unknown"] += 1
         if config.error_on_recompile:
-            raise RecompileError(
-                f"[compile] no recompile of {place.code.co_qualname} was required "
-                f"(error_on_recompile): {event.cause}"
-                "\nhint: mark changing sizes as dynamic, or leave error_on_recompile out"
+            fail(
+                RecompileError,
+                "compile",
+                (
+                    f"no recompile of {place.code.co_qualname} was required (error_on_recompile): "
+                    f"{event.cause}"
+                ),
+                hint="mark changing sizes as dynamic, or leave error_on_recompile out",
             )
         return event.cause
 
@@ -340,9 +364,12 @@ class Session:
         text = f"{limit} segments start here already; those stay in use, other states run in Python"
         if config.fail_on_recompile_limit_hit or self.fullgraph:
             raise FailOnRecompileLimitHit(
-                f"[compile] at most {limit} captured segments of {place.code.co_qualname} were "
-                f"required: {text}\nhint: see FACULA_LOGS=recompiles, mark sizes as dynamic, or raise "
-                "facula._dynamo.config.recompile_limit"
+                message(
+                    "compile",
+                    f"at most {limit} captured segments of {place.code.co_qualname} were required: {text}",
+                    hint="see FACULA_LOGS=recompiles, mark sizes as dynamic, or raise "
+                    "facula._dynamo.config.recompile_limit",
+                )
             )
         if not place.limited:
             place.limited = True

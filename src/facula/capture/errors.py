@@ -11,6 +11,7 @@ from typing import Any
 
 from facula.capture.breaks import CATALOGUE, Break
 from facula.capture.frames import Frame
+from facula.core.stages import Place, place_of
 
 
 class TorchDynamoException(RuntimeError):
@@ -37,8 +38,17 @@ class BackendCompilerFailed(TorchDynamoException):
 
     def __init__(self, backend: Any, error: Exception) -> None:
         self.inner_exception = error
+        backend = getattr(backend, "func", backend)  # with its options
         name = getattr(backend, "__name__", type(backend).__name__)
-        super().__init__(f"backend={name!r} raised:\n{type(error).__name__}: {error}")
+        name = getattr(backend, "backend_name", name)
+        self.stage, self.line = place_of(error) or Place("backend")
+        where = f"\n  {self.line}" if self.line else ""
+        super().__init__(
+            f"[compile] a compiled graph was required: got backend={name!r} raised:\n"
+            f"{type(error).__name__}: {error}\nstage: {self.stage}{where}\n"
+            "hint: backend='eager' runs captured graphs as they are; "
+            "facula._dynamo.config.suppress_errors = True does so where a backend fails, and warns"
+        )
 
 
 class RecompileError(TorchDynamoException):
@@ -51,6 +61,26 @@ class FailOnRecompileLimitHit(TorchDynamoException):
 
 class InternalTorchDynamoError(TorchDynamoException):
     """A fault of the compiler."""
+
+    inner_exception: Exception | None = None
+    stage, line = "capture", None
+
+    @classmethod
+    def of(cls, error: Exception, stage: str, line: Any) -> InternalTorchDynamoError:
+        """The fault that an exception of the compiler's own code is."""
+        where = f"\n  {line}" if line is not None else ""
+        made = cls(
+            f"[compile] a captured program was required: got {type(error).__name__}: {error}\n"
+            f"stage: {stage}{where}\n"
+            "hint: this is a fault of the compiler, please report it; "
+            "facula._dynamo.config.suppress_errors = True runs in eager what fails, and warns"
+        )
+        made.inner_exception, made.stage, made.line = error, stage, line
+        return made
+
+
+class SuppressedFaultWarning(UserWarning):
+    """A fault of the compiler or of a backend, and `suppress_errors` lets the program go on."""
 
 
 class InvalidBackend(TorchDynamoException):

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from facula import core
-from facula.capture import hooks
+from facula.capture import hooks, narration
 from facula.capture.breaks import Break, Respecialise
 from facula.capture.concrete import BINARY
 from facula.capture.domain import Part
@@ -180,6 +180,7 @@ class GraphOps(Part):
         node = self.graph.create_node(op, target, args, kwargs)
         node.meta["val"] = val
         node.meta["stack_trace"] = self.stack_trace()
+        narration.trace_call("call of", target, self.user_line)
         return node
 
     # calls ----------------------------------------------------------------------------------------

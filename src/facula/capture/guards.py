@@ -9,6 +9,7 @@ needs more than what was checked before it; tensors are checked behind all other
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from facula import core
@@ -246,7 +247,8 @@ class GuardSet:
 
     def __init__(self) -> None:
         self.guards: dict[tuple[str, Source, Any], Guard] = {}
-        self.line: Line | None = None
+        #: gives the user's line, where guards are shown with theirs
+        self.where: Callable[[], Line | None] | None = None
 
     def add(self, kind: str, source: Source | None, value: Any = None) -> None:
         """Ask for something, once."""
@@ -254,7 +256,8 @@ class GuardSet:
             return
         key = (kind, source, value if kind in ("has", "lacks", "longer", "different") else None)
         if key not in self.guards:
-            self.guards[key] = Guard(kind, source, value, self.line)
+            line = self.where() if self.where is not None else None
+            self.guards[key] = Guard(kind, source, value, line)
 
     def steps(self, slots: list[str]) -> Steps:
         """All guards as steps, first use first, tensors behind the others."""

@@ -20,6 +20,8 @@ def step(domain: Any, frame: Frame) -> Returned | Yielded | None:
     instruction = frame.program.instructions[frame.index]
     frame.instruction = instruction
     frame.index += 1
+    if domain.watch is not None:
+        domain.watch(frame)
     run = ACTIONS.get(instruction.name)
     if run is None:
         domain.unknown_instruction(frame, instruction)

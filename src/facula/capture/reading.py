@@ -43,6 +43,7 @@ from facula.capture.values import (
     TensorValue,
     Value,
 )
+from facula.core.errors import is_own
 
 #: objects that are compared by value; they do not change
 _BY_VALUE = (range, slice, core.device, core.dtype)
@@ -73,7 +74,9 @@ def is_trusted_name(module: str | None) -> bool:
     if not module:
         return False
     top = module.partition(".")[0]
-    return top in ("facula", "numpy") or (top in sys.stdlib_module_names and top != "__main__")
+    return (
+        top == "numpy" or is_own(module) or (top in sys.stdlib_module_names and top != "__main__")
+    )
 
 
 def is_numpy_scalar(kind: type) -> bool:

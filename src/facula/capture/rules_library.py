@@ -23,6 +23,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from typing import Any
 
+from facula import core
 from facula.capture.breaks import Break
 from facula.capture.rules import METHODS, RULES, Rule, fold_text, rule
 from facula.capture.sizes import look_ahead
@@ -269,3 +270,4 @@ def _text_rule(function: Any) -> Rule:
 
 for _name in ("compile", "match", "search", "fullmatch", "sub", "subn", "split", "findall"):
     RULES[getattr(re, _name)] = _text_rule(getattr(re, _name))
+RULES[core.spoken] = _text_rule(core.spoken)  # a message under the names that the program knows

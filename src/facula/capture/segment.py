@@ -13,13 +13,20 @@ from typing import Any
 from facula import core
 from facula.capture import (
     config,
+    narration,
     rule_table,  # noqa: F401  (fills the table of rules)
     stances,
 )
 from facula.capture.breaks import Break, Earlier, Respecialise, Unassuming
+from facula.capture.by_sizes import BySizes, compiled_by
 from facula.capture.constraints import check_marks
-from facula.capture.errors import BackendCompilerFailed, InternalTorchDynamoError, Unsupported
+from facula.capture.errors import (
+    InternalTorchDynamoError,
+    TorchDynamoException,
+    Unsupported,
+)
 from facula.capture.events import COUNTERS, Event, happened
+from facula.capture.faults import fault, suppressed
 from facula.capture.frames import UNBOUND, Frame, Returned
 from facula.capture.guards import autocast_state, restore_autocast
 from facula.capture.hooks import check_hooks
@@ -29,7 +36,9 @@ from facula.capture.sources import Line, slot
 from facula.capture.symbolic import Symbolic
 from facula.capture.values import ArrayValue, Lazy, Raised, TensorValue
 from facula.core import logs
+from facula.core.stages import stage
 from facula.fx import GraphModule
+from facula.fx.experimental.symbolic_shapes import ConstraintViolationError
 from facula.nn.modules import module_hooks
 from facula.nn.modules.module import Module
 
@@ -63,10 +72,30 @@ def under_modes() -> bool:
     return bool(core.FUNCTION_MODES or core.DISPATCH_MODES or core.interpreters())
 
 
-def capture(place: Any, function: Any, values: list[Any]) -> Entry:
-    """Capture and compile the segment that starts at a place for a state."""
+def capture(place: Any, function: Any, values: list[Any]) -> Entry | None:
+    """Capture and compile the segment that starts at a place for a state; None where that failed,
+    and `suppress_errors` lets the program go on."""
+    try:
+        return _captured(place, function, values)
+    except (TorchDynamoException, ConstraintViolationError) as error:
+        if not isinstance(error, InternalTorchDynamoError):
+            raise
+        found = error
+    except Exception as error:
+        found = fault(error, Line.of(place.code, place.code.co_firstlineno))
+        found.__cause__ = error
+    if place.session.fullgraph or not suppressed(
+        found, place.code.co_qualname, "the function runs in eager"
+    ):
+        raise found
+    return None
+
+
+def _captured(place: Any, function: Any, values: list[Any]) -> Entry:
+    """Attempts, until one is a segment."""
     log = logs.get_logger("dynamo")
     log.debug("capture of %s at instruction %s", place.code.co_qualname, _index(place))
+    narration.code_of(place.code)
     stop: int | None = None
     reason: Break | None = None
     static, may_assume = False, True
@@ -86,12 +115,14 @@ def capture(place: Any, function: Any, values: list[Any]) -> Entry:
         try:
             frame = _symbolic_frame(world, place, function, values)
             ending = _run(world, frame, stop, place)
-            check_marks(world)
-            check_hooks(world)
-            _check_assumptions(world)
-            world.check_arrays()
+            with stage("checks of what was captured"):
+                check_marks(world)
+                check_hooks(world)
+                _check_assumptions(world)
+                world.check_arrays()
             again = functools.partial(place.session.after_wrong_assumption, place)
-            residual = Residual(world, place.slots, ending, again)
+            with stage("what is left to Python"):
+                residual = Residual(world, place.slots, ending, again)
         except Earlier as error:
             stop, reason = _earlier(error, stop, reason)
             if place.session.fullgraph:
@@ -145,11 +176,12 @@ def _run(world: Symbolic, frame: Frame, stop: int | None, place: Any) -> Ending:
     except (Earlier, Respecialise, Unsupported):
         raise
     except Exception as error:
-        if not config.suppress_errors:
-            raise InternalTorchDynamoError(f"[compile] {type(error).__name__}: {error}") from error
-        logs.get_logger("dynamo").debug("a fault of the compiler", exc_info=True)
         reason = Break("internal", f"{type(error).__name__}: {error}")
         world.locate(reason)
+        found = fault(error, reason.line)
+        function = place.code.co_qualname
+        if place.session.fullgraph or not suppressed(found, function, "the call runs in eager"):
+            raise found from error
         raise Earlier(world.tick, reason) from error
     if isinstance(outcome, Returned):
         return Ending("return", [outcome.value], None)
@@ -217,8 +249,9 @@ def _report(place: Any, reason: Break) -> None:
 
 
 def _compile(place: Any, world: Symbolic, residual: Residual) -> Entry:
-    text = residual.text()
-    space = residual.namespace()
+    with stage("what is left to Python"):
+        text = residual.text()
+        space = residual.namespace()
     graph_module = None
     nodes = residual.output_nodes()
     if nodes or world.operator_count:
@@ -227,15 +260,14 @@ def _compile(place: Any, world: Symbolic, residual: Residual) -> Entry:
         graph_module = GraphModule(world.attached, world.graph)
         space["GRAPH"] = _call_backend(place, world, graph_module)
     name = f"<facula segment {place.code.co_qualname}:{_index(place)}>"
-    exec(compile(text, name, "exec"), space)  # noqa: S102 - text that this package wrote
-    function = residual.direct(space.get("GRAPH")) or space["entry"]
+    with stage("guards"):
+        exec(compile(text, name, "exec"), space)  # noqa: S102 - text that this package wrote
+        function = residual.direct(space.get("GRAPH")) or space["entry"]
     entry = Entry(function, list(world.guards.guards.values()), text)
     entry.conditions = residual.conditions
     entry.watched = world.watched
     entry.keys = world.start_keys  # type: ignore[attr-defined]
-    if logs.is_on("guards"):
-        labels = "\n".join(f"  {g.label()}" for g in entry.guards)
-        logs.artifact("guards").debug("GUARDS of %s:\n%s", place.code.co_qualname, labels)
+    narration.guards_of(place.code.co_qualname, entry.guards)
     logs.get_logger("dynamo").debug("segment of %s:\n%s", place.code.co_qualname, text)
     return entry
 
@@ -261,52 +293,13 @@ def _call_backend(place: Any, world: Symbolic, graph_module: Any) -> Any:
     COUNTERS["stats"]["unique_graphs"] += 1
     COUNTERS["stats"]["calls_captured"] += world.operator_count
     name = place.code.co_qualname
-    if logs.is_on("graph_code"):
-        shown = graph_module.print_readable(print_output=False)
-        logs.artifact("graph_code").debug("TRACED GRAPH of %s:\n%s", name, shown)
-    if logs.is_on("graph"):
-        logs.artifact("graph").debug("TRACED GRAPH of %s:\n%s", name, world.graph)
+    narration.graph_of(name, graph_module)
     inputs = [value.hint if hasattr(value, "hint") else value.real for value in world.inputs]
     backend, specialises = stances.backend_of(place.session, place)
     if world.any_dynamic and specialises:
-        return BySizes(backend, graph_module, inputs)
-    return compiled_by(backend, graph_module, inputs)
-
-
-def compiled_by(backend: Any, graph_module: Any, inputs: list[Any]) -> Any:
-    """What a backend makes of a graph; the thread's modes, which graphs may change, stay as they are."""
-    keys = core.thread_keys()
-    try:
-        return backend(graph_module, inputs)
-    except Exception as error:
-        raise BackendCompilerFailed(backend, error) from error
-    finally:
-        core.set_thread_keys(keys)
-
-
-class BySizes:
-    """A dynamic graph for a backend that compiles for fixed sizes: once for each combination."""
-
-    def __init__(self, backend: Any, graph_module: Any, inputs: list[Any]) -> None:
-        self.backend, self.graph_module = backend, graph_module
-        graph_module.meta["dynamic"] = True  # the backend may make one library for all sizes
-        self.compiled: dict[tuple, Any] = {}
-        self.compiled[self._key(inputs)] = compiled_by(backend, graph_module, inputs)
-
-    @staticmethod
-    def _key(inputs: Any) -> tuple:
-        return tuple(
-            (tuple(value.shape), value.stride()) if isinstance(value, core.Tensor) else value
-            for value in inputs
-        )
-
-    def __call__(self, *inputs: Any) -> Any:
-        key = self._key(inputs)
-        found = self.compiled.get(key)
-        if found is None:
-            found = compiled_by(self.backend, self.graph_module, list(inputs))
-            self.compiled[key] = found
-        return found(*inputs)
+        dynamic = [getattr(value, "dynamic", True) for value in world.inputs]
+        return BySizes(backend, graph_module, inputs, dynamic, name)
+    return compiled_by(backend, graph_module, inputs, name)
 
 
 __all__ = ["Line", "capture", "module_class", "plain_module", "under_modes"]

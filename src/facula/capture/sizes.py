@@ -17,8 +17,11 @@ from facula.capture.breaks import Break, Respecialise
 from facula.capture.domain import Part
 from facula.capture.sources import Source, Text, slot
 from facula.capture.values import Known, NodeValue, NumberValue, TensorValue, follows_float
+from facula.core import logs
 from facula.fx.node import Node, map_arg
 from facula.ops.registry import TABLE
+
+log = logs.get_logger("dynamic")
 
 
 class History:
@@ -68,7 +71,13 @@ class Sizes(Part):
             history.dynamic[source] = set(range(len(shape)))
         elif before is not None and len(before) == len(shape) and self.assume_static:
             seen = history.dynamic.setdefault(source, set())
-            seen.update(d for d, n in enumerate(shape) if before[d] != n)
+            new = {d for d, n in enumerate(shape) if before[d] != n} - seen
+            for d in sorted(new):
+                log.info(
+                    "size %d of %s is dynamic: it was %d, and is %d",
+                    d, source.label(), before[d], shape[d],
+                )  # fmt: skip
+            seen |= new
         elif before is not None and len(before) != len(shape):
             history.dynamic.pop(source, None)
         history.shapes[source] = shape

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Callable
+from keyword import iskeyword
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -137,7 +138,9 @@ class Text:
             return self.hold(source.key.value)
         base = self.source(source.base)
         if source.kind == "attr":
-            return f"{base}.{source.key}"
+            if source.key.isidentifier() and not iskeyword(source.key):
+                return f"{base}.{source.key}"
+            return f"{self.hold(getattr)}({base}, {source.key!r})"
         if source.kind == "item":
             key = source.key[1]
             return f"{base}[{self.hold(key.value) if isinstance(key, Held) else self.literal(key)}]"

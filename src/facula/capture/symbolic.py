@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
+from facula.capture import narration
 from facula.capture.arrays import Arrays
 from facula.capture.attributes import Attributes
 from facula.capture.breaks import Break, Earlier
@@ -30,6 +31,8 @@ from facula.capture.sources import Line
 from facula.capture.subclasses import Subclasses
 from facula.capture.values import NumberValue, Raised, TensorValue
 from facula.capture.watching import Watched
+from facula.core import logs
+from facula.core.errors import is_own
 from facula.fx import Graph
 
 
@@ -91,6 +94,9 @@ class Symbolic(
         self.array_inputs, self.known_arrays = [], []
         self.uses_arrays, self.arrays_written, self.arrays_copied = False, False, []
         self.frames: list[Frame] = []
+        self.watch = narration.lines_of_frames()
+        if logs.is_on("verbose_guards"):
+            self.guards.where = lambda: self.user_line() if self.frames else None
         self.tick = 0
         self.start_keys = core.thread_keys()
         self.start_state = state_of_thread()
@@ -108,7 +114,7 @@ class Symbolic(
         """The innermost line that is not the framework's."""
         chosen = self.frames[0]
         for frame in self.frames:
-            if not (frame.globals.get("__name__") or "").startswith("facula."):
+            if not is_own(frame.globals.get("__name__")):
                 chosen = frame
         line = chosen.instruction.line if chosen.instruction is not None else 0
         return Line.of(chosen.code, line)
@@ -136,7 +142,8 @@ class Symbolic(
             instruction = frame.program.instructions[frame.index]
             frame.instruction = instruction
             frame.index += 1
-            self.guards.line = None
+            if self.watch is not None:
+                self.watch(frame)
             action = ACTIONS.get(instruction.name)
             try:
                 if action is None:

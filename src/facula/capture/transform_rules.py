@@ -62,7 +62,7 @@ def _giving(transform: Any) -> Any:
 
 
 def _call_transformed(d: Any, args: list, kwargs: dict) -> Any:
-    transform, more, options = d.force(args[0]).obj
+    transform, more, options = d.constant_of(args[0])
 
     def invoke(inner: Any, *given: Any, **words: Any) -> Any:
         return transform(inner, *more, **options)(*given, **words)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from facula.core.errors import no_attribute as _no_attribute
+
 _NAMES = {
     **dict.fromkeys(
         "allow_in_graph assume_constant_result compile cudagraph_mark_step_begin disable "
@@ -29,7 +31,7 @@ _OTHER = {"is_dynamo_compiling": "is_compiling"}
 def __getattr__(name: str) -> Any:
     place = _NAMES.get(name)
     if place is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise _no_attribute(__name__, name)
     value = getattr(import_module(place), _OTHER.get(name, name))
     globals()[name] = value
     return value

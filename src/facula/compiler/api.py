@@ -55,7 +55,9 @@ def compile(  # noqa: A001 - PyTorch's name
     ``fullgraph`` makes a graph break an error; ``dynamic`` asks for sizes that may change from the
     start (True), never (False), or when a second value is seen (None); ``backend`` is a name or any
     ``(GraphModule, example_inputs) -> callable``; ``mode`` is one of ``default``,
-    ``reduce-overhead``, ``max-autotune``.
+    ``reduce-overhead`` (a graph of kernels alone is one call of the core in every mode: an event tells of
+    other graphs, on which the mode has no effect) and ``max-autotune`` (kernels of frozen products by
+    measurement; an event tells of graphs without any).
 
     >>> @facula.compile
     ... def f(x):

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from facula.capture.errors import InvalidBackend
+from facula.core.errors import fail
 
 Backend = Callable[..., Any]
 
@@ -74,9 +75,12 @@ def lookup_backend(backend: str | Backend) -> Backend:
             hint = (
                 f"did you mean {near[0]!r}?" if near else "see facula.compiler.list_backends(None)"
             )
-            raise InvalidBackend(
-                f"[compile] a backend out of {', '.join(list_backends(None))} was required: got "
-                f"{backend!r}\nhint: {hint}"
+            fail(
+                InvalidBackend,
+                "compile",
+                f"a backend out of {', '.join(list_backends(None))} was required",
+                got=repr(backend),
+                hint=hint,
             )
         module, function, tags = _OWN[backend]
         register_backend(getattr(import_module(module), function), backend, tags)

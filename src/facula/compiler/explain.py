@@ -44,6 +44,8 @@ class ExplainOutput:
     out_guards: list[str]
     recompiles: list[str]
     compile_times: str
+    #: faults of the compiler that `suppress_errors` hid
+    suppressed_errors: list[str] = dataclasses.field(default_factory=list)
 
     def __str__(self) -> str:
         text = (
@@ -56,6 +58,7 @@ class ExplainOutput:
             text += f"Ops of graph {n}: {', '.join(map(str, ops))}\n"
         text += "Guards:\n" + "".join(f"  {guard}\n" for guard in self.out_guards)
         text += "".join(f"Recompile: {reason}\n" for reason in self.recompiles)
+        text += "".join(f"Suppressed error: {cause}\n" for cause in self.suppressed_errors)
         return text + self.compile_times
 
 
@@ -101,4 +104,5 @@ def _output(graphs: list, events: list[Event], session: Session, seconds: float)
         out_guards=guards,
         recompiles=[e.cause for e in events if e.kind == "recompile"],
         compile_times=f"Compile Times: {seconds:.3f} s\n",
+        suppressed_errors=[e.cause for e in events if e.kind == "suppressed error"],
     )

@@ -24,6 +24,8 @@ cdef extern from "facula_abi.h" nogil:
         const char *name
         char kind
         void *fn
+        const char *operands
+    enum: FACULA_ABI
 
 cdef extern from "fk_storage.h" nogil:
     ctypedef struct fk_storage:
@@ -52,6 +54,7 @@ cdef extern from "fk_storage.h" nogil:
         FK_META
         FK_SHARED
         FK_NO_RESIZE
+        FK_POINTED
     fk_storage *fk_storage_new(int64_t nbytes)
     fk_storage *fk_storage_from(void *data, int64_t nbytes, void *owner, void (*release)(void *) noexcept nogil)
     fk_storage *fk_storage_meta(int64_t nbytes)

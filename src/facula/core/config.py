@@ -27,6 +27,18 @@ def _jit_mode(text: str) -> str:
     return text
 
 
+def _guard_mode(text: str) -> str:
+    if text not in ("", "0", "1", "end", "begin"):
+        raise ValueError("0, 1, end or begin")
+    return text
+
+
+def _switch(text: str) -> bool:
+    if text not in ("0", "1"):
+        raise ValueError("0 or 1")
+    return text == "1"
+
+
 class Setting(NamedTuple):
     """One setting: its environment variable, how to read it, its default and what it means."""
 
@@ -51,7 +63,23 @@ SETTINGS: dict[str, Setting] = {
     "trace": Setting(
         "FACULA_TRACE", str, None, "folder into which the compiler writes every stage"
     ),
+    "store_secret": Setting(
+        "FACULA_STORE_SECRET", str, None, "what the processes of a distributed program know"
+    ),
     "num_threads": Setting("FACULA_NUM_THREADS", _count, None, "threads of the pool"),
+    "guard": Setting(
+        "FACULA_GUARD",
+        _guard_mode,
+        "0",
+        "memory beside guard pages: 1 ends each block at one, begin has it begin behind one; "
+        "read when facula is imported",
+    ),
+    "full_tracebacks": Setting(
+        "FACULA_FULL_TRACEBACKS",
+        _switch,
+        False,
+        "whether `facula run` shows its own frames too in the traceback of an error",
+    ),
     "logs": Setting("FACULA_LOGS", str, None, "what the compiler prints, by component or artifact"),
 }
 
@@ -109,7 +137,11 @@ def reset(name: str | None = None) -> None:
 
 def describe() -> str:
     """A table of all settings, their variables, present values and meanings."""
+    shown = {name: get(name) for name in SETTINGS}
+    if shown["store_secret"] is not None:
+        shown["store_secret"] = "(set)"
     rows = [
-        f"{name:<13} {s.variable:<20} {get(name)!s:<10} {s.meaning}" for name, s in SETTINGS.items()
+        f"{name:<13} {s.variable:<20} {shown[name]!s:<10} {s.meaning}"
+        for name, s in SETTINGS.items()
     ]
     return "\n".join(rows)

@@ -7,7 +7,7 @@ cdef int copy_into(Tensor dst, Tensor src) except -1:
     if dst.numel_ == 0 or dst.keys & K_META:
         return 0
     if src.keys & K_META:
-        raise NotImplementedError("[copy_] a source with data was required: Cannot copy out of meta tensor; no data!\nhint: copy from a tensor on another device, or make values with facula.zeros_like(x, device='cpu')")
+        raise said(NotImplementedError, "[copy_] a source with data was required: Cannot copy out of meta tensor; no data!\nhint: copy from a tensor on another device, or make values with facula.zeros_like(x, device='cpu')")
     if (dst.keys | src.keys) & K_FOREIGN:
         foreign_copy(dst, src)
         return 0
@@ -105,7 +105,7 @@ cdef int store_element(char *p, int dt, object value) except -1:
             return 0
         v = int(value)
         if v > 0x7fffffffffffffff or v < -0x8000000000000000:
-            raise RuntimeError("[fill] a number that fits %s was required: value cannot be converted to type %s without overflow"
+            raise said(RuntimeError, "[fill] a number that fits %s was required: value cannot be converted to type %s without overflow"
                                % ((<dtype>DTYPES[dt]).name, (<dtype>DTYPES[dt]).name) + "\nhint: convert the tensor to a wider dtype first")
         i = v
         if dt == I64:
@@ -116,7 +116,7 @@ cdef int store_element(char *p, int dt, object value) except -1:
             high = (1 << bits) - 1 if low == 0 else (1 << (bits - 1)) - 1
             if dt == U8 and v < 0: low = -255
             if v < low or v > high:
-                raise RuntimeError("[fill] a number that fits %s was required: value cannot be converted to type %s without "
+                raise said(RuntimeError, "[fill] a number that fits %s was required: value cannot be converted to type %s without "
                                    "overflow: got %d" % ((<dtype>DTYPES[dt]).name, (<dtype>DTYPES[dt]).name, v) + "\nhint: convert the tensor to a wider dtype first")
             cast = fk_cast_get(I64, dt)
             cast(<char *>&i, p, 1)
@@ -125,7 +125,7 @@ cdef int store_element(char *p, int dt, object value) except -1:
         d[0] = value.real; d[1] = value.imag
         if KIND[dt] != KIND_COMPLEX:
             if d[1] != 0:
-                raise RuntimeError("[fill] a real number was required for %s: value cannot be converted to type %s without overflow"
+                raise said(RuntimeError, "[fill] a real number was required for %s: value cannot be converted to type %s without overflow"
                                    % ((<dtype>DTYPES[dt]).name, (<dtype>DTYPES[dt]).name) + "\nhint: convert the tensor to a complex dtype, or pass value.real")
             cast = fk_cast_get(F64, dt)
             cast(<char *>d, p, 1)
@@ -137,7 +137,7 @@ cdef int store_element(char *p, int dt, object value) except -1:
             cast = fk_cast_get(C128, dt)
         else:
             if KIND[dt] == KIND_INT and (d[0] != d[0] or d[0] > 9.3e18 or d[0] < -9.3e18):
-                raise RuntimeError("[fill] a finite number was required for %s: value cannot be converted to type %s without "
+                raise said(RuntimeError, "[fill] a finite number was required for %s: value cannot be converted to type %s without "
                                    "overflow: got %r" % ((<dtype>DTYPES[dt]).name, (<dtype>DTYPES[dt]).name, value) + "\nhint: integers and bool have no inf or nan: convert the tensor to a floating-point dtype")
             cast = fk_cast_get(F64, dt)
     cast(<char *>d, p, 1)
@@ -246,7 +246,7 @@ cdef int resize_tensor(Tensor t, int nd, const int64_t *sh) except -1:
         pass
     elif needed > t.st.nbytes:
         if t.st.flags & (FK_FOREIGN | FK_NO_RESIZE | FK_READONLY):
-            raise RuntimeError("[resize_] resizable storage was required: Trying to resize storage that is not resizable (it "
+            raise said(RuntimeError, "[resize_] resizable storage was required: Trying to resize storage that is not resizable (it "
                                "belongs to somebody else, such as a NumPy array)\nhint: clone() gives a storage of its own")
         if fk_storage_resize(t.st, needed) != 0:
             raise_memory(needed)
@@ -291,15 +291,15 @@ cdef object copy_inplace(Tensor self, Tensor src, str name):
     cdef int i, shift = self.nd - src.nd
     check_inplace(name[:-1] if name.endswith("_") else name, self, tls)
     if shift < 0:
-        raise RuntimeError("[copy_] a source that broadcasts to self was required: The size of tensor a %s must match the size of tensor b %s"
+        raise said(RuntimeError, "[copy_] a source that broadcasts to self was required: The size of tensor a %s must match the size of tensor b %s"
                            % (list(make_size(self.nd, self.sh)), list(make_size(src.nd, src.sh))) + "\nhint: reshape or expand the source to the shape of self")
     for i in range(src.nd):
         if src.sh[i] != 1 and src.sh[i] != self.sh[i + shift]:
-            raise RuntimeError("[copy_] a source that broadcasts to self was required: The size of tensor a (%d) must match the "
+            raise said(RuntimeError, "[copy_] a source that broadcasts to self was required: The size of tensor a (%d) must match the "
                                "size of tensor b (%d) at non-singleton dimension %d: self has shape %s, the source %s"
                                % (self.sh[i + shift], src.sh[i], i + shift, list(make_size(self.nd, self.sh)), list(make_size(src.nd, src.sh))) + "\nhint: reshape or expand the source to the shape of self")
     if self.keys & K_META != src.keys & K_META and self.dev != 1 and not ((self.keys | src.keys) & K_DISPATCH):
-        raise NotImplementedError("[copy_] a source with data was required: Cannot copy out of meta tensor; no data!\nhint: copy from a tensor on another device, or make values with facula.zeros_like(x, device='cpu')")
+        raise said(NotImplementedError, "[copy_] a source with data was required: Cannot copy out of meta tensor; no data!\nhint: copy from a tensor on another device, or make values with facula.zeros_like(x, device='cpu')")
     if (self.keys | src.keys) & K_GRAD and not (tls & K_NOGRAD) and KIND[self.dt] >= KIND_FLOAT:
         n = new_node(None, copy_backward, 2, 1)
         n.extra = (shape_of_fake(src), src.dt)
@@ -324,7 +324,7 @@ cdef Tensor convert(Tensor a, int dt, int dev, bint copy, object format):
     if dt == a.dt and dev == a.dev and not copy and ordered:
         return a
     if a.dev == 1 and dev != 1 and not (a.keys & K_FAKE):
-        raise NotImplementedError("[to] a tensor with data was required: Cannot copy out of meta tensor; no data!\nhint: use "
+        raise said(NotImplementedError, "[to] a tensor with data was required: Cannot copy out of meta tensor; no data!\nhint: use "
                                   ".to_empty() on modules, or facula.empty_like(x, device=...)")
     if (a.keys | tls) & K_DISPATCH:
         if dt == a.dt and dev == a.dev and not ordered:
@@ -383,7 +383,7 @@ cdef Tensor empty_in_format(int nd, const int64_t *sh, int dt, int dev, object f
     cdef int64_t s = 1
     if format is channels_last or format is channels_last_3d:
         if nd != (4 if format is channels_last else 5):
-            raise RuntimeError("[memory_format] a tensor of rank %d was required for %r: got %d dimensions (required rank %d tensor to use "
+            raise said(RuntimeError, "[memory_format] a tensor of rank %d was required for %r: got %d dimensions (required rank %d tensor to use "
                                "channels_last format)" % (4 if format is channels_last else 5, format, nd, 4 if format is channels_last else 5) + "\nhint: channels_last is for images [N, C, H, W], channels_last_3d for volumes [N, C, D, H, W]")
         for i in range(nd):
             d = 1 if i == 0 else (nd - i if i < nd - 1 else 0)
@@ -391,7 +391,7 @@ cdef Tensor empty_in_format(int nd, const int64_t *sh, int dt, int dev, object f
             s *= sh[d] if sh[d] > 0 else 1
         compute_keys(t)
     elif format is not contiguous_format and format is not preserve_format:
-        raise RuntimeError("[memory_format] a memory format was required: got " + repr(format) + "\nhint: facula.contiguous_format, facula.channels_last, facula.channels_last_3d or facula.preserve_format")
+        raise said(RuntimeError, "[memory_format] a memory format was required: got " + repr(format) + "\nhint: facula.contiguous_format, facula.channels_last, facula.channels_last_3d or facula.preserve_format")
     return t
 
 
@@ -435,10 +435,12 @@ cdef class Kernel:
     cdef readonly str name
     cdef char form
     cdef void *fn
+    cdef readonly Contract contract
 
     @property
     def address(self):
         """Where the function stands, for drivers that take a map as their last step."""
+        if self.form == c'm': MAPS[<int64_t><size_t>self.fn] = self
         return <int64_t><size_t>self.fn
 
     def __call__(self, tensors, ints=(), scalars=(), total=None, int64_t grain=1):
@@ -452,28 +454,37 @@ cdef class Kernel:
         cdef fk_scalar s[64]
         cdef char **p = few
         cdef int64_t *n = sizes
+        cdef Given few_given[64]
+        cdef Given *given = few_given
         cdef int i = 0, r = 0
         cdef int64_t count, work = 0
+        # what is walked below is as long as it says
+        if type(tensors) is not tuple: tensors = tuple(tensors)
+        if type(ints) is not tuple: ints = tuple(ints)
+        if type(scalars) is not tuple: scalars = tuple(scalars)
         if len(tensors) > KERNEL_POINTERS or len(ints) > KERNEL_INTS or len(scalars) > 64:
-            raise ValueError("[%s] at most %d tensors, %d ints and 64 scalars were required" % (self.name, KERNEL_POINTERS, KERNEL_INTS) + "\nhint: split the launch")
+            raise said(ValueError, "[%s] at most %d tensors, %d ints and 64 scalars were required" % (self.name, KERNEL_POINTERS, KERNEL_INTS) + "\nhint: split the launch")
         if len(tensors) > 64 or len(ints) > 96:
-            p = <char **>malloc(len(tensors) * sizeof(char *) + len(ints) * 8 + 8)
+            p = <char **>malloc(len(tensors) * (sizeof(char *) + sizeof(Given)) + len(ints) * 8 + 8)
             if p == NULL:
                 raise MemoryError()
             n = <int64_t *>(p + len(tensors))
+            given = <Given *>(n + len(ints))
         try:
             for t in tensors:
                 if t is None:
                     p[i] = NULL
+                    given[i].dt = -1
                 else:
                     if (<Tensor?>t).keys & (K_TRANSFORM | K_META):
                         if (<Tensor>t).keys & K_META and not ((<Tensor>t).keys & K_TRANSFORM) and META_LAUNCH[0] is not None:
                             return META_LAUNCH[0](self.name, tensors, ints, scalars, total, grain)
-                        raise RuntimeError("[%s] tensors with elements were required: got a function transform's wrapper\nhint: "
+                        raise said(RuntimeError, "[%s] tensors with elements were required: got a function transform's wrapper\nhint: "
                                            "the operator that launches this kernel has no rule for the transform" % self.name
                                            if (<Tensor>t).keys & K_TRANSFORM else
                                            "[%s] tensors with elements were required: got a meta tensor" % self.name)
                     p[i] = (<Tensor>t).data_
+                    given[i] = given_tensor(<Tensor>t)
                     work += (<Tensor>t).numel_
                 i += 1
             i = 0
@@ -485,6 +496,7 @@ cdef class Kernel:
                 if isinstance(x, int): s[i].i = x
                 else: s[i].f = x
                 i += 1
+            self.contract.check(self.name, self.form, given, len(tensors), n, len(ints), s, len(scalars), total or 0)
             if fk_tls_keys() & K_KEEP:
                 keep_launch(self, tensors, n, len(ints), s, len(scalars), total or 0, grain)
             if self.form == c'b':
@@ -501,7 +513,7 @@ cdef class Kernel:
                     with nogil: r = (<fk_driver>self.fn)(p, n, s, &fk_runtime_table)
             else:
                 count = total
-                if count:
+                if count > 0:
                     with nogil: (<fk_map>self.fn)(p, s, count)
         finally:
             if p != few:
@@ -513,7 +525,8 @@ cdef class Kernel:
         return "<kernel %s>" % self.name
 
 cdef dict KERNEL_OBJECTS = {}
-cdef dict KERNEL_FORMS = {}
+cdef dict KERNEL_ENTRIES = {}    # name -> address of the fk_entry
+cdef dict MAPS = {}              # address -> kernel, of the elementwise ones that were asked where they stand
 
 
 def kernel(str name):
@@ -529,15 +542,18 @@ def kernel(str name):
 
 cdef Kernel load_kernel(str name):
     cdef Kernel k = Kernel.__new__(Kernel)
+    cdef const fk_entry *entry
     address = KERNELS.get(name)
     if address is None:
         op, _, code = name.partition(":")
         d = DTYPE_BY_CODE.get(code)
-        raise NotImplementedError("[%s] a kernel was required: \"%s\" not implemented for '%s'\nhint: convert the tensor to another "
+        raise said(NotImplementedError, "[%s] a kernel was required: \"%s\" not implemented for '%s'\nhint: convert the tensor to another "
                                   "dtype" % (op, op, (<dtype>d).type_word if d is not None else code))
     k.name = name
+    entry = <const fk_entry *><uintptr_t>KERNEL_ENTRIES[name]
     k.fn = <void *><uintptr_t>address
-    k.form = ord(KERNEL_FORMS[name])
+    k.form = entry.kind
+    k.contract = Contract(entry.operands.decode())
     return k
 
 
@@ -557,15 +573,20 @@ def load_library(path):
     cdef int *abi
     cdef int count = 0
     if h == NULL:
-        raise ImportError("[load_library] a kernel library was required: got " + dlerror().decode() + "\nhint: rebuild with 'pip install .'")
+        raise said(ImportError, "[load_library] a kernel library was required: got " + dlerror().decode() + "\nhint: rebuild with 'pip install .'")
     e = <fk_entry *>dlsym(h, "facula_kernels")
     abi = <int *>dlsym(h, "facula_abi")
-    if e == NULL or abi == NULL or abi[0] != 1:
-        raise ImportError("[load_library] a kernel library of ABI 1 was required: got %s\nhint: rebuild with 'pip install .'" % path)
+    if e == NULL or abi == NULL or abi[0] != FACULA_ABI:
+        raise said(ImportError, "[load_library] a kernel library of ABI %d was required: got %s\nhint: rebuild with 'pip install .'" % (FACULA_ABI, path))
+    while e.name != NULL:
+        if e.operands == NULL:
+            raise said(ImportError, "[load_library] a text of its operands was required of every kernel: got none of %s in %s\nhint: rebuild with 'pip install .'" % (e.name.decode(), path))
+        e += 1
+    e = <fk_entry *>dlsym(h, "facula_kernels")
     while e.name != NULL:
         name = e.name.decode()
         KERNELS[name] = <uintptr_t>e.fn
-        KERNEL_FORMS[name] = chr(e.kind)
+        KERNEL_ENTRIES[name] = <uintptr_t>e
         count += 1
         e += 1
     return count
@@ -576,7 +597,7 @@ def load_library(path):
 def set_num_threads(int n):
     """Set how many threads one operator uses; n >= 1."""
     if n < 1:
-        raise RuntimeError("[set_num_threads] a positive number was required: got %d" % n + "\nhint: facula.get_num_threads() says how many there are")
+        raise said(RuntimeError, "[set_num_threads] a positive number was required: got %d" % n + "\nhint: facula.get_num_threads() says how many there are")
     fk_set_num_threads(n)
 
 
@@ -589,6 +610,7 @@ cdef extern from "fk_storage.h":
     fk_memory_stats fk_memory_get_stats() nogil
     void fk_memory_reset_peak() nogil
     void fk_cache_empty() nogil
+    int64_t fk_scratch_empty() nogil
     void fk_cache_set_limit(int64_t) nogil
     void fk_memory_set_limit(int64_t) nogil
 
@@ -606,8 +628,9 @@ def reset_peak_memory():
 
 
 def empty_cache():
-    """Give cached memory back to the system."""
+    """Give cached memory back to the system, that of kernels included."""
     fk_cache_empty()
+    fk_scratch_empty()
 
 
 def set_cache_limit(nbytes):

@@ -17,7 +17,7 @@ cdef dict _DRAW_KINDS = {"gamma": FK_DRAW_GAMMA, "poisson": FK_DRAW_POISSON, "bi
 cdef Tensor doubles(str op, Tensor t):
     refuse_keeping()
     if t.dt != F64 or t.keys & (K_META | K_FOREIGN):
-        raise TypeError("[%s] a float64 tensor in main memory was required: got %s" % (op, DTYPES[t.dt]) + "\nhint: convert with x.double().cpu()")
+        raise said(TypeError, "[%s] a float64 tensor in main memory was required: got %s" % (op, DTYPES[t.dt]) + "\nhint: convert with x.double().cpu()")
     return contiguous_(t)
 
 
@@ -28,7 +28,7 @@ def random_draws(str kind, Tensor a, Tensor b=None, Generator generator=None):
     cdef int which = _DRAW_KINDS[kind]
     cdef uint64_t seed, offset
     if x.numel_ != y.numel_:
-        raise ValueError("[%s] parameters of one shape were required: got %s and %s" % (kind, tuple(a.shape), tuple(b.shape)) + "\nhint: facula.broadcast_tensors(a, b) brings them to one shape")
+        raise said(ValueError, "[%s] parameters of one shape were required: got %s and %s" % (kind, tuple(a.shape), tuple(b.shape)) + "\nhint: facula.broadcast_tensors(a, b) brings them to one shape")
     if generator is None:
         generator = default_generator
     seed = generator._seed; offset = generator._offset
@@ -44,7 +44,7 @@ def gamma_rate(Tensor shape, Tensor sample):
     cdef char *p[3]
     p[0] = out.data_; p[1] = x.data_; p[2] = y.data_
     if x.numel_ != y.numel_:
-        raise ValueError("[standard_gamma_grad] tensors of one shape were required: got %s and %s"
+        raise said(ValueError, "[standard_gamma_grad] tensors of one shape were required: got %s and %s"
                          % (tuple(shape.shape), tuple(sample.shape)) + "\nhint: facula.broadcast_tensors(a, b) brings them to one shape")
     with nogil: fk_parallel(<fk_body>fk_gamma_rate_body, p, NULL, NULL, out.numel_, 64)
     return out

@@ -50,7 +50,7 @@ cdef class dtype:
     cdef readonly bint is_floating_point, is_complex, is_signed
 
     def __init__(self):
-        raise TypeError("[dtype] dtypes are constants such as facula.float32: they are not made by calling dtype()\nhint: x.to(facula.float32) converts a tensor")
+        raise said(TypeError, "[dtype] dtypes are constants such as facula.float32: they are not made by calling dtype()\nhint: x.to(facula.float32) converts a tensor")
 
     def __repr__(self):
         return DTYPE_PREFIX[0] + "." + self.name
@@ -77,6 +77,24 @@ cdef class dtype:
 
 #: the prefix of a dtype's repr, "torch" under the alias
 DTYPE_PREFIX = ["facula"]
+# names of ours in a text: `facula.ones`, "module 'facula'", but no files and no name inside of another
+_OWN_NAMES = r"(?<![\w./\\-])facula(?=\.(?!pyi?\b)[A-Za-z_])|(?<=module ')facula(?=')"
+
+
+def spoken(str text):
+    """A message with facula's names as the program knows them: those of its alias where it has one."""
+    if DTYPE_PREFIX[0] == "facula":
+        return text
+    import re  # lazily: without an alias nothing here needs it
+
+    return re.sub(_OWN_NAMES, DTYPE_PREFIX[0], text)
+
+
+cdef object said(object kind, str text):
+    """An exception of ours: every message of the core is made here."""
+    return kind(spoken(text))
+
+
 cdef list DTYPES = []
 cdef dict DTYPE_BY_NAME = {}
 cdef dict DTYPE_BY_CODE = {}
@@ -140,7 +158,7 @@ cdef int _promote_pair(int a, int b):
         x = a if ITEMSIZE[a] >= ITEMSIZE[b] else b
         if (a in (U8, U16, U32, U64)) == (b in (U8, U16, U32, U64)):
             return x
-        return I64
+        return NO_DTYPE if U64 in (a, b) else I64      # no integer dtype holds both
     if U8 in (a, b):
         x = b if a == U8 else a
         return I16 if x == I8 else x
@@ -150,12 +168,26 @@ _make_dtypes()
 cdef int DEFAULT_DTYPE = F32
 
 
+cdef inline int promoted(int a, int b) except -1:
+    """The dtype that holds both; NO_DTYPE for `a` stands for nothing yet."""
+    if a == NO_DTYPE: return b
+    if PROMOTE[a][b] == NO_DTYPE: raise_promotion(a, b)
+    return PROMOTE[a][b]
+
+
+cdef int raise_promotion(int a, int b) except -1:
+    raise said(RuntimeError, "[promote] dtypes that one dtype holds were required: got %s and %s (Promotion for uint16, uint32, uint64 "
+                             "types is not supported, attempted to promote %s and %s)\nhint: no integer dtype holds uint64 and negative "
+                             "numbers; convert one of the two with .to()"
+               % ((<dtype>DTYPES[a]).name, (<dtype>DTYPES[b]).name, (<dtype>DTYPES[a]).type_word, (<dtype>DTYPES[b]).type_word))
+
+
 def set_default_dtype(d):
     """Set the dtype of Python floats: a floating-point dtype."""
     global DEFAULT_DTYPE
     cdef dtype t = as_dtype(d)
     if not t.is_floating_point:
-        raise TypeError("[set_default_dtype] a floating-point dtype was required: got " + repr(t)
+        raise said(TypeError, "[set_default_dtype] a floating-point dtype was required: got " + repr(t)
                         + "\nhint: integer and bool defaults are fixed (int64, bool)")
     DEFAULT_DTYPE = t.index
 
@@ -176,12 +208,12 @@ cdef dtype as_dtype(object x):
     if x is int: return DTYPES[I64]
     if x is bool: return DTYPES[B8]
     if x is complex: return DTYPES[COMPLEX_OF[DEFAULT_DTYPE]]
-    raise TypeError("[dtype] a dtype was required: got " + repr(x) + "\nhint: facula.float32, facula.int64, facula.bool, ...")
+    raise said(TypeError, "[dtype] a dtype was required: got " + repr(x) + "\nhint: facula.float32, facula.int64, facula.bool, ...")
 
 
 def promote_types(a, b):
     """The dtype that holds both.  Source: the promotion lattice of the PyTorch documentation."""
-    return DTYPES[PROMOTE[as_dtype(a).index][as_dtype(b).index]]
+    return DTYPES[promoted(as_dtype(a).index, as_dtype(b).index)]
 
 
 def can_cast(from_, to):
@@ -196,7 +228,7 @@ cdef inline bint kind_fits(int source, int target):
     return True
 
 
-cdef inline int combine_categories(int higher, int lower):
+cdef inline int combine_categories(int higher, int lower) except -1:
     """`higher` decides unless `lower` is of a higher kind."""
     if higher == NO_DTYPE: return lower
     if lower == NO_DTYPE: return higher
@@ -204,7 +236,7 @@ cdef inline int combine_categories(int higher, int lower):
     if KIND[higher] == KIND_FLOAT:
         return COMPLEX_OF[higher] if KIND[lower] == KIND_COMPLEX else higher
     if KIND[higher] == KIND_BOOL or KIND[lower] >= KIND_FLOAT:
-        return PROMOTE[higher][lower]
+        return promoted(higher, lower)
     return higher
 
 
@@ -221,17 +253,17 @@ cdef class device:
             self.type = (<device>type).type; self.index = (<device>type).index if index is None else index
             return
         if isinstance(type, int):
-            raise RuntimeError("[device] a device type was required: got the index %d alone\nhint: no accelerator is "
+            raise said(RuntimeError, "[device] a device type was required: got the index %d alone\nhint: no accelerator is "
                                "registered; use device('cpu')" % type)
         text = type
         if ":" in text:
             text, _, number = text.partition(":")
             if index is not None or not number.isdigit() or (len(number) > 1 and number[0] == "0"):
-                raise RuntimeError("[device] 'type' or 'type:index' was required: got %r\nhint: for example "
+                raise said(RuntimeError, "[device] 'type' or 'type:index' was required: got %r\nhint: for example "
                                    "'cpu' or 'cuda:0'" % (type,))
             index = int(number)
         if text not in DEVICE_TYPES and not find_backend(text):
-            raise RuntimeError("[device] one of " + ", ".join(sorted(DEVICE_TYPES)) + " was required: got %r\nhint: other "
+            raise said(RuntimeError, "[device] one of " + ", ".join(sorted(DEVICE_TYPES)) + " was required: got %r\nhint: other "
                                "devices come from backend packages" % (type,))
         self.type = text; self.index = index
 
@@ -299,7 +331,7 @@ cdef int device_number(object x) except -1:
             n = 1
         else:
             if d.type not in BACKENDS and not find_backend(d.type):
-                raise RuntimeError("[device] a device with a backend was required: got '%s'\nhint: this installation has "
+                raise said(RuntimeError, "[device] a device with a backend was required: got '%s'\nhint: this installation has "
                                    "cpu and meta; other devices come from backend packages" % d)
             n = len(DEVICES)
             DEVICES.append(d)
@@ -364,7 +396,7 @@ class Size(tuple):
         values = tuple.__new__(cls, iterable)
         for v in values:
             if not isinstance(v, int) and not hasattr(v, "__index__"):
-                raise TypeError("[Size] integers were required: got " + type(v).__name__ + "\nhint: int(size) converts")
+                raise said(TypeError, "[Size] integers were required: got " + type(v).__name__ + "\nhint: int(size) converts")
         return values
 
     def numel(self):

@@ -426,7 +426,7 @@ cdef object run_tensor_hooks(object hooks, object g):
         r = hook(g)
         if r is not None:
             if not isinstance(r, Tensor):
-                raise TypeError("[hook] None or a tensor was required from a gradient hook: got " + type(r).__name__ + "\nhint: return the new gradient, or None to leave it as it is")
+                raise said(TypeError, "[hook] None or a tensor was required from a gradient hook: got " + type(r).__name__ + "\nhint: return the new gradient, or None to leave it as it is")
             g = r
     return g
 
@@ -448,7 +448,7 @@ cdef void anomaly_check(Node n, list results) except *:
         g = results[i]
         if g is not None and KIND[(<Tensor>g).dt] >= KIND_FLOAT and bool((g != g).any()):
             anomaly_report(n)
-            raise RuntimeError("[anomaly] finite gradients were required: Function '%s' returned nan values in its %dth output."
+            raise said(RuntimeError, "[anomaly] finite gradients were required: Function '%s' returned nan values in its %dth output."
                                % (node_name(n), i) + "\nhint: the forward line printed above made the value: look for a division by zero, sqrt(0) or log(0)")
 
 
@@ -488,7 +488,7 @@ cdef int accumulate_grad(Tensor t, Tensor g, bint create_graph) except -1:
 
 
 cdef int raise_bad_grad(Tensor t, Tensor g) except -1:
-    raise RuntimeError("[backward] a gradient of the leaf's shape %s was required: got %s"
+    raise said(RuntimeError, "[backward] a gradient of the leaf's shape %s was required: got %s"
                        % (list(make_size(t.nd, t.sh)), list(make_size(g.nd, g.sh))) + "\nhint: a hook or a backward formula returned it: sum over the dimensions that were broadcast")
 
 
@@ -505,7 +505,8 @@ def run_backward(tuple tensors, tuple grads, bint retain_graph, bint create_grap
     cdef int i
     cdef uint32_t keys = fk_tls_keys()
     cdef list roots = []
-    if BACKWARD[0] is not None and not RUNS:
+    cdef list runs = runs_here()
+    if BACKWARD[0] is not None and not runs:
         result = BACKWARD[0](tensors, grads, retain_graph, create_graph, inputs, allow_unused, accumulate)
         if result is not NotImplemented:
             return result
@@ -516,14 +517,14 @@ def run_backward(tuple tensors, tuple grads, bint retain_graph, bint create_grap
         if isinstance(tensors[i], Tensor):
             t = tensors[i]
             if not (t.keys & K_GRAD):
-                raise RuntimeError("[backward] a tensor with a gradient history was required: element %d of tensors does not "
+                raise said(RuntimeError, "[backward] a tensor with a gradient history was required: element %d of tensors does not "
                                    "require grad and does not have a grad_fn\nhint: was it computed under no_grad, or "
                                    "detached?" % i)
             n = edge(t)
             g = grads[i] if i < len(grads) and grads[i] is not None else None
             if g is None:
                 if t.numel_ != 1:
-                    raise RuntimeError("[backward] a gradient was required, since grad can be implicitly created only for "
+                    raise said(RuntimeError, "[backward] a gradient was required, since grad can be implicitly created only for "
                                        "scalar outputs: got a tensor of shape %s\nhint: reduce it (.sum(), .mean()) or pass "
                                        "gradient=" % (list(make_size(t.nd, t.sh)),))
                 g = ones_like_(t)
@@ -538,7 +539,7 @@ def run_backward(tuple tensors, tuple grads, bint retain_graph, bint create_grap
             if isinstance(inputs[i], Tensor):
                 t = inputs[i]
                 if not (t.keys & K_GRAD):
-                    raise RuntimeError("[grad] inputs that require grad were required: One of the differentiated Tensors does "
+                    raise said(RuntimeError, "[grad] inputs that require grad were required: One of the differentiated Tensors does "
                                        "not require grad (input %d)" % i + "\nhint: call requires_grad_() on the input before the outputs are computed")
                 n = edge(t)
                 number = t.out_nr if t.fn_ is not None else 0
@@ -553,7 +554,7 @@ def run_backward(tuple tensors, tuple grads, bint retain_graph, bint create_grap
     if run.selective:
         run.mark_needed()
     # a node that is a root and also feeds another root waits for both
-    RUNS.append(run)
+    runs.append(run)
     if create_graph:
         fk_tls_set(keys & ~<uint32_t>K_NOGRAD)
     else:
@@ -572,18 +573,26 @@ def run_backward(tuple tensors, tuple grads, bint retain_graph, bint create_grap
                 callback()
     finally:
         fk_tls_set(keys)
-        RUNS.remove(run)
+        runs.remove(run)
     if not inputs or accumulate:
         return ()
     if not allow_unused:
         for i in range(len(inputs)):
             if run.captured[i] is None:
-                raise RuntimeError("[grad] inputs that the outputs depend on were required: One of the differentiated Tensors "
+                raise said(RuntimeError, "[grad] inputs that the outputs depend on were required: One of the differentiated Tensors "
                                    "(input %d) appears to not have been used in the graph\nhint: pass allow_unused=True if "
                                    "this is intended" % i)
     return tuple(run.captured)
 
-cdef list RUNS = []
+RUNS = thread_local()      # `stack`: this thread's backward runs under way, the innermost last
+
+
+cdef list runs_here():
+    try:
+        return <list>RUNS.stack
+    except AttributeError:
+        RUNS.stack = []
+        return <list>RUNS.stack
 
 
 def reaches_others(tuple tensors, tuple own):
@@ -615,14 +624,16 @@ def reaches_others(tuple tensors, tuple own):
 def queue_callback(callback):
     """Run `callback` at the end of the backward run under way."""
     cdef Run run
-    if not RUNS:
-        raise RuntimeError("[queue_callback] a backward run under way was required: got none\nhint: call it from a hook")
-    run = RUNS[len(RUNS) - 1]
+    cdef list runs = runs_here()
+    if not runs:
+        raise said(RuntimeError, "[queue_callback] a backward run under way was required: got none\nhint: call it from a hook")
+    run = runs[len(runs) - 1]
     if run.callbacks is None:
         run.callbacks = []
     run.callbacks.append(callback)
 
 
 def current_graph_task_id():
-    """The number of the backward run under way, -1 outside."""
-    return (<Run>RUNS[len(RUNS) - 1]).task if RUNS else -1
+    """The number of this thread's backward run under way, -1 outside."""
+    cdef list runs = runs_here()
+    return (<Run>runs[len(runs) - 1]).task if runs else -1

@@ -3,13 +3,28 @@
 Takes an exception type, the operator's name, what it required, what it got and what to do about it;
 raises the exception with a message of one fixed form.  Keeps true: every error that facula raises
 about an argument reads `[op] what was required: got what was got`, then, on its own line, `hint:
-what to do`.
+what to do`, with facula's names as the program knows them (`spoken`): under an alias those of the
+alias.
 """
 
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-__all__ = ["LinAlgError", "batch_hint", "cast_hint", "dim_hint", "fail", "message", "product_hint"]
+from facula.core._core import DTYPE_PREFIX, spoken
+
+__all__ = [
+    "LinAlgError",
+    "batch_hint",
+    "cast_hint",
+    "dim_hint",
+    "fail",
+    "is_own",
+    "message",
+    "no_attribute",
+    "own_name",
+    "product_hint",
+    "spoken",
+]
 
 
 class LinAlgError(RuntimeError):
@@ -18,11 +33,11 @@ class LinAlgError(RuntimeError):
 
 def message(op: str, required: str, got: Any = None, hint: str | None = None) -> str:
     """The text that `fail` raises, for those who warn or collect instead of raising."""
-    text = f"[{op}] {required}"
+    text = spoken(f"[{op}] {required}")
     if got is not None:
         text += f": got {got}"
     if hint is not None:
-        text += f"\nhint: {hint}"
+        text += f"\nhint: {spoken(hint)}"
     return text
 
 
@@ -42,6 +57,24 @@ def fail(
     hint: the tensor is 2-d
     """
     raise exception(message(op, required, got, hint))
+
+
+def no_attribute(module: str, name: str) -> AttributeError:
+    """What a module's `__getattr__` raises: Python's own words."""
+    return AttributeError(spoken(f"module {module!r} has no attribute {name!r}"))
+
+
+def is_own(module: str | None) -> bool:
+    """Whether a module is facula or part of it."""
+    top = (module or "").partition(".")[0]
+    return top == "facula" or top == DTYPE_PREFIX[0]
+
+
+def own_name(module: str | None) -> str:
+    """The name of a module as it stands in facula's own source, also under an alias."""
+    if module is None or not is_own(module):
+        return module or ""
+    return "".join(("facula", *module.partition(".")[1:]))
 
 
 def dim_hint(ndim: int) -> str:

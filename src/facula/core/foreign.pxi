@@ -40,7 +40,7 @@ cdef object foreign_call(Op op, tuple args):
         for v in (x if isinstance(x, tuple) else (x,)):
             if isinstance(v, Tensor) and (<Tensor>v).keys & K_FOREIGN:
                 if dev and dev != (<Tensor>v).dev:
-                    raise RuntimeError("[%s] tensors on one device were required: Expected all tensors to be on the same device, but "
+                    raise said(RuntimeError, "[%s] tensors on one device were required: Expected all tensors to be on the same device, but "
                                        "found at least two devices, %s and %s!\nhint: move one with .to(device)"
                                        % (op.name, DEVICES[dev], DEVICES[(<Tensor>v).dev]))
                 dev = (<Tensor>v).dev

@@ -39,7 +39,7 @@ def make_formula(Op op, function):
         elif name.endswith("_shape") and name[:-6] in names:
             f.wants.append((F_SHAPE, names.index(name[:-6]), name))
         else:
-            raise TypeError("[%s] a backward parameter was required to be an argument, <tensor>_meta, <tensor>_shape, grad(s), "
+            raise said(TypeError, "[%s] a backward parameter was required to be an argument, <tensor>_meta, <tensor>_shape, grad(s), "
                             "result(s), result_meta or needs: got '%s'" % (op.name, name) + "\nhint: rename the parameter of the backward formula")
     f.multiple = any(code == F_GRADS for code, _, _ in f.wants)
     f.ties = getattr(op.definition, "ties", False)
@@ -177,6 +177,13 @@ cdef Node formula_node(Op op, tuple args, object result):
     return n
 
 
+cdef SavedTensor save_result(Tensor t, int number):
+    """A result, which comes back with the node as its history; one of whole numbers (positions, say) has none."""
+    if t is None:
+        return None
+    return save(t, KIND[t.dt] >= KIND_FLOAT, number)
+
+
 cdef int formula_saved_result(Node n, object r) except -1:
     """Keep the results that the formula wants."""
     cdef FormulaState s = <FormulaState>n.extra
@@ -185,12 +192,12 @@ cdef int formula_saved_result(Node n, object r) except -1:
     for i in range(len(f.wants)):
         code = f.wants[i][0]
         if code == F_RESULT:
-            s.values[i] = save(<Tensor>r, True, 0) if not isinstance(r, tuple) else save(<Tensor>r[0], True, 0)
+            s.values[i] = save_result(r[0] if isinstance(r, tuple) else r, 0)
         elif code == F_ONE_RESULT:
             a = f.wants[i][1]
-            s.values[i] = save(<Tensor>r[a], True, a) if r[a] is not None else None
+            s.values[i] = save_result(r[a], a)
         elif code == F_RESULTS:
-            s.values[i] = [save(<Tensor>t, True, j) if t is not None else None for j, t in enumerate(r)]
+            s.values[i] = [save_result(t, j) for j, t in enumerate(r)]
         elif code == F_RESULT_META:
             s.values[i] = meta_of(r)
     return 0
@@ -250,7 +257,7 @@ cdef list formula_results(Node n, list gradients):
             len(r) != 1 or isinstance(r[0], Tensor) or r[0] is None)):
         r = (r,)
     if len(r) != len(s.lengths):
-        raise RuntimeError("[%s] %d gradients were required from the backward formula: got %d" % (n.op.name, len(s.lengths), len(r)) + "\nhint: return one gradient, or None, for every tensor argument")
+        raise said(RuntimeError, "[%s] %d gradients were required from the backward formula: got %d" % (n.op.name, len(s.lengths), len(r)) + "\nhint: return one gradient, or None, for every tensor argument")
     for i in range(len(s.lengths)):
         if s.lengths[i] < 0:
             results.append(r[i])

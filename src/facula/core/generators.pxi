@@ -33,7 +33,7 @@ cdef class Generator:
         """Start anew from a seed."""
         value = int(seed)
         if not -0x8000000000000000 <= value <= 0xffffffffffffffff:
-            raise RuntimeError("[manual_seed] a seed of 64 bits was required: Overflow when unpacking long, got %d" % value + "\nhint: take it modulo 2**64")
+            raise said(RuntimeError, "[manual_seed] a seed of 64 bits was required: Overflow when unpacking long, got %d" % value + "\nhint: take it modulo 2**64")
         self._seed = value & 0xffffffffffffffff
         self._offset = 0
         return self
@@ -56,10 +56,10 @@ cdef class Generator:
     def set_state(self, state):
         """Restore a state from `get_state`."""
         if not isinstance(state, Tensor) or (<Tensor>state).dt != U8:
-            raise TypeError("[set_state] a byte tensor was required: RNG state must be a torch.ByteTensor, got " + type(state).__name__ + "\nhint: pass what get_state() or get_rng_state() gave")
+            raise said(TypeError, "[set_state] a byte tensor was required: RNG state must be a torch.ByteTensor, got " + type(state).__name__ + "\nhint: pass what get_state() or get_rng_state() gave")
         data = bytes(state.tolist())
         if len(data) != 16:
-            raise RuntimeError("[set_state] a state of 16 bytes was required: RNG state is wrong size, got %d" % len(data) + "\nhint: pass what get_state() or get_rng_state() gave")
+            raise said(RuntimeError, "[set_state] a state of 16 bytes was required: RNG state is wrong size, got %d" % len(data) + "\nhint: pass what get_state() or get_rng_state() gave")
         self._seed = int.from_bytes(data[:8], "little")
         self._offset = int.from_bytes(data[8:], "little")
         return self
@@ -174,7 +174,7 @@ def random_fill(Tensor t, str kind, a=0.0, b=1.0, Generator generator=None):
     if r == -2:
         raise_memory(0)
     if r:
-        raise NotImplementedError("[%s] a dtype that the distribution has was required: \"%s\" not implemented for '%s'"
+        raise said(NotImplementedError, "[%s] a dtype that the distribution has was required: \"%s\" not implemented for '%s'"
                                   % (kind, kind, (<dtype>DTYPES[t.dt]).type_word) + "\nhint: draw in float32 and convert the result with .to(dtype)")
     if out is not t:
         copy_into(t, out)

@@ -70,7 +70,7 @@ cdef Tensor fitted(Tensor t, Layout *layout, int number):
 
 cdef int raise_layout(Tensor t, Layout *layout, int number) except -1:
     wanted = tuple([layout.sh[i] for i in range(layout.nd)])
-    raise RuntimeError("[compiled graph] %s%s on the CPU was required as input %d: got %s%s on %s\nhint: call the compiled function, "
+    raise said(RuntimeError, "[compiled graph] %s%s on the CPU was required as input %d: got %s%s on %s\nhint: call the compiled function, "
                        "whose guards choose the graph" % ((<dtype>DTYPES[layout.dt]).name, list(wanted), number,
                                                           (<dtype>DTYPES[t.dt]).name, list(t.shape), t.device))
 
@@ -110,6 +110,26 @@ cdef class GraphLaunch:
             self.kinds[i] = kind; self.places[i] = number
         for i, n in enumerate(numbers):
             self.numbers[i] = n
+        self.check_operands(kernel, len(numbers))
+
+    cdef int check_operands(self, Kernel kernel, int64_t count) except -1:
+        """Raise where the plan gives the driver other dtypes or less memory than it was written for."""
+        cdef Given *given = <Given *>malloc((self.npointers + 1) * sizeof(Given))
+        cdef Layout *layout
+        cdef int i
+        try:
+            for i in range(self.npointers):
+                if self.kinds[i] == 2:
+                    given[i] = given_tensor(<Tensor>self.constants[self.places[i]])
+                elif self.kinds[i] == 3:
+                    given[i].dt = U8; given[i].readonly = False; given[i].after = self.arena; given[i].before = 0
+                else:
+                    layout = &self.layouts[self.places[i] + (self.ninputs if self.kinds[i] == 1 else 0)]
+                    given[i].dt = layout.dt; given[i].readonly = False; given[i].after = layout.extent * ITEMSIZE[layout.dt]; given[i].before = 0
+            kernel.contract.check(kernel.name, kernel.form, given, self.npointers, self.numbers, count, NULL, 0, 0)
+        finally:
+            free(given)
+        return 0
 
     def __dealloc__(self):
         free(self.layouts); free(self.kinds); free(self.numbers)
@@ -133,12 +153,12 @@ cdef class GraphLaunch:
         i = 0
         refuse_keeping()
         if len(args) != self.ninputs:
-            raise TypeError("[compiled graph] %d inputs were required: got %d" % (self.ninputs, len(args)) + "\nhint: pass the inputs that the graph was compiled for, in their order")
+            raise said(TypeError, "[compiled graph] %d inputs were required: got %d" % (self.ninputs, len(args)) + "\nhint: pass the inputs that the graph was compiled for, in their order")
         for x in args:
             if self.layouts[i].dt >= 0:
                 x = fitted(<Tensor?>x, &self.layouts[i], i)
                 if (<Tensor>x).keys & (K_META | K_FOREIGN | K_TRANSFORM | K_DISPATCH):
-                    raise RuntimeError("[compiled graph] tensors with elements were required: got a %s" % type(x).__name__ + "\nhint: compile the function without tensor subclasses, or call it in eager mode")
+                    raise said(RuntimeError, "[compiled graph] tensors with elements were required: got a %s" % type(x).__name__ + "\nhint: compile the function without tensor subclasses, or call it in eager mode")
             inputs.append(x)
             i += 1
         for i in range(self.nmade):
@@ -191,7 +211,7 @@ cdef class InputLayouts:
         cdef int i = 0
         cdef list found = []
         if len(args) != self.count:
-            raise TypeError("[compiled graph] %d inputs were required: got %d" % (self.count, len(args)) + "\nhint: pass the inputs that the graph was compiled for, in their order")
+            raise said(TypeError, "[compiled graph] %d inputs were required: got %d" % (self.count, len(args)) + "\nhint: pass the inputs that the graph was compiled for, in their order")
         for x in args:
             if self.layouts[i].dt >= 0:
                 x = fitted(<Tensor?>x, &self.layouts[i], i)

@@ -20,14 +20,36 @@ cdef object run_fast(int number, Op op, PyObject **slots, uint32_t k):
     return fast_mm(op, slots, k)
 
 
-cdef inline void *driver_of(Op op, int dt, str name):
-    """The driver `name` for storage dtype `dt`, looked up once an operator."""
+#: what the launches below pass: registered operands without their names, `@` the dtype, `#` its bytes, `^` the dtype of its sums
+cdef str REDUCE_FORM = "4;0;w @ n0*n2;r @ n0*n1*n2*n3;c segments 1+max(1,n0*n1*n2*n3)-n3"
+cdef str ROWS_FORM = "5;0;w @ n0*n1*n2;r @ n0*n1*n2"
+cdef str GEMM_FORM = ("13+n12/4096%2+;2+;u @ span(n0,n10,n1,n11,n2,1);r @ span(n0,n4,n1,n5,n3,n6);"
+                      "*1-n12/1024%2 r @ span(n0,n7,n3,n8,n2,n9);*n12/1024%2 r u8 n2*n3*#;"
+                      "r? @ if(n12/8192%2,if(n12/16384%2,n0,1)*n1,n2);"
+                      "*max(P-4,n12/2048%2) r @ if(n12/2048%2,span(n0,n10,n1,n11,n2,1),0);*n12/4096%2 m ^ n13;c flags 1+min(n12,0)")
+#: what products of a dtype add up in, where that is another one
+cdef dict SUMS = {"f16": "f32", "bf16": "f32", "c64": "f32", "c128": "f64"}
+
+
+cdef inline void *driver_of(Op op, int dt, str name, str form) except? NULL:
+    """The driver `name` for storage dtype `dt`, looked up once an operator; its operands must be those of `form`."""
     if op.drivers[dt] == NULL and not op.looked[dt]:
         op.looked[dt] = 1
-        address = KERNELS.get(name + ":" + (<dtype>DTYPES[dt]).code)
-        if address is not None:
-            op.drivers[dt] = <void *><uintptr_t>address
+        op.drivers[dt] = checked_driver(name + ":" + (<dtype>DTYPES[dt]).code, form.replace("@", (<dtype>DTYPES[dt]).code))
     return op.drivers[dt]
+
+
+cdef void *checked_driver(str name, str form) except? NULL:
+    """The driver of that name, NULL where there is none."""
+    cdef Kernel k
+    if name not in KERNELS: return NULL
+    k = kernel(name)
+    form = form.replace("#", str(ITEMSIZE[k.contract.operands[0].dtype]))
+    code = name.rpartition(":")[2]
+    form = form.replace("^", SUMS.get(code, code))
+    if k.form != c'd' or k.contract.form != form:
+        raise_fault(name, "a driver with operands %s was required: got %s" % (form, k.contract.form))
+    return k.fn
 
 
 # ------------------------------------------------------------------ reductions
@@ -52,13 +74,13 @@ cdef object fast_reduce(Op op, PyObject **slots, uint32_t k):
             if len(dim) != 1: return None
             dim = dim[0]
         if not PyLong_CheckExact(dim): return None
+        if not -x.nd <= dim < x.nd: return None
         d = dim
         if d < 0: d += x.nd
-        if d < 0 or d >= x.nd: return None
     if slots[2] != NULL:
         if <object>slots[2] is True: keepdim = True
         elif <object>slots[2] is not False: return None
-    fn = driver_of(op, x.dt, op.name)
+    fn = driver_of(op, x.dt, op.name, REDUCE_FORM)
     if fn == NULL: return None
     n[0] = 1; n[2] = 1; n[3] = 1
     if d < 0:
@@ -181,10 +203,10 @@ cdef object fast_rows(Op op, PyObject **slots, uint32_t k):
     if slots[2] != NULL and <object>slots[2] is not None: return None
     x = <Tensor>slots[0]
     if x.keys & (K_STRIDED | K_META) or x.dt > BF16 or x.numel_ == 0 or x.nd == 0: return None
+    if not -x.nd <= <object>slots[1] < x.nd: return None
     d = <object>slots[1]
     if d < 0: d += x.nd
-    if d < 0 or d >= x.nd: return None
-    fn = driver_of(op, x.dt, op.name)
+    fn = driver_of(op, x.dt, op.name, ROWS_FORM)
     if fn == NULL: return None
     n[0] = 1; n[1] = x.sh[d]; n[2] = 1; n[3] = 0; n[4] = 0
     for i in range(d): n[0] *= x.sh[i]
@@ -301,7 +323,7 @@ cdef object fast_mm(Op op, PyObject **slots, uint32_t k):
     if not plain_matrix(a) or not plain_matrix(b) or a.dt != b.dt or a.sh[1] != b.sh[0]: return None
     if k & K_GRAD and not (k & K_NOGRAD): 
         if OP_MM is None or op.kind == KIND_COMPOSITE and OP_MM is None: return None
-    fn = driver_of(op, a.dt, "gemm")
+    fn = driver_of(op, a.dt, "gemm", GEMM_FORM)
     if fn == NULL: return None
     sh[0] = a.sh[0]; sh[1] = b.sh[1]
     c = new_tensor(2, sh, a.dt, 0)
@@ -332,7 +354,7 @@ cdef object fast_linear(Op op, PyObject **slots, uint32_t k):
     if x.keys & (K_STRIDED | K_META) or w.keys & (K_STRIDED | K_META) or x.nd < 2 or w.nd != 2 or x.dt > F64 or x.dt != w.dt: return None
     inner = x.sh[x.nd - 1]
     if inner != w.sh[1] or x.numel_ == 0 or w.numel_ == 0: return None
-    fn = driver_of(op, x.dt, "gemm")
+    fn = driver_of(op, x.dt, "gemm", GEMM_FORM)
     if fn == NULL: return None
     rows = x.numel_ // inner
     for i in range(x.nd - 1): sh[i] = x.sh[i]
@@ -378,7 +400,7 @@ cdef int linear_backward(Node n, PyObject **grads, PyObject **out) except -1:
     if not (tls & K_NOGRAD) or (tls | g.keys) & (K_DETOUR | K_META) or g.dt > F64:
         return linear_backward_operators(n, g, x, w, out)
     g = contiguous_(g)
-    fn = driver_of(n.op, g.dt, "gemm")
+    fn = driver_of(n.op, g.dt, "gemm", GEMM_FORM)
     if n.e0 is not None:
         for i in range(g.nd - 1): sh[i] = g.sh[i]
         sh[g.nd - 1] = inner
@@ -413,7 +435,7 @@ COLUMN_SUM[0] = COLUMN_SUM[1] = NULL
 
 cdef void *column_sum(int dt) except NULL:
     if COLUMN_SUM[dt] == NULL:
-        COLUMN_SUM[dt] = <void *><uintptr_t>KERNELS["sum:" + (<dtype>DTYPES[dt]).code]
+        COLUMN_SUM[dt] = checked_driver("sum:" + (<dtype>DTYPES[dt]).code, REDUCE_FORM.replace("@", (<dtype>DTYPES[dt]).code))
     return COLUMN_SUM[dt]
 
 

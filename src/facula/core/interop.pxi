@@ -43,28 +43,28 @@ def from_numpy(array):
     cdef int64_t offset_low = 0, extent
     interface = getattr(array, "__array_interface__", None)
     if interface is None or not hasattr(array, "strides") or not hasattr(array, "__setitem__"):
-        raise TypeError("[from_numpy] a NumPy array was required: expected np.ndarray (got %s)" % type(array).__name__ + "\nhint: facula.tensor() takes lists and numbers, facula.as_tensor() anything")
+        raise said(TypeError, "[from_numpy] a NumPy array was required: expected np.ndarray (got %s)" % type(array).__name__ + "\nhint: facula.tensor() takes lists and numbers, facula.as_tensor() anything")
     code = interface["typestr"]
     if code[0] == ">" :
-        raise ValueError("[from_numpy] native byte order was required: given numpy array has byte order different from the native "
+        raise said(ValueError, "[from_numpy] native byte order was required: given numpy array has byte order different from the native "
                          "byte order. Conversion between byte orders is currently not supported.\nhint: use array.astype(array.dtype.newbyteorder('='))")
     dt = _TYPESTR.get(code[1:])
     if dt is None:
-        raise TypeError("[from_numpy] a numeric dtype was required: can't convert np.ndarray of type %s. The only supported types "
+        raise said(TypeError, "[from_numpy] a numeric dtype was required: can't convert np.ndarray of type %s. The only supported types "
                         "are: float64, float32, float16, complex64, complex128, int64, int32, int16, int8, uint8, uint16, uint32, "
                         "uint64 and bool." % array.dtype + "\nhint: convert with array.astype(), or keep the array outside of tensors")
     shape = interface["shape"]
     if len(shape) > MAX_DIMS:
-        raise ValueError("[from_numpy] at most %d dimensions were required: got %d" % (MAX_DIMS, len(shape)) + "\nhint: merge dimensions with array.reshape()")
+        raise said(ValueError, "[from_numpy] at most %d dimensions were required: got %d" % (MAX_DIMS, len(shape)) + "\nhint: merge dimensions with array.reshape()")
     strides = array.strides
     size = ITEMSIZE[dt]
     extent = size
     for n, s in zip(shape, strides):
         if s < 0:
-            raise ValueError("[from_numpy] non-negative strides were required: at least one of the strides in the given numpy "
+            raise said(ValueError, "[from_numpy] non-negative strides were required: at least one of the strides in the given numpy "
                              "array is negative, and tensors with negative strides are not supported.\nhint: make a copy with array.copy()")
         if s % size:
-            raise ValueError("[from_numpy] strides that are multiples of the element size were required: got %s" % (strides,) + "\nhint: copy it first: numpy.ascontiguousarray(array)")
+            raise said(ValueError, "[from_numpy] strides that are multiples of the element size were required: got %s" % (strides,) + "\nhint: copy it first: numpy.ascontiguousarray(array)")
         extent += (n - 1) * s if n else 0
     address, readonly = interface["data"]
     if 0 in shape:
@@ -91,45 +91,59 @@ def to_numpy(Tensor t, bint force=False):
     if force:
         t = detach_(t) if t.dev == 0 else t.detach().cpu()
     if t.keys & K_GRAD and not (fk_tls_keys() & K_NOGRAD):
-        raise RuntimeError("[numpy] a tensor that does not require grad was required: Can't call numpy() on Tensor that requires "
+        raise said(RuntimeError, "[numpy] a tensor that does not require grad was required: Can't call numpy() on Tensor that requires "
                            "grad.\nhint: use tensor.detach().numpy() instead")
     if t.dev != 0 or t.keys & K_META:
-        raise TypeError("[numpy] a cpu tensor was required: can't convert %s device type tensor to numpy.\nhint: use Tensor.cpu() "
+        raise said(TypeError, "[numpy] a cpu tensor was required: can't convert %s device type tensor to numpy.\nhint: use Tensor.cpu() "
                         "to copy the tensor to host memory first" % DEVICES[t.dev])
     code = _TYPESTR_OF.get(t.dt)
     if code is None:
-        raise TypeError("[numpy] a dtype that NumPy has was required: got unsupported ScalarType %s\nhint: use .float() first"
+        raise said(TypeError, "[numpy] a dtype that NumPy has was required: got unsupported ScalarType %s\nhint: use .float() first"
                         % (<dtype>DTYPES[t.dt]).type_word)
     size = ITEMSIZE[t.dt]
     if t.numel_ == 0:
         return numpy.empty(tuple([t.sh[i] for i in range(t.nd)]), dtype="=" + code)
     refuse_keeping()
-    holder = _ArrayHolder(t, {
+    holder = _ArrayHolder(alias(t), {  # an alias: the tensor may be set to another storage
         "shape": tuple([t.sh[i] for i in range(t.nd)]),
         "strides": tuple([t.sd[i] * size for i in range(t.nd)]),
         "typestr": "<" + code if code not in ("b1", "u1", "i1") else "|" + code,
         "data": (<uintptr_t>t.data_, (t.st.flags & FK_READONLY) != 0), "version": 3})
-    t.st.flags |= FK_NO_RESIZE
+    t.st.flags |= FK_NO_RESIZE | FK_POINTED
     return numpy.asarray(holder)
+
+
+cdef int check_lists(Tensor t) except -1:
+    """Raise for an empty tensor whose sizes ask for more lists than memory holds."""
+    cdef double lists = 1
+    cdef int i
+    for i in range(t.nd):
+        if t.sh[i] == 0: break
+        lists *= t.sh[i]
+    if lists > 2147483648.0:
+        raise said(RuntimeError, "[tolist] at most 2147483648 lists were required: got the shape %s\nhint: an empty tensor has nothing "
+                                 "but its shape to tell" % list(make_size(t.nd, t.sh)))
+    return 0
 
 
 def tolist(Tensor t):
     """Nested Python lists of numbers; a number for 0-d."""
     if t.keys & K_META:
-        raise NotImplementedError("[tolist] a tensor with data was required: Cannot copy out of meta tensor; no data!\nhint: make it on another device, e.g. facula.empty_like(x, device='cpu')")
+        raise said(NotImplementedError, "[tolist] a tensor with data was required: Cannot copy out of meta tensor; no data!\nhint: make it on another device, e.g. facula.empty_like(x, device='cpu')")
     if t.dev != 0:
         t = t.cpu()
     refuse_keeping()
+    if t.numel_ == 0: check_lists(t)
     return nested_list(t, 0, t.data_)
 
 
 def item(Tensor t):
     """The only element as a Python number."""
     if t.numel_ != 1:
-        raise RuntimeError("[item] a tensor with one element was required: got the shape %s (a Tensor with %d elements cannot be "
+        raise said(RuntimeError, "[item] a tensor with one element was required: got the shape %s (a Tensor with %d elements cannot be "
                            "converted to Scalar)\nhint: use .tolist() or reduce first" % (list(make_size(t.nd, t.sh)), t.numel_))
     if t.keys & K_META:
-        raise RuntimeError("[item] a tensor with data was required: Tensor.item() cannot be called on meta tensors\nhint: make it on another device, e.g. facula.empty_like(x, device='cpu')")
+        raise said(RuntimeError, "[item] a tensor with data was required: Tensor.item() cannot be called on meta tensors\nhint: make it on another device, e.g. facula.empty_like(x, device='cpu')")
     if t.dev != 0:
         t = t.cpu()
     refuse_keeping()
@@ -142,10 +156,10 @@ cdef int discover(object data, list shape, int depth, int *kind) except -1:
         if depth == len(shape):
             shape.append(len(data))
         elif shape[depth] != len(data):
-            raise ValueError("[tensor] sequences of equal length were required: expected sequence of length %d at dim %d (got %d)"
+            raise said(ValueError, "[tensor] sequences of equal length were required: expected sequence of length %d at dim %d (got %d)"
                              % (shape[depth], depth, len(data)) + "\nhint: pad the rows to one length, or use nn.utils.rnn.pad_sequence")
         if depth >= MAX_DIMS:
-            raise ValueError("[tensor] at most %d nested dimensions were required" % MAX_DIMS + "\nhint: stack the innermost lists into fewer dimensions")
+            raise said(ValueError, "[tensor] at most %d nested dimensions were required" % MAX_DIMS + "\nhint: stack the innermost lists into fewer dimensions")
         for x in data:
             discover(x, shape, depth + 1, kind)
         return 0
@@ -154,15 +168,15 @@ cdef int discover(object data, list shape, int depth, int *kind) except -1:
         for i, n in enumerate(inner):
             if depth + i == len(shape): shape.append(n)
             elif shape[depth + i] != n:
-                raise ValueError("[tensor] sequences of equal length were required: expected sequence of length %d at dim %d (got %d)"
+                raise said(ValueError, "[tensor] sequences of equal length were required: expected sequence of length %d at dim %d (got %d)"
                                  % (shape[depth + i], depth + i, n) + "\nhint: pad the rows to one length, or use nn.utils.rnn.pad_sequence")
         if not isinstance(data, Tensor): warn_of_arrays()
         dt = (<Tensor>data).dt if isinstance(data, Tensor) else (<Tensor>from_numpy_copy(data)).dt
-        if kind[0] >= 100: kind[0] = 100 + PROMOTE[kind[0] - 100][dt]
+        if kind[0] >= 100: kind[0] = 100 + promoted(kind[0] - 100, dt)
         elif kind[0] < 0 or True: kind[0] = 100 + dt
         return 0
     if depth != len(shape):
-        raise TypeError("[tensor] sequences of equal depth were required: not a sequence at depth %d (got %s)" % (depth, type(data).__name__) + "\nhint: all elements of a list must be numbers, or all of them lists")
+        raise said(TypeError, "[tensor] sequences of equal depth were required: not a sequence at depth %d (got %s)" % (depth, type(data).__name__) + "\nhint: all elements of a list must be numbers, or all of them lists")
     if data is True or data is False: k = KIND_BOOL
     elif isinstance(data, int): k = KIND_INT
     elif isinstance(data, float): k = KIND_FLOAT
@@ -170,15 +184,15 @@ cdef int discover(object data, list shape, int depth, int *kind) except -1:
     elif hasattr(data, "dtype") and hasattr(data, "item"):
         code = data.dtype.str[1:]
         if code not in _TYPESTR:
-            raise TypeError("[tensor] numbers were required: got " + str(data.dtype) + "\nhint: convert with array.astype(), or encode the values as integers")
+            raise said(TypeError, "[tensor] numbers were required: got " + str(data.dtype) + "\nhint: convert with array.astype(), or encode the values as integers")
         dt = _TYPESTR[code]
-        kind[0] = 100 + (PROMOTE[kind[0] - 100][dt] if kind[0] >= 100 else dt)
+        kind[0] = 100 + (promoted(kind[0] - 100, dt) if kind[0] >= 100 else dt)
         return 0
     elif hasattr(data, "__index__"): k = KIND_INT
     elif hasattr(data, "__float__"): k = KIND_FLOAT
     else:
         wrong = TypeError if isinstance(data, (str, bytes)) else RuntimeError
-        raise wrong("[tensor] numbers or sequences of numbers were required: Could not infer dtype of %s" % type(data).__name__)
+        raise said(wrong, "[tensor] numbers or sequences of numbers were required: Could not infer dtype of %s" % type(data).__name__ + "\nhint: encode it as numbers first")
     if kind[0] < 100 and k > kind[0]: kind[0] = k
     return 0
 
@@ -257,7 +271,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
         t = from_numpy_copy(array)
         t = convert(t, t.dt if dtype is None else as_dtype(dtype).index, dev, True, contiguous_format)
     elif isinstance(data, UntypedStorage):
-        raise TypeError("[tensor] numbers or sequences were required: got a storage\nhint: use facula.empty(0).set_(storage, offset, size, stride)")
+        raise said(TypeError, "[tensor] numbers or sequences were required: got a storage\nhint: use facula.empty(0).set_(storage, offset, size, stride)")
     else:
         if not isinstance(data, (list, tuple)) and hasattr(data, "__len__") and hasattr(data, "__getitem__") and not isinstance(data, (str, bytes, dict)):
             data = list(data)
@@ -270,7 +284,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
         elif kind == KIND_COMPLEX: dt = COMPLEX_OF[DEFAULT_DTYPE]
         else: dt = DEFAULT_DTYPE
         if kind == KIND_COMPLEX and KIND[dt] != KIND_COMPLEX:
-            raise TypeError("[tensor] real numbers were required for %s: must be real number, not complex" % DTYPES[dt].name + "\nhint: take .real, or ask for dtype=facula.complex64")
+            raise said(TypeError, "[tensor] real numbers were required for %s: must be real number, not complex" % DTYPES[dt].name + "\nhint: take .real, or ask for dtype=facula.complex64")
         nd = parse_shape(shape, sh)
         t = new_tensor(nd, sh, dt, 0)
         if t.numel_:
@@ -279,7 +293,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
                 fill_nested(data, t, 0, t.data_)
             except RuntimeError:
                 if dtype is not None or dt != I64: raise
-                raise ValueError("[tensor] integers of at most 64 bits were required: Overflow when unpacking long long\n"
+                raise said(ValueError, "[tensor] integers of at most 64 bits were required: Overflow when unpacking long long\n"
                                  "hint: give dtype=float64, or uint64 for integers below 2**64") from None
         if dev:
             t = convert(t, dt, dev, False, None)
@@ -312,17 +326,17 @@ def frombuffer(buffer, *, dtype, int64_t count=-1, int64_t offset=0, requires_gr
     view = memoryview(buffer).cast("B")
     cdef int64_t n = view.nbytes, size = ITEMSIZE[dt]
     if n == 0:
-        raise ValueError("[frombuffer] a buffer with elements was required: both buffer length (%d) and count (%d) must not be 0" % (n, count) + "\nhint: pass a buffer that is not empty, and a count of -1 or more than 0")
+        raise said(ValueError, "[frombuffer] a buffer with elements was required: both buffer length (%d) and count (%d) must not be 0" % (n, count) + "\nhint: pass a buffer that is not empty, and a count of -1 or more than 0")
     if offset < 0 or offset >= n:
-        raise ValueError("[frombuffer] an offset in [0, %d) was required: got %d" % (n, offset) + "\nhint: the offset is in bytes")
+        raise said(ValueError, "[frombuffer] an offset in [0, %d) was required: got %d" % (n, offset) + "\nhint: the offset is in bytes")
     if count < 0:
         if (n - offset) % size:
-            raise ValueError("[frombuffer] a whole number of elements was required: buffer length (%d bytes) after offset (%d bytes) "
+            raise said(ValueError, "[frombuffer] a whole number of elements was required: buffer length (%d bytes) after offset (%d bytes) "
                              "must be a multiple of element size (%d)" % (n, offset, size) + "\nhint: pass count=, or cut the buffer to whole elements")
         count = (n - offset) // size
-    if count == 0 or offset + count * size > n:
-        raise ValueError("[frombuffer] a buffer of %d bytes was required: requested buffer length (%d * %d bytes) after offset (%d "
-                         "bytes) must not be greater than actual buffer length (%d bytes)" % (offset + count * size, count, size, offset, n) + "\nhint: pass count=-1 for as many elements as there are")
+    if count == 0 or count > (n - offset) // size:
+        raise said(ValueError, "[frombuffer] a buffer of %d bytes was required: requested buffer length (%d * %d bytes) after offset (%d "
+                         "bytes) must not be greater than actual buffer length (%d bytes)" % (offset + <object>count * size, count, size, offset, n) + "\nhint: pass count=-1 for as many elements as there are")
     cdef const unsigned char[:] raw
     cdef Tensor t
     raw = view
@@ -393,10 +407,11 @@ def to_dlpack(Tensor t):
     cdef fk_dl_managed *m
     cdef int i
     if t.keys & K_GRAD:
-        raise BufferError("[dlpack] a tensor that does not require grad was required: Can't export tensors that require gradient, "
+        raise said(BufferError, "[dlpack] a tensor that does not require grad was required: Can't export tensors that require gradient, "
                           "use tensor.detach()\nhint: x.detach() shares the memory without the gradient")
     if t.dev != 0:
-        raise BufferError("[dlpack] a cpu tensor was required: got " + str(DEVICES[t.dev]) + "\nhint: x.cpu() copies it to main memory")
+        raise said(BufferError, "[dlpack] a cpu tensor was required: got " + str(DEVICES[t.dev]) + "\nhint: x.cpu() copies it to main memory")
+    t.st.flags |= FK_NO_RESIZE | FK_POINTED
     m = <fk_dl_managed *>calloc(1, sizeof(fk_dl_managed))
     m.dl_tensor.shape = <int64_t *>calloc(2 * t.nd + 1, 8)
     m.dl_tensor.strides = m.dl_tensor.shape + t.nd
@@ -411,8 +426,9 @@ def to_dlpack(Tensor t):
     if t.dt == BF16: m.dl_tensor.dtype.code = 4
     elif KIND[t.dt] == KIND_INT and not (<dtype>DTYPES[t.dt]).is_signed: m.dl_tensor.dtype.code = 1
     else: m.dl_tensor.dtype.code = _DL_CODE[KIND[t.dt]]
-    Py_INCREF(t)
-    m.manager_ctx = <void *>t
+    owner = alias(t)  # the tensor itself may be set to another storage
+    Py_INCREF(owner)
+    m.manager_ctx = <void *>owner
     m.deleter = dl_delete
     return PyCapsule_New(m, "dltensor", dl_capsule_delete)
 
@@ -433,11 +449,11 @@ def from_dlpack(source):
     cdef int64_t extent = 1, s = 1
     capsule = source.__dlpack__() if hasattr(source, "__dlpack__") else source
     if not PyCapsule_IsValid(capsule, "dltensor"):
-        raise RuntimeError("[from_dlpack] an unused DLPack capsule was required: got %r (note that DLTensor capsules can be consumed "
+        raise said(RuntimeError, "[from_dlpack] an unused DLPack capsule was required: got %r (note that DLTensor capsules can be consumed "
                            "only once)" % (capsule,) + "\nhint: ask the producer for a new capsule, or pass the array itself")
     m = <fk_dl_managed *>PyCapsule_GetPointer(capsule, "dltensor")
     if m.dl_tensor.device.device_type != 1:
-        raise RuntimeError("[from_dlpack] cpu memory was required: got device type %d" % m.dl_tensor.device.device_type + "\nhint: move the array to main memory in the library that made it")
+        raise said(RuntimeError, "[from_dlpack] cpu memory was required: got device type %d" % m.dl_tensor.device.device_type + "\nhint: move the array to main memory in the library that made it")
     for i in range(FK_DTYPES_N):
         if ITEMSIZE[i] * 8 == m.dl_tensor.dtype.bits and m.dl_tensor.dtype.lanes == 1:
             if m.dl_tensor.dtype.code == 4 and i == BF16: dt = i
@@ -447,7 +463,7 @@ def from_dlpack(source):
             elif m.dl_tensor.dtype.code == 5 and KIND[i] == KIND_COMPLEX: dt = i
             elif m.dl_tensor.dtype.code == 6 and i == B8: dt = i
     if dt < 0:
-        raise RuntimeError("[from_dlpack] a known dtype was required: got code %d with %d bits" % (m.dl_tensor.dtype.code, m.dl_tensor.dtype.bits) + "\nhint: convert the array in the library that made it")
+        raise said(RuntimeError, "[from_dlpack] a known dtype was required: got code %d with %d bits" % (m.dl_tensor.dtype.code, m.dl_tensor.dtype.bits) + "\nhint: convert the array in the library that made it")
     PyCapsule_SetName(capsule, "used_dltensor")
     owner.m = m
     shape = [m.dl_tensor.shape[i] for i in range(m.dl_tensor.ndim)]

@@ -418,7 +418,7 @@ def passed(Tensor flag):
     cdef Step *step
     cdef Keeper k
     if flag.dt != I64 or flag.keys & (K_META | K_FOREIGN) or flag.numel_ == 0:
-        raise TypeError("[passed] an int64 flag in main memory was required: got %s" % DTYPES[flag.dt].name + "\nhint: make it with facula.zeros((), dtype=facula.int64)")
+        raise said(TypeError, "[passed] an int64 flag in main memory was required: got %s" % DTYPES[flag.dt].name + "\nhint: make it with facula.zeros((), dtype=facula.int64)")
     cdef bint well = (<int64_t *>flag.data_)[0] < 0
     if fk_tls_keys() & K_KEEP:
         k = keeper()

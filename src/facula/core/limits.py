@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula.core import _core
+from facula.core.errors import fail
 
 #: dtype name -> bits of the exponent, bits of the mantissa, whether the largest exponent means infinity
 _FLOATS = {
@@ -31,8 +32,12 @@ class finfo:
     def __init__(self, type: Any = None) -> None:
         dtype = _core.get_default_dtype() if type is None else type
         if not isinstance(dtype, _core.dtype) or not (dtype.is_floating_point or dtype.is_complex):
-            raise TypeError(
-                f"[finfo] a floating-point or complex dtype was required: got {dtype}\nhint: use iinfo for integers"
+            fail(
+                TypeError,
+                "finfo",
+                "a floating-point or complex dtype was required",
+                got=dtype,
+                hint="use iinfo for integers",
             )
         dtype = dtype.to_real() if dtype.is_complex else dtype
         exponent, mantissa, infinite = _FLOATS[dtype.name]
@@ -66,8 +71,12 @@ class iinfo:
             or type.is_complex
             or type.name == "bool"
         ):
-            raise TypeError(
-                f"[iinfo] an integer dtype was required: got {type}\nhint: use finfo for floats"
+            fail(
+                TypeError,
+                "iinfo",
+                "an integer dtype was required",
+                got=type,
+                hint="use finfo for floats",
             )
         self.dtype = type.name
         self.bits = type.itemsize * 8

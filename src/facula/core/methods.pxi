@@ -4,15 +4,15 @@ cdef int set_requires_grad(Tensor t, bint value) except -1:
     if value:
         refuse_keeping()
         if KIND[t.dt] < KIND_FLOAT:
-            raise RuntimeError("[requires_grad] a floating-point or complex tensor was required: only Tensors of floating point and "
+            raise said(RuntimeError, "[requires_grad] a floating-point or complex tensor was required: only Tensors of floating point and "
                                "complex dtype can require gradients, got %s" % (<dtype>DTYPES[t.dt]).name + "\nhint: convert it first: x.float()")
         if t.keys & K_INFERENCE and not (fk_tls_keys() & K_INFERENCE):
-            raise RuntimeError("[requires_grad] a normal tensor was required: Setting requires_grad=True on inference tensor outside "
+            raise said(RuntimeError, "[requires_grad] a normal tensor was required: Setting requires_grad=True on inference tensor outside "
                                "InferenceMode is not allowed.\nhint: x.clone() outside of inference_mode gives a normal tensor")
         t.keys = (t.keys | K_GRAD) & ~<uint32_t>K_UNCOUNTED
     else:
         if t.fn_ is not None and t.keys & K_GRAD:
-            raise RuntimeError("[requires_grad] a leaf was required: you can only change requires_grad flags of leaf variables.\n"
+            raise said(RuntimeError, "[requires_grad] a leaf was required: you can only change requires_grad flags of leaf variables.\n"
                                "hint: use detach() to get a tensor without history")
         t.keys &= ~<uint32_t>K_GRAD
     return 0
@@ -21,18 +21,18 @@ cdef int set_requires_grad(Tensor t, bint value) except -1:
 cdef int check_grad_assignment(Tensor t, object value) except -1:
     cdef Tensor g
     if not isinstance(value, Tensor):
-        raise TypeError("[grad] a tensor or None was required: assigned grad expected to be a Tensor or None but got " + type(value).__name__ + "\nhint: x.grad = None clears the gradient")
+        raise said(TypeError, "[grad] a tensor or None was required: assigned grad expected to be a Tensor or None but got " + type(value).__name__ + "\nhint: x.grad = None clears the gradient")
     g = value
     if g is t:
-        raise RuntimeError("[grad] another tensor was required: can't assign Variable as its own grad\nhint: assign a copy: x.grad = x.detach().clone()")
+        raise said(RuntimeError, "[grad] another tensor was required: can't assign Variable as its own grad\nhint: assign a copy: x.grad = x.detach().clone()")
     if not same_shape(g, t):
-        raise RuntimeError("[grad] a gradient of shape %s was required: assigned grad has data of a different size, %s"
+        raise said(RuntimeError, "[grad] a gradient of shape %s was required: assigned grad has data of a different size, %s"
                            % (list(make_size(t.nd, t.sh)), list(make_size(g.nd, g.sh))) + "\nhint: reshape or expand it to the shape of the tensor")
     if g.dt != t.dt:
-        raise RuntimeError("[grad] a gradient of dtype %s was required: assigned grad has data of a different type, %s"
+        raise said(RuntimeError, "[grad] a gradient of dtype %s was required: assigned grad has data of a different type, %s"
                            % ((<dtype>DTYPES[t.dt]).name, (<dtype>DTYPES[g.dt]).name) + "\nhint: convert it with .to(x.dtype)")
     if g.dev != t.dev and not ((g.keys | t.keys) & K_SPARSE):
-        raise RuntimeError("[grad] a gradient on %s was required: assigned grad has data located on a different device, %s"
+        raise said(RuntimeError, "[grad] a gradient on %s was required: assigned grad has data located on a different device, %s"
                            % (DEVICES[t.dev], DEVICES[g.dev]) + "\nhint: move it with .to(x.device)")
     return 0
 
@@ -41,7 +41,7 @@ cdef int set_data(Tensor t, Tensor other) except -1:
     """`t.data = other`: t gets the elements of other and keeps its own history and flags."""
     cdef fk_storage *old = t.st
     if KIND[other.dt] < KIND_FLOAT and t.keys & K_GRAD:
-        raise RuntimeError("[data] data of a floating-point dtype was required: data set to a tensor that requires gradients must be "
+        raise said(RuntimeError, "[data] data of a floating-point dtype was required: data set to a tensor that requires gradients must be "
                            "floating point or complex dtype\nhint: convert it with .float(), or call requires_grad_(False) first")
     other.st.refs += 1
     t.st = other.st
@@ -76,7 +76,7 @@ def legacy_constructor(Tensor self, tuple args, dict kwargs):
     elif len(args) == 1:
         t = tensor(args[0], dtype=DTYPES[DEFAULT_DTYPE] if dtype is None else dtype, device=device)
     else:
-        raise TypeError("[Tensor] sizes, data or a tensor were required: got %s" % (args,) + "\nhint: facula.tensor(data) makes a tensor of numbers or lists, facula.empty(sizes) one of a shape")
+        raise said(TypeError, "[Tensor] sizes, data or a tensor were required: got %s" % (args,) + "\nhint: facula.tensor(data) makes a tensor of numbers or lists, facula.empty(sizes) one of a shape")
     t.st.refs += 1
     self.st = t.st
     refuse_keeping()
@@ -172,7 +172,7 @@ def m_detach_in_place(Tensor self):
     if fk_tls_keys() & K_INTERPRETER and rewritten():
         return python_method(m_detach_in_place, (self,))
     if self.base is not None:
-        raise RuntimeError("[detach_] a tensor that is no view was required: Can't detach views in-place. Use detach() instead.\nhint: x = x.detach()")
+        raise said(RuntimeError, "[detach_] a tensor that is no view was required: Can't detach views in-place. Use detach() instead.\nhint: x = x.detach()")
     self.fn_ = None
     self.out_nr = 0
     self.keys &= ~<uint32_t>K_GRAD
@@ -192,21 +192,21 @@ def m_backward(Tensor self, gradient=None, retain_graph=None, bint create_graph=
     if retain_graph is None:
         retain_graph = create_graph
     if gradient is None and KIND[self.dt] == KIND_COMPLEX and self.numel_ == 1:
-        raise RuntimeError("[backward] a real output was required: grad can be implicitly created only for real scalar outputs but got "
+        raise said(RuntimeError, "[backward] a real output was required: grad can be implicitly created only for real scalar outputs but got "
                            + (<dtype>DTYPES[self.dt]).name + "\nhint: take a real number of it first, e.g. .abs() or .real")
     if gradient is not None:
         if not isinstance(gradient, Tensor):
-            raise TypeError("[backward] a tensor was required as the gradient: gradients can be either Tensors or None, but got " + type(gradient).__name__ + "\nhint: pass facula.ones_like(output), or reduce the output to one number")
+            raise said(TypeError, "[backward] a tensor was required as the gradient: gradients can be either Tensors or None, but got " + type(gradient).__name__ + "\nhint: pass facula.ones_like(output), or reduce the output to one number")
         if not same_shape(self, <Tensor>gradient):
-            raise RuntimeError("[backward] a gradient of shape %s was required: Mismatch in shape: grad_output[0] has a shape of %s and "
+            raise said(RuntimeError, "[backward] a gradient of shape %s was required: Mismatch in shape: grad_output[0] has a shape of %s and "
                                "output[0] has a shape of %s." % (list(make_size(self.nd, self.sh)), list((<Tensor>gradient).shape), list(make_size(self.nd, self.sh))) + "\nhint: the gradient has the shape of the output, e.g. facula.ones_like(output)")
         if KIND[(<Tensor>gradient).dt] == KIND_COMPLEX and KIND[self.dt] != KIND_COMPLEX:
-            raise RuntimeError("[backward] a real gradient was required: For complex Tensors, both grad_output and output are required "
+            raise said(RuntimeError, "[backward] a real gradient was required: For complex Tensors, both grad_output and output are required "
                                "to have the same dtype.\nhint: convert it with gradient.to(output.dtype)")
     if inputs is not None:
         inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
         if len(inputs) == 0:
-            raise RuntimeError("[backward] inputs were required: 'inputs' argument to backward() cannot be empty.\nhint: leave inputs out to reach all leaves")
+            raise said(RuntimeError, "[backward] inputs were required: 'inputs' argument to backward() cannot be empty.\nhint: leave inputs out to reach all leaves")
     run_backward((self,), (gradient,), retain_graph, create_graph, inputs if inputs is not None else (), True, True)
 
 
@@ -216,7 +216,7 @@ def m_register_hook(Tensor self, hook):
     """Call `hook(grad)` when the gradient of this tensor is computed; it may return another."""
     cdef Node n
     if not (self.keys & K_GRAD):
-        raise RuntimeError("[register_hook] a tensor that requires grad was required: cannot register a hook on a tensor that "
+        raise said(RuntimeError, "[register_hook] a tensor that requires grad was required: cannot register a hook on a tensor that "
                            "doesn't require gradient\nhint: call requires_grad_() first")
     import collections
     n = edge(self) if self.fn_ is not None else None
@@ -240,10 +240,10 @@ def m_register_hook(Tensor self, hook):
 def m_register_post_accumulate_grad_hook(Tensor self, hook):
     """Call `hook(tensor)` after its `.grad` was updated; for leaves."""
     if not (self.keys & K_GRAD):
-        raise RuntimeError("[register_post_accumulate_grad_hook] a tensor that requires grad was required: cannot register a hook on a "
+        raise said(RuntimeError, "[register_post_accumulate_grad_hook] a tensor that requires grad was required: cannot register a hook on a "
                            "tensor that doesn't require gradient\nhint: call requires_grad_() first")
     if self.fn_ is not None:
-        raise RuntimeError("[register_post_accumulate_grad_hook] a leaf was required: post accumulate grad hooks cannot be registered "
+        raise said(RuntimeError, "[register_post_accumulate_grad_hook] a leaf was required: post accumulate grad hooks cannot be registered "
                            "on non-leaf tensors\nhint: use register_hook on results of operators")
     import collections
     if self.post_hooks is None:
@@ -256,7 +256,7 @@ def m_register_post_accumulate_grad_hook(Tensor self, hook):
 def m_retain_grad(Tensor self):
     """Keep `.grad` of a tensor that is no leaf."""
     if not (self.keys & K_GRAD):
-        raise RuntimeError("[retain_grad] a tensor that requires grad was required: can't retain_grad on Tensor that has requires_grad=False\nhint: call requires_grad_() on the leaves before it is computed")
+        raise said(RuntimeError, "[retain_grad] a tensor that requires grad was required: can't retain_grad on Tensor that has requires_grad=False\nhint: call requires_grad_() on the leaves before it is computed")
     if self.fn_ is None or self.retains_grad:
         return
     import weakref
@@ -341,7 +341,7 @@ def m_to(Tensor self, *args, dtype=None, device=None, bint non_blocking=False, b
                 if args[1] is not None: dt = as_dtype(args[1]).index
                 position = 2
         else:
-            raise TypeError("[to] a dtype, a device or a tensor was required: to() received an invalid combination of arguments - got " + type(first).__name__ + "\nhint: for example x.to(facula.float16), x.to('cpu') or x.to(other)")
+            raise said(TypeError, "[to] a dtype, a device or a tensor was required: to() received an invalid combination of arguments - got " + type(first).__name__ + "\nhint: for example x.to(facula.float16), x.to('cpu') or x.to(other)")
         if len(args) > position: non_blocking = args[position]
         if len(args) > position + 1: copy = args[position + 1]
     if dtype is not None: dt = as_dtype(dtype).index
@@ -367,7 +367,7 @@ def m_copy_(Tensor self, src, bint non_blocking=False):
         if isinstance(src, (int, float, complex)):
             src = tensor(src)
         else:
-            raise TypeError("[copy_] a tensor was required: argument 'src' must be Tensor, not " + type(src).__name__ + "\nhint: facula.as_tensor(source) makes a tensor")
+            raise said(TypeError, "[copy_] a tensor was required: argument 'src' must be Tensor, not " + type(src).__name__ + "\nhint: facula.as_tensor(source) makes a tensor")
     return copy_inplace(self, <Tensor>src, "copy_")
 
 
@@ -382,7 +382,7 @@ def m_fill_(Tensor self, value):
         if r is not NotImplemented: return r
     if isinstance(value, Tensor):
         if (<Tensor>value).nd != 0:
-            raise RuntimeError("[fill_] a number or a 0-d tensor was required: fill_ only supports 0-dimension value tensor but got tensor with %d dimensions." % (<Tensor>value).nd + "\nhint: copy_ takes tensors of more elements")
+            raise said(RuntimeError, "[fill_] a number or a 0-d tensor was required: fill_ only supports 0-dimension value tensor but got tensor with %d dimensions." % (<Tensor>value).nd + "\nhint: copy_ takes tensors of more elements")
         if (<Tensor>value).keys & K_GRAD and not (tls & K_NOGRAD):
             return copy_inplace(self, <Tensor>value, "fill_")
         value = item(value)
@@ -422,7 +422,7 @@ def m_resize_(Tensor self, *shape, memory_format=None):
     cdef int64_t sh[16]
     cdef int nd = parse_shape(shape, sh)
     if self.keys & K_GRAD and not (fk_tls_keys() & K_NOGRAD):
-        raise RuntimeError("[resize_] a tensor that does not require grad was required: cannot resize variables that require grad\nhint: resize x.detach(), or make a new tensor")
+        raise said(RuntimeError, "[resize_] a tensor that does not require grad was required: cannot resize variables that require grad\nhint: resize x.detach(), or make a new tensor")
     if not taken_by_mode(Tensor.resize_, (self, tuple(make_size(nd, sh)))): resize_tensor(self, nd, sh)
     return self
 
@@ -447,7 +447,7 @@ def m_set_(Tensor self, source=None, storage_offset=0, size=None, stride=None):
         other = source
         if size is None:
             if other.dt != self.dt:
-                raise RuntimeError("[set_] a tensor of dtype %s was required: got %s" % ((<dtype>DTYPES[self.dt]).name, (<dtype>DTYPES[other.dt]).name) + "\nhint: convert it with .to(dtype)")
+                raise said(RuntimeError, "[set_] a tensor of dtype %s was required: got %s" % ((<dtype>DTYPES[self.dt]).name, (<dtype>DTYPES[other.dt]).name) + "\nhint: convert it with .to(dtype)")
             if not taken_by_mode(Tensor.set_, (self, other)): set_data(self, other)
             return self
         source = storage_of(other)
@@ -496,7 +496,7 @@ def m_type(Tensor self, dtype=None, non_blocking=False):
         for d in DTYPES:
             if (<DTYPE>d).type_word == word:
                 return self.to(d)
-        raise ValueError("[type] a known type was required: invalid type: %r" % dtype + "\nhint: pass a dtype such as facula.float32, or a name such as 'torch.FloatTensor'")
+        raise said(ValueError, "[type] a known type was required: invalid type: %r" % dtype + "\nhint: pass a dtype such as facula.float32, or a name such as 'torch.FloatTensor'")
     return self.to(dtype)
 
 ctypedef dtype DTYPE
@@ -514,7 +514,7 @@ def m_numpy(Tensor self, *, bint force=False):
 def m___array__(Tensor self, dtype=None, copy=None):
     array = to_numpy(self)
     if dtype is not None and copy is False and array.dtype != dtype:
-        raise ValueError("[__array__] memory that can be shared was required with copy=False: got %s for %s" % (array.dtype, dtype) + "\nhint: leave copy=False out, or ask for the dtype of the tensor")
+        raise said(ValueError, "[__array__] memory that can be shared was required with copy=False: got %s for %s" % (array.dtype, dtype) + "\nhint: leave copy=False out, or ask for the dtype of the tensor")
     if dtype is not None:
         array = array.astype(dtype, copy=bool(copy))
     elif copy:
@@ -590,7 +590,7 @@ def m__make_wrapper_subclass_(cls, size, strides=None, storage_offset=None, memo
     cdef int i, nd = parse_shape(size, sh), dev = device_number(device)
     cdef int64_t extent = 1
     if getattr(cls, "__torch_dispatch__", None) is None:
-        raise RuntimeError("[_make_wrapper_subclass] a class that defines __torch_dispatch__ was required: got " + cls.__name__ + "\nhint: define __torch_dispatch__ as a classmethod of the class")
+        raise said(RuntimeError, "[_make_wrapper_subclass] a class that defines __torch_dispatch__ was required: got " + cls.__name__ + "\nhint: define __torch_dispatch__ as a classmethod of the class")
     t = Tensor.__new__(cls)
     t.nd = nd; t.dev = dev
     t.dt = DEFAULT_DTYPE if dtype is None else as_dtype(dtype).index
@@ -600,7 +600,7 @@ def m__make_wrapper_subclass_(cls, size, strides=None, storage_offset=None, memo
             sd[i] = extent
             if sh[i] > 1: extent *= sh[i]
     elif parse_shape(strides, sd) != nd:
-        raise RuntimeError("[_make_wrapper_subclass] as many strides as sizes were required: got %s and %s" % (strides, size) + "\nhint: leave strides out for contiguous ones")
+        raise said(RuntimeError, "[_make_wrapper_subclass] as many strides as sizes were required: got %s and %s" % (strides, size) + "\nhint: leave strides out for contiguous ones")
     else:
         for i in range(nd):
             extent += (sh[i] - 1) * sd[i]
@@ -637,7 +637,7 @@ def m___deepcopy__(Tensor self, memo):
     if id(self) in memo:
         return memo[id(self)]
     if self.fn_ is not None and self.keys & K_GRAD:
-        raise RuntimeError("[deepcopy] a leaf was required: Only Tensors created explicitly by the user (graph leaves) support the "
+        raise said(RuntimeError, "[deepcopy] a leaf was required: Only Tensors created explicitly by the user (graph leaves) support the "
                            "deepcopy protocol at the moment.\nhint: deepcopy x.detach()")
     if self.keys & K_META:
         t = new_like(self, self.dt)
@@ -680,9 +680,9 @@ def m___reduce_ex__(Tensor self, protocol):
     if self.keys & K_OVERRIDE and "__reduce_ex__" not in self.__class__.__dict__ and hasattr(self.__class__, "__reduce__") and self.__class__.__reduce__ is not object.__reduce__:
         return self.__class__.__reduce__(self)
     if self.fn_ is not None and self.keys & K_GRAD:
-        raise RuntimeError("[pickle] a leaf was required: cannot pickle a tensor with history\nhint: detach() it first")
+        raise said(RuntimeError, "[pickle] a leaf was required: cannot pickle a tensor with history\nhint: detach() it first")
     cdef Tensor plain = contiguous_(detach_(self))
-    data = b"" if plain.numel_ == 0 or self.keys & K_META else bytes(memoryview(storage_of(copy_like(plain, plain))))
+    data = b"" if plain.numel_ == 0 or self.keys & K_META else bytes(bytes_of(storage_of(copy_like(plain, plain))))
     state = dict(<dict>self.dict_) if self.dict_ != NULL else None
     return (_rebuild_tensor, (self.__class__, data[:self.numel_ * ITEMSIZE[self.dt]], (<dtype_>DTYPES[self.dt]).name, tuple(make_size(self.nd, self.sh)),
                               (self.keys & K_GRAD) != 0, str(DEVICES[self.dev]), state))
@@ -764,33 +764,3 @@ METHOD_ITEM = _item
 METHOD_TOLIST = _tolist
 _item.__name__ = "item"
 _tolist.__name__ = "tolist"
-
-
-def write_counts(list tensors):
-    """What changes whenever memory of these tensors is replaced or written by the framework, through whatever alias.
-
-    Gives one tuple of numbers, None where somebody holds a raw pointer, whose writes nobody counts.
-    """
-    cdef list found = []
-    cdef Tensor t
-    for x in tensors:
-        t = <Tensor?>x
-        if t.st == NULL or t.st.flags & (FK_NO_RESIZE | FK_SHARED | FK_FOREIGN): return None
-        found.append(<size_t>t.data_)
-        found.append((<uint64_t>t.st.version << 32) | t.st.uncounted)
-    return tuple(found)
-
-
-def increment_version(tensors):
-    """Count a write to tensors that a kernel changed."""
-    if isinstance(tensors, Tensor):
-        tensors = (tensors,)
-    for t in tensors:
-        bump(<Tensor>t)
-
-
-def forget_writes(Tensor tensor):
-    """Start the count of writes of a tensor that was just made: what filled it was no write of the user's."""
-    if tensor.st != NULL and not tensor.keys & K_UNCOUNTED:
-        tensor.st.version = 0
-    return tensor

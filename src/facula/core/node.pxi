@@ -275,7 +275,7 @@ SAVED_HOOKS = []
 cdef inline int check_savable(Tensor t) except -1:
     """An inference tensor has no count of writes: backward could not trust it."""
     if t.keys & K_INFERENCE and not (fk_tls_keys() & K_INFERENCE):
-        raise RuntimeError("[save_for_backward] a normal tensor was required: got an inference tensor (Inference tensors cannot be "
+        raise said(RuntimeError, "[save_for_backward] a normal tensor was required: got an inference tensor (Inference tensors cannot be "
                            "saved for backward.)\nhint: clone() it, or compute under no_grad() instead of inference_mode()")
     return 0
 
@@ -306,7 +306,7 @@ cdef SavedTensor save(Tensor t, bint is_result, int number):
     if SAVED_HOOKS and fk_tls_hooks():
         pack, unpack = SAVED_HOOKS[len(SAVED_HOOKS) - 1]
         if pack is None:
-            raise RuntimeError("[saved_tensors] no saved tensors were required (hooks are disabled): got one\nhint: " + str(unpack))
+            raise said(RuntimeError, "[saved_tensors] no saved tensors were required (hooks are disabled): got one\nhint: " + str(unpack))
         s.packed = pack(saved_alias(t))
         s.unpack = unpack
         s.is_result = is_result
@@ -323,13 +323,13 @@ cdef SavedTensor save(Tensor t, bint is_result, int number):
 
 
 cdef int raise_freed(Node n) except -1:
-    raise RuntimeError("[backward] saved tensors of %s were required: got freed ones (Trying to backward through the graph a "
+    raise said(RuntimeError, "[backward] saved tensors of %s were required: got freed ones (Trying to backward through the graph a "
                        "second time, or to access saved tensors after they have already been freed)\nhint: call "
                        "backward(retain_graph=True) the first time" % node_name(n))
 
 
 cdef int raise_modified(Tensor t, Node n, uint32_t expected) except -1:
-    raise RuntimeError("[backward] an unmodified saved tensor was required by %s: got one of the variables needed for gradient "
+    raise said(RuntimeError, "[backward] an unmodified saved tensor was required by %s: got one of the variables needed for gradient "
                        "computation has been modified by an inplace operation: [%s %s] is at version %d; expected version %d "
                        "instead\nhint: replace the in-place operation by its functional form, or clone() before it; "
                        "autograd.set_detect_anomaly(True) names the forward line"

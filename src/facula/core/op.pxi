@@ -72,7 +72,7 @@ cdef class Op:
         self.has_out = definition.out
         self.autocasts = definition.autocast is not None
         if len(schema.parameters) > MAX_ARGS:
-            raise ValueError("[%s] at most %d arguments were required" % (self.name, MAX_ARGS) + "\nhint: gather arguments in a list, or split the operator")
+            raise said(ValueError, "[%s] at most %d arguments were required" % (self.name, MAX_ARGS) + "\nhint: gather arguments in a list, or split the operator")
         for p in schema.parameters:
             if p.name == "dtype" and definition.out_cast:
                 self.dtype_at = self.nargs
@@ -145,7 +145,7 @@ cdef class Op:
                 self.nattrs += 1
         self.variants = {}
         if self.ntensors > 6 or self.nattrs > 8:
-            raise ValueError("[%s] at most 6 tensors and 8 attributes were required of a pointwise operator" % self.name + "\nhint: split the operator, or define it with @operator")
+            raise said(ValueError, "[%s] at most 6 tensors and 8 attributes were required of a pointwise operator" % self.name + "\nhint: split the operator, or define it with @operator")
         return 0
 
     def set_impl(self, impl, formula=None):
@@ -298,7 +298,7 @@ cdef int read_arguments(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject
                 slots[i] = args[i]
     else:
         if nargs > op.npos:
-            raise TypeError("[%s] at most %d positional arguments were required: got %d\nhint: %s() is %s"
+            raise said(TypeError, "[%s] at most %d positional arguments were required: got %d\nhint: %s() is %s"
                             % (op.name, op.npos, nargs, op.name, op.definition.schema.text))
         for i in range(<int>nargs):
             slots[i] = args[i]
@@ -308,7 +308,7 @@ cdef int read_arguments(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject
             i = find_argument(op, key)
             if i >= 0:
                 if slots[i] != NULL:
-                    raise TypeError("[%s] each argument once was required: got multiple values for '%s'" % (op.name, <object>key) + "\nhint: pass it by position or by name, not both")
+                    raise said(TypeError, "[%s] each argument once was required: got multiple values for '%s'" % (op.name, <object>key) + "\nhint: pass it by position or by name, not both")
                 slots[i] = args[nargs + k]
             elif <object>key == "out" and op.has_out:
                 out[0] = args[nargs + k]
@@ -318,7 +318,7 @@ cdef int read_arguments(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject
                 i = find_argument(op, key)
     for i in range(n):
         if slots[i] == NULL and op.arguments[i].default_ == NULL:
-            raise TypeError("[%s] the argument '%s' was required: got none (missing 1 required argument)\nhint: %s() is %s"
+            raise said(TypeError, "[%s] the argument '%s' was required: got none (missing 1 required argument)\nhint: %s() is %s"
                             % (op.name, <object>op.arguments[i].name, op.name, op.definition.schema.text))
     return 0
 
@@ -353,7 +353,7 @@ cdef int unknown_keyword(Op op, object key, object value, PyObject **slots) exce
         if i >= 0 and slots[i] == NULL:
             slots[i] = <PyObject *>value
             return 0
-    raise TypeError("[%s] a known argument was required: got an unexpected keyword argument '%s'\nhint: %s() is %s"
+    raise said(TypeError, "[%s] a known argument was required: got an unexpected keyword argument '%s'\nhint: %s() is %s"
                     % (op.name, key, op.name, op.definition.schema.text))
 
 
@@ -443,7 +443,7 @@ cdef object op_call(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject *kw
     cdef list owned = []
     read_arguments(op, args, nargs, kwnames, slots, &out, owned)
     if form == FORM_INPLACE and not isinstance(slot_value(op, slots, 0), Tensor):
-        raise TypeError("[%s_] a tensor was required as the first argument: got %s" % (op.name, type(slot_value(op, slots, 0)).__name__) + "\nhint: the in-place form changes a tensor: facula.as_tensor(x) makes one")
+        raise said(TypeError, "[%s_] a tensor was required as the first argument: got %s" % (op.name, type(slot_value(op, slots, 0)).__name__) + "\nhint: the in-place form changes a tensor: facula.as_tensor(x) makes one")
     for i in range(op.nargs):
         if slots[i] != NULL and op.arguments[i].type <= T_OPERAND:
             k |= keys_of(<object>slots[i])
@@ -486,7 +486,7 @@ cdef int check_tensors(Op op, PyObject **slots) except -1:
         elif op.strict & (1 << op.tensor_at[i]) and x is not None:
             raise wrong_type(op, op.tensor_at[i], x, "Tensor")
     if not found:
-        raise TypeError("[%s] a tensor was required: %s() received an invalid combination of arguments - got (%s)\nhint: %s() is %s"
+        raise said(TypeError, "[%s] a tensor was required: %s() received an invalid combination of arguments - got (%s)\nhint: %s() is %s"
                         % (op.name, op.name, ", ".join([slot_value(op, slots, op.tensor_at[i]).__class__.__name__ for i in range(op.ntensors)]),
                            op.name, op.definition.schema.text))
     return 0

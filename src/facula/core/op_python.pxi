@@ -10,7 +10,7 @@ cdef object normalise(Op op, int i, object v):
     if v is None:
         if a.optional or a.default_ == <PyObject *>None:
             return None
-        raise TypeError("[%s] a value was required for '%s': got None" % (op.name, <object>a.name) + "\nhint: the argument has no default: pass it")
+        raise said(TypeError, "[%s] a value was required for '%s': got None" % (op.name, <object>a.name) + "\nhint: the argument has no default: pass it")
     if t == T_TENSOR:
         if a.is_list:
             return tensor_list(op, i, v)
@@ -67,7 +67,7 @@ cdef object normalise(Op op, int i, object v):
 cdef object wrong_type(Op op, int i, object v, str wanted):
     hint = "facula.as_tensor(value) makes a tensor" if wanted == "Tensor" else "%s() is %s" % (
         op.name, op.definition.schema.text)
-    return TypeError("[%s] %s was required: argument '%s' (position %d) must be %s, not %s\nhint: %s"
+    return said(TypeError, "[%s] %s was required: argument '%s' (position %d) must be %s, not %s\nhint: %s"
                      % (op.name, wanted, <object>op.arguments[i].name, i + 1, wanted, type(v).__name__, hint))
 
 
@@ -92,7 +92,7 @@ cdef tuple tensor_list(Op op, int i, object v):
             raise wrong_type(op, i, v, "tuple of Tensors")
     for n, t in enumerate(v):
         if not isinstance(t, Tensor) and not (t is None and op.arguments[i].optional_items):
-            raise TypeError("[%s] tensors were required: expected Tensor as element %d in argument '%s', but got %s"
+            raise said(TypeError, "[%s] tensors were required: expected Tensor as element %d in argument '%s', but got %s"
                             % (op.name, n, <object>op.arguments[i].name, type(t).__name__) + "\nhint: facula.as_tensor(value) makes a tensor of a number or list")
     return tuple(v)
 
@@ -293,7 +293,7 @@ cdef object dispatch(object function, tuple args, dict kwargs):
         if r is not NotImplemented:
             return r
     if overloaded and any([(<Tensor>v).keys & K_META and not (<Tensor>v).is_meta for v in overloaded]):
-        raise TypeError("[%s] an implementation by one of the argument types was required: no implementation found for types "
+        raise said(TypeError, "[%s] an implementation by one of the argument types was required: no implementation found for types "
                         "that implement __torch_dispatch__: %s" % (getattr(function, "__name__", function), list(types)) + "\nhint: one class must handle the operator: NotImplemented from all of them ends here")
     return NotImplemented
 
@@ -301,7 +301,7 @@ cdef object dispatch(object function, tuple args, dict kwargs):
 cdef object store_out(Op op, tuple args, object out, uint32_t k):
     """Compute, then copy into `out` (resized where it may be)."""
     if keys_of(out) & K_GRAD and not (fk_tls_keys() & K_NOGRAD) or ((k & K_GRAD) and not (k & K_NOGRAD)):
-        raise RuntimeError("[%s] tensors without gradients were required with out=: functions with out=... arguments don't "
+        raise said(RuntimeError, "[%s] tensors without gradients were required with out=: functions with out=... arguments don't "
                            "support automatic differentiation, but one of the arguments requires grad\nhint: use no_grad(), or "
                            "the form without out=" % op.name)
     if op.dtype_at >= 0 and isinstance(out, Tensor):
@@ -310,7 +310,7 @@ cdef object store_out(Op op, tuple args, object out, uint32_t k):
     if isinstance(r, tuple):
         outs = tuple(out)
         if len(outs) != len(r):
-            raise TypeError("[%s] %d output tensors were required: got %d" % (op.name, len(r), len(outs)) + "\nhint: pass out= a tuple with one tensor for each result")
+            raise said(TypeError, "[%s] %d output tensors were required: got %d" % (op.name, len(r), len(outs)) + "\nhint: pass out= a tuple with one tensor for each result")
         for a, b in zip(outs, r):
             check_out(op, a, args)
             copy_to_out(op, a, b)
@@ -318,7 +318,7 @@ cdef object store_out(Op op, tuple args, object out, uint32_t k):
     if isinstance(out, (tuple, list)) and len(out) == 1:
         out = out[0]
     if not isinstance(out, Tensor):
-        raise TypeError("[%s] a tensor was required as out=: argument 'out' must be Tensor, not %s" % (op.name, type(out).__name__) + "\nhint: out= takes the tensor that receives the result, e.g. facula.empty(0)")
+        raise said(TypeError, "[%s] a tensor was required as out=: argument 'out' must be Tensor, not %s" % (op.name, type(out).__name__) + "\nhint: out= takes the tensor that receives the result, e.g. facula.empty(0)")
     check_out(op, out, args)
     copy_to_out(op, out, r)
     return out
@@ -328,7 +328,7 @@ cdef tuple typed_by_out(Op op, tuple args, Tensor out):
     """The arguments of a factory, with the dtype of `out`."""
     given = args[op.dtype_at]
     if given is not None and (<dtype>given).index != out.dt:
-        raise RuntimeError("[%s] dtype= and out= of one dtype were required: dtype %s does not match dtype of out parameter (%s)"
+        raise said(RuntimeError, "[%s] dtype= and out= of one dtype were required: dtype %s does not match dtype of out parameter (%s)"
                            % (op.name, (<dtype>given).type_word, (<dtype>DTYPES[out.dt]).type_word) + "\nhint: leave dtype= out: the result has the dtype of out=")
     return args[:op.dtype_at] + (DTYPES[out.dt],) + args[op.dtype_at + 1:]
 
@@ -336,7 +336,7 @@ cdef tuple typed_by_out(Op op, tuple args, Tensor out):
 cdef int check_out(Op op, object out, tuple args) except -1:
     """An output must not lie partly over itself or over an input."""
     if not isinstance(out, Tensor):
-        raise TypeError("[%s] a tensor was required as out=: got %s" % (op.name, type(out).__name__) + "\nhint: out= takes the tensor that receives the result, e.g. facula.empty(0)")
+        raise said(TypeError, "[%s] a tensor was required as out=: got %s" % (op.name, type(out).__name__) + "\nhint: out= takes the tensor that receives the result, e.g. facula.empty(0)")
     check_writable(op.name, <Tensor>out)
     for x in args:
         for v in (x if isinstance(x, tuple) else (x,)):
@@ -348,15 +348,15 @@ cdef int check_out(Op op, object out, tuple args) except -1:
 
 cdef int copy_to_out(Op op, Tensor out, Tensor r) except -1:
     if not kind_fits(r.dt, out.dt):
-        raise RuntimeError("[%s] an out= of a dtype that holds %s was required: result type %s can't be cast to the desired "
+        raise said(RuntimeError, "[%s] an out= of a dtype that holds %s was required: result type %s can't be cast to the desired "
                            "output type %s" % (op.name, (<dtype>DTYPES[r.dt]).name, (<dtype>DTYPES[r.dt]).type_word,
                                                (<dtype>DTYPES[out.dt]).type_word) + "\nhint: pass an out= of that dtype, or convert the result afterwards")
     if out.dt != r.dt and not getattr(op.definition, "out_cast", False):
-        raise RuntimeError("[%s] an out= of dtype %s was required: got %s (Expected out tensor to have dtype %s, but got %s instead)"
+        raise said(RuntimeError, "[%s] an out= of dtype %s was required: got %s (Expected out tensor to have dtype %s, but got %s instead)"
                            % (op.name, (<dtype>DTYPES[r.dt]).name, (<dtype>DTYPES[out.dt]).name,
                               (<dtype>DTYPES[r.dt]).name, (<dtype>DTYPES[out.dt]).name) + "\nhint: make it with facula.empty(0, dtype=...)")
     if out.dev != r.dev:
-        raise RuntimeError("[%s] an out= on %s was required: got %s" % (op.name, DEVICES[r.dev], DEVICES[out.dev]) + "\nhint: make it on the device of the inputs")
+        raise said(RuntimeError, "[%s] an out= on %s was required: got %s" % (op.name, DEVICES[r.dev], DEVICES[out.dev]) + "\nhint: make it on the device of the inputs")
     if not same_shape(out, r):
         resize_out(op, out, r.nd, r.sh)
     check_writable(op.name, out)
@@ -533,12 +533,12 @@ cdef object reshape_inplace(Op op, tuple args, uint32_t k):
 
 
 cdef int raise_inplace_shape(Op op, Tensor self, Tensor r) except -1:
-    raise RuntimeError("[%s_] a result of the shape of self was required: output with shape %s doesn't match the broadcast "
+    raise said(RuntimeError, "[%s_] a result of the shape of self was required: output with shape %s doesn't match the broadcast "
                        "shape %s" % (op.name, list(make_size(self.nd, self.sh)), list(make_size(r.nd, r.sh))) + "\nhint: use the form without the underscore, which returns a new tensor")
 
 
 cdef int raise_inplace_cast(str op, int source, int target) except -1:
-    raise RuntimeError("[%s_] a result that self can hold was required: result type %s can't be cast to the desired output "
+    raise said(RuntimeError, "[%s_] a result that self can hold was required: result type %s can't be cast to the desired output "
                        "type %s\nhint: convert self with .to(%s) first"
                        % (op, (<dtype>DTYPES[source]).type_word, (<dtype>DTYPES[target]).type_word, (<dtype>DTYPES[source]).name))
 
@@ -563,17 +563,17 @@ cdef inline int check_history(str op, Tensor self, uint32_t tls) except -1:
     """The rules of the tape for a tensor that is about to be overwritten."""
     if self.keys & K_GRAD and not (tls & K_NOGRAD):
         if self.fn_ is None:
-            raise RuntimeError("[%s_] a tensor that is no leaf was required: a leaf Variable that requires grad is being used in "
+            raise said(RuntimeError, "[%s_] a tensor that is no leaf was required: a leaf Variable that requires grad is being used in "
                                "an in-place operation.\nhint: wrap the update in no_grad(), or work on x.clone()" % op)
     if self.base is not None and not (tls & K_NOGRAD) and self.base.keys & K_GRAD and self.base.fn_ is None:
-        raise RuntimeError("[%s_] a view of no leaf was required: a view of a leaf Variable that requires grad is being used in "
+        raise said(RuntimeError, "[%s_] a view of no leaf was required: a view of a leaf Variable that requires grad is being used in "
                            "an in-place operation.\nhint: wrap the update in no_grad(), or work on x.clone()" % op)
     if self.base is not None and not (tls & K_NOGRAD) and self.base.keys & K_GRAD and not (self.keys & K_GRAD) and (
             KIND[self.dt] >= KIND_FLOAT):
-        raise RuntimeError("[%s_] a view with the history of its base was required: A view was created in no_grad mode and is being "
+        raise said(RuntimeError, "[%s_] a view with the history of its base was required: A view was created in no_grad mode and is being "
                            "modified inplace with grad mode enabled.\nhint: do both inside no_grad(), or both outside" % op)
     if self.keys & K_INFERENCE and not (tls & K_INFERENCE) and not (tls & K_NOGRAD):
-        raise RuntimeError("[%s_] a normal tensor was required: Inplace update to inference tensor outside InferenceMode is not "
+        raise said(RuntimeError, "[%s_] a normal tensor was required: Inplace update to inference tensor outside InferenceMode is not "
                            "allowed.\nhint: clone it first" % op)
     return 0
 
@@ -581,7 +581,7 @@ cdef inline int check_history(str op, Tensor self, uint32_t tls) except -1:
 cdef inline int check_memory(str op, Tensor self) except -1:
     """Memory that may be written to."""
     if self.st != NULL and self.st.flags & FK_READONLY:
-        raise RuntimeError("[%s] writable memory was required: got a tensor on read-only memory (a NumPy array that is not "
+        raise said(RuntimeError, "[%s] writable memory was required: got a tensor on read-only memory (a NumPy array that is not "
                            "writable)\nhint: copy it first, for example facula.tensor(array)" % op)
     return 0
 
@@ -593,7 +593,7 @@ cdef inline int check_writable(str op, Tensor self) except -1:
     if self.keys & K_STRIDED:
         for i in range(self.nd):
             if self.sd[i] == 0 and self.sh[i] > 1:
-                raise RuntimeError("[%s] memory with one element a place was required: unsupported operation: more than one "
+                raise said(RuntimeError, "[%s] memory with one element a place was required: unsupported operation: more than one "
                                    "element of the written-to tensor refers to a single memory location.\nhint: please clone() "
                                    "the (expanded) tensor before performing the operation" % op)
     return 0

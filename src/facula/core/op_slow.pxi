@@ -31,7 +31,7 @@ def swap_interpreters(list stack):
 
 
 cdef object raise_escaped(object function):
-    raise RuntimeError("[%s] a tensor of an active function transform was required: got one that outlived its vmap\nhint: return "
+    raise said(RuntimeError, "[%s] a tensor of an active function transform was required: got one that outlived its vmap\nhint: return "
                        "it from the transformed function instead of keeping it" % getattr(function, "__name__", function))
 AUTOCAST = [None]          # function(op, args, kwargs) that casts and calls, or NotImplemented; set with the bit
 
@@ -88,7 +88,7 @@ def bind_arguments(Op op, tuple args, dict kwargs):
     cdef int i
     values = args + tuple(kwargs.values())
     if len(values) > 64:
-        raise TypeError("[%s] at most 64 arguments were required: got %d" % (op.name, len(values)) + "\nhint: gather arguments in a list")
+        raise said(TypeError, "[%s] at most 64 arguments were required: got %d" % (op.name, len(values)) + "\nhint: gather arguments in a list")
     for i in range(len(values)):
         given[i] = <PyObject *>values[i]
     read_arguments(op, given, len(args), <PyObject *>names if names else NULL, slots, &out, owned)
@@ -155,5 +155,5 @@ cdef object torch_function(object function, tuple args, dict kwargs, uint32_t k)
         r = type(v).__torch_function__(function, types, args, kwargs)
         if r is not NotImplemented:
             return r
-    raise TypeError("[%s] an implementation by one of the argument types was required: no implementation found for types "
+    raise said(TypeError, "[%s] an implementation by one of the argument types was required: no implementation found for types "
                     "that implement __torch_function__: %s" % (getattr(function, "__name__", function), list(types)) + "\nhint: one class must handle the function: NotImplemented from all of them ends here")

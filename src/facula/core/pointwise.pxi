@@ -33,6 +33,7 @@ cdef class Variant:
     cdef readonly tuple present        # which tensor arguments are given
     cdef fk_map kernels[18]
     cdef unsigned char tried[18]
+    cdef unsigned char unsigned_rule   # 0: not asked yet; 1 + what UNSIGNED_RULE said
     cdef list plans
 
     def __cinit__(self):
@@ -60,19 +61,38 @@ cdef str kernel_name(Variant v, int cd, str part):
     return name + ":" + (<dtype>DTYPES[cd]).code
 
 
-cdef fk_map find_kernel(Variant v, int cd, str part) except *:
+cdef fk_map find_kernel(Variant v, int cd, str part, list dtypes) except *:
+    """The elementwise kernel of a variant or of a part of its gradient, whose operands must have these dtypes."""
     address = KERNELS.get(kernel_name(v, cd, part))
     if address is None and MISSING_KERNEL[0] is not None:
         address = MISSING_KERNEL[0](v.op.definition, v, (<dtype>DTYPES[cd]).code, part)
     if address is None:
         return NULL
+    check_map(kernel(kernel_name(v, cd, part)), dtypes)
     return <fk_map><void *><uintptr_t>address
+
+
+cdef int check_map(Kernel k, list dtypes) except -1:
+    """Raise where an elementwise kernel is not one for operands of these dtypes, the result first."""
+    cdef list found = list(k.contract.dtypes)
+    if found != dtypes or k.form != c'm':
+        raise_fault(k.name, "an elementwise kernel for operands of %s was required: got one for %s" % (dtypes, found))
+    return 0
+
+
+cdef list map_dtypes(Variant v, int cd):
+    """What the kernel of a variant writes and reads: the result, then the arguments that are present."""
+    cdef list dtypes = [<object>DTYPES[output_compute(v.op, cd)]]
+    cdef int i
+    for i in range(v.op.ntensors):
+        if v.present[i]: dtypes.append(<object>DTYPES[cd if v.op.fixed[i] == NO_DTYPE else v.op.fixed[i]])
+    return dtypes
 
 
 cdef inline fk_map kernel_of(Variant v, int cd) except *:
     if not v.tried[cd]:
         v.tried[cd] = 1
-        v.kernels[cd] = find_kernel(v, cd, "")
+        v.kernels[cd] = find_kernel(v, cd, "", map_dtypes(v, cd))
     return v.kernels[cd]
 
 
@@ -186,9 +206,10 @@ cdef inline Tensor wrap_number(object x):
         if -0x8000000000000000 <= x <= 0x7fffffffffffffff:
             (<int64_t *>t.data_)[0] = x
         elif 0 <= x <= 0xffffffffffffffff:
+            t.dt = U64           # its own value beside floats; beside integers `check_unsigned` looks at it
             (<uint64_t *>t.data_)[0] = x
         else:
-            raise OverflowError("[number] an integer of 64 bits was required: got " + str(x) + "\nhint: pass a float, or split the number")
+            raise said(OverflowError, "[number] an integer of 64 bits was required: got " + str(x) + "\nhint: pass a float, or split the number")
     elif isinstance(x, complex):
         t = new_tensor(0, sh, C128, 0)
         (<double *>t.data_)[0] = x.real
@@ -221,7 +242,7 @@ def number_of(Tensor t):
 cdef inline int wrapped_dtype(Tensor t):
     if t.dt == F64: return DEFAULT_DTYPE
     if t.dt == C128: return COMPLEX_OF[DEFAULT_DTYPE]
-    return t.dt
+    return I64 if t.dt == U64 else t.dt
 
 
 cdef inline bint castable_bool(int rule):
@@ -240,13 +261,13 @@ cdef inline int compute_dtype(Op op, int common) except -1:
 
 cdef int raise_dtype(Op op, int dt) except -1:
     kinds = [w for w in ("bool", "int", "float", "complex") if op.mask & <int>_KIND_MASK[w]]
-    raise NotImplementedError("[%s] a tensor of kind %s was required: got %s (\"%s\" not implemented for '%s')\nhint: convert with "
+    raise said(NotImplementedError, "[%s] a tensor of kind %s was required: got %s (\"%s\" not implemented for '%s')\nhint: convert with "
                        ".to(dtype) first" % (op.name, " or ".join(kinds), (<dtype>DTYPES[dt]).name, op.name,
                                              (<dtype>DTYPES[dt]).type_word))
 
 
 cdef int raise_bool(Op op) except -1:
-    raise RuntimeError("[%s] operands that are numbers were required: got a bool (Subtraction, the `-` operator, with a bool "
+    raise said(RuntimeError, "[%s] operands that are numbers were required: got a bool (Subtraction, the `-` operator, with a bool "
                        "tensor is not supported)\nhint: to invert a mask, use `~` or logical_not(); to compare, `^`" % op.name)
 
 
@@ -271,6 +292,7 @@ cdef object unary_fast(Op op, Tensor x, uint32_t tls, int form):
     cdef int rd = result_dtype(op, common)
     cdef Variant v = op.default_variant
     cdef Tensor r
+    if common == U64: check_unsigned(v, common, [x])
     cdef char *p[2]
     cdef fk_iter it
     cdef fk_map fn
@@ -431,7 +453,7 @@ cdef inline int broadcast_with(Broadcast *b, Tensor t, Op op) except -1:
         if a == 1:
             b.sh[i + shift] = s
         else:
-            raise RuntimeError("[%s] shapes that broadcast were required: got %s after %s (The size of tensor a (%d) must match "
+            raise said(RuntimeError, "[%s] shapes that broadcast were required: got %s after %s (The size of tensor a (%d) must match "
                                "the size of tensor b (%d) at non-singleton dimension %d)\nhint: sizes must be equal or 1, "
                                "aligned at the right" % (op.name, list(make_size(t.nd, t.sh)), list(make_size(b.nd, b.sh)),
                                                          a, s, i + shift))
@@ -462,7 +484,7 @@ cdef object pointwise_call(Op op, PyObject **slots, int form, object out):
     cdef int i, dim_dt = NO_DTYPE, zero_dt = NO_DTYPE, wrapped_dt = NO_DTYPE, common, cd, rd, dev = 0
     cdef uint32_t k = fk_tls_keys()
     cdef Broadcast b
-    cdef bint on_cpu = True
+    cdef bint unsigned64 = False, wide = False
     b.nd = -1
     for i in range(op.ntensors):
         x = slot_value(op, slots, op.tensor_at[i])
@@ -484,11 +506,13 @@ cdef object pointwise_call(Op op, PyObject **slots, int form, object out):
             first = t
         broadcast_with(&b, t, op)
         if op.fixed[i] == NO_DTYPE:
-            if t.keys & K_WRAPPED: wrapped_dt = wrapped_dtype(t) if wrapped_dt == NO_DTYPE else PROMOTE[wrapped_dt][wrapped_dtype(t)]
-            elif t.nd == 0: zero_dt = t.dt if zero_dt == NO_DTYPE else PROMOTE[zero_dt][t.dt]
-            else: dim_dt = t.dt if dim_dt == NO_DTYPE else PROMOTE[dim_dt][t.dt]
+            unsigned64 |= t.dt == U64
+            wide |= beyond_32_bits(t)
+            if t.keys & K_WRAPPED: wrapped_dt = promoted(wrapped_dt, wrapped_dtype(t))
+            elif t.nd == 0: zero_dt = promoted(zero_dt, t.dt)
+            else: dim_dt = promoted(dim_dt, t.dt)
         elif op.fixed[i] == B8 and t.dt != B8 and not (t.dt == U8):
-            raise RuntimeError("[%s] a bool tensor was required for '%s': expected condition to be a boolean tensor, but got %s"
+            raise said(RuntimeError, "[%s] a bool tensor was required for '%s': expected condition to be a boolean tensor, but got %s"
                                % (op.name, <object>op.arguments[op.tensor_at[i]].name, (<dtype>DTYPES[t.dt]).name) + "\nhint: make one with a comparison, or convert with .bool()")
         if t.dev != 0 and not (t.keys & K_WRAPPED):
             dev = t.dev
@@ -502,7 +526,9 @@ cdef object pointwise_call(Op op, PyObject **slots, int form, object out):
     for x in values:
         if type(x) is complex and KIND[common] != KIND_COMPLEX: common = COMPLEX_OF[common]
     common = compute_dtype(op, common)
+    if unsigned64: check_unsigned(v, common, operands)
     cd = COMPUTE[common]
+    if wide and cd == I32: cd = I64
     rd = result_dtype(op, common)
     return pointwise_run(op, v, operands, values, &b, common, cd, rd, dev, k, form, out, first)
 
@@ -513,7 +539,7 @@ cdef int check_devices(Op op, list operands, int dev) except -1:
         if x is None: continue
         t = x
         if t.dev != dev and not (t.keys & K_WRAPPED) and t.nd != 0:
-            raise RuntimeError("[%s] tensors on one device were required: Expected all tensors to be on the same device, but "
+            raise said(RuntimeError, "[%s] tensors on one device were required: Expected all tensors to be on the same device, but "
                                "found at least two devices, %s and %s!\nhint: move one with .to(device)"
                                % (op.name, DEVICES[dev], DEVICES[t.dev]))
     return 0
@@ -525,13 +551,15 @@ cdef int fill_parameters(Variant v, list values, int cd, fk_scalar *attrs) excep
     for i in range(len(values)):
         x = values[i]
         if isinstance(x, complex):
-            raise RuntimeError("[%s] a real number was required: got %s" % (v.op.name, x) + "\nhint: take .real, or convert the tensor to a complex dtype")
+            raise said(RuntimeError, "[%s] a real number was required: got %s" % (v.op.name, x) + "\nhint: take .real, or convert the tensor to a complex dtype")
         if KIND[cd] <= KIND_INT and not parameter_is_float(v.op, v.runtime[i]):
             if isinstance(x, float):
-                raise RuntimeError("[%s] an integer was required for '%s' of integer tensors: For integral input tensors, argument "
+                raise said(RuntimeError, "[%s] an integer was required for '%s' of integer tensors: For integral input tensors, argument "
                                    "%s must not be a floating point number, got %s" % (v.op.name, v.runtime[i], v.runtime[i], x) + "\nhint: convert the tensor with .float(), or pass an integer")
+            if not -0x8000000000000000 <= x <= 0x7fffffffffffffff: raise_number(v, i, x, "int64")
             attrs[i].i = x
         else:
+            if isinstance(x, int) and not -1e308 < x < 1e308: raise_number(v, i, x, "float64")
             attrs[i].f = x
     return 0
 
@@ -569,12 +597,12 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
         self = <Tensor>operands[0]
         check_inplace(op.name, self, tls)
         if not (self.nd == b.nd and memcmp(self.sh, b.sh, b.nd * 8) == 0):
-            raise RuntimeError("[%s_] operands that broadcast to self were required: output with shape %s doesn't match the "
+            raise said(RuntimeError, "[%s_] operands that broadcast to self were required: output with shape %s doesn't match the "
                                "broadcast shape %s" % (op.name, list(make_size(self.nd, self.sh)), list(make_size(b.nd, b.sh))) + "\nhint: use the form without the underscore, which returns a new tensor")
         if not kind_fits(rd, self.dt):
             raise_inplace_cast(op.name, rd, self.dt)
         if op.rule >= 3 and KIND[self.dt] == KIND_COMPLEX:
-            raise RuntimeError("[%s_] a real tensor was required: In-place %s is not supported for complex tensors."
+            raise said(RuntimeError, "[%s_] a real tensor was required: In-place %s is not supported for complex tensors."
                                % (op.name, op.name) + "\nhint: use the form without the underscore, which returns a real tensor")
         if (k & K_GRAD) and not (k & K_NOGRAD) and KIND[self.dt] >= KIND_FLOAT and op.differentiable:
             recording = True
@@ -586,16 +614,16 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
             if isinstance(out, (tuple, list)) and len(out) == 1 and isinstance(out[0], Tensor):
                 out = out[0]
             else:
-                raise TypeError("[%s] a tensor was required as out=: argument 'out' must be Tensor, not %s" % (op.name, type(out).__name__) + "\nhint: out= takes the tensor that receives the result, e.g. facula.empty(0)")
+                raise said(TypeError, "[%s] a tensor was required as out=: argument 'out' must be Tensor, not %s" % (op.name, type(out).__name__) + "\nhint: out= takes the tensor that receives the result, e.g. facula.empty(0)")
         r = out
         if ((k | r.keys) & K_GRAD) and not (k & K_NOGRAD):
-            raise RuntimeError("[%s] tensors without gradients were required with out=: functions with out=... arguments don't "
+            raise said(RuntimeError, "[%s] tensors without gradients were required with out=: functions with out=... arguments don't "
                                "support automatic differentiation, but one of the arguments requires grad" % op.name + "\nhint: leave out= out, or call it under facula.no_grad()")
         if not kind_fits(rd, r.dt):
-            raise RuntimeError("[%s] an out= that holds the result was required: result type %s can't be cast to the desired "
+            raise said(RuntimeError, "[%s] an out= that holds the result was required: result type %s can't be cast to the desired "
                                "output type %s" % (op.name, (<dtype>DTYPES[rd]).type_word, (<dtype>DTYPES[r.dt]).type_word) + "\nhint: pass an out= of that dtype, or convert the result afterwards")
         if r.dev != dev:
-            raise RuntimeError("[%s] an out= on %s was required: Expected all tensors to be on the same device, but got %s" % (op.name, DEVICES[dev], DEVICES[r.dev]) + "\nhint: make it on the device of the inputs")
+            raise said(RuntimeError, "[%s] an out= on %s was required: Expected all tensors to be on the same device, but got %s" % (op.name, DEVICES[dev], DEVICES[r.dev]) + "\nhint: make it on the device of the inputs")
         if not (r.nd == b.nd and memcmp(r.sh, b.sh, b.nd * 8) == 0):
             resize_out(op, r, b.nd, b.sh)
         check_writable(op.name, r)
@@ -604,10 +632,10 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
         r = first if equal else operand_of_shape(operands, b.nd, b.sh)
         r = new_like(r, rd) if r is not None and dev == r.dev else new_tensor(b.nd, b.sh, rd, dev)
     if op.checks_exponent and KIND[cd] == KIND_INT and is_negative_number(<Tensor>operands[1]):
-        raise RuntimeError("[%s] a non-negative exponent was required of integers: got %s (Integers to negative integer powers are "
+        raise said(RuntimeError, "[%s] a non-negative exponent was required of integers: got %s (Integers to negative integer powers are "
                            "not allowed.)\nhint: convert the base to a floating-point dtype first" % (op.name, item(<Tensor>operands[1])))
     if op.checks_divisor and KIND[cd] == KIND_INT and dev == 0 and holds_zero(<Tensor>operands[1]):
-        raise RuntimeError("[%s] a divisor without zeros was required of integers: ZeroDivisionError" % op.name + "\nhint: mask the zeros, e.g. facula.where(b == 0, 1, b), or divide as floats")
+        raise said(RuntimeError, "[%s] a divisor without zeros was required of integers: ZeroDivisionError" % op.name + "\nhint: mask the zeros, e.g. facula.where(b == 0, 1, b), or divide as floats")
     if recording and form == FORM_INPLACE:
         if plan_of(v, cd).saves & 1:
             operands = [kept_copy(r)] + operands[1:]
@@ -615,7 +643,7 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
         operands[0] = r
     if r.numel_ and dev != 1:
         if k & K_META:
-            raise NotImplementedError("[%s] tensors with data were required: got one without" % op.name + "\nhint: move or materialize the tensor first")
+            raise said(NotImplementedError, "[%s] tensors with data were required: got one without" % op.name + "\nhint: move or materialize the tensor first")
         fn = kernel_of(v, cd)
         if fn == NULL:
             evaluated = evaluate_pointwise(op, v, cd, operands, values, common)
@@ -686,7 +714,7 @@ cdef bint overlaps(Tensor a, Tensor b):
 
 
 cdef int raise_overlap(str op) except -1:
-    raise RuntimeError("[%s_] operands apart from self in memory were required: unsupported operation: some elements of the "
+    raise said(RuntimeError, "[%s_] operands apart from self in memory were required: unsupported operation: some elements of the "
                        "input tensor and the written-to tensor refer to a single memory location.\nhint: please clone() the "
                        "tensor before performing the operation" % op)
 
@@ -694,7 +722,7 @@ cdef int raise_overlap(str op) except -1:
 cdef object evaluate_pointwise(Op op, Variant v, int cd, list operands, list values, int common):
     """No kernel and no compiler: the expression by other operators."""
     if EVALUATE[0] is None:
-        raise RuntimeError("[%s] a kernel was required: none for %s is loaded" % (op.name, kernel_name(v, cd, "")) + "\nhint: convert the tensor to another dtype, or rebuild with pip install .")
+        raise said(RuntimeError, "[%s] a kernel was required: none for %s is loaded" % (op.name, kernel_name(v, cd, "")) + "\nhint: convert the tensor to another dtype, or rebuild with pip install .")
     cdef uint32_t tls = fk_tls_keys()
     fk_tls_set(tls | K_NOGRAD)
     try:

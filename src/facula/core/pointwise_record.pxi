@@ -30,7 +30,7 @@ cdef GradientPlan plan_of(Variant v, int cd):
                 else:
                     g.uses[j] = use
                     plan.saves |= 1 << <int>use
-            g.fn = find_kernel(v, cd, "grad%d" % i)
+            g.fn = find_kernel(v, cd, "grad%d" % i, gradient_dtypes(v.op, g, cd))
             g.kind = G_KERNEL if g.fn != NULL else G_EVALUATE
         plan.inputs.append(g)
     v.plans[cd] = plan
@@ -168,7 +168,8 @@ cdef int pointwise_backward(Node n, PyObject **grads, PyObject **out) except -1:
 cdef Tensor zero_gradient(Tensor g):
     """The gradient of an argument that the result follows in steps: zeros, as in PyTorch, not nothing."""
     cdef Tensor r
-    if (g.keys | fk_tls_keys()) & K_DISPATCH:
+    # what has no elements of its own would give a tensor on the meta device
+    if (g.keys | fk_tls_keys()) & (K_DISPATCH | K_INTERPRETER | K_TRANSFORM | K_FAKE | K_SPARSE):
         return OP_ZEROS_LIKE(g)
     r = new_tensor(g.nd, g.sh, g.dt, g.dev)
     fill_zero(r)
@@ -233,19 +234,25 @@ cdef Tensor gradient_kernel(Node n, GradientInput gi, Tensor g, int wrt):
     memcpy(it.shape, b.sh, b.nd * 8)
     iter_operand(&it, 0, r, b.nd, cd)
     for j in range(gi.nuses):
-        iter_operand(&it, j + 1, <Tensor>values[j], b.nd, gradient_operand_dtype(n, gi, j, cd))
+        iter_operand(&it, j + 1, <Tensor>values[j], b.nd, gradient_operand_dtype(n.op, gi, j, cd))
     with nogil: fk_map_run(gi.fn, n.attrs, &it)
     return r
 
 
-cdef inline int gradient_operand_dtype(Node n, GradientInput gi, int j, int cd):
+cdef inline int gradient_operand_dtype(Op op, GradientInput gi, int j, int cd):
     """The compute dtype of a gradient kernel's operand: fixed ones keep theirs, results of real rules are real."""
     cdef int use = gi.uses[j]
     if use == USE_GRAD or use == USE_RESULT:
-        return output_compute(n.op, cd)
-    if n.op.fixed[use] != NO_DTYPE:
-        return n.op.fixed[use]
+        return output_compute(op, cd)
+    if op.fixed[use] != NO_DTYPE:
+        return op.fixed[use]
     return cd
+
+
+cdef list gradient_dtypes(Op op, GradientInput gi, int cd):
+    """What a gradient's kernel writes and reads."""
+    cdef int j
+    return [<object>DTYPES[cd]] + [<object>DTYPES[gradient_operand_dtype(op, gi, j, cd)] for j in range(gi.nuses)]
 
 
 cdef Tensor gradient_by_operators(Node n, GradientInput gi, Tensor g, int wrt):
@@ -305,9 +312,9 @@ def result_type(*operands):
             t = x
             if t.keys & K_WRAPPED:
                 dt = wrapped_dtype(t)
-                wrapped_dt = dt if wrapped_dt == NO_DTYPE else PROMOTE[wrapped_dt][dt]
-            elif t.nd == 0: zero_dt = t.dt if zero_dt == NO_DTYPE else PROMOTE[zero_dt][t.dt]
-            else: dim_dt = t.dt if dim_dt == NO_DTYPE else PROMOTE[dim_dt][t.dt]
+                wrapped_dt = promoted(wrapped_dt, dt)
+            elif t.nd == 0: zero_dt = promoted(zero_dt, t.dt)
+            else: dim_dt = promoted(dim_dt, t.dt)
         else:
             if x is True or x is False: dt = B8
             elif isinstance(x, int): dt = I64
@@ -315,9 +322,9 @@ def result_type(*operands):
             elif isinstance(x, float): dt = DEFAULT_DTYPE
             elif type(x) is DTYPE_TYPE:
                 dt = (<dtype>x).index
-                dim_dt = dt if dim_dt == NO_DTYPE else PROMOTE[dim_dt][dt]
+                dim_dt = promoted(dim_dt, dt)
                 continue
             else:
-                raise TypeError("[result_type] tensors or numbers were required: got " + type(x).__name__ + "\nhint: facula.as_tensor(value) makes a tensor")
-            wrapped_dt = dt if wrapped_dt == NO_DTYPE else PROMOTE[wrapped_dt][dt]
+                raise said(TypeError, "[result_type] tensors or numbers were required: got " + type(x).__name__ + "\nhint: facula.as_tensor(value) makes a tensor")
+            wrapped_dt = promoted(wrapped_dt, dt)
     return DTYPES[combine_categories(dim_dt, combine_categories(zero_dt, wrapped_dt))]

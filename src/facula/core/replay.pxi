@@ -13,7 +13,7 @@ cdef class Kept:
     cdef object alive                # what the key knows by identity
     cdef Step *steps
     cdef int64_t sizes[KEPT_MADE]
-    cdef int64_t places[KEPT_MADE]   # in the scratch memory of a call; -1 for what a result lies in, -2 unused
+    cdef int64_t places[KEPT_MADE]   # in the scratch memory of a call; -1 for a storage of its own, -2 unused
     cdef int64_t scratch
     cdef Made *results               # number -1: None
     cdef object result_type          # None: one tensor
@@ -124,6 +124,8 @@ cdef int finish_keeping(Op op, CallKey *key, Keeper k, object r, list alive) exc
                 fk_storage_incref(k.made[i])
                 e.constants[e.nconstants] = k.made[i]
                 e.nconstants += 1
+            elif e.places[i] == 0 and fk_guard_on():
+                e.places[i] = -1  # in a block of its own, beside a guard page
             elif e.places[i] == 0:
                 e.places[i] = e.scratch
                 e.scratch += (k.made[i].nbytes + 127) & ~<int64_t>63

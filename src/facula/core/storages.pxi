@@ -48,7 +48,7 @@ cdef class UntypedStorage:
             if shared and nbytes > size:
                 os.ftruncate(fd, nbytes)
             elif nbytes > size:
-                raise RuntimeError("[from_file] a file of %d bytes was required: %s has %d" % (nbytes, filename, size) + "\nhint: ask for fewer elements, or share=True to let the file grow")
+                raise said(RuntimeError, "[from_file] a file of %d bytes was required: %s has %d" % (nbytes, filename, size) + "\nhint: ask for fewer elements, or share=True to let the file grow")
             n = nbytes or size
             if n == 0:
                 return UntypedStorage(0)
@@ -73,11 +73,13 @@ cdef class UntypedStorage:
         return 1
 
     def data_ptr(self):
-        """The address of the first byte."""
+        """The address of the first byte. From then on what is written through it may go unseen."""
+        self.st.flags |= FK_POINTED
         return <uintptr_t>self.st.data
 
     @property
     def _cdata(self):
+        self.st.flags |= FK_POINTED
         return <uintptr_t>self.st
 
     @property
@@ -103,9 +105,12 @@ cdef class UntypedStorage:
     def resize_(self, int64_t nbytes):
         """Change the number of bytes, keeping what fits."""
         if self.st.flags & (FK_FOREIGN | FK_NO_RESIZE):
-            raise RuntimeError("[resize_] resizable storage was required: Trying to resize storage that is not resizable\nhint: clone() gives a storage of its own")
+            raise said(RuntimeError, "[resize_] resizable storage was required: Trying to resize storage that is not resizable\nhint: clone() gives a storage of its own")
+        if nbytes < 0:
+            raise said(RuntimeError, "[resize_] a non-negative number of bytes was required: got %d\nhint: 0 gives the memory back" % nbytes)
         if fk_storage_resize(self.st, nbytes) != 0:
             raise_memory(nbytes)
+        self.st.uncounted += 1
         return self
 
     def as_tensor(self, dtype=None):
@@ -166,23 +171,46 @@ cdef class UntypedStorage:
         return memo[key]
 
     def __reduce__(self):
-        return (_rebuild_storage, (bytes(memoryview(self)),))
+        return (_rebuild_storage, (bytes(bytes_of(self)),))
 
     def __getbuffer__(self, Py_buffer *buffer, int flags):
-        buffer.buf = self.st.data
-        buffer.obj = self
-        buffer.len = self.st.nbytes
-        buffer.itemsize = 1
-        buffer.readonly = (self.st.flags & FK_READONLY) != 0
-        buffer.ndim = 1
-        buffer.format = "B"
-        buffer.shape = <Py_ssize_t *>&self.st.nbytes
-        buffer.strides = &buffer.itemsize
-        buffer.suboffsets = NULL
-        buffer.internal = NULL
+        self.st.flags |= FK_POINTED | FK_NO_RESIZE
+        show_bytes(buffer, self, self.st)
 
     def __releasebuffer__(self, Py_buffer *buffer):
         pass
+
+
+cdef void show_bytes(Py_buffer *buffer, object owner, fk_storage *st):
+    buffer.buf = st.data
+    buffer.obj = owner
+    buffer.len = st.nbytes
+    buffer.itemsize = 1
+    buffer.readonly = (st.flags & FK_READONLY) != 0
+    buffer.ndim = 1
+    buffer.format = "B"
+    buffer.shape = <Py_ssize_t *>&st.nbytes
+    buffer.strides = &buffer.itemsize
+    buffer.suboffsets = NULL
+    buffer.internal = NULL
+
+
+cdef class _Bytes:
+    """The bytes of a storage for code that only reads them, or fills a storage that nobody else has yet."""
+    cdef UntypedStorage storage
+
+    def __getbuffer__(self, Py_buffer *buffer, int flags):
+        show_bytes(buffer, self, self.storage.st)
+
+    def __releasebuffer__(self, Py_buffer *buffer):
+        pass
+
+
+def bytes_of(UntypedStorage storage):
+    """A `memoryview` of a storage for the framework's own use: nobody is taken for a writer because of it."""
+    cdef _Bytes shown = _Bytes.__new__(_Bytes)
+    shown.storage = storage
+    return memoryview(shown)
 
 
 def _rebuild_storage(data):
@@ -200,26 +228,30 @@ def storage_of(Tensor t):
 
 def set_storage(Tensor t, UntypedStorage source, int64_t offset, shape, strides):
     """Put a tensor onto other bytes: offset, shape and strides in elements."""
-    cdef int i
-    cdef int64_t last = offset
-    cdef bint none = False
-    for n, s in zip(shape, strides):
+    cdef int i, nd = <int>len(shape)
+    cdef int64_t sh[16]
+    cdef int64_t sd[16]
+    cdef int64_t needed = -1
+    if nd > MAX_DIMS:
+        raise said(RuntimeError, "[set_] at most %d dimensions were required: got %d" % (MAX_DIMS, len(shape)) + "\nhint: merge dimensions with reshape")
+    for i, (n, s) in enumerate(zip(shape, strides, strict=True)):
         if n < 0 or s < 0:
-            raise RuntimeError("[set_] non-negative sizes and strides were required: got %s, %s" % (list(shape), list(strides)) + "\nhint: flip() reverses a dimension")
-        if n == 0: none = True
-        last += (n - 1) * s
-    if offset < 0 or (not none and (last + 1) * ITEMSIZE[t.dt] > source.st.nbytes and source.dev != 1):
-        raise RuntimeError("[set_] a geometry inside the storage was required: sizes %s, strides %s, offset %d need %d bytes, the "
-                           "storage has %d (out of bounds for storage)" % (list(shape), list(strides), offset, (last + 1) * ITEMSIZE[t.dt], source.st.nbytes) + "\nhint: resize the storage first, or ask for fewer elements")
-    if len(shape) > MAX_DIMS:
-        raise RuntimeError("[set_] at most %d dimensions were required: got %d" % (MAX_DIMS, len(shape)) + "\nhint: merge dimensions with reshape")
+            raise said(RuntimeError, "[set_] non-negative sizes and strides were required: got %s, %s" % (list(shape), list(strides)) + "\nhint: flip() reverses a dimension")
+        if n > 0x7fffffffffffffff or s > 0x7fffffffffffffff: break
+        sh[i] = n; sd[i] = s
+    else:
+        needed = geometry_bytes(nd, sh, sd, offset, ITEMSIZE[t.dt])
+    if offset < 0 or needed < 0 or (needed > source.st.nbytes and source.dev != 1):
+        raise said(RuntimeError, "[set_] a geometry inside the storage was required: sizes %s, strides %s, offset %d need %s bytes, the "
+                           "storage has %d (out of bounds for storage)" % (list(shape), list(strides), offset, needed if needed >= 0 else "more", source.st.nbytes) + "\nhint: resize the storage first, or ask for fewer elements")
+    shape_numel(nd, sh)
     source.st.refs += 1
     if t.st != NULL: fk_storage_decref(t.st)
     t.st = source.st
     t.dev = source.dev
     t.data_ = t.st.data + offset * ITEMSIZE[t.dt]
-    t.nd = <int>len(shape)
-    for i in range(t.nd):
-        t.sh[i] = shape[i]; t.sd[i] = strides[i]
+    t.nd = nd
+    for i in range(nd):
+        t.sh[i] = sh[i]; t.sd[i] = sd[i]
     finish_view(t)
     return t

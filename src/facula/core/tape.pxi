@@ -99,7 +99,7 @@ cdef TapeReader read_tape(tuple tensors):
     roots = []
     for t in tensors:
         if not (t.keys & K_GRAD):
-            raise RuntimeError("[backward] a tensor with a gradient history was required: element %d of tensors does not require "
+            raise said(RuntimeError, "[backward] a tensor with a gradient history was required: element %d of tensors does not require "
                                "grad and does not have a grad_fn\nhint: was it computed under no_grad, or detached?" % len(roots))
         roots.append((reader.number(edge(t)), t.out_nr))
     reader.keys.append(tuple(roots))

@@ -5,7 +5,7 @@
 
 cdef object raise_memory(int64_t nbytes):
     stats = memory_stats()
-    raise OutOfMemoryError(
+    raise said(OutOfMemoryError,
         "[allocator] %s of memory was required: got none\nhint: %s are in use and %s were cached and given back first; "
         "use smaller batches, free references, or raise facula.core.set_memory_limit()"
         % (_bytes_text(nbytes), _bytes_text(stats["allocated"]), _bytes_text(stats["cached"])))
@@ -50,7 +50,7 @@ cdef inline int64_t shape_numel(int nd, const int64_t *sh) except -2:
         if sh[i] == 0:
             zero = True
         elif sh[i] < 0:
-            raise RuntimeError("[empty] non-negative sizes were required: got a negative dimension %d in the shape %s"
+            raise said(RuntimeError, "[empty] non-negative sizes were required: got a negative dimension %d in the shape %s"
                                % (sh[i], [sh[j] for j in range(nd)]) + "\nhint: sizes are counts: 0 or more")
         elif n > 0x7fffffffffffff // sh[i]:
             overflow = True
@@ -59,7 +59,7 @@ cdef inline int64_t shape_numel(int nd, const int64_t *sh) except -2:
     if zero:
         return 0
     if overflow:
-        raise RuntimeError("[empty] a number of elements that fits memory was required: got the shape %s (Storage size "
+        raise said(RuntimeError, "[empty] a number of elements that fits memory was required: got the shape %s (Storage size "
                            "calculation overflowed)" % [sh[j] for j in range(nd)] + "\nhint: the product of the sizes must stay below 2**63 bytes")
     return n
 
@@ -200,10 +200,11 @@ cdef class Tensor:
         return False
 
     def data_ptr(self):
-        """The address of the first element; 0 for an empty tensor."""
+        """The address of the first element; 0 for an empty tensor. From then on what is written through it may go unseen."""
         if self.keys & (K_META | K_FOREIGN) or self.numel_ == 0:
             return 0
         refuse_keeping()
+        self.st.flags |= FK_POINTED
         return <uintptr_t>self.data_
 
     @property
@@ -238,7 +239,7 @@ cdef class Tensor:
             return self.nd == 4 and channels_last_strides(self)
         if memory_format is channels_last_3d:
             return self.nd == 5 and channels_last_strides(self)
-        raise RuntimeError("[is_contiguous] a memory format other than preserve_format was required: got " + repr(memory_format) + "\nhint: pass facula.contiguous_format or facula.channels_last")
+        raise said(RuntimeError, "[is_contiguous] a memory format other than preserve_format was required: got " + repr(memory_format) + "\nhint: pass facula.contiguous_format or facula.channels_last")
 
     def is_floating_point(self):
         return KIND[self.dt] == KIND_FLOAT
@@ -266,7 +267,7 @@ cdef class Tensor:
 
     def __len__(self):
         if self.nd == 0:
-            raise TypeError("[len] a tensor with dimensions was required: got a 0-d tensor\nhint: use .item() or .numel()")
+            raise said(TypeError, "[len] a tensor with dimensions was required: got a 0-d tensor\nhint: use .item() or .numel()")
         return self.sh[0]
 
     def __hash__(self):
@@ -275,9 +276,9 @@ cdef class Tensor:
     def __bool__(self):
         if self.numel_ != 1:
             if self.numel_ == 0:
-                raise RuntimeError("[bool] one element was required: got an empty tensor (Boolean value of Tensor with "
+                raise said(RuntimeError, "[bool] one element was required: got an empty tensor (Boolean value of Tensor with "
                                    "no values is ambiguous)\nhint: use x.numel() > 0 to ask whether it has elements")
-            raise RuntimeError("[bool] one element was required: got the shape %s (Boolean value of Tensor with more than "
+            raise said(RuntimeError, "[bool] one element was required: got the shape %s (Boolean value of Tensor with more than "
                                "one value is ambiguous)\nhint: use .any() or .all()" % (list(self.shape),))
         return bool(self.item())
 
@@ -292,18 +293,18 @@ cdef class Tensor:
 
     def __index__(self):
         if KIND[self.dt] > KIND_INT or self.numel_ != 1:
-            raise TypeError("[index] only integer tensors of a single element can be converted to an index: got "
+            raise said(TypeError, "[index] only integer tensors of a single element can be converted to an index: got "
                             + DTYPES[self.dt].name + str(list(self.shape)) + "\nhint: take one element with .item(), or convert with .long()")
         return int(scalar_of(self, "index"))
 
     def __contains__(self, element):
         if isinstance(element, (Tensor, int, float, complex, bool)):
             return bool((self == element).any())
-        raise RuntimeError("[contains] a number or a tensor was required: got " + type(element).__name__ + "\nhint: compare elements with (x == value).any()")
+        raise said(RuntimeError, "[contains] a number or a tensor was required: got " + type(element).__name__ + "\nhint: compare elements with (x == value).any()")
 
     def __iter__(self):
         if self.nd == 0:
-            raise TypeError("[iter] a tensor with dimensions was required: got a 0-d tensor (iteration over a 0-d tensor)\nhint: x.item() gives the number")
+            raise said(TypeError, "[iter] a tensor with dimensions was required: got a 0-d tensor (iteration over a 0-d tensor)\nhint: x.item() gives the number")
         return iter(self.unbind(0))
 
     def __dir__(self):
@@ -427,7 +428,7 @@ cdef class Tensor:
     @property
     def _version(self):
         if self.keys & K_INFERENCE:
-            raise RuntimeError("[version] a tensor with a version counter was required: got an inference tensor "
+            raise said(RuntimeError, "[version] a tensor with a version counter was required: got an inference tensor "
                                "(Inference tensors do not track version counter.)\nhint: x.clone() outside of inference_mode gives a normal tensor")
         if self.keys & K_UNCOUNTED:
             return self.view_version if self.base is None else self.base.view_version
@@ -564,7 +565,7 @@ cdef inline int wrap_dim(object dim, int nd, str op) except -1:
     cdef int64_t d = PyLong_AsLongLong(dim) if PyLong_CheckExact(dim) else PyLong_AsLongLong(dim.__index__())
     cdef int n = nd if nd else 1
     if d < -n or d >= n:
-        raise IndexError("[%s] a dimension in [%d, %d] was required: got %d (Dimension out of range)" % (op, -n, n - 1, d) + "\nhint: dimensions count from 0, or from the end as -1, -2, ...")
+        raise said(IndexError, "[%s] a dimension in [%d, %d] was required: got %d (Dimension out of range)" % (op, -n, n - 1, d) + "\nhint: dimensions count from 0, or from the end as -1, -2, ...")
     return <int>(d + n if d < 0 else d)
 
 
@@ -580,16 +581,16 @@ cdef int parse_shape(object shape, int64_t *out) except -1:
         if hasattr(shape, "__index__"):
             out[0] = shape.__index__()
             return 1
-        raise TypeError("[shape] a list of integers was required: got " + type(shape).__name__ + "\nhint: pass the sizes as integers or as one tuple")
+        raise said(TypeError, "[shape] a list of integers was required: got " + type(shape).__name__ + "\nhint: pass the sizes as integers or as one tuple")
     if len(shape) == 1 and isinstance(shape[0], (tuple, list)):
         shape = shape[0]
     if len(shape) > MAX_DIMS:
-        raise RuntimeError("[shape] at most %d dimensions were required: got %d" % (MAX_DIMS, len(shape)) + "\nhint: merge dimensions with reshape")
+        raise said(RuntimeError, "[shape] at most %d dimensions were required: got %d" % (MAX_DIMS, len(shape)) + "\nhint: merge dimensions with reshape")
     for v in shape:
         if type(v) is int:
             out[n] = v
         elif isinstance(v, float) or not hasattr(v, "__index__"):
-            raise TypeError("[shape] integers were required: got %s at position %d" % (type(v).__name__, n) + "\nhint: int(size) converts")
+            raise said(TypeError, "[shape] integers were required: got %s at position %d" % (type(v).__name__, n) + "\nhint: int(size) converts")
         else:
             out[n] = v.__index__()
         n += 1
@@ -653,17 +654,20 @@ def empty_strided(shape, stride, *, dtype=None, device=None, requires_grad=False
     cdef int ns = parse_shape(stride, sd)
     cdef int dt = DEFAULT_DTYPE if dtype is None else as_dtype(dtype).index
     cdef int dev = device_number(device)
-    cdef int64_t extent = 1, numel
+    cdef int64_t needed, numel
     cdef Tensor t
     if ns != nd:
-        raise RuntimeError("[empty_strided] as many strides as sizes were required: got %d and %d" % (ns, nd) + "\nhint: give one stride for each size")
+        raise said(RuntimeError, "[empty_strided] as many strides as sizes were required: got %d and %d" % (ns, nd) + "\nhint: give one stride for each size")
     numel = shape_numel(nd, sh)
     for i in range(nd):
         if sd[i] < 0:
-            raise RuntimeError("[empty_strided] non-negative strides were required: got %s" % (list(stride),) + "\nhint: flip() reverses a dimension")
-        extent += (sh[i] - 1) * sd[i]
+            raise said(RuntimeError, "[empty_strided] non-negative strides were required: got %s" % (list(stride),) + "\nhint: flip() reverses a dimension")
+    needed = geometry_bytes(nd, sh, sd, 0, ITEMSIZE[dt])
+    if needed < 0:
+        raise said(RuntimeError, "[empty_strided] strides within memory were required: got %s for the shape %s (Storage size calculation "
+                           "overflowed)" % ([sd[i] for i in range(nd)], [sh[i] for i in range(nd)]) + "\nhint: the bytes up to the last element must stay below 2**63")
     t = Tensor.__new__(Tensor)
-    t.st = new_storage((extent if numel else 0) * ITEMSIZE[dt], dev)
+    t.st = new_storage(needed, dev)
     t.data_ = t.st.data
     t.dt = dt; t.nd = nd; t.numel_ = numel; t.dev = dev
     t.keys |= K_META if dev == 1 else (K_FOREIGN if dev else 0)
@@ -721,7 +725,7 @@ cdef class TensorMeta:
 
 cdef object scalar_of(Tensor t, str op):
     if t.numel_ != 1:
-        raise RuntimeError("[%s] a tensor with one element was required: got the shape %s (a Tensor with %d elements cannot "
+        raise said(RuntimeError, "[%s] a tensor with one element was required: got the shape %s (a Tensor with %d elements cannot "
                            "be converted to Scalar)\nhint: use .tolist() or reduce first"
                            % (op, list(make_size(t.nd, t.sh)), t.numel_))
     return t.item()

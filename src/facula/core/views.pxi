@@ -13,11 +13,25 @@ cdef inline Tensor start_view(Tensor a):
 cdef inline int finish_view(Tensor t) except -1:
     cdef int i
     cdef int64_t n = 1
+    cdef double about = 1      # sizes of strides 0 multiply to more than 64 bits
     for i in range(t.nd):
         n *= t.sh[i]
-    t.numel_ = n
+        about *= <double>t.sh[i]
+    t.numel_ = n if -1 < about < 36028797018963968.0 else shape_numel(t.nd, t.sh)
     compute_keys(t)
     return 0
+
+
+cdef int64_t geometry_bytes(int nd, const int64_t *sh, const int64_t *sd, int64_t offset, int64_t size) noexcept nogil:
+    """Bytes of a storage up to the last element that a geometry reaches; 0 without elements, -1 where 64 bits do not hold them."""
+    cdef int i
+    cdef int64_t last = offset
+    for i in range(nd):
+        if sh[i] == 0: return 0
+    for i in range(nd):
+        last = fk_plus(last, fk_times(sh[i] - 1, sd[i]))
+    last = fk_times(fk_plus(last, 1), size)
+    return -1 if last == FK_UNSOUND else last
 
 
 cdef Tensor raw_view(Tensor a, shape, strides, int64_t offset):
@@ -35,7 +49,7 @@ cdef Tensor raw_view(Tensor a, shape, strides, int64_t offset):
 def make_view(Tensor a, shape, strides, int64_t offset=0):
     """A view of `a`: sizes, strides and an offset from its first element, all in elements; nothing is checked."""
     if len(shape) > MAX_DIMS:
-        raise RuntimeError("[view] at most %d dimensions were required: got %d" % (MAX_DIMS, len(shape)) + "\nhint: merge dimensions")
+        raise said(RuntimeError, "[view] at most %d dimensions were required: got %d" % (MAX_DIMS, len(shape)) + "\nhint: merge dimensions")
     return raw_view(a, shape, strides, offset)
 
 
@@ -93,22 +107,22 @@ cdef int infer_shape(Op op, Tensor a, int nd, int64_t *sh) except -1:
     for i in range(nd):
         if sh[i] == -1:
             if unknown >= 0:
-                raise RuntimeError("[%s] at most one -1 was required: only one dimension can be inferred" % op.name + "\nhint: give all sizes but one as numbers")
+                raise said(RuntimeError, "[%s] at most one -1 was required: only one dimension can be inferred" % op.name + "\nhint: give all sizes but one as numbers")
             unknown = i
         elif sh[i] < 0:
-            raise RuntimeError("[%s] non-negative sizes were required: got invalid shape dimension %d" % (op.name, sh[i]) + "\nhint: one size may be -1, which is computed from the others")
+            raise said(RuntimeError, "[%s] non-negative sizes were required: got invalid shape dimension %d" % (op.name, sh[i]) + "\nhint: one size may be -1, which is computed from the others")
         else:
             p *= sh[i]
     if unknown >= 0:
         if p == 0:
-            raise RuntimeError("[%s] an inferable shape was required: cannot reshape tensor of 0 elements into shape %s because "
+            raise said(RuntimeError, "[%s] an inferable shape was required: cannot reshape tensor of 0 elements into shape %s because "
                                "the unspecified dimension size -1 can be any value and is ambiguous" % (op.name, [sh[i] for i in range(nd)]) + "\nhint: give all sizes as numbers")
         if a.numel_ % p:
-            raise RuntimeError("[%s] a shape of %d elements was required: shape '%s' is invalid for input of size %d"
+            raise said(RuntimeError, "[%s] a shape of %d elements was required: shape '%s' is invalid for input of size %d"
                                % (op.name, a.numel_, [sh[i] for i in range(nd)], a.numel_) + "\nhint: the product of the sizes is the number of elements; -1 computes one of them")
         sh[unknown] = a.numel_ // p
     elif p != a.numel_:
-        raise RuntimeError("[%s] a shape of %d elements was required: shape '%s' is invalid for input of size %d"
+        raise said(RuntimeError, "[%s] a shape of %d elements was required: shape '%s' is invalid for input of size %d"
                            % (op.name, a.numel_, [sh[i] for i in range(nd)], a.numel_) + "\nhint: the product of the sizes is the number of elements; -1 computes one of them")
     return 0
 
@@ -124,7 +138,7 @@ cdef Tensor view_view(Op op, PyObject **slots):
     nd = parse_shape(<object>slots[1], sh)
     infer_shape(op, a, nd, sh)
     if not view_strides(a, nd, sh, sd):
-        raise RuntimeError("[%s] a shape that needs no copy was required: view size is not compatible with input tensor's size "
+        raise said(RuntimeError, "[%s] a shape that needs no copy was required: view size is not compatible with input tensor's size "
                            "and stride (at least one dimension spans across two contiguous subspaces). Got shape %s, strides %s "
                            "for %s\nhint: use .reshape(...) instead" % (op.name, list(make_size(a.nd, a.sh)), list(a.stride()),
                                                                         [sh[i] for i in range(nd)]))
@@ -179,7 +193,7 @@ cdef Tensor view_t(Op op, PyObject **slots):
     cdef Tensor a = <Tensor>slots[0]
     cdef Tensor t
     if a.nd > 2:
-        raise RuntimeError("[t] at most 2 dimensions were required: t() expects a tensor with <= 2 dimensions, but self is %dD\n"
+        raise said(RuntimeError, "[t] at most 2 dimensions were required: t() expects a tensor with <= 2 dimensions, but self is %dD\n"
                            "hint: use .transpose(i, j), .mT or .permute(...)" % a.nd)
     t = start_view(a)
     t.nd = a.nd; t.numel_ = a.numel_
@@ -197,7 +211,7 @@ cdef Tensor view_permute(Op op, PyObject **slots):
     cdef int64_t dims[16]
     cdef int n = parse_shape(<object>slots[1], dims), i, d, seen = 0
     if n != a.nd:
-        raise RuntimeError("[permute] as many dims as dimensions were required: got input.dim() = %d and len(dims) = %d (number "
+        raise said(RuntimeError, "[permute] as many dims as dimensions were required: got input.dim() = %d and len(dims) = %d (number "
                            "of dimensions in the tensor input does not match the length of the desired ordering of dimensions)"
                            % (a.nd, n) + "\nhint: name every dimension once")
     t = start_view(a)
@@ -205,7 +219,7 @@ cdef Tensor view_permute(Op op, PyObject **slots):
     for i in range(n):
         d = wrap_dim(dims[i], n, op.name)
         if seen & (1 << d):
-            raise RuntimeError("[permute] each dimension once was required: duplicate dims are not allowed, got %s" % ([dims[j] for j in range(n)],) + "\nhint: name every dimension once")
+            raise said(RuntimeError, "[permute] each dimension once was required: duplicate dims are not allowed, got %s" % ([dims[j] for j in range(n)],) + "\nhint: name every dimension once")
         seen |= 1 << d
         t.sh[i] = a.sh[d]; t.sd[i] = a.sd[d]
     compute_keys(t)
@@ -223,14 +237,14 @@ cdef Tensor expand_to(Tensor a, int nd, int64_t *sh, str name):
     cdef Tensor t
     cdef int i, shift = nd - a.nd
     if shift < 0:
-        raise RuntimeError("[%s] at least %d sizes were required: the number of sizes provided (%d) must be greater or equal to "
+        raise said(RuntimeError, "[%s] at least %d sizes were required: the number of sizes provided (%d) must be greater or equal to "
                            "the number of dimensions in the tensor (%d)" % (name, a.nd, nd, a.nd) + "\nhint: give sizes for all dimensions, -1 to keep one")
     t = start_view(a)
     t.nd = nd
     for i in range(nd):
         if i < shift:
             if sh[i] < 0:
-                raise RuntimeError("[%s] sizes for new leading dimensions were required: the expanded size of the tensor (%d) "
+                raise said(RuntimeError, "[%s] sizes for new leading dimensions were required: the expanded size of the tensor (%d) "
                                    "isn't allowed in a leading, non-existing dimension %d" % (name, sh[i], i) + "\nhint: -1 keeps a size that exists: give new dimensions a number")
             t.sh[i] = sh[i]; t.sd[i] = 0
         else:
@@ -239,7 +253,7 @@ cdef Tensor expand_to(Tensor a, int nd, int64_t *sh, str name):
             elif a.sh[i - shift] == 1:
                 t.sh[i] = sh[i]; t.sd[i] = 0
             else:
-                raise RuntimeError("[%s] sizes equal to the existing ones, or existing ones of 1, were required: the expanded size "
+                raise said(RuntimeError, "[%s] sizes equal to the existing ones, or existing ones of 1, were required: the expanded size "
                                    "of the tensor (%d) must match the existing size (%d) at non-singleton dimension %d. Target "
                                    "sizes: %s. Tensor sizes: %s" % (name, sh[i], a.sh[i - shift], i, [sh[j] for j in range(nd)],
                                                                     list(make_size(a.nd, a.sh))) + "\nhint: only dimensions of size 1 expand: repeat() or repeat_interleave() copies elements")
@@ -250,7 +264,7 @@ cdef Tensor expand_to(Tensor a, int nd, int64_t *sh, str name):
 cdef Tensor view_select(Op op, PyObject **slots):
     cdef Tensor a = <Tensor>slots[0]
     if a.nd == 0:
-        raise IndexError("[select] a tensor with dimensions was required: select() cannot be applied to a 0-dim tensor.\nhint: x.item() gives the number of a 0-d tensor")
+        raise said(IndexError, "[select] a tensor with dimensions was required: select() cannot be applied to a 0-dim tensor.\nhint: x.item() gives the number of a 0-d tensor")
     return select_at(a, wrap_dim(<object>slots[1], a.nd, op.name), (<object>slots[2]).__index__())
 
 
@@ -259,7 +273,7 @@ cdef Tensor select_at(Tensor a, int d, int64_t index):
     cdef int i, j = 0
     cdef int64_t n = 1
     if index < -a.sh[d] or index >= a.sh[d]:
-        raise IndexError("[index] an index in [%d, %d) was required: index %d is out of bounds for dimension %d with size %d"
+        raise said(IndexError, "[index] an index in [%d, %d) was required: index %d is out of bounds for dimension %d with size %d"
                          % (-a.sh[d], a.sh[d], index, d, a.sh[d]) + "\nhint: indices count from 0, or from the end as -1, -2, ...")
     if index < 0: index += a.sh[d]
     t = start_view(a)
@@ -287,7 +301,7 @@ cdef Tensor view_slice(Op op, PyObject **slots):
     d = wrap_dim(slot_value(op, slots, 1), a.nd, op.name)
     step = slot_value(op, slots, 4).__index__()
     if step <= 0:
-        raise RuntimeError("[slice] a positive step was required: got %d" % step + "\nhint: x.flip(dim)[...] goes backwards")
+        raise said(RuntimeError, "[slice] a positive step was required: got %d" % step + "\nhint: x.flip(dim)[...] goes backwards")
     x = slot_value(op, slots, 2)
     start = 0 if x is None else x.__index__()
     x = slot_value(op, slots, 3)
@@ -315,7 +329,7 @@ cdef Tensor view_unsqueeze(Op op, PyObject **slots):
     cdef Tensor t = start_view(a)
     cdef int i, d = wrap_dim(<object>slots[1], a.nd + 1, op.name)
     if a.nd >= MAX_DIMS:
-        raise RuntimeError("[unsqueeze] at most %d dimensions were required" % MAX_DIMS + "\nhint: merge dimensions with reshape")
+        raise said(RuntimeError, "[unsqueeze] at most %d dimensions were required" % MAX_DIMS + "\nhint: merge dimensions with reshape")
     t.nd = a.nd + 1
     t.numel_ = a.numel_
     for i in range(d):
@@ -354,31 +368,29 @@ cdef Tensor view_as_strided(Op op, PyObject **slots):
     cdef int64_t sh[16]
     cdef int64_t sd[16]
     cdef int nd = parse_shape(<object>slots[1], sh), ns = parse_shape(<object>slots[2], sd), i
-    cdef int64_t last = 0, offset
-    cdef bint empty_ = False
+    cdef int64_t needed, offset
     x = slot_value(op, slots, 3)
     if x is not None and not hasattr(x, "__index__"):
         raise wrong_type(op, 3, x, "int")
     offset = a.storage_offset() if x is None else x.__index__()
     if nd != ns:
-        raise RuntimeError("[as_strided] as many strides as sizes were required: mismatch in length of strides and shape (%d, %d)" % (ns, nd) + "\nhint: give one stride for each size")
+        raise said(RuntimeError, "[as_strided] as many strides as sizes were required: mismatch in length of strides and shape (%d, %d)" % (ns, nd) + "\nhint: give one stride for each size")
     t.nd = nd
     for i in range(nd):
         if sd[i] < 0:
-            raise RuntimeError("[as_strided] non-negative strides were required: as_strided: Negative strides are not supported at the moment, got strides: %s" % ([sd[j] for j in range(nd)],) + "\nhint: flip() reverses a dimension")
+            raise said(RuntimeError, "[as_strided] non-negative strides were required: as_strided: Negative strides are not supported at the moment, got strides: %s" % ([sd[j] for j in range(nd)],) + "\nhint: flip() reverses a dimension")
         if sh[i] < 0:
-            raise RuntimeError("[as_strided] non-negative sizes were required: got %s" % ([sh[j] for j in range(nd)],) + "\nhint: sizes are counts: 0 or more")
+            raise said(RuntimeError, "[as_strided] non-negative sizes were required: got %s" % ([sh[j] for j in range(nd)],) + "\nhint: sizes are counts: 0 or more")
         t.sh[i] = sh[i]; t.sd[i] = sd[i]
-        if sh[i] == 0: empty_ = True
-        last += (sh[i] - 1) * sd[i]
     if offset < 0:
-        raise RuntimeError("[as_strided] a non-negative storage offset was required: got %d" % offset + "\nhint: the offset counts elements from the start of the storage")
+        raise said(RuntimeError, "[as_strided] a non-negative storage offset was required: got %d" % offset + "\nhint: the offset counts elements from the start of the storage")
+    needed = geometry_bytes(nd, sh, sd, offset, ITEMSIZE[a.dt])
     # without data there is nothing that could be read
-    if not empty_ and not a.keys & K_META and (offset + last + 1) * ITEMSIZE[a.dt] > a.st.nbytes:
-        raise RuntimeError("[as_strided] a geometry inside the storage was required: setStorage: sizes %s, strides %s, storage "
-                           "offset %d, and itemsize %d requiring a storage size of %d are out of bounds for storage of size %d"
+    if needed < 0 or (needed > a.st.nbytes and not a.keys & K_META):
+        raise said(RuntimeError, "[as_strided] a geometry inside the storage was required: setStorage: sizes %s, strides %s, storage "
+                           "offset %d, and itemsize %d requiring a storage size of %s are out of bounds for storage of size %d"
                            % ([sh[j] for j in range(nd)], [sd[j] for j in range(nd)], offset, ITEMSIZE[a.dt],
-                              (offset + last + 1) * ITEMSIZE[a.dt], a.st.nbytes) + "\nhint: ask for fewer elements, smaller strides or a smaller offset")
+                              needed if needed >= 0 else "more than 2**63", a.st.nbytes) + "\nhint: ask for fewer elements, smaller strides or a smaller offset")
     t.data_ = a.st.data + offset * ITEMSIZE[a.dt]
     finish_view(t)
     return t
@@ -452,7 +464,7 @@ cdef Tensor basic_view(Tensor a, object index, bint *serves):
             given += 1
         elif x is Ellipsis:
             if ellipsis:
-                raise IndexError("[index] at most one ellipsis was required: an index can only have a single ellipsis ('...')\nhint: write : for the dimensions between")
+                raise said(IndexError, "[index] at most one ellipsis was required: an index can only have a single ellipsis ('...')\nhint: write : for the dimensions between")
             ellipsis = True
         elif x is None:
             pass
@@ -465,7 +477,7 @@ cdef Tensor basic_view(Tensor a, object index, bint *serves):
         else:
             return None
     if given > a.nd:
-        raise IndexError("[index] at most %d indices were required: too many indices for tensor of dimension %d" % (a.nd, a.nd) + "\nhint: unsqueeze() or None adds dimensions")
+        raise said(IndexError, "[index] at most %d indices were required: too many indices for tensor of dimension %d" % (a.nd, a.nd) + "\nhint: unsqueeze() or None adds dimensions")
     serves[0] = True
     t = start_view(a)
     for x in items:
@@ -474,7 +486,7 @@ cdef Tensor basic_view(Tensor a, object index, bint *serves):
                 t.sh[out] = a.sh[d]; t.sd[out] = a.sd[d]
                 out += 1; d += 1
         elif x is None:
-            if out >= MAX_DIMS: raise RuntimeError("[index] at most %d dimensions were required" % MAX_DIMS + "\nhint: merge dimensions with reshape")
+            if out >= MAX_DIMS: raise said(RuntimeError, "[index] at most %d dimensions were required" % MAX_DIMS + "\nhint: merge dimensions with reshape")
             t.sh[out] = 1; t.sd[out] = a.sh[d] * a.sd[d] if d < a.nd else 1
             out += 1
         elif type(x) is slice:
@@ -484,7 +496,7 @@ cdef Tensor basic_view(Tensor a, object index, bint *serves):
         else:
             n = x if PyLong_CheckExact(x) else x.__index__()
             if n < -a.sh[d] or n >= a.sh[d]:
-                raise IndexError("[index] an index in [%d, %d) was required: index %d is out of bounds for dimension %d with "
+                raise said(IndexError, "[index] an index in [%d, %d) was required: index %d is out of bounds for dimension %d with "
                                  "size %d" % (-a.sh[d], a.sh[d], n, d, a.sh[d]) + "\nhint: indices count from 0, or from the end as -1, -2, ...")
             if n < 0: n += a.sh[d]
             t.data_ += n * a.sd[d] * ITEMSIZE[a.dt]
@@ -501,7 +513,7 @@ cdef int read_slice(Tensor t, int d, object s) except -1:
     cdef int64_t start, stop, step
     step = 1 if s.step is None else s.step.__index__()
     if step <= 0:
-        raise ValueError("[index] a positive slice step was required: step must be greater than zero, got %d\nhint: use .flip(dims) "
+        raise said(ValueError, "[index] a positive slice step was required: step must be greater than zero, got %d\nhint: use .flip(dims) "
                          "to reverse" % step)
     start = 0 if s.start is None else s.start.__index__()
     stop = 0x7fffffffffffffff if s.stop is None else s.stop.__index__()
@@ -590,7 +602,7 @@ def basic_index(Tensor a, index):
     cdef bint serves
     cdef Tensor t = basic_view(a, index, &serves)
     if not serves:
-        raise IndexError("[index] ints, slices, None and Ellipsis were required: got " + repr(index) + "\nhint: convert other values with int() or facula.as_tensor()")
+        raise said(IndexError, "[index] ints, slices, None and Ellipsis were required: got " + repr(index) + "\nhint: convert other values with int() or facula.as_tensor()")
     return t
 
 

@@ -15,6 +15,7 @@ from facula import core
 from facula.backends import load, registered
 from facula.core import OutOfMemoryError as OutOfMemoryError
 from facula.core.errors import fail
+from facula.core.errors import no_attribute as _no_attribute
 
 __all__ = [
     "amp", "CUDAGraph", "Event", "OutOfMemoryError", "Stream", "StreamContext", "current_device",
@@ -219,4 +220,4 @@ def __getattr__(name: str) -> Any:
         return import_module(f"facula.cuda.{name}")
     if name in _RANDOM:
         return getattr(import_module("facula.cuda.random"), name)
-    raise AttributeError(f"module 'facula.cuda' has no attribute {name!r}")
+    raise _no_attribute(__name__, name)

@@ -17,6 +17,7 @@ from typing import Any
 
 import facula
 from facula import core
+from facula.core.errors import fail
 
 __all__ = ["collate", "default_collate", "default_collate_fn_map", "default_convert"]
 
@@ -95,12 +96,22 @@ def collate(batch: Any, *, collate_fn_map: dict[Any, Callable] | None = None) ->
         return kind(*(collate(c, collate_fn_map=collate_fn_map) for c in zip(*batch, strict=True)))
     if isinstance(element, collections.abc.Sequence):
         if not all(len(sample) == len(element) for sample in batch):
-            raise RuntimeError("each element in list of batch should be of equal size")
+            fail(
+                RuntimeError,
+                "default_collate",
+                "each element in list of batch should be of equal size",
+                hint="pass a collate_fn that pads them or keeps lists",
+            )
         columns_list = [collate(c, collate_fn_map=collate_fn_map) for c in zip(*batch, strict=True)]
         if isinstance(element, tuple):
             return columns_list
         return _rebuild_sequence(element, columns_list)
-    raise TypeError(_FORMAT_ERROR.format(kind))
+    fail(
+        TypeError,
+        "default_collate",
+        _FORMAT_ERROR.format(kind),
+        hint="pass a collate_fn that turns them into tensors",
+    )
 
 
 def collate_tensor_fn(batch: Any, *, collate_fn_map: Any = None) -> Any:
@@ -108,13 +119,15 @@ def collate_tensor_fn(batch: Any, *, collate_fn_map: Any = None) -> Any:
     first = batch[0]
     for tensor in batch:
         if tensor.shape != first.shape:
-            raise RuntimeError(
-                "[default_collate] samples of one shape were required: stack expects each tensor "
-                "to be equal size, but got "
-                f"{list(first.shape)} at entry 0 and {list(tensor.shape)} at entry "
-                f"{next(i for i, t in enumerate(batch) if t.shape != first.shape)}\nhint: pad the "
-                "samples, or pass a "
-                "collate_fn"
+            fail(
+                RuntimeError,
+                "default_collate",
+                (
+                    "samples of one shape were required: stack expects each tensor to be equal "
+                    f"size, but got {list(first.shape)} at entry 0 and {list(tensor.shape)} at "
+                    f"entry {next((i for i, t in enumerate(batch) if t.shape != first.shape))}"
+                ),
+                hint="pad the samples, or pass a collate_fn",
             )
     return facula.stack(list(batch), 0)
 
@@ -122,7 +135,12 @@ def collate_tensor_fn(batch: Any, *, collate_fn_map: Any = None) -> Any:
 def _collate_arrays(batch: Any, *, collate_fn_map: Any = None) -> Any:
     element = batch[0]
     if _STRING_KINDS.search(element.dtype.str) is not None:
-        raise TypeError(_FORMAT_ERROR.format(element.dtype))
+        fail(
+            TypeError,
+            "default_collate",
+            _FORMAT_ERROR.format(element.dtype),
+            hint="pass a collate_fn that turns them into tensors",
+        )
     return collate([facula.as_tensor(b) for b in batch], collate_fn_map=collate_fn_map)
 
 

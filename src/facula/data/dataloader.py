@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from multiprocessing.connection import wait
 from typing import Any
 
+from facula.core.errors import fail
 from facula.data import transport
 from facula.data.collate import default_collate, default_convert
 from facula.data.dataset import IterableDataset
@@ -48,15 +49,25 @@ class _InfiniteConstantSampler(Sampler):
 def _check_iterable_arguments(shuffle: bool | None, sampler: Any, batch_sampler: Any) -> None:
     """An iterable dataset decides the order itself."""
     if shuffle not in (False, None):
-        raise ValueError(
-            "DataLoader with IterableDataset: expected unspecified shuffle option, but got "
-            f"shuffle={shuffle}"
+        fail(
+            ValueError,
+            "DataLoader",
+            (
+                "DataLoader with IterableDataset: expected unspecified shuffle option, but "
+                f"got shuffle={shuffle}"
+            ),
+            hint="shuffle inside of the dataset's __iter__",
         )
     for name, value in (("sampler", sampler), ("batch_sampler", batch_sampler)):
         if value is not None:
-            raise ValueError(
-                f"DataLoader with IterableDataset: expected unspecified {name} option, but "
-                f"got {name}={value}"
+            fail(
+                ValueError,
+                "DataLoader",
+                (
+                    f"DataLoader with IterableDataset: expected unspecified {name} option, but "
+                    f"got {name}={value}"
+                ),
+                hint="the dataset's __iter__ decides the order",
             )
 
 
@@ -65,16 +76,32 @@ def _check_order_arguments(
 ) -> None:
     """What decides the order and the batches is said once."""
     if sampler is not None and shuffle:
-        raise ValueError("sampler option is mutually exclusive with shuffle")
+        fail(
+            ValueError,
+            "DataLoader",
+            "sampler option is mutually exclusive with shuffle",
+            hint="leave shuffle out: the sampler decides the order",
+        )
     if batch_sampler is not None:
         if batch_size != 1 or shuffle or sampler is not None or drop_last:
-            raise ValueError(
-                "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, "
-                "and drop_last"
+            fail(
+                ValueError,
+                "DataLoader",
+                (
+                    "batch_sampler option is mutually exclusive with batch_size, shuffle, "
+                    "sampler, and drop_last"
+                ),
+                hint="the batch sampler decides all of them",
             )
     elif batch_size is None and drop_last:
-        raise ValueError(
-            "batch_size=None option disables auto-batching and is mutually exclusive with drop_last"
+        fail(
+            ValueError,
+            "DataLoader",
+            (
+                "batch_size=None option disables auto-batching and is mutually exclusive "
+                "with drop_last"
+            ),
+            hint="leave drop_last out",
         )
 
 
@@ -160,24 +187,37 @@ class DataLoader:
     def multiprocessing_context(self, value: Any) -> None:
         if value is not None:
             if self.num_workers == 0:
-                raise ValueError(
-                    "multiprocessing_context can only be used with multi-process loading "
-                    "(num_workers > 0), but got "
-                    f"num_workers={self.num_workers}"
+                fail(
+                    ValueError,
+                    "DataLoader",
+                    (
+                        "multiprocessing_context can only be used with multi-process loading "
+                        f"(num_workers > 0), but got num_workers={self.num_workers}"
+                    ),
+                    hint="num_workers=1 loads in one other process",
                 )
             if isinstance(value, str):
                 known = python_multiprocessing.get_all_start_methods()
                 if value not in known:
-                    raise ValueError(
-                        "multiprocessing_context option should specify a valid start method in "
-                        f"{known!r}, but got multiprocessing_context={value!r}"
+                    fail(
+                        ValueError,
+                        "DataLoader",
+                        (
+                            "multiprocessing_context option should specify a valid start method in "
+                            f"{known!r}, but got multiprocessing_context={value!r}"
+                        ),
+                        hint="leave it out for the default of the system",
                     )
                 value = python_multiprocessing.get_context(value)
             elif not isinstance(value, python_multiprocessing.context.BaseContext):
-                raise TypeError(
-                    "multiprocessing_context option should be a valid context object or a string "
-                    "specifying the start "
-                    f"method, but got multiprocessing_context={value}"
+                fail(
+                    TypeError,
+                    "DataLoader",
+                    (
+                        "multiprocessing_context option should be a valid context object or a string "
+                        f"specifying the start method, but got multiprocessing_context={value}"
+                    ),
+                    hint="multiprocessing.get_context('spawn') makes one",
                 )
         self.__context = value
 
@@ -191,8 +231,11 @@ class DataLoader:
             "persistent_workers",
         )
         if self.__initialized and attr in fixed:
-            raise ValueError(
-                f"{attr} attribute should not be set after {type(self).__name__} is initialized"
+            fail(
+                ValueError,
+                "DataLoader",
+                (f"{attr} attribute should not be set after {type(self).__name__} is initialized"),
+                hint="make another loader with it",
             )
         super().__setattr__(attr, val)
 
@@ -253,22 +296,47 @@ def _check_worker_arguments(
     num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool
 ) -> None:
     if num_workers < 0:
-        raise ValueError(
-            "num_workers option should be non-negative; use num_workers=0 to disable "
-            "multiprocessing."
+        fail(
+            ValueError,
+            "DataLoader",
+            (
+                "num_workers option should be non-negative; use num_workers=0 to disable "
+                "multiprocessing."
+            ),
+            hint="num_workers counts processes beside the main one",
         )
     if timeout < 0:
-        raise ValueError("timeout option should be non-negative")
+        fail(
+            ValueError,
+            "DataLoader",
+            "timeout option should be non-negative",
+            hint="timeout=0 waits for ever",
+        )
     if num_workers == 0 and prefetch_factor is not None:
-        raise ValueError(
-            "prefetch_factor option could only be specified in multiprocessing.let num_workers > 0 "
-            "to enable "
-            "multiprocessing, otherwise set prefetch_factor to None."
+        fail(
+            ValueError,
+            "DataLoader",
+            (
+                "prefetch_factor option could only be specified in multiprocessing.let "
+                "num_workers > 0 to enable multiprocessing, otherwise set prefetch_factor to "
+                "None."
+            ),
+            hint="without workers batches are made when they are asked for",
         )
     if prefetch_factor is not None and prefetch_factor < 0:
-        raise ValueError("prefetch_factor option should be non-negative")
+        fail(
+            ValueError,
+            "DataLoader",
+            "prefetch_factor option should be non-negative",
+            hint="prefetch_factor=2 has two batches of each worker ready",
+        )
     if persistent_workers and num_workers == 0:
-        raise ValueError("persistent_workers option needs num_workers > 0")
+        fail(
+            ValueError,
+            "DataLoader",
+            "persistent_workers option needs num_workers > 0",
+            hint="leave persistent_workers out",
+        )
 
 
 class _BaseDataLoaderIter:
@@ -351,7 +419,12 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
     def __init__(self, loader: DataLoader) -> None:
         super().__init__(loader)
         if self._timeout != 0:
-            raise AssertionError("timeout needs num_workers > 0")
+            fail(
+                AssertionError,
+                "DataLoader",
+                "timeout needs num_workers > 0",
+                hint="leave timeout out: without workers there is nobody to wait for",
+            )
         self._dataset_fetcher = create_fetcher(
             self._dataset_kind,
             self._dataset,
@@ -487,11 +560,17 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             ready = wait([*channels, *sentinels], left)
             if not ready:
-                raise RuntimeError(
-                    "[DataLoader] a batch within the timeout was required: DataLoader timed out "
-                    f"after {self._timeout} seconds"
-                    "\nhint: a larger timeout waits longer; num_workers=0 shows what the dataset "
-                    "waits for"
+                fail(
+                    RuntimeError,
+                    "DataLoader",
+                    (
+                        "a batch within the timeout was required: DataLoader timed out after "
+                        f"{self._timeout} seconds"
+                    ),
+                    hint=(
+                        "a larger timeout waits longer; num_workers=0 shows what the dataset waits "
+                        "for"
+                    ),
                 )
             for item in ready:
                 handle = channels.get(item)
@@ -523,7 +602,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         else:
             what = f"DataLoader worker (pid(s) {process.pid}) exited unexpectedly with exit code {code}"
             hint = "the dataset may have called sys.exit() or os._exit(); num_workers=0 shows it in this process"
-        raise RuntimeError(f"[DataLoader] a running worker was required: {what}\nhint: {hint}")
+        fail(RuntimeError, "DataLoader", f"a running worker was required: {what}", hint=hint)
 
     def _note_arrival(self, handle: _WorkerHandle, number: int, data: Any) -> None:
         if isinstance(data, EndOfIterable):

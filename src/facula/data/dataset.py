@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 import facula
+from facula.core.errors import fail
 
 __all__ = """Dataset IterableDataset TensorDataset StackDataset ConcatDataset ChainDataset Subset
 random_split""".split()
@@ -48,7 +49,12 @@ class TensorDataset(Dataset):
 
     def __init__(self, *tensors: Any) -> None:
         if any(tensors[0].size(0) != t.size(0) for t in tensors):
-            raise AssertionError("Size mismatch between tensors")
+            fail(
+                AssertionError,
+                "TensorDataset",
+                "Size mismatch between tensors",
+                hint="all need the same size(0): slice the longer ones",
+            )
         self.tensors = tensors
 
     def __getitem__(self, index: Any) -> tuple:
@@ -66,10 +72,14 @@ class StackDataset(Dataset):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if args:
             if kwargs:
-                raise ValueError(
-                    "Supported either ``tuple``- (via ``args``) or ``dict``- (via ``kwargs``) like "
-                    "input/output, but both "
-                    "types are given."
+                fail(
+                    ValueError,
+                    "StackDataset",
+                    (
+                        "Supported either ``tuple``- (via ``args``) or ``dict``- (via ``kwargs``) "
+                        "like input/output, but both types are given."
+                    ),
+                    hint="pass all datasets by position, or all by name",
                 )
             self.datasets: Any = args
             members = list(args)
@@ -77,10 +87,20 @@ class StackDataset(Dataset):
             self.datasets = kwargs
             members = list(kwargs.values())
         else:
-            raise ValueError("At least one dataset should be passed")
+            fail(
+                ValueError,
+                "StackDataset",
+                "At least one dataset should be passed",
+                hint="StackDataset(images, labels) pairs two datasets",
+            )
         self._length = len(members[0])
         if any(len(d) != self._length for d in members):
-            raise ValueError("Size mismatch between datasets")
+            fail(
+                ValueError,
+                "StackDataset",
+                "Size mismatch between datasets",
+                hint="facula.utils.data.Subset(dataset, indices) shortens one",
+            )
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(self.datasets, dict):
@@ -105,8 +125,14 @@ def _fetch_all(dataset: Any, indices: list) -> list:
     if callable(getattr(dataset, "__getitems__", None)):
         items = dataset.__getitems__(indices)
         if len(items) != len(indices):
-            raise ValueError(
-                f"Nested dataset's output size mismatch. Expected {len(indices)}, got {len(items)}"
+            fail(
+                ValueError,
+                "StackDataset",
+                (
+                    f"Nested dataset's output size mismatch. Expected {len(indices)}, got "
+                    f"{len(items)}"
+                ),
+                hint="__getitems__ gives one sample for each index",
             )
         return items
     return [dataset[i] for i in indices]
@@ -127,9 +153,19 @@ class ConcatDataset(Dataset[T_co]):
         super().__init__()
         self.datasets = list(datasets)
         if len(self.datasets) == 0:
-            raise AssertionError("datasets should not be an empty iterable")
+            fail(
+                AssertionError,
+                "ConcatDataset",
+                "datasets should not be an empty iterable",
+                hint="give at least one dataset",
+            )
         if any(isinstance(d, IterableDataset) for d in self.datasets):
-            raise AssertionError("ConcatDataset does not support IterableDataset")
+            fail(
+                AssertionError,
+                "ConcatDataset",
+                "ConcatDataset does not support IterableDataset",
+                hint="facula.utils.data.ChainDataset joins iterable datasets",
+            )
         self.cumulative_sizes = self.cumsum(self.datasets)
 
     def __len__(self) -> int:
@@ -138,7 +174,12 @@ class ConcatDataset(Dataset[T_co]):
     def __getitem__(self, idx: int) -> T_co:
         if idx < 0:
             if -idx > len(self):
-                raise ValueError("absolute value of index should not exceed dataset length")
+                fail(
+                    ValueError,
+                    "ConcatDataset",
+                    "absolute value of index should not exceed dataset length",
+                    hint="len(dataset) tells how many samples there are",
+                )
             idx = len(self) + idx
         part = bisect.bisect_right(self.cumulative_sizes, idx)
         start = self.cumulative_sizes[part - 1] if part else 0
@@ -165,14 +206,24 @@ class ChainDataset(IterableDataset):
     def __iter__(self) -> Iterator[Any]:
         for d in self.datasets:
             if not isinstance(d, IterableDataset):
-                raise AssertionError("ChainDataset only supports IterableDataset")
+                fail(
+                    AssertionError,
+                    "ChainDataset",
+                    "ChainDataset only supports IterableDataset",
+                    hint="facula.utils.data.ConcatDataset joins datasets that are indexed",
+                )
             yield from d
 
     def __len__(self) -> int:
         total = 0
         for d in self.datasets:
             if not isinstance(d, IterableDataset):
-                raise AssertionError("ChainDataset only supports IterableDataset")
+                fail(
+                    AssertionError,
+                    "ChainDataset",
+                    "ChainDataset only supports IterableDataset",
+                    hint="facula.utils.data.ConcatDataset joins datasets that are indexed",
+                )
             total += len(d)  # type: ignore[arg-type]
         return total
 
@@ -209,7 +260,12 @@ def random_split(dataset: Any, lengths: Sequence[Any], generator: Any = None) ->
         counts = []
         for i, fraction in enumerate(lengths):
             if fraction < 0 or fraction > 1:
-                raise ValueError(f"Fraction at index {i} is not between 0 and 1")
+                fail(
+                    ValueError,
+                    "random_split",
+                    f"Fraction at index {i} is not between 0 and 1",
+                    hint="fractions such as [0.8, 0.2] or whole numbers that sum to len(dataset)",
+                )
             counts.append(math.floor(size * fraction))
         for i in range(size - sum(counts)):  # the rest, one each
             counts[i % len(counts)] += 1
@@ -221,7 +277,12 @@ def random_split(dataset: Any, lengths: Sequence[Any], generator: Any = None) ->
                 )
         lengths = counts
     if sum(lengths) != size:
-        raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
+        fail(
+            ValueError,
+            "random_split",
+            "Sum of input lengths does not equal the length of the input dataset!",
+            hint="fractions such as [0.8, 0.2] fit every length",
+        )
     order = facula.randperm(sum(lengths), generator=generator).tolist()
     ends = itertools.accumulate(lengths)
     return [Subset(dataset, order[end - n : end]) for end, n in zip(ends, lengths, strict=True)]

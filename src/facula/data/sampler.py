@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 
 import facula
 from facula import core
+from facula.core.errors import fail
 
 __all__ = """BatchSampler DistributedSampler RandomSampler Sampler SequentialSampler
 SubsetRandomSampler WeightedRandomSampler""".split()
@@ -76,13 +77,18 @@ class RandomSampler(Sampler[int]):
         self._num_samples = num_samples
         self.generator = generator
         if not isinstance(replacement, bool):
-            raise TypeError(
-                f"replacement should be a boolean value, but got replacement={replacement}"
+            fail(
+                TypeError,
+                type(self).__name__,
+                f"replacement should be a boolean value, but got replacement={replacement}",
+                hint="replacement=True draws a sample more than once",
             )
         if not isinstance(self.num_samples, int) or self.num_samples < 0:
-            raise ValueError(
-                "num_samples should be a non-negative integer value, but got "
-                f"num_samples={self.num_samples}"
+            fail(
+                ValueError,
+                "RandomSampler",
+                f"num_samples should be a non-negative integer value, but got num_samples={self.num_samples}",
+                hint="leave num_samples out to draw as many as the data has",
             )
 
     @property
@@ -137,18 +143,29 @@ class WeightedRandomSampler(Sampler[int]):
         generator: Any = None,
     ) -> None:
         if not isinstance(num_samples, int) or isinstance(num_samples, bool) or num_samples <= 0:
-            raise ValueError(
-                f"num_samples should be a positive integer value, but got num_samples={num_samples}"
+            fail(
+                ValueError,
+                "WeightedRandomSampler",
+                f"num_samples should be a positive integer value, but got num_samples={num_samples}",
+                hint="len(weights) draws as many as there are",
             )
         if not isinstance(replacement, bool):
-            raise ValueError(
-                f"replacement should be a boolean value, but got replacement={replacement}"
+            fail(
+                ValueError,
+                type(self).__name__,
+                f"replacement should be a boolean value, but got replacement={replacement}",
+                hint="replacement=True draws a sample more than once",
             )
         tensor = facula.as_tensor(weights, dtype=core.float64)
         if tensor.dim() != 1:
-            raise ValueError(
-                "weights should be a 1d sequence but given weights have shape "
-                f"{tuple(tensor.shape)}"
+            fail(
+                ValueError,
+                "WeightedRandomSampler",
+                (
+                    "weights should be a 1d sequence but given weights have shape "
+                    f"{tuple(tensor.shape)}"
+                ),
+                hint="one weight for each sample, e.g. weights.flatten()",
             )
         self.weights = tensor
         self.num_samples = num_samples
@@ -172,11 +189,19 @@ class BatchSampler(Sampler[list[int]]):
 
     def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool) -> None:
         if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size <= 0:
-            raise ValueError(
-                f"batch_size should be a positive integer value, but got batch_size={batch_size}"
+            fail(
+                ValueError,
+                "BatchSampler",
+                f"batch_size should be a positive integer value, but got batch_size={batch_size}",
+                hint="batch_size=1 is the least",
             )
         if not isinstance(drop_last, bool):
-            raise ValueError(f"drop_last should be a boolean value, but got drop_last={drop_last}")
+            fail(
+                ValueError,
+                "BatchSampler",
+                f"drop_last should be a boolean value, but got drop_last={drop_last}",
+                hint="drop_last=True leaves out a last batch that is not full",
+            )
         self.sampler = sampler
         self.batch_size = batch_size
         self.drop_last = drop_last
@@ -211,12 +236,23 @@ class DistributedSampler(Sampler[int]):
         if num_replicas is None or rank is None:
             distributed = facula.distributed
             if not distributed.is_available():
-                raise RuntimeError("Requires distributed package to be available")
+                fail(
+                    RuntimeError,
+                    "DistributedSampler",
+                    "Requires distributed package to be available",
+                    hint=(
+                        "pass num_replicas and rank, or call facula.distributed.init_process_group() "
+                        "first"
+                    ),
+                )
             num_replicas = distributed.get_world_size() if num_replicas is None else num_replicas
             rank = distributed.get_rank() if rank is None else rank
         if rank >= num_replicas or rank < 0:
-            raise ValueError(
-                f"Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]"
+            fail(
+                ValueError,
+                "DistributedSampler",
+                f"Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]",
+                hint="ranks count from 0",
             )
         self.dataset = dataset
         self.num_replicas = num_replicas
@@ -245,8 +281,11 @@ class DistributedSampler(Sampler[int]):
         else:  # repeated from the start until every process has as many
             indices = list(itertools.islice(itertools.cycle(indices), self.total_size))
         if len(indices) != self.total_size:
-            raise AssertionError(
-                f"Number of indices ({len(indices)}) does not match total_size ({self.total_size})"
+            fail(
+                AssertionError,
+                "DistributedSampler",
+                f"Number of indices ({len(indices)}) does not match total_size ({self.total_size})",
+                hint="len(dataset) must not change during an epoch",
             )
         return iter(indices[self.rank : self.total_size : self.num_replicas])
 

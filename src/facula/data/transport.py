@@ -22,6 +22,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from facula import core
+from facula.core.errors import fail
 
 _HEADER = struct.Struct(
     "<QQQB"
@@ -32,7 +33,12 @@ _SMALL = 1 << 14  # below this a block of its own costs more than the copy throu
 
 def _memfd(size: int) -> int:
     if not hasattr(os, "memfd_create"):
-        raise OSError("no anonymous memory files on this system")
+        fail(
+            OSError,
+            "DataLoader",
+            "a system with anonymous memory files was required",
+            hint="num_workers=0 loads without other processes",
+        )
     return _sized(os.memfd_create("facula-batch", os.MFD_CLOEXEC), size)
 
 
@@ -118,11 +124,15 @@ def _layout(tensors: list, buffers: list) -> tuple[list, int]:
         nbytes = t.numel() * t.element_size()
         grad = t.requires_grad
         if grad and not t.is_leaf:
-            raise RuntimeError(
-                "[DataLoader] samples without history were required: Cowardly refusing to "
-                "serialize non-leaf tensor which "
-                "requires_grad, since autograd does not support crossing process "
-                "boundaries.\nhint: detach() it"
+            fail(
+                RuntimeError,
+                "DataLoader",
+                (
+                    "samples without history were required: Cowardly refusing to serialize "
+                    "non-leaf tensor which requires_grad, since autograd does not support "
+                    "crossing process boundaries."
+                ),
+                hint="detach() it",
             )
         parts.append((offset, tuple(t.shape), t.dtype, grad))
         offset += _aligned(nbytes)

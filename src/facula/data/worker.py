@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from facula import core
+from facula.core.errors import fail
 from facula.data import fetch, transport
 
 __all__ = ["ExceptionWrapper", "WorkerInfo", "get_worker_info"]
@@ -72,7 +73,12 @@ class WorkerInfo:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if self._initialized:
-            raise RuntimeError(f"Cannot assign attributes to {type(self).__name__} objects")
+            fail(
+                RuntimeError,
+                "WorkerInfo",
+                f"Cannot assign attributes to {type(self).__name__} objects",
+                hint="worker_init_fn may set attributes of the dataset instead",
+            )
         super().__setattr__(name, value)
 
     def __repr__(self) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 
+from facula.core.errors import no_attribute as _no_attribute
 from facula.distributed.errors import (
     DistBackendError,
     DistError,
@@ -93,4 +94,4 @@ def __getattr__(name: str):  # type: ignore[no-untyped-def]
         return importlib.import_module(f"facula.distributed.{name}")
     if name in ("init_device_mesh", "DeviceMesh"):
         return getattr(importlib.import_module("facula.distributed.device_mesh"), name)
-    raise AttributeError(f"module 'facula.distributed' has no attribute {name!r}")
+    raise _no_attribute(__name__, name)

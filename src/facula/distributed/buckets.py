@@ -200,7 +200,7 @@ class Reducer:
             return
         value = future.wait()
         result = value[0] if isinstance(value, (list, tuple)) else value
-        if result.data_ptr() != bucket.buffer().data_ptr():
+        if core.address_of(result) != core.address_of(bucket.buffer()):
             bucket.buffer().copy_(result.reshape(-1))
 
 

@@ -29,7 +29,7 @@ class Bytes:
         self.tensor = t
         size = t.numel() * t.element_size()
         if size:
-            held = (ctypes.c_ubyte * size).from_address(t.data_ptr())
+            held = (ctypes.c_ubyte * size).from_address(core.address_of(t))
             self.view = memoryview(held).cast("B")
         else:
             self.view = memoryview(bytearray())
@@ -45,6 +45,7 @@ def fill(t: Tensor, payload: Any) -> None:
     target = t.detach()
     if target.device.type == "cpu" and target.is_contiguous():
         view_of(target)[:] = payload
+        core.count_unseen_write(target)
         return
     made = core.empty(tuple(t.shape), dtype=t.dtype)
     view_of(made)[:] = payload

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from facula import core
+from facula.core.errors import fail
 from facula.core.logs import get_logger
 from facula.distributed.buffers import fill, host, view_of
 from facula.distributed.errors import DistBackendError
@@ -56,17 +57,25 @@ class Exchange:
             transport.mailbox.forget(ticket)
             raise TimeoutError
         if ticket.error is not None:
-            raise DistBackendError(
-                f"[{self.label}] rank {rank} was required in {self.describe()}: got {ticket.error}\n"
-                "hint: look at the output of that rank"
+            fail(
+                DistBackendError,
+                self.label,
+                f"rank {rank} was required in {self.describe()}",
+                got=ticket.error,
+                hint="look at the output of that rank",
             )
         label, data = found[0]
         if label != self.label or (size is not None and len(data) != size):
-            raise DistBackendError(
-                f"[{self.label}] the same operation on tensors of the same size on all ranks was "
-                f"required in {self.describe()}: got {label!r} with {len(data)} bytes from rank {rank}, "
-                f"where {size} bytes were expected"
-                "\nhint: call the same operations in the same order on all ranks"
+            fail(
+                DistBackendError,
+                self.label,
+                (
+                    "the same operation on tensors of the same size on all ranks was required in "
+                    f"{self.describe()}"
+                ),
+                got=f"{label!r} with {len(data)} bytes from rank {rank}, where {size} bytes were "
+                "expected",
+                hint="call the same operations in the same order on all ranks",
             )
         return data
 

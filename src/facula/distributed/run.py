@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -92,6 +93,8 @@ def _environment(args: argparse.Namespace, local: int, count: int, restart: int)
         "LOCAL_WORLD_SIZE": str(count),
         "MASTER_ADDR": host,
         "MASTER_PORT": str(port),
+        # machines find the secret of the user, unless somebody set one for all
+        **({"FACULA_STORE_SECRET": args.secret} if nodes == 1 else {}),
         "TORCHELASTIC_RUN_ID": args.rdzv_id if args.rdzv_id != "none" else uuid.uuid4().hex,
         "TORCHELASTIC_RESTART_COUNT": str(restart),
         "TORCHELASTIC_MAX_RESTARTS": str(args.max_restarts),
@@ -150,6 +153,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the program; gives its exit status."""
     log = get_logger("distributed")
     args.address = _address(args)
+    args.secret = os.environ.get("FACULA_STORE_SECRET") or secrets.token_hex(32)
     for restart in range(args.max_restarts + 1):
         processes = _start(args, restart)
         try:

@@ -8,15 +8,18 @@ Keeps true: `get` and `wait` wait for keys until the time-out, and then name tho
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import fcntl
 import json
 import os
+import stat
+import tempfile
 import threading
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, BinaryIO
 
 from facula.core.errors import fail
 from facula.distributed.errors import DistStoreError
@@ -92,7 +95,17 @@ class Store:
         """Add to a number, which starts at 0; gives the sum."""
 
         def added(table: dict[str, bytes]) -> int:
-            total = int(table.get(key, b"0")) + amount
+            present = table.get(key, b"0")
+            try:
+                total = int(present) + amount
+            except ValueError:
+                fail(
+                    DistStoreError,
+                    "Store.add",
+                    f"a number under the key {key!r} was required",
+                    repr(present[:50]),
+                    "add to keys that nothing else sets",
+                )
             table[key] = str(total).encode()
             return total
 
@@ -199,19 +212,56 @@ class FileStore(Store):
         return self._path
 
     def _change(self, function: Change) -> Any:
-        with open(self._path, "a+b") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            file.seek(0)
+        with self._locked() as file:
             before = file.read()
-            table = {k: b64decode(v) for k, v in json.loads(before or b"{}").items()}
+            table = self._table(before)
             result = function(table)
             text = {k: b64encode(v).decode() for k, v in table.items()}
             after = json.dumps(text).encode()
             if after != before:
-                file.seek(0)
-                file.truncate()
-                file.write(after)
+                self._replace(after, os.fstat(file.fileno()).st_mode)
             return result
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[BinaryIO]:
+        """The file that stands under the name, locked: who waited for one that was replaced meanwhile
+        looks again."""
+        while True:
+            with open(self._path, "a+b") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                try:
+                    current = os.path.samestat(os.fstat(file.fileno()), os.stat(self._path))
+                except FileNotFoundError:
+                    continue
+                if current:
+                    file.seek(0)
+                    yield file
+                    return
+
+    def _table(self, content: bytes) -> dict[str, bytes]:
+        try:
+            return {k: b64decode(v) for k, v in json.loads(content.decode() or "{}").items()}
+        except (ValueError, AttributeError, TypeError, RecursionError) as error:
+            fail(
+                DistStoreError,
+                "FileStore",
+                "a file that a FileStore wrote was required",
+                f"{self._path} ({error})",
+                "name a file that is not there yet",
+            )
+
+    def _replace(self, content: bytes, mode: int) -> None:
+        folder, name = os.path.split(os.path.abspath(self._path))
+        handle, temporary = tempfile.mkstemp(prefix=f".{name[:64]}.", dir=folder)
+        try:
+            with open(handle, "wb") as file:
+                os.fchmod(file.fileno(), stat.S_IMODE(mode))
+                file.write(content)
+            os.replace(temporary, self._path)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+            raise
 
 
 class PrefixStore(Store):

@@ -1,8 +1,9 @@
 """`TCPStore`: a store in the memory of one process, for all processes that reach its port.
 
-Takes: an address; the master listens there. Gives: a `Store`.
+Takes: an address; the master listens there, and nowhere else. Gives: a `Store`.
 Keeps true: requests of one process are answered in their order; a waiting request does not hold up
-others: each connection has a thread of the server.
+others: each connection has a thread of the server; nobody is answered who does not know the program's
+secret (`wire.program_secret`); what is no request is answered with an error, and the connection closed.
 """
 
 from __future__ import annotations
@@ -18,21 +19,38 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from facula.core.errors import fail
+from facula.core.logs import get_logger
 from facula.distributed import wire
-from facula.distributed.errors import DistStoreError
+from facula.distributed.errors import DistNetworkError, DistStoreError
 from facula.distributed.stores import DEFAULT_TIMEOUT, HashStore, Store, as_bytes, seconds_of
 
 _LENGTH = struct.Struct("!I")
+#: bytes of a request or an answer; bytes in it take a third more
+LARGEST = 1 << 28
+#: connections that have not said yet who they are
+_STRANGERS = 256
+#: a request may wait this long; clients ask again
+_LONGEST_WAIT = 60.0
 
 
 def _send(connection: socket.socket, value: Any) -> None:
     data = json.dumps(value).encode()
+    if len(data) > LARGEST:
+        fail(
+            ValueError,
+            "TCPStore",
+            f"at most {LARGEST} bytes in a request were required",
+            len(data),
+            hint="send tensors by collectives, and keep what is short in a store",
+        )
     connection.sendall(_LENGTH.pack(len(data)) + data)
 
 
 def _receive(connection: socket.socket) -> Any:
     (size,) = _LENGTH.unpack(wire.receive_exactly(connection, _LENGTH.size))
-    return json.loads(wire.receive_exactly(connection, size))
+    if size > LARGEST:
+        raise ValueError(f"a message of {size} bytes")
+    return json.loads(wire.receive_exactly(connection, size).decode())
 
 
 def _packed(x: Any) -> Any:
@@ -60,6 +78,9 @@ class Server:
 
     def __init__(self, host: str, port: int) -> None:
         self.table = HashStore()
+        self.table.set_timeout(datetime.timedelta(0))  # clients wait by requests of their own
+        self.secret = wire.program_secret()
+        self.strangers = threading.BoundedSemaphore(_STRANGERS)
         self.socket = wire.listen(host, port)
         self.port: int = self.socket.getsockname()[1]
         self.connections: set[socket.socket] = set()
@@ -71,24 +92,49 @@ class Server:
                 connection, _ = self.socket.accept()
             except OSError:
                 return  # closed
+            if not self.strangers.acquire(blocking=False):
+                connection.close()
+                continue
             self.connections.add(connection)
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            while True:
-                name, args = _receive(connection)
-                _send(connection, self._answer(name, _unpacked(args)))
-        except (OSError, ValueError, TypeError):
+            try:
+                connection.settimeout(wire.PATIENCE)
+                wire.ask_proof(connection, self.secret)
+                connection.settimeout(None)
+            finally:
+                self.strangers.release()
+            while self._serve_one(connection):
+                pass
+        except PermissionError as error:
+            get_logger("distributed").warning("the store refused a connection: %s", error)
+        except OSError:
+            pass  # it went away
+        finally:
             self.connections.discard(connection)
             connection.close()
 
+    def _serve_one(self, connection: socket.socket) -> bool:
+        """Answer a request; gives whether it was one."""
+        try:
+            name, args = _receive(connection)
+            args = _unpacked(args)
+            if name not in _REQUESTS or not isinstance(args, list):
+                raise ValueError(f"unknown request {name!r}"[:200])
+            if name == "wait":
+                args = [args[0], datetime.timedelta(seconds=min(float(args[1]), _LONGEST_WAIT))]
+        except OSError:
+            raise
+        except Exception as error:  # whatever it was, it was no request
+            _send(connection, ["error", f"malformed request: {type(error).__name__}: {error}"])
+            return False
+        _send(connection, self._answer(name, args))
+        return True
+
     def _answer(self, name: str, args: list[Any]) -> list[Any]:
-        if name not in _REQUESTS:
-            return ["error", f"unknown request {name}"]
-        if name == "wait":
-            args = [args[0], datetime.timedelta(seconds=args[1])]
         try:
             return ["ok", _packed(getattr(self.table, name)(*args))]
         except DistStoreError as error:
@@ -128,14 +174,32 @@ class TCPStore(Store):
         super().__init__(timeout)
         self._server: Server | None = None
         if is_master:
-            local = host_name in ("localhost", "127.0.0.1", "::1")
-            self._server = Server("127.0.0.1" if local else "0.0.0.0", port)
+            self._server = Server(host_name, port)
             port = self._server.port
         self._host, self._port = host_name, port
         self._lock = threading.Lock()
-        self._connection = wire.connect(host_name, port, timeout.total_seconds())
+        self._connection = self._connected(timeout.total_seconds())
         if wait_for_workers and world_size is not None and world_size > 0:
             self._wait_for(world_size)
+
+    def _connected(self, seconds: float) -> socket.socket:
+        """A connection to a server that knows the program's secret."""
+        made = wire.connect(self._host, self._port, seconds)
+        try:
+            made.settimeout(max(min(seconds, wire.PATIENCE), 0.1))
+            wire.prove(made, wire.program_secret())
+        except OSError as error:
+            made.close()
+            if self._server is not None:
+                self._server.close()
+            fail(
+                DistNetworkError,
+                "TCPStore",
+                f"a store of this program at {self._host}:{self._port} was required",
+                str(error),
+                "let all processes be of one user, or set FACULA_STORE_SECRET to the same text in all",
+            )
+        return made
 
     def _wait_for(self, world_size: int) -> None:
         if self.add("_/joined", 1) >= world_size:

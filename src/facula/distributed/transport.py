@@ -6,8 +6,8 @@ Keeps true: messages of one rank, group and tag arrive in their order; a sender 
 program of the receiver, since a thread of each process always reads; a rank that went away is known
 to all who wait for it at once.
 
-A connection carries messages in one direction and is made at the first one. It begins with a secret
-that only those who reach the store know.
+A connection carries messages in one direction and is made at the first one. It begins with a proof
+that both ends know a secret, which only those who reach the store do.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ from facula.distributed.stores import Store
 
 #: group, kind, sequence, step or tag, length of what follows, length of the label before it
 _HEADER = struct.Struct("!IBqqQI")
-_HELLO = struct.Struct("!I32s")
+_HELLO = struct.Struct("!I")
+#: bytes of a label, and of a message
+_LONGEST_LABEL, _LARGEST = 1 << 16, 1 << 46
 MESSAGE, QUESTION, ANSWER, GOODBYE = range(4)
 ANY = -1
 
@@ -155,14 +157,15 @@ class Transport:
     def _read(self, connection: socket.socket) -> None:
         """Take in the messages of one rank."""
         try:
-            connection.settimeout(30)
-            rank, secret = _HELLO.unpack(wire.receive_exactly(connection, _HELLO.size))
-            if not secrets.compare_digest(secret, self.secret):
-                self.log.warning("a connection without the program's secret was refused")
-                connection.close()
-                return
+            connection.settimeout(wire.PATIENCE)
+            wire.ask_proof(connection, self.secret)
+            (rank,) = _HELLO.unpack(wire.receive_exactly(connection, _HELLO.size))
+            if rank >= self.size:
+                raise PermissionError(f"rank {rank} of {self.size}")
             connection.settimeout(None)
-        except (OSError, struct.error):
+        except OSError as error:
+            if isinstance(error, PermissionError):
+                self.log.warning("a connection was refused: %s", error)
             connection.close()
             return
         why = f"the connection was closed by rank {rank}: it exited or died"
@@ -172,6 +175,8 @@ class Transport:
             why = f"rank {rank} left: it destroyed its process group"
         except OSError:
             pass
+        except (ValueError, MemoryError) as error:
+            why = f"rank {rank} sent what is no message: {error}"
         finally:
             connection.close()
         if not self.closed:
@@ -180,8 +185,10 @@ class Transport:
     def _read_one(self, connection: socket.socket, rank: int) -> bool:
         header = wire.receive_exactly(connection, _HEADER.size)
         group, kind, sequence, step, size, label_size = _HEADER.unpack(header)
+        if label_size > _LONGEST_LABEL or size > _LARGEST:
+            raise ValueError(f"{size} bytes under a name of {label_size}")
         label = wire.receive_exactly(connection, label_size).decode()
-        payload = wire.receive_exactly(connection, size)
+        payload = wire.receive_exactly(connection, size, known=True)
         if kind == GOODBYE:
             return False
         if kind == QUESTION:
@@ -217,7 +224,10 @@ class Transport:
                 host, port = self.addresses[rank]
                 made = wire.connect(host, port, self.seconds)
                 made.settimeout(None)
-                made.sendall(_HELLO.pack(self.rank, self.secret))
+                made.settimeout(self.seconds)
+                wire.prove(made, self.secret)
+                made.settimeout(None)
+                made.sendall(_HELLO.pack(self.rank))
                 known = self.outgoing[rank] = (made, threading.Lock())
             return known
 

@@ -1,49 +1,69 @@
-"""Bytes over sockets, with deadlines.
+"""Bytes over sockets, with deadlines; who may speak.
 
-Takes: connected sockets, addresses. Gives: `receive_exactly`, `connect`, `listen`.
+Takes: connected sockets, addresses. Gives: `receive_exactly`, `connect`, `listen`; `prove` and
+`ask_proof`, by which both ends find that the other knows a secret.
 Keeps true: a peer that went away is a `ConnectionError`, time that is over a `TimeoutError`; nothing
-waits longer than it was told to.
+waits longer than it was told to; memory is taken as bytes arrive, not as a peer announces them; the
+secret itself is never sent.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hmac
+import secrets
 import socket
 import time
 
+from facula.core import config
 from facula.core.errors import fail
 from facula.distributed.errors import DistNetworkError
+from facula.runtime import cache, trust
+
+#: what is taken at once for bytes that are only announced
+_PART = 1 << 24
+_GREETING = b"facula connection 1\n"
+_NONCE = _PROOF = 32
+#: how long a peer may take to say who it is
+PATIENCE = 10.0
 
 
-def receive_exactly(connection: socket.socket, size: int) -> bytearray:
-    """This many bytes."""
-    buffer = bytearray(size)
-    view = memoryview(buffer)
+def receive_exactly(connection: socket.socket, size: int, *, known: bool = False) -> bytearray:
+    """This many bytes; of a peer that is `known`, the memory for them is taken at once."""
+    buffer = bytearray(size if known else min(size, _PART))
     at = 0
-    while at < size:
-        count = connection.recv_into(view[at:])
-        if not count:
-            raise ConnectionError("the connection was closed by the peer")
-        at += count
-    return buffer
+    while True:
+        with memoryview(buffer) as view:
+            while at < len(buffer):
+                count = connection.recv_into(view[at:])
+                if not count:
+                    raise ConnectionError("the connection was closed by the peer")
+                at += count
+        if at == size:
+            return buffer
+        buffer.extend(bytes(min(size - at, len(buffer))))
 
 
 def listen(host: str, port: int, backlog: int = 128) -> socket.socket:
-    """A socket that listens; port 0 takes a free one."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
+    """A socket that listens at this address and no other; port 0 takes a free one."""
+    made: socket.socket | None = None
     try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        # `localhost` is the older one of two, where clients of either find it
+        family, _, _, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
+        made = socket.socket(family, socket.SOCK_STREAM)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((host, port))
+        made.bind(address)
         made.listen(backlog)
     except OSError as error:
-        made.close()
+        if made is not None:
+            made.close()
         fail(
             DistNetworkError,
             "listen",
-            f"an address that is free was required: {host}:{port}",
+            f"an address of this machine that is free was required: {host}:{port}",
             str(error),
-            "another program listens there; choose another MASTER_PORT",
+            "choose another MASTER_PORT, or an address of rank 0's machine as MASTER_ADDR (0.0.0.0: all)",
         )
     return made
 
@@ -76,3 +96,42 @@ def close(connection: socket.socket) -> None:
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
     connection.close()
+
+
+# ------------------------------------------------------------------ who may speak
+
+
+def program_secret() -> bytes:
+    """What the processes of a program know and others do not: `FACULA_STORE_SECRET`, which the launcher
+    sets, else a secret of the user."""
+    given = config.get("store_secret")
+    key = given.encode() if given else trust.secret(cache.directory())
+    return trust.seal(key, b"distributed")
+
+
+def prove(connection: socket.socket, secret: bytes) -> None:
+    """Show a server that the secret is known, and see that it knows it too."""
+    nonce = secrets.token_bytes(_NONCE)
+    connection.sendall(_GREETING + nonce)
+    answer = bytes(receive_exactly(connection, _NONCE + _PROOF))
+    if not hmac.compare_digest(
+        answer[_NONCE:], trust.seal(secret, b"server", nonce, answer[:_NONCE])
+    ):
+        raise PermissionError("the server does not know the secret of this program")
+    connection.sendall(trust.seal(secret, b"client", nonce, answer[:_NONCE]))
+    if bytes(receive_exactly(connection, 1)) != b"\1":
+        raise PermissionError("the server refused the secret of this program")
+
+
+def ask_proof(connection: socket.socket, secret: bytes) -> None:
+    """See that a client knows the secret; PermissionError where it does not."""
+    greeting = bytes(receive_exactly(connection, len(_GREETING)))
+    if greeting != _GREETING:
+        raise PermissionError("a client that speaks otherwise")
+    nonce, own = bytes(receive_exactly(connection, _NONCE)), secrets.token_bytes(_NONCE)
+    connection.sendall(own + trust.seal(secret, b"server", nonce, own))
+    proof = bytes(receive_exactly(connection, _PROOF))
+    if not hmac.compare_digest(proof, trust.seal(secret, b"client", nonce, own)):
+        connection.sendall(b"\0")
+        raise PermissionError("a client that does not know the secret of this program")
+    connection.sendall(b"\1")

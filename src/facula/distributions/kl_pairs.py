@@ -12,6 +12,7 @@ import math
 from typing import Any
 
 import facula
+from facula.core.errors import fail
 from facula.distributions import continuous, continuous_shapes, discrete
 from facula.distributions.kl import _infinite_outside, register_kl
 from facula.distributions.multivariate import (
@@ -222,10 +223,15 @@ def _trace_of_ratio(p_factor: Any, q_factor: Any) -> Any:
 @register_kl(MultivariateNormal, MultivariateNormal)
 def _normals(p: Any, q: Any) -> Any:
     if p.event_shape != q.event_shape:
-        raise ValueError(
-            "[kl_divergence] KL-divergence between two Multivariate Normals with different event "
-            f"shapes cannot be computed: got {tuple(p.event_shape)} and {tuple(q.event_shape)}"
-            "\nhint: both need vectors of one length"
+        fail(
+            ValueError,
+            "kl_divergence",
+            (
+                "KL-divergence between two Multivariate Normals with different event shapes "
+                "cannot be computed"
+            ),
+            got=f"{tuple(p.event_shape)} and {tuple(q.event_shape)}",
+            hint="both need vectors of one length",
         )
     own, other = p._unbroadcasted_scale_tril, q._unbroadcasted_scale_tril
     volume = half_log_det(other) - half_log_det(own)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import facula
-from facula.core.errors import fail
+from facula.core.errors import fail, message
 from facula.distributions import constraints
 from facula.distributions.continuous import Beta, Chi2
 from facula.distributions.distribution import Distribution, ExponentialFamily
@@ -232,9 +232,14 @@ def _low_rank_batch(loc: Any, cov_factor: Any, cov_diag: Any) -> tuple[int, ...]
         )
     except RuntimeError as error:
         raise ValueError(
-            f"[{name}] Incompatible batch shapes: loc {tuple(loc.shape)}, cov_factor "
-            f"{tuple(cov_factor.shape)}, cov_diag {tuple(cov_diag.shape)}"
-            "\nhint: sizes of batch dimensions are equal or 1, from the last on"
+            message(
+                name,
+                (
+                    f"Incompatible batch shapes: loc {tuple(loc.shape)}, cov_factor "
+                    f"{tuple(cov_factor.shape)}, cov_diag {tuple(cov_diag.shape)}"
+                ),
+                hint="sizes of batch dimensions are equal or 1, from the last on",
+            )
         ) from error
 
 

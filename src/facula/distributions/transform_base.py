@@ -62,7 +62,12 @@ class Transform:
             return self
         if type(self).__init__ is Transform.__init__:
             return type(self)(cache_size=cache_size)
-        raise NotImplementedError(f"{type(self)}.with_cache is not implemented")
+        fail(
+            NotImplementedError,
+            "with_cache",
+            f"{type(self)}.with_cache is not implemented",
+            hint="define with_cache(cache_size) in the class: its __init__ takes arguments of its own",
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_inv": None}

@@ -82,7 +82,9 @@ def export(
         example_inputs=(args, kwargs),
         training=mod.training,
     )
-    get_logger("export").debug("%s", program)
+    log = get_logger("export")
+    log.info("exported %s: %d nodes", type(mod).__name__, len(program.graph.nodes))
+    log.debug("%s", program)
     return program
 
 

@@ -2,7 +2,8 @@
 
 Takes: an `ExportedProgram` and a place. Gives: a zip archive of a description in JSON and of tensors,
 and the program again.
-Keeps true: a file is data only: loading names operators of this table, and runs nothing; a file is
+Keeps true: a file is data only: loading names operators of this table, writes no code and runs none,
+and whatever is wrong with a file is a RuntimeError or an UnpicklingError; a file is
 replaced whole or not at all; a version that is not known is refused.
 """
 
@@ -12,18 +13,21 @@ import contextlib
 import io
 import json
 import os
+import struct
 import tempfile
 import zipfile
+import zlib
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from facula import core, nn, serialization
 from facula.core.errors import fail
 from facula.export import description as text
-from facula.export.dynamic_shapes import ValueRanges
+from facula.export import description_reader as reader
 from facula.export.exported_program import ExportedProgram
 from facula.fx import _pytree as pytree
-from facula.fx.shape_env import ShapeEnv, ShapeGuard
+from facula.fx import names as code_names
+from facula.fx.shape_env import ShapeEnv
 
 #: what this version writes, and the oldest that it reads
 VERSION = 1
@@ -135,56 +139,104 @@ def load(
         extra_files: its values are replaced by the file's contents of these names.
         expected_opset_version: kept for PyTorch's API; it changes nothing here.
     """
+    if isinstance(f, (str, os.PathLike)):
+        with open(f, "rb") as stream:
+            return _load(stream, extra_files)
+    return _load(f, extra_files)
+
+
+def _load(stream: Any, extra_files: dict[str, Any] | None) -> ExportedProgram:
     try:
-        source: Any = os.fspath(f) if isinstance(f, (str, os.PathLike)) else f
-        with zipfile.ZipFile(source) as archive:
-            described = json.loads(archive.read(_PROGRAM))
-            tensors = archive.read(_TENSORS)
-            for name in extra_files or {}:
-                content = archive.read(_EXTRA + name)
-                extra_files[name] = content.decode()  # type: ignore[index]
-    except (zipfile.BadZipFile, KeyError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        fail(
-            RuntimeError,
-            "export.load",
-            "a file written by export.save was required",
-            error,
-            hint="facula.load() reads what facula.save() wrote",
-        )
-    if described.get("version") != VERSION:
+        with zipfile.ZipFile(stream) as archive:
+            described = json.loads(_member(archive, _PROGRAM).decode())
+            tensors = _member(archive, _TENSORS)
+            found = {name: _member(archive, _EXTRA + name).decode() for name in extra_files or {}}
+    except _DAMAGE as error:
+        _not_ours(error)
+    if not isinstance(described, dict) or described.get("version") != VERSION:
         fail(
             RuntimeError,
             "export.load",
             f"version {VERSION} of the format was required",
-            described.get("version"),
+            described.get("version") if isinstance(described, dict) else type(described).__name__,
             "export the program again with this version of facula",
         )
-    held = serialization.load(io.BytesIO(tensors), weights_only=True)
-    return _program(described, held)
+    try:
+        held = serialization.load(io.BytesIO(tensors), weights_only=True)
+        made = _program(described, held)
+    except _DAMAGE as error:
+        _not_ours(error)
+    if extra_files is not None:
+        extra_files.update(found)
+    return made
+
+
+#: what Python, zip archives and graphs raise for a file that is damaged or was made to mislead
+_DAMAGE = (
+    zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, LookupError, ValueError, TypeError,
+    AttributeError, ArithmeticError, AssertionError, NotImplementedError, RecursionError,
+)  # fmt: skip
+
+
+def _not_ours(error: Exception) -> NoReturn:
+    fail(
+        RuntimeError,
+        "export.load",
+        "a file written by export.save was required",
+        f"{type(error).__name__}: {error}",
+        hint="facula.load() reads what facula.save() wrote",
+    )
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> bytes:
+    """A part of the file, which is stored as it is: what is packed could be of any size."""
+    entry = archive.getinfo(name)
+    if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1:
+        raise zipfile.BadZipFile(f"{name} is compressed or encrypted")
+    return archive.read(entry)
+
+
+def _tensors_of(found: Any) -> dict[str, Any]:
+    """Tensors by their path; a path leads to no attribute that every object has."""
+    if not isinstance(found, dict):
+        raise TypeError(f"{type(found).__name__} instead of tensors by name")
+    for path, value in found.items():
+        parts = path.split(".")
+        if not all(parts) or any(part.startswith("__") for part in parts):
+            raise ValueError(f"{path!r} as the path of a tensor")
+        if not isinstance(value, core.Tensor):
+            raise TypeError(f"{type(value).__name__} instead of a tensor at {path!r}")
+    return dict(found)
 
 
 def _program(described: dict[str, Any], held: dict[str, Any]) -> ExportedProgram:
-    env = ShapeEnv(duck_shape=False)
-    module = text.read_graph(described["nodes"], env)
+    module = reader.read_graph(described["nodes"], ShapeEnv(duck_shape=False))
     parameters = set(described["parameters"])
-    state = {name: _parameter(t) if name in parameters else t for name, t in held["state"].items()}
-    in_spec = text.read_spec(described["in_spec"])
+    constants = _tensors_of(held["constants"])
+    state = {
+        name: _parameter(t) if name in parameters else t
+        for name, t in _tensors_of(held["state"]).items()
+    }
+    in_spec = reader.read_spec(described["in_spec"])
     inputs = held["inputs"]
+    signature = reader.read_signature(described["signature"])
+    reader.check_signature(signature, module.graph, {**state, **constants})
+    arguments = [
+        code_names.checked_name(name, "export.load", "an argument", code_names.is_parameter)
+        for name in described["arguments"]
+    ]
     return ExportedProgram(
         module,
-        text.read_signature(described["signature"]),
+        signature,
         state,
-        dict(held["constants"]),
-        {name: ValueRanges(*bounds) for name, bounds in described["ranges"].items()},
+        constants,
+        reader.read_ranges(described["ranges"]),
         in_spec,
-        text.read_spec(described["out_spec"]),
-        guards=[
-            ShapeGuard(text.read_expr(left), relation, text.read_expr(right))
-            for left, relation, right in described["guards"]
-        ],
-        argument_names=described["arguments"],
+        reader.read_spec(described["out_spec"]),
+        guards=reader.read_guards(described["guards"]),
+        argument_names=arguments,
         example_inputs=None if inputs is None else pytree.tree_unflatten(inputs, in_spec),
-        training=described["training"],
+        training=bool(described["training"]),
     )
 
 

@@ -1,33 +1,46 @@
 """Graphs, signatures and nestings as JSON.
 
 Takes: what an exported program is made of, without tensors. Gives: lists, dictionaries, numbers and
-strings; and the objects again.
-Keeps true: what is read back is equal; a name that is no operator, dtype or container is refused, so
-that a file can not call anything else.
+strings; `description_reader` makes the objects again.
+Keeps true: what is read back is equal; what a file can not name is refused here, when it is written.
 """
 
 from __future__ import annotations
 
-import builtins
 import math
 import operator
 from typing import Any
 
-from facula import core, nn, ops
+from facula import core, ops
 from facula.core.errors import fail
 from facula.export import signature as kinds
-from facula.fx import Graph, GraphModule, Node
-from facula.fx import _pytree as pytree
-from facula.fx.fake_tensor import FakeTensorMode
-from facula.fx.shape_env import ShapeEnv
+from facula.fx import Graph, Node
+from facula.fx.codegen import INPLACE_METHODS, MAGIC_METHODS
 from facula.fx.symbolic_run import sizes_of
 from facula.fx.symbols import Atom, Expr, SymInt, number
 
 Tensor = core.Tensor
-#: functions on numbers that graphs may call besides operators
-_MODULES = {"operator": operator, "math": math}
-_BUILTINS = ("max", "min", "abs", "round", "pow")
-_CORE_KINDS = ("dtype", "device", "layout", "memory_format")
+#: functions on numbers that graphs may call besides operators: each gives a value of its arguments and
+#: does nothing else (`operator.call`, `attrgetter` and their kin would let a file call anything)
+FUNCTIONS: dict[str, Any] = {
+    **{
+        f"operator.{name}": getattr(operator, name)
+        for name in (
+            *MAGIC_METHODS,
+            *INPLACE_METHODS,
+            "not_",
+            "truth",
+            "abs",
+            "index",
+            "is_",
+            "is_not",
+        )
+    },
+    **{f"math.{name}": f for name, f in vars(math).items() if callable(f) and name[0] != "_"},
+    **{f"builtins.{f.__name__}": f for f in (max, min, abs, round, pow)},
+}
+_FUNCTION_NAMES = {function: name for name, function in reversed(FUNCTIONS.items())}
+CORE_KINDS = ("dtype", "device", "layout", "memory_format")
 
 
 def _unreadable(what: str, got: Any) -> Any:
@@ -55,18 +68,6 @@ def _write_atom(atom: Atom) -> list[Any]:
     return [atom.op, [write_expr(x) if isinstance(x, Expr) else x for x in atom.args]]
 
 
-def read_expr(data: list[Any]) -> Expr:
-    """The expression."""
-    return Expr(
-        {tuple((_read_atom(atom), power) for atom, power in monomial): f for f, monomial in data}
-    )
-
-
-def _read_atom(data: list[Any]) -> Atom:
-    op, args = data
-    return Atom(op, tuple(read_expr(x) if isinstance(x, list) else x for x in args))
-
-
 # ------------------------------------------------------------------ targets and arguments
 
 
@@ -75,34 +76,8 @@ def write_target(target: Any) -> str:
     text = str(target)
     if isinstance(target, ops.overloads.OpOverload):
         return text
-    name = getattr(target, "__name__", "")
-    for module, held in _MODULES.items():
-        if getattr(held, name, None) is target:
-            return f"{module}.{name}"
-    if name in _BUILTINS and getattr(builtins, name) is target:
-        return f"builtins.{name}"
-    return _unreadable("an operator", target)
-
-
-def read_target(name: str) -> Any:
-    """What a node calls."""
-    first, _, rest = name.partition(".")
-    if first in _MODULES and not rest.startswith("_") and hasattr(_MODULES[first], rest):
-        return getattr(_MODULES[first], rest)
-    if first == "builtins" and rest in _BUILTINS:
-        return getattr(builtins, rest)
-    at: Any = ops
-    for part in name.split("."):
-        at = None if part.startswith("__") else getattr(at, part, None)
-    if not isinstance(at, ops.overloads.OpOverload):
-        fail(
-            RuntimeError,
-            "export.load",
-            "an operator of this version was required",
-            name,
-            hint="load it with the version that wrote it",
-        )
-    return at
+    known = _FUNCTION_NAMES.get(target)
+    return known if known is not None else _unreadable("an operator", target)
 
 
 def write_value(x: Any) -> Any:
@@ -127,53 +102,10 @@ def write_value(x: Any) -> Any:
         return {"slice": [write_value(v) for v in (x.start, x.stop, x.step)]}
     if isinstance(x, dict):
         return {"dict": [[write_value(k), write_value(v)] for k, v in x.items()]}
-    for kind in _CORE_KINDS:
+    for kind in CORE_KINDS:
         if isinstance(x, getattr(core, kind)):
             return {kind: str(x).rpartition(".")[2]}
     return _unreadable("a number, string, dtype, device or list", type(x).__name__)
-
-
-def read_value(x: Any, nodes: dict[str, Node]) -> Any:
-    """The argument."""
-    if isinstance(x, list):
-        return [read_value(v, nodes) for v in x]
-    if not isinstance(x, dict):
-        return x
-    (kind, held), = x.items()  # fmt: skip
-    if kind in _CORE_KINDS:
-        return core.device(held) if kind == "device" else _core_value(kind, held)
-    if kind == "node":
-        return nodes[held]
-    if kind == "float":
-        return float(held)
-    if kind == "complex":
-        return complex(float(held[0]), float(held[1]))
-    if kind == "tuple":
-        return tuple(read_value(v, nodes) for v in held)
-    if kind == "slice":
-        return slice(*[read_value(v, nodes) for v in held])
-    if kind == "dict":
-        return {read_value(k, nodes): read_value(v, nodes) for k, v in held}
-    return fail(
-        RuntimeError,
-        "export.load",
-        "a value of a known kind was required",
-        kind,
-        hint="load it with the version that wrote it",
-    )
-
-
-def _core_value(kind: str, name: str) -> Any:
-    found = getattr(core, name, None)
-    if not isinstance(found, getattr(core, kind)):
-        fail(
-            RuntimeError,
-            "export.load",
-            f"a {kind} was required",
-            name,
-            hint="load it with the version that wrote it",
-        )
-    return found
 
 
 # ------------------------------------------------------------------ graphs
@@ -200,27 +132,6 @@ def _write_meta(value: Any) -> Any:
     return {"value": write_value(value)}
 
 
-def _read_meta(data: Any, mode: FakeTensorMode) -> Any:
-    env: Any = mode.shape_env
-    if isinstance(data, list):
-        return tuple(_read_meta(v, mode) for v in data)
-    if "size" in data:
-        return SymInt(data["hint"], read_expr(data["size"]), env)
-    if "value" in data:
-        return read_value(data["value"], {})
-    dtype = _core_value("dtype", data["dtype"])
-    plain = core.empty_strided(*map(tuple, data["hint"]), dtype=dtype, device="meta")
-    made: Any = core.fake_tensor(mode.tensor_class, plain, mode, core.device(data["device"]))
-    sizes = tuple(read_expr(e) for e in data["sizes"])
-    strides = tuple(read_expr(e) for e in data["strides"])
-    if any(e.constant is None for e in (*sizes, *strides)):
-        made._symbolic = (sizes, strides, number(0))
-        for size, expr in zip(data["hint"][0], sizes, strict=True):
-            if expr.symbol is not None:
-                env.hints.setdefault(expr.symbol, size)
-    return made.requires_grad_(data["requires_grad"])
-
-
 def write_graph(graph: Graph) -> list[dict[str, Any]]:
     """A graph as a list of nodes."""
     made = []
@@ -244,33 +155,6 @@ def write_graph(graph: Graph) -> list[dict[str, Any]]:
     return made
 
 
-def read_graph(data: list[dict[str, Any]], env: ShapeEnv) -> GraphModule:
-    """The graph, as a module without attributes."""
-    graph = Graph()
-    nodes: dict[str, Node] = {}
-    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=env)
-    for entry in data:
-        op, target = entry["op"], entry["target"]
-        if op not in ("placeholder", "call_function", "output"):
-            fail(
-                RuntimeError,
-                "export.load",
-                "a flat graph was required",
-                op,
-                hint="load it with the version that wrote it",
-            )
-        function = read_target(target) if op == "call_function" else target
-        args, kwargs = read_value(entry["args"], nodes), read_value(entry["kwargs"], nodes)
-        node = graph.create_node(op, function, args, kwargs, name=entry["name"])
-        nodes[entry["name"]] = node
-        if entry["val"] is not None and op != "output":
-            node.meta["val"] = _read_meta(entry["val"], mode)
-        if entry["stack_trace"]:
-            node.meta["stack_trace"] = entry["stack_trace"]
-    graph.lint()
-    return GraphModule(nn.Module(), graph)
-
-
 # ------------------------------------------------------------------ signatures
 
 
@@ -290,38 +174,10 @@ def write_signature(signature: kinds.ExportGraphSignature) -> dict[str, Any]:
     }
 
 
-_ARGUMENTS = {
-    c.__name__: c for c in (kinds.TensorArgument, kinds.SymIntArgument, kinds.ConstantArgument)
-}
-
-
-def read_signature(data: dict[str, Any]) -> kinds.ExportGraphSignature:
-    """The signature."""
-
-    def argument(arg: dict[str, Any]) -> Any:
-        values = [arg["name"]]
-        if "value" in arg:
-            values.append(read_value(arg["value"], {}))
-        return _ARGUMENTS[arg["type"]](*values)
-
-    return kinds.ExportGraphSignature(
-        [
-            kinds.InputSpec(
-                kinds.InputKind[s["kind"]], argument(s["arg"]), s["target"], s["persistent"]
-            )
-            for s in data["inputs"]
-        ],
-        [
-            kinds.OutputSpec(kinds.OutputKind[s["kind"]], argument(s["arg"]), s["target"])
-            for s in data["outputs"]
-        ],
-    )
-
-
 # ------------------------------------------------------------------ nestings
 
 
-def _type_name(kind: type) -> str:
+def type_name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
@@ -330,25 +186,7 @@ def write_spec(spec: Any) -> Any:
     if spec.is_leaf():
         return None
     return {
-        "type": _type_name(spec.type),
+        "type": type_name(spec.type),
         "context": write_value(spec.context),
         "children": [write_spec(c) for c in spec.children_specs],
     }
-
-
-def read_spec(data: Any) -> Any:
-    """The nesting; its containers must be known to pytree."""
-    if data is None:
-        return pytree.treespec_leaf()
-    known = {_type_name(kind): kind for kind in pytree.SUPPORTED_NODES}
-    kind = known.get(data["type"])
-    if kind is None:
-        fail(
-            RuntimeError,
-            "export.load",
-            "containers that pytree knows were required",
-            data["type"],
-            "import what registers it first",
-        )
-    children = [read_spec(c) for c in data["children"]]
-    return pytree.TreeSpec(kind, read_value(data["context"], {}), children)

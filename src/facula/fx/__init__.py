@@ -40,7 +40,7 @@ def __getattr__(name: str) -> _Any:
         return value
     if name in _MODULES:
         return _import_module(f"facula.fx.{name}")
-    raise AttributeError(f"module 'facula.fx' has no attribute {name!r}")
+    raise _import_module("facula.core.errors").no_attribute(__name__, name)
 
 
 def __dir__() -> list[str]:

@@ -247,9 +247,11 @@ class Tracer(TracerBase):
         for name, module in self.root.named_modules():
             if module is mod:
                 return name
-        raise NameError(
-            "[fx] a module below the root was required: module is not installed as a submodule"
-            "\nhint: assign it to an attribute of the root module or of one below"
+        fail(
+            NameError,
+            "fx",
+            "a module below the root was required: module is not installed as a submodule",
+            hint="assign it to an attribute of the root module or of one below",
         )
 
     def call_module(

@@ -3,12 +3,14 @@
 Takes the nodes of a graph.  Gives `PythonCode`: the text of a `forward` function and the globals that
 it needs; `CodeGen` is what writes it, and may be replaced by a subclass.
 Keeps true: running the text does what interpreting the graph does; values are let go after their last
-use.
+use; a name stands in the text as an identifier or as a quoted literal, whatever the graph holds.
 """
 
 from __future__ import annotations
 
 import enum
+import json
+import math
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -20,6 +22,7 @@ from facula.core.errors import fail
 from facula.fx import _pytree as pytree
 from facula.fx import names
 from facula.fx.node import Argument, Node
+from facula.fx.symbols import SymInt
 from facula.fx.wrapping import is_wrapped, wrap
 
 #: what code shows of magic methods: `operator.add` and `Tensor.__add__` as `{} + {}`
@@ -71,7 +74,7 @@ class Globals:
                 self.values[name] = builtin.obj
                 return name
         root = hint.partition(".")[0]
-        if root == names.prefix() and self._reaches(hint, obj):
+        if root == names.prefix() and names.is_path(hint) and self._reaches(hint, obj):
             self.values[root] = self.builtins[root].obj
             return hint
         name = self.namespace.create_name(hint.replace(".", "_"), obj)
@@ -152,13 +155,19 @@ class _Writer:
         return f"({inner},)" if len(a) == 1 else f"({inner})"
 
     def _object(self, a: Any) -> str:
+        if isinstance(a, enum.Enum):
+            kind = self.globals.add(type(a).__qualname__.replace(".", "_"), type(a))
+            return f"{kind}.{a.name}" if names.is_name(a.name) else f"{kind}[{a.name!r}]"
         if isinstance(a, float):
             if a != a or a in (float("inf"), -float("inf")):
                 name = self.globals.add("nan" if a != a else "inf", a if a != a else abs(a))
                 return f"-{name}" if a < 0 else name
-            return repr(a)
-        if isinstance(a, (int, complex)):
-            return repr(a)
+            return float.__repr__(a)
+        if isinstance(a, complex) and math.isfinite(a.real) and math.isfinite(a.imag):
+            # read as code, a sum or difference forgets the sign of a zero
+            return complex.__repr__(a) if a.real and a.imag else f"complex({a.real!r}, {a.imag!r})"
+        if isinstance(a, int):
+            return repr(a) if isinstance(a, SymInt) else int.__repr__(a)
         if isinstance(a, core.device):
             self.globals.values["device"] = core.device
             return repr(a)
@@ -169,16 +178,17 @@ class _Writer:
             return self.globals.add("_tensor_constant", a)
         if isinstance(a, type) or callable(a):
             return self.globals.add(names.qualified_name(a), a)
-        if isinstance(a, enum.Enum):
-            return f"{self.globals.add(type(a).__qualname__.replace('.', '_'), type(a))}.{a.name}"
         if a is Ellipsis:
             return "..."
         return self.globals.add(f"_constant_{type(a).__name__}", _ByIdentity(a))
 
     def arguments(self, args: Iterable[Any], kwargs: dict[str, Any]) -> str:
         """The arguments of a call."""
-        positional = [self.argument(x) for x in args]
-        return ", ".join(positional + [f"{k} = {self.argument(v)}" for k, v in kwargs.items()])
+        given = [self.argument(x) for x in args]
+        for key, value in kwargs.items():
+            text = self.argument(value)
+            given.append(f"{key} = {text}" if names.is_name(key) else f"**{{{str(key)!r}: {text}}}")
+        return ", ".join(given)
 
     # ---------------------------------------------------------------- nodes
 
@@ -189,15 +199,19 @@ class _Writer:
             typed = _shape_text(node.meta["val"], self.shown) or typed
         if node.op == "placeholder":
             default = f" = {self.argument(node.args[0])}" if node.args else ""
-            self.parameters.append(f"{node.target}{typed}{default}")
-            raw = str(node.target).replace("*", "")
+            target = names.checked_name(
+                node.target, "fx", "the target of a placeholder", names.is_parameter
+            )
+            self.parameters.append(f"{target}{typed}{default}")
+            raw = target.lstrip("*")
             return None if raw == repr(node) else f"{node!r} = {raw}"
         left = f"{node!r}{typed} = "
         if node.op == "call_method":
             first = self.argument(node.args[0])
             if not isinstance(node.args[0], Node):
                 first = f"({first})"
-            return f"{left}{first}.{node.target}({self.arguments(node.args[1:], node.kwargs)})"
+            method = _read(first, str(node.target))
+            return f"{left}{method}({self.arguments(node.args[1:], node.kwargs)})"
         if node.op == "call_function":
             return self._function(node, left)
         if node.op == "call_module":
@@ -218,7 +232,7 @@ class _Writer:
         name = self.globals.add(names.qualified_name(target), target)
         if is_wrapped(target):  # the code says so again, for those who trace it
             self.wrapped.append(name)
-        if name == "getattr" and len(node.args) == 2 and _is_plain_attribute(node.args[1]):
+        if name == "getattr" and len(node.args) == 2 and names.is_name(node.args[1]):
             return f"{left}{self.argument(node.args[0])}.{node.args[1]}"
         return f"{left}{name}({self.arguments(node.args, node.kwargs)})"
 
@@ -232,7 +246,7 @@ class _Writer:
         """Reading an attribute of the root by its path."""
         text = self.root
         for part in path.split("."):
-            text = f"{text}.{part}" if part.isidentifier() else f'getattr({text}, "{part}")'
+            text = _read(text, part)
         return text
 
     # ---------------------------------------------------------------- comments
@@ -249,7 +263,8 @@ class _Writer:
             place = re.match(r'File "(.*)", line (\d+), in (.*)', lines[frames[-1]])
             code = lines[frames[-1] + 1] if frames[-1] + 1 < len(lines) else ""
             if place is not None:
-                self.emit(f"# File: {place[1]}:{place[2]} in {place[3]}, code: {code}", None)
+                text = f"# File: {place[1]}:{place[2]} in {place[3]}, code: {code}"
+                self.emit(_in_one_line(text), None)
 
 
 class _ByIdentity:
@@ -259,8 +274,14 @@ class _ByIdentity:
         self.value = value
 
 
-def _is_plain_attribute(name: Any) -> bool:
-    return isinstance(name, str) and name.isidentifier()
+def _read(owner: str, name: str) -> str:
+    """Reading an attribute of what an expression gives."""
+    return f"{owner}.{name}" if names.is_name(name) else f"getattr({owner}, {name!r})"
+
+
+def _in_one_line(text: str) -> str:
+    """A comment: nothing in it ends its line."""
+    return "".join(c if c.isprintable() or c == "\t" else repr(c)[1:-1] for c in text)
 
 
 class CodeGen:
@@ -318,6 +339,8 @@ class CodeGen:
         additional_meta: list[str] | None = None,
     ) -> PythonCode:
         nodes = list(nodes)
+        names.checked_name(self._func_name, "fx", "the name of the function")
+        names.checked_name(root_module, "fx", "what attributes are read from", names.is_path)
         writer = _Writer(root_module, namespace, verbose, (include_stride, include_device))
         for name, value in self.additional_globals():
             writer.globals.add(name, value)
@@ -332,7 +355,7 @@ class CodeGen:
         if writer.wrapped:
             name = writer.globals.add(f"{names.prefix()}.fx.wrap", wrap)
             wraps = (
-                "\n".join(f'{name}("{function}")' for function in dict.fromkeys(writer.wrapped))
+                "\n".join(f"{name}({function!r})" for function in dict.fromkeys(writer.wrapped))
                 + "\n"
             )
         start = wraps.count("\n") + 3
@@ -372,7 +395,7 @@ class CodeGen:
                 statement = f"{statement};  {chain} = None"
             for key in additional_meta or ():
                 if key in node.meta:
-                    statement += f"  # {key}: {node.meta[key]}"
+                    statement += _in_one_line(f"  # {key}: {node.meta[key]}")
             writer.emit(statement, position)
 
 
@@ -396,7 +419,7 @@ def _shape_text(value: Any, shown: tuple[bool, bool]) -> str:
     text = f"{value.dtype.code}[{', '.join(map(str, value.shape))}]"
     if shown[0]:
         text += f"[{', '.join(map(str, value.stride()))}]"
-    return f': "{text}{value.device if shown[1] else ""}"'
+    return f": {json.dumps(f'{text}{value.device}' if shown[1] else text)}"
 
 
 @dataclass
@@ -437,7 +460,10 @@ class PyTreeCodeGen(CodeGen):
         info = self.pytree_info
         if info is None:
             return super().gen_fn_def(free_vars, maybe_return_annotation, expanded_def=expanded_def)
-        arguments = list(info.orig_args)
+        arguments = [
+            names.checked_name(a, "fx", "an argument of the function", names.is_parameter)
+            for a in info.orig_args
+        ]
         if not arguments or arguments[0] != "self":
             arguments.insert(0, "self")
         head = super().gen_fn_def(arguments, maybe_return_annotation, expanded_def=expanded_def)

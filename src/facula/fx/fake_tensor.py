@@ -17,6 +17,7 @@ from facula.fx import _pytree as pytree
 from facula.fx.dispatch_mode import TorchDispatchMode
 from facula.fx.experimental.symbolic_shapes import give_symbols
 from facula.fx.symbolic_run import run_symbolic
+from facula.fx.symbols import SymInt, expr_of
 from facula.ops.overloads import overload_of
 
 Tensor = core.Tensor
@@ -247,6 +248,8 @@ class FakeTensorMode(TorchDispatchMode):
         self.export = export
         if shape_env is not None:
             self.tensor_class = SymbolicFakeTensor
+        #: hears of the result of every operator
+        self.observer: Any = None
         self._entered: list[bool] = []
         #: id of a real tensor -> (weak reference to it, its fake tensor)
         self._known: dict[int, tuple[Any, FakeTensor]] = {}
@@ -276,7 +279,10 @@ class FakeTensorMode(TorchDispatchMode):
         plan = _PLANS.get(func)
         if plan is None:
             plan = _PLANS[func] = _plan_of(func)
-        return plan(self, func, args, kwargs)
+        found = plan(self, func, args, kwargs)
+        if self.observer is not None:
+            self.observer(found)
+        return found
 
     def admit(self, t: Tensor) -> Any:
         """What an operator does with a tensor that is not fake (the core asks)."""
@@ -335,6 +341,15 @@ class FakeTensorMode(TorchDispatchMode):
         if not (self.static_shapes if static_shapes is None else static_shapes):
             give_symbols(made, self.shape_env, source, symbolic_context)
         self._known[id(tensor)] = (weakref.ref(tensor), made)
+        return made
+
+    def with_geometry(self, elem: Tensor, shape: Any, strides: Any, offset: Any) -> Any:
+        """A fake tensor on a meta tensor's memory, with numbers that may depend on sizes."""
+        made: Any = core.fake_tensor(self.tensor_class, elem, self, core.device("cpu"))
+        numbers = (*shape, *strides, offset)
+        if any(isinstance(n, SymInt) for n in numbers):
+            exprs = tuple(map(expr_of, shape)), tuple(map(expr_of, strides)), expr_of(offset)
+            made._symbolic = exprs
         return made
 
     def _made(self, tensor: Tensor) -> FakeTensor:

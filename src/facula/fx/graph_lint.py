@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from facula.core.errors import fail
+from facula.fx import names
 from facula.fx.node import OPCODES, Node
 from facula.nn import Module
 
@@ -31,7 +32,7 @@ def _wrong(required: str, got: Any = None) -> None:
 def check(graph: Graph) -> None:
     """Raise for the first thing that is wrong with a graph."""
     seen: set[Node] = set()
-    names: set[str] = set()
+    taken: set[str] = set()
     for node in graph.nodes:
         if node.op not in OPCODES or node.op == "root":
             _wrong(f"a known opcode was required of node {node}", node.op)
@@ -46,11 +47,11 @@ def check(graph: Graph) -> None:
                     f"arguments that were computed before were required: Argument '{used}' of Node "
                     f"'{node}' was used before it has been defined! It {where}."
                 )
-        if node.name in names:
+        if node.name in taken:
             _wrong(f"unique names were required: Node redefined name {node.name}!")
         _check_users(node)
         _check_target(node)
-        names.add(node.name)
+        taken.add(node.name)
         seen.add(node)
     if graph.owning_module is not None:
         for node in graph.nodes:
@@ -70,6 +71,12 @@ def _check_target(node: Node) -> None:
             _wrong(f"a callable target was required of node '{node}'", repr(node.target))
     elif not isinstance(node.target, str):
         _wrong(f"a string was required as the target of node '{node}'", repr(node.target))
+    elif node.op == "placeholder" and not names.is_parameter(node.target):
+        _wrong(f"an identifier was required as the target of node '{node}'", repr(node.target))
+    if not names.is_name(node.name):
+        _wrong("identifiers were required as names of nodes", repr(node.name))
+    if not all(isinstance(key, str) for key in node.kwargs):
+        _wrong(f"keywords that are strings were required of node '{node}'", repr(node.kwargs))
     if node.op == "output" and node._next.op != "root":
         _wrong(f"an output at the end was required: node '{node._next}' stands behind it")
 

@@ -13,6 +13,7 @@ import copy
 import itertools
 import linecache
 import os
+import re
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,8 +22,10 @@ from typing import Any
 
 from facula import core, nn
 from facula.core.errors import fail
+from facula.fx import traceback as fx_traceback
 from facula.fx.codegen import PythonCode, PyTreeCodeGen
 from facula.fx.graph import Graph
+from facula.fx.names import is_name
 from facula.fx.node import Node
 
 __all__ = ["GraphModule"]
@@ -41,15 +44,32 @@ def code_on_demand() -> Iterator[None]:
         _on_demand.reset(token)
 
 
-def compile_text(src: str, values: dict[str, Any], name: str = "forward") -> Callable[..., Any]:
-    """The function that a text defines; the text is shown in tracebacks."""
+def compile_text(
+    src: str, values: dict[str, Any], name: str = "forward", origins: dict[int, str] | None = None
+) -> Callable[..., Any]:
+    """The function that a text defines; the text is shown in tracebacks.
+
+    origins: the user's lines that lines of the text come from, which nodes get when it is traced again.
+    """
     file = f"<eval_with_key>.{next(_numbers)}"
     scope = dict(values)
     exec(compile(src, file, "exec"), scope)
     function = scope[name]
     linecache.cache[file] = (len(src), None, src.splitlines(True), file)
     weakref.finalize(function, linecache.cache.pop, file, None)
+    if origins:
+        fx_traceback.ORIGINS[file] = origins
+        weakref.finalize(function, fx_traceback.ORIGINS.pop, file, None)
     return function
+
+
+def _origins(graph: Graph, made: PythonCode) -> dict[int, str]:
+    """For each line of a graph's text, the trace of its node."""
+    if graph._codegen._body_transformer is not None:
+        return {}  # the lines are others
+    traces = [node.meta.get("stack_trace") for node in graph.nodes]
+    marks = (made._lineno_map or {}).items()
+    return {line: trace for line, n in marks if n is not None and (trace := traces[n])}
 
 
 def copy_attribute(source: Any, target: nn.Module, path: str) -> None:
@@ -218,7 +238,8 @@ class GraphModule(nn.Module):
         self._code = made.src
         self._lineno_map = made._lineno_map
         self._prologue_start = made._prologue_start
-        type(self).forward = compile_text(made.src, made.globals, codegen._func_name)
+        origins = _origins(self._graph, made)
+        type(self).forward = compile_text(made.src, made.globals, codegen._func_name, origins)
         return made
 
     def _recompile_submodules(self) -> list[tuple[str, PythonCode]]:
@@ -358,7 +379,9 @@ class GraphModule(nn.Module):
         body = "\n".join(
             "    " + line if line.strip() else "" for line in made.src.strip().split("\n")
         )
-        text = f"class {type(self).__name__}(nn.Module):\n{body}"
+        name = re.sub(r"\W", "_", type(self).__name__)
+        name = name if is_name(name) else f"_{name}"
+        text = f"class {name}(nn.Module):\n{body}"
         for child in self.children():
             if isinstance(child, GraphModule):
                 inner = child.print_readable(

@@ -10,16 +10,24 @@ from __future__ import annotations
 import copy
 from typing import Any, NoReturn
 
+from facula.core.errors import fail
+
 __all__ = ["immutable_dict", "immutable_list"]
 
 
 def _refused(name: str) -> Any:
     def refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
-        raise NotImplementedError(
-            f"[{name}] an ordinary {type(self).__mro__[1].__name__} was required: "
-            f"'{type(self).__name__}' object does not support mutation\n"
-            "hint: arguments of nodes are set as a whole: node.args = (...), node.kwargs = {...}, or "
-            "node.update_arg(...)"
+        fail(
+            NotImplementedError,
+            name,
+            (
+                f"an ordinary {type(self).__mro__[1].__name__} was required: '{type(self).__name__}' "
+                "object does not support mutation"
+            ),
+            hint=(
+                "arguments of nodes are set as a whole: node.args = (...), node.kwargs = "
+                "{...}, or node.update_arg(...)"
+            ),
         )
 
     refuse.__name__ = name

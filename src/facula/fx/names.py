@@ -37,6 +37,39 @@ def prefix() -> str:
     return str(core.DTYPE_PREFIX[0])
 
 
+def is_name(text: object) -> bool:
+    """Whether a text may stand in code as a name: an identifier that is no keyword."""
+    return isinstance(text, str) and text.isidentifier() and not keyword.iskeyword(text)
+
+
+def is_path(text: object) -> bool:
+    """Whether a text may stand in code as a dotted name."""
+    return isinstance(text, str) and all(map(is_name, text.split(".")))
+
+
+def is_parameter(text: object) -> bool:
+    """Whether a text may stand in the head of a function: a name, behind stars or not."""
+    return isinstance(text, str) and is_name(re.sub(r"^\*{1,2}", "", text))
+
+
+def checked_name(text: Any, op: str, what: str, allowed: Callable[[object], bool] = is_name) -> str:
+    """A name that becomes code; raises ValueError for any other text.
+
+    Args:
+        op, what: who asks, and what the name is of, for the error.
+        allowed: `is_name`, `is_path` or `is_parameter`.
+    """
+    if not allowed(text):
+        fail(
+            ValueError,
+            op,
+            f"an identifier was required as {what}",
+            got=repr(text),
+            hint="names become Python code: use letters, digits and underscores, and no keyword",
+        )
+    return str(text)
+
+
 def snake_case(s: str) -> str:
     """`MyName2` as `my_name2`."""
     return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", s).lower()
@@ -100,20 +133,16 @@ def type_text(annotation: Any) -> str:
     """An annotation as Python code writes it."""
     if annotation is None or annotation is type(None):
         return "None"
-    if isinstance(annotation, str):
-        return annotation
+    if annotation is Ellipsis:
+        return "..."
+    if type(annotation) in (str, int, bool, bytes):
+        return repr(annotation)
+    if isinstance(annotation, list):  # the parameters of a Callable
+        return f"[{', '.join(map(type_text, annotation))}]"
     origin = typing.get_origin(annotation)
     if origin is None:
-        if isinstance(annotation, type):
-            module = annotation.__module__
-            name = annotation.__qualname__
-            if module in ("builtins", "typing"):
-                return name
-            return f"{public_module(module)}.{name}"
-        return str(annotation)
-    arguments = ", ".join(
-        "..." if a is Ellipsis else type_text(a) for a in typing.get_args(annotation)
-    )
+        return _dotted_or_quoted(annotation)
+    arguments = ", ".join(map(type_text, typing.get_args(annotation)))
     if origin in (typing.Union, types.UnionType):
         parts = typing.get_args(annotation)
         if len(parts) == 2 and type(None) in parts:
@@ -121,8 +150,19 @@ def type_text(annotation: Any) -> str:
             return f"typing.Optional[{type_text(other)}]"
         return f"typing.Union[{arguments}]"
     base = getattr(annotation, "_name", None) or ""
-    written_by_typing = type(annotation).__module__ == "typing" and base
+    written_by_typing = type(annotation).__module__ == "typing" and is_name(base)
     return f"{f'typing.{base}' if written_by_typing else type_text(origin)}[{arguments}]"
+
+
+def _dotted_or_quoted(annotation: Any) -> str:
+    """A type by its dotted name; what has none (a local class, a type variable) as a string."""
+    if not isinstance(annotation, type):
+        text = str(annotation)
+    elif annotation.__module__ in ("builtins", "typing"):
+        text = annotation.__qualname__
+    else:
+        text = f"{public_module(annotation.__module__)}.{annotation.__qualname__}"
+    return text if is_path(text) else repr(text)
 
 
 class Namespace:
@@ -185,6 +225,7 @@ _CUSTOM_BUILTINS: dict[str, CustomBuiltin] = {}
 
 def register_custom_builtin(name: str, import_str: str, obj: Any) -> None:
     """Let generated code use a name: it stands for `obj`, and `import_str` brings it in."""
+    checked_name(name, "register_custom_builtin", "the name of a builtin")
     _CUSTOM_BUILTINS[name] = CustomBuiltin(import_str, obj)
 
 

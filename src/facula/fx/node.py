@@ -115,6 +115,8 @@ class Node:
                 got=f"{target!r} of type {type(target).__name__}",
                 hint="call_function takes functions",
             )
+        elif op == "placeholder":
+            names.checked_name(target, "Node", "the target of a placeholder", names.is_parameter)
         self.graph = graph
         self.name = name
         self.op = op

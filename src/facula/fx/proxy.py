@@ -177,11 +177,18 @@ class TracerBase:
 
     def to_bool(self, obj: Proxy) -> bool:
         """The truth of a proxy: an error, unless a subclass knows it."""
-        raise TraceError(
-            "[fx] a condition that is known when tracing was required: symbolically traced variables "
-            f"cannot be used as inputs to control flow (the value is {obj.node.format_node()})\n"
-            "hint: choose between values with where(), fix the input with concrete_args, or put the "
-            "function behind fx.wrap"
+        fail(
+            TraceError,
+            "fx",
+            (
+                "a condition that is known when tracing was required: symbolically traced "
+                "variables cannot be used as inputs to control flow (the value is "
+                f"{obj.node.format_node()})"
+            ),
+            hint=(
+                "choose between values with where(), fix the input with concrete_args, or "
+                "put the function behind fx.wrap"
+            ),
         )
 
     def iter(self, obj: Proxy) -> Iterator[Any]:
@@ -189,11 +196,17 @@ class TracerBase:
         wanted = _unpacked_count()
         if wanted is not None:
             return (obj[i] for i in range(wanted))
-        raise TraceError(
-            "[fx] a number of elements that is known when tracing was required: Proxy object cannot be "
-            "iterated. This can be attempted when the Proxy is used in a loop or as a *args or "
-            "**kwargs function argument.\n"
-            "hint: unpack a fixed number of elements, or put the loop into a function behind fx.wrap"
+        fail(
+            TraceError,
+            "fx",
+            (
+                "a number of elements that is known when tracing was required: Proxy object "
+                "cannot be iterated. This can be attempted when the Proxy is used in a loop "
+                "or as a *args or **kwargs function argument."
+            ),
+            hint=(
+                "unpack a fixed number of elements, or put the loop into a function behind fx.wrap"
+            ),
         )
 
     def keys(self, obj: Proxy) -> Any:
@@ -280,10 +293,15 @@ class Proxy:
         return self.tracer.keys(self)
 
     def __len__(self) -> int:
-        raise RuntimeError(
-            "[len] a length that is known when tracing was required: 'len' is not supported in symbolic "
-            "tracing by default. If you want this call to be recorded, please call fx.wrap('len') at "
-            "module scope\nhint: x.size(0) is recorded as it is"
+        fail(
+            RuntimeError,
+            "len",
+            (
+                "a length that is known when tracing was required: 'len' is not supported in "
+                "symbolic tracing by default. If you want this call to be recorded, please "
+                "call fx.wrap('len') at module scope"
+            ),
+            hint="x.size(0) is recorded as it is",
         )
 
     @classmethod

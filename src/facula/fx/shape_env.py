@@ -71,6 +71,11 @@ class ShapeEnv:
         self.replacements: dict[str, Expr] = {}
         self._by_size: dict[int, str] = {}
         self.frozen = False
+        #: operation and operands -> expression
+        self.computed: dict[tuple[Any, ...], Expr] = {}
+        self._asked: set[tuple[Any, ...]] = set()
+        #: whether a quotient that is no whole number fixes the sizes, as nothing could note how it is used
+        self.fixes_quotients = False
         #: other sizes at which operators are tried (`symbolic_run`)
         self.points: dict[Any, Point] = {}
         self._example = Point({})
@@ -121,6 +126,10 @@ class ShapeEnv:
 
     def note(self, left: Expr, relation: str, right: Expr, outcome: bool) -> None:
         """Note the outcome of a comparison, unless it always comes out like this."""
+        asked = (left, relation, right, outcome)
+        if asked in self._asked:
+            return
+        self._asked.add(asked)
         if not outcome:
             relation = _OPPOSITE[relation]
         left, right = self.simplified(left), self.simplified(right)
@@ -155,6 +164,19 @@ class ShapeEnv:
         if key not in self._noted:
             self._noted.add(key)
             self.guards.append(ShapeGuard(left, relation, right, user_stack()))
+
+    def mark(self) -> Any:
+        """What was noted so far, to go `back` to."""
+        return len(self.guards), dict(self.replacements)
+
+    def back(self, mark: Any) -> None:
+        """Forget what was noted since: what it was noted for is not part of the trace after all."""
+        count, self.replacements = mark
+        if count != len(self.guards):
+            for g in self.guards[count:]:
+                self._noted.discard((g.left, g.relation, g.right))
+            del self.guards[count:]
+            self._asked.clear()
 
     def format_guards(self, verbose: bool = False) -> str:
         """The guards as lines of text."""

@@ -39,6 +39,26 @@ class Atom:
     def __hash__(self) -> int:
         return hash(self.key)
 
+    def least(self) -> int | None:
+        """A lower bound that holds for all sizes; None where none is known."""
+        if self.op == "symbol":
+            return LEAST
+        a, b = (x.least() for x in self.args)
+        if self.op in ("floordiv", "mod"):
+            divides = b is not None and b >= 1
+            return 0 if divides and (self.op == "mod" or (a is not None and a >= 0)) else None
+        known = [x for x in (a, b) if x is not None]
+        if self.op == "max":
+            return max(known, default=None)
+        return min(known) if len(known) == 2 else None
+
+    def least_negated(self) -> int | None:
+        """A lower bound of the negative: `-(-n // k)` is `n / k` rounded up."""
+        if self.op != "floordiv":
+            return None
+        top, bottom = (-self.args[0]).least(), self.args[1].constant
+        return -(-top // bottom) if top is not None and bottom is not None and bottom > 0 else None
+
     def value(self, sizes: Mapping[str, int]) -> int:
         """The number for given sizes."""
         if self.op == "symbol":
@@ -81,9 +101,9 @@ class Expr:
 
     def __init__(self, terms: Mapping[Monomial, int]) -> None:
         kept = {m: c for m, c in terms.items() if c}
-        self.terms: dict[Monomial, int] = dict(
-            sorted(kept.items(), key=lambda item: [(a.key, p) for a, p in item[0]])
-        )
+        if len(kept) > 1:
+            kept = dict(sorted(kept.items(), key=lambda item: [(a.key, p) for a, p in item[0]]))
+        self.terms: dict[Monomial, int] = kept
         self._key = tuple(((tuple((a.key, p) for a, p in m)), c) for m, c in self.terms.items())
         self._hash = hash(self._key)
         self._symbols: set[str] | None = None
@@ -160,11 +180,13 @@ class Expr:
         """A lower bound that holds for all sizes; None where none is known."""
         total = 0
         for monomial, factor in self.terms.items():
-            if factor < 0 and monomial:
+            if factor < 0 and len(monomial) == 1 and monomial[0][1] == 1:
+                bound = monomial[0][0].least_negated()
+            else:
+                bound = _least_product(monomial) if factor > 0 or not monomial else None
+            if bound is None:
                 return None
-            if any(atom.op != "symbol" for atom, _ in monomial):
-                continue  # quotients and the like of sizes are not negative
-            total += factor * math.prod(LEAST**p for _, p in monomial)
+            total += (abs(factor) if monomial else factor) * bound
         return total
 
     def __add__(self, other: Expr) -> Expr:
@@ -201,6 +223,17 @@ class Expr:
     __repr__ = __str__
 
 
+def _least_product(monomial: Monomial) -> int | None:
+    """A lower bound of a product of atoms that are not negative."""
+    product = 1
+    for atom, power in monomial:
+        least = atom.least()
+        if least is None or least < 0:
+            return None
+        product *= least**power
+    return product
+
+
 class Point(dict[str, int]):
     """Sizes for all symbols, which remembers the values of expressions."""
 
@@ -235,10 +268,28 @@ def _divided(a: Expr, b: Expr) -> Expr | None:
     return Expr(terms)
 
 
+def _times(a: Expr, b: Expr) -> int | None:
+    """The quotient `a // b` where it is the same number for all sizes, as far as bounds show."""
+    for monomial, factor in b.terms.items():
+        if not monomial:
+            continue
+        close = a.terms.get(monomial, 0) // factor
+        for quotient in (close, close - 1):
+            rest = a - b * number(quotient)
+            above, below = rest.least(), (b - rest).least()
+            if above is not None and below is not None and above >= 0 and below >= 1:
+                return quotient
+        break
+    return None
+
+
 def floordiv(a: Expr, b: Expr) -> Expr:
     """`a // b`."""
     if a.constant is not None and b.constant:
         return number(a.constant // b.constant)
+    times = _times(a, b)
+    if times is not None:
+        return number(times)
     exact = _divided(a, b)
     return exact if exact is not None else Expr({((Atom("floordiv", (a, b)), 1),): 1})
 
@@ -247,6 +298,9 @@ def mod(a: Expr, b: Expr) -> Expr:
     """`a % b`."""
     if a.constant is not None and b.constant:
         return number(a.constant % b.constant)
+    times = _times(a, b)
+    if times is not None:
+        return a - b * number(times)
     return number(0) if _divided(a, b) is not None else Expr({((Atom("mod", (a, b)), 1),): 1})
 
 
@@ -303,6 +357,16 @@ class SymInt(int):
         found = self.env.simplified(expr) if self.env is not None else expr
         return value if found.constant is not None else SymInt(value, found, self.env)
 
+    def _computed(self, name: str, value: int, rule: Any, a: Any, b: Any) -> Any:
+        """The number with the expression of an operation, which is computed once."""
+        if self.env is None:
+            return self._made(value, rule(expr_of(a), expr_of(b)))
+        key = (name, a.expr if isinstance(a, SymInt) else a, b.expr if isinstance(b, SymInt) else b)
+        found = self.env.computed.get(key)
+        if found is None:
+            found = self.env.computed[key] = rule(expr_of(a), expr_of(b))
+        return self._made(value, found)
+
     def __index__(self) -> int:
         # asked for by name only (C code takes the value itself): the expression stays
         return self
@@ -330,7 +394,7 @@ class SymInt(int):
     __str__ = __repr__
 
     def __format__(self, spec: str) -> str:
-        return format(plain(self), spec) if spec else str(self.expr)
+        return format(self.__int__(), spec) if spec else str(self.expr)
 
     def __reduce__(self) -> Any:
         return int, (plain(self),)
@@ -356,16 +420,45 @@ class SymInt(int):
         return pow(plain(self) if isinstance(other, SymInt) else self.__int__(), other, modulo)
 
     def __truediv__(self, other: Any) -> Any:
+        if self._fixes_quotients:
+            return self.__int__() / (other.__int__() if isinstance(other, SymInt) else other)
         return SymFloat(plain(self) / float(other), self, other)
 
     def __rtruediv__(self, other: Any) -> Any:
+        if self._fixes_quotients:
+            return other / self.__int__()
         return SymFloat(other / plain(self), other, self)
+
+    @property
+    def _fixes_quotients(self) -> bool:
+        return self.env is not None and self.env.fixes_quotients
 
     def __divmod__(self, other: Any) -> Any:
         return self // other, self % other
 
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
+
     def __round__(self, digits: Any = None) -> Any:
-        return self
+        return self if digits is None or digits >= 0 else round(self.__int__(), digits)
+
+    def __invert__(self) -> Any:
+        return -self - 1
+
+    def __lshift__(self, other: Any) -> Any:
+        counted = type(other) is int and other >= 0
+        return self * (1 << other) if counted else self.__int__() << _fixed(other)
+
+    def __rshift__(self, other: Any) -> Any:
+        counted = type(other) is int and other >= 0
+        return self // (1 << other) if counted else self.__int__() >> _fixed(other)
+
+    def __and__(self, other: Any) -> Any:
+        if type(other) is int and other >= 0 and not other & (other + 1):
+            return self % (other + 1)  # the last bits
+        return self.__int__() & _fixed(other)
+
+    __rand__ = __and__
 
     def __ceil__(self) -> Any:
         return self
@@ -375,6 +468,30 @@ class SymInt(int):
     def conjugate(self) -> SymInt:
         """The number itself."""
         return self
+
+
+def _fixed(x: Any) -> Any:
+    return x.__int__() if isinstance(x, SymInt) else x
+
+
+def _fixing(name: str) -> None:
+    """What has no expression is computed from the value, which is fixed."""
+    of_int = getattr(int, name)
+
+    def method(self: SymInt, *args: Any, **kwargs: Any) -> Any:
+        return of_int(self.__int__(), *map(_fixed, args), **kwargs)
+
+    method.__name__ = name
+    setattr(SymInt, name, method)
+
+
+for _name in (
+    "__rlshift__", "__rrshift__", "__or__", "__ror__", "__xor__", "__rxor__", "__rpow__",
+    "bit_length", "bit_count", "to_bytes", "as_integer_ratio",
+):  # fmt: skip
+    _fixing(_name)
+for _name in ("real", "numerator"):
+    setattr(SymInt, _name, property(lambda self: self))
 
 
 class SymFloat(float):
@@ -418,21 +535,25 @@ class SymBool(int):
 def _arithmetic(name: str, on_expressions: Any, on_values: Any) -> None:
     def method(self: SymInt, other: Any) -> Any:
         if not isinstance(other, int):
+            if isinstance(other, (list, tuple, str, bytes)):
+                return on_values(self.__int__(), other)
             base = getattr(int, f"__{name}__")
             found = base(plain(self), other)
             if found is NotImplemented and isinstance(other, float):
                 return on_values(float(plain(self.__int__())), other)
             return found
         value = on_values(plain(self), plain(other))
-        return self._made(value, on_expressions(self.expr, expr_of(other)))
+        return self._computed(name, value, on_expressions, self, other)
 
     def reflected(self: SymInt, other: Any) -> Any:
         if not isinstance(other, int):
             if isinstance(other, float):
                 return on_values(other, float(plain(self.__int__())))
+            if isinstance(other, (list, tuple, str, bytes)):
+                return on_values(other, self.__int__())  # so many items: the number is fixed
             return NotImplemented
         value = on_values(plain(other), plain(self))
-        return self._made(value, on_expressions(expr_of(other), self.expr))
+        return self._computed(name, value, on_expressions, other, self)
 
     setattr(SymInt, f"__{name}__", method)
     setattr(SymInt, f"__r{name}__", reflected)

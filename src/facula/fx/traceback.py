@@ -27,12 +27,16 @@ _preserving = False
 #: stays alive with its id: to hash a code object takes long
 _frames: dict[tuple[int, int], tuple[str, Any]] = {}
 _FRAMES_KEPT = 20_000
+#: file of generated code -> line -> the trace of the node that the line computes
+ORIGINS: dict[str, dict[int, str]] = {}
 
 
 def _frame_text(code: Any, line: int) -> str:
     file = code.co_filename
     if file.startswith(_OWN) or file.startswith("<frozen"):
         text = ""
+    elif line in ORIGINS.get(file, ()):
+        text = _as_frames(ORIGINS[file][line])
     else:
         source = linecache.getline(file, line).strip()
         text = f'  File "{file}", line {line}, in {code.co_name}\n'
@@ -42,6 +46,12 @@ def _frame_text(code: Any, line: int) -> str:
         _frames.clear()
     _frames[id(code), line] = text, code
     return text
+
+
+def _as_frames(trace: str) -> str:
+    """A node's trace as lines of a traceback."""
+    lines = [text.strip() for text in trace.strip().splitlines()]
+    return "".join(f"  {t}\n" if t.startswith('File "') else f"    {t}\n" for t in lines)
 
 
 def user_stack(stop: Any = None, skip: int = 1) -> str:

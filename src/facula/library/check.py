@@ -12,7 +12,7 @@ from typing import Any
 from facula import core
 from facula.autograd.grad_mode import no_grad
 from facula.backends.results import tensors_of
-from facula.core.errors import fail
+from facula.core.errors import fail, message
 from facula.library.custom import find
 
 __all__ = ["OpCheckError", "opcheck"]
@@ -50,16 +50,20 @@ def _schema(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     for name, value in given.items():
         changed = [t._version for t in tensors_of(value)] != before[name]
         if changed and name not in definition.mutated:
-            raise OpCheckError(
-                f"[{definition.name}] writes to '{name}', which mutates_args leaves out"
-                "\nhint: name the argument in mutates_args, or clone() it before writing"
+            fail(
+                OpCheckError,
+                definition.name,
+                f"writes to '{name}', which mutates_args leaves out",
+                hint="name the argument in mutates_args, or clone() it before writing",
             )
         for tensor in tensors_of(result):
-            if any(tensor.untyped_storage().data_ptr() == t.untyped_storage().data_ptr()
+            if any(core.storage_key(tensor) == core.storage_key(t)
                    for t in tensors_of(value) if t.numel()):  # fmt: skip
-                raise OpCheckError(
-                    f"[{definition.name}] returns memory of its argument '{name}'"
-                    "\nhint: return a clone() of it"
+                fail(
+                    OpCheckError,
+                    definition.name,
+                    f"returns memory of its argument '{name}'",
+                    hint="return a clone() of it",
                 )
 
 
@@ -70,9 +74,11 @@ def _fake(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         fake = tensors_of(op(*_without_data(args), **_without_data_of(kwargs)))
     seen = [[(tuple(t.shape), t.dtype) for t in results] for results in (real, fake)]
     if seen[0] != seen[1]:
-        raise OpCheckError(
-            f"[{find(op).name}] the fake function gives {seen[1]}, the kernel {seen[0]}"
-            "\nhint: compute the results' shapes and dtypes in the fake function as the kernel does"
+        fail(
+            OpCheckError,
+            find(op).name,
+            f"the fake function gives {seen[1]}, the kernel {seen[0]}",
+            hint=("compute the results' shapes and dtypes in the fake function as the kernel does"),
         )
 
 
@@ -132,8 +138,11 @@ def opcheck(
         except Exception as error:
             if raise_exception:
                 raise OpCheckError(
-                    f"[opcheck] {name} failed: {error}"
-                    "\nhint: opcheck(..., test_utils='name') runs a single test"
+                    message(
+                        "opcheck",
+                        f"{name} failed: {error}",
+                        hint="opcheck(..., test_utils='name') runs a single test",
+                    )
                 ) from error
             outcomes[name] = error
     return outcomes

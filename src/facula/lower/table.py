@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from facula import core
+from facula.fx.symbols import plain
 from facula.ops.registry import Definition
 
 
@@ -78,9 +79,9 @@ def values_of(node: Any) -> list[Any]:
 
 
 def bytes_of(node: Any) -> int:
-    """How much memory the results of a node take; a number counts as one."""
+    """How much memory the results of a node take (for the example sizes); a number counts as one."""
     found = values_of(node)
-    return sum(math.prod(v.shape) * v.dtype.itemsize for v in found) if found else 8
+    return sum(plain(math.prod(v.shape)) * v.dtype.itemsize for v in found) if found else 8
 
 
 def complete(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:

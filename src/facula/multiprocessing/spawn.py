@@ -1,19 +1,22 @@
 """`spawn`: a function in several processes.
 
 Takes: a function of its process's number. Gives: a `ProcessContext`, or the end of all processes.
-Keeps true: a process that fails ends the others; what it raised is raised by `join`.
+Keeps true: a process that fails ends the others; what it raised is raised by `join`; the folder
+through which processes say what they raised is gone when all have ended, and with the context.
 """
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import multiprocessing.connection
 import os
-import pickle
+import shutil
 import signal
 import tempfile
 import time
 import traceback
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -56,16 +59,21 @@ def _run(function: Callable[..., Any], index: int, args: tuple[Any, ...], file: 
     except KeyboardInterrupt:
         pass
     except Exception:
-        with open(file, "wb") as out:
-            pickle.dump(traceback.format_exc(), out)
+        # the folder is gone where nobody waits any more
+        with contextlib.suppress(FileNotFoundError), open(file, "xb") as out:
+            out.write(traceback.format_exc().encode(errors="backslashreplace"))
         raise SystemExit(1) from None
 
 
 class ProcessContext:
     """Processes that were started."""
 
-    def __init__(self, processes: list[Any], error_files: list[str]) -> None:
+    def __init__(
+        self, processes: list[Any], error_files: list[str], folder: str | None = None
+    ) -> None:
+        """`folder`, where given, is removed when all have ended."""
         self.processes, self.error_files = processes, error_files
+        self._finalizer = weakref.finalize(self, _remove, folder, os.getpid())
         self.sentinels = {p.sentinel: i for i, p in enumerate(processes)}
 
     def pids(self) -> list[int]:
@@ -89,9 +97,15 @@ class ProcessContext:
             if self.processes[index].exitcode != 0 and failed is None:
                 failed = index
         if failed is None:
-            return not self.sentinels
+            if self.sentinels:
+                return False
+            self._finalizer()
+            return True
         self._end_others(grace_period or 5.0)
-        return self._raise(failed)
+        try:
+            return self._raise(failed)
+        finally:
+            self._finalizer()
 
     def _end_others(self, seconds: float) -> None:
         for process in self.processes:
@@ -109,7 +123,7 @@ class ProcessContext:
         file = self.error_files[index]
         if os.path.exists(file) and os.path.getsize(file):
             with open(file, "rb") as source:
-                text = pickle.load(source)
+                text = source.read().decode()
             raise ProcessRaisedException(
                 f"\n\n-- Process {index} terminated with the following error:\n{text}",
                 index, process.pid,
@@ -128,6 +142,12 @@ class ProcessContext:
 SpawnContext = ProcessContext
 
 
+def _remove(folder: str | None, process: int) -> None:
+    """Remove a folder, in the process that made it: a fork ends too."""
+    if folder is not None and os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def start_processes(
     fn: Callable[..., Any], args: tuple[Any, ...] = (), nprocs: int = 1, join: bool = True,
     daemon: bool = False, start_method: str = "spawn", numa_options: Any = None,
@@ -136,14 +156,20 @@ def start_processes(
     context = multiprocessing.get_context(start_method)
     folder = tempfile.mkdtemp(prefix="facula-spawn-")
     files = [os.path.join(folder, str(i)) for i in range(nprocs)]
-    processes = []
-    for i in range(nprocs):
-        process = context.Process(  # type: ignore[attr-defined]
-            target=_run, args=(fn, i, args, files[i]), daemon=daemon
-        )
-        process.start()
-        processes.append(process)
-    made = ProcessContext(processes, files)
+    processes: list[Any] = []
+    made = ProcessContext(processes, files, folder)
+    try:
+        for i in range(nprocs):
+            process = context.Process(  # type: ignore[attr-defined]
+                target=_run, args=(fn, i, args, files[i]), daemon=daemon
+            )
+            process.start()
+            processes.append(process)
+    except BaseException:
+        made._end_others(0.0)
+        made._finalizer()
+        raise
+    made.sentinels = {p.sentinel: i for i, p in enumerate(processes)}
     if not join:
         return made
     while not made.join():

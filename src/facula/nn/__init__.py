@@ -10,6 +10,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from facula.core.errors import fail
+from facula.core.errors import no_attribute as _no_attribute
 from facula.nn import functional, init, parallel, parameter, utils
 from facula.nn import modules as modules
 from facula.nn.modules import *  # noqa: F403
@@ -45,12 +47,22 @@ def factory_kwargs(kwargs: dict | None) -> dict:
     known = {"device", "dtype", "memory_format"}
     unexpected = kwargs.keys() - known - {"factory_kwargs"}
     if unexpected:
-        raise TypeError(f"unexpected kwargs {unexpected}")
+        fail(
+            TypeError,
+            "factory_kwargs",
+            f"unexpected kwargs {unexpected}",
+            hint="dtype, device and memory_format are passed on",
+        )
     result = dict(kwargs.get("factory_kwargs", {}))
     for key in known:
         if key in kwargs:
             if key in result:
-                raise TypeError(f"{key} specified twice, in **kwargs and in factory_kwargs")
+                fail(
+                    TypeError,
+                    "factory_kwargs",
+                    f"{key} specified twice, in **kwargs and in factory_kwargs",
+                    hint="give it in one of the two places",
+                )
             result[key] = kwargs[key]
     return result
 
@@ -64,4 +76,4 @@ def __getattr__(name: str) -> Any:
                 raise
         else:
             return module
-    raise AttributeError(f"module 'facula.nn' has no attribute {name!r}")
+    raise _no_attribute(__name__, name)

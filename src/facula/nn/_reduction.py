@@ -8,13 +8,20 @@ from __future__ import annotations
 
 import warnings
 
+from facula.core.errors import fail
+
 _NUMBERS = {"none": 0, "mean": 1, "elementwise_mean": 1, "sum": 2}
 
 
 def get_enum(reduction: str) -> int:
     """The number of a reduction name."""
     if reduction not in _NUMBERS:
-        raise ValueError(f"{reduction} is not a valid value for reduction")
+        fail(
+            ValueError,
+            "reduction",
+            f"{reduction} is not a valid value for reduction",
+            hint="'none', 'mean' and 'sum' are there",
+        )
     return _NUMBERS[reduction]
 
 

@@ -16,7 +16,7 @@ import facula
 from facula import core
 from facula.autograd.checkpoint import checkpoint
 from facula.core.errors import fail
-from facula.ops.registry import PLACES
+from facula.ops.registry import PLACES, TABLE
 
 #: the operators of `nn.functional`
 F = SimpleNamespace(**PLACES["nn.functional"])
@@ -542,11 +542,11 @@ def _fractional_max_pool(
         samples = facula.rand(*x.shape[:2], dims, dtype=x.dtype, device=x.device)
     samples = samples[: x.size(0)]  # a module's may be for larger batches
     windows = _fractional_windows(samples, x, kernel, out)
-    taken = x.flatten(2).gather(2, windows.flatten(2)).view(windows.shape)
-    values, best = taken.max(-1)
+    taken = x.detach().flatten(2).gather(2, windows.flatten(2)).view(windows.shape)
+    indices = windows.gather(-1, taken.argmax(-1, keepdim=True)).squeeze(-1)
+    values = TABLE["_plane_gather"](x, indices, dims)
     if not return_indices:
         return values if batched else values.squeeze(0)
-    indices = windows.gather(-1, best.unsqueeze(-1)).squeeze(-1)
     return (values, indices) if batched else (values.squeeze(0), indices.squeeze(0))
 
 

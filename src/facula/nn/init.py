@@ -14,6 +14,7 @@ from typing import Any
 
 import facula
 from facula.autograd.grad_mode import no_grad
+from facula.core.errors import fail
 
 _LINEAR_NAMES = frozenset(
     """linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d sigmoid
@@ -35,11 +36,21 @@ def calculate_gain(nonlinearity: str, param: Any = None) -> float:
         elif isinstance(param, (int, float)) and not isinstance(param, bool):
             slope = param
         else:
-            raise ValueError(f"negative_slope {param} not a valid number")
+            fail(
+                ValueError,
+                "calculate_gain",
+                f"negative_slope {param} not a valid number",
+                hint="leave param out for the slope 0.01",
+            )
         return math.sqrt(2.0 / (1 + slope**2))
     if nonlinearity == "selu":
         return 3.0 / 4
-    raise ValueError(f"Unsupported nonlinearity {nonlinearity}")
+    fail(
+        ValueError,
+        "calculate_gain",
+        f"Unsupported nonlinearity {nonlinearity}",
+        hint="'linear' has the gain 1",
+    )
 
 
 def uniform_(tensor: Any, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Any:
@@ -102,7 +113,12 @@ def zeros_(tensor: Any) -> Any:
 def eye_(tensor: Any) -> Any:
     """The identity matrix."""
     if tensor.ndimension() != 2:
-        raise ValueError("Only tensors with 2 dimensions are supported")
+        fail(
+            ValueError,
+            "init",
+            "Only tensors with 2 dimensions are supported",
+            hint="view(size(0), -1) makes a matrix that shares the memory",
+        )
     with no_grad():
         tensor.zero_()
         tensor.diagonal().fill_(1)
@@ -113,10 +129,20 @@ def dirac_(tensor: Any, groups: int = 1) -> Any:
     """A convolution kernel that passes its input channels through, as many as there is room for."""
     dims = tensor.ndimension()
     if dims not in (3, 4, 5):
-        raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
+        fail(
+            ValueError,
+            "dirac_",
+            "Only tensors with 3, 4, or 5 dimensions are supported",
+            hint="weights of convolutions have them",
+        )
     sizes = tensor.size()
     if sizes[0] % groups != 0:
-        raise ValueError("dim 0 must be divisible by groups")
+        fail(
+            ValueError,
+            "dirac_",
+            "dim 0 must be divisible by groups",
+            hint="leave groups out for one group",
+        )
     per_group = sizes[0] // groups
     centre = tuple(size // 2 for size in sizes[2:])
     with no_grad():
@@ -129,8 +155,11 @@ def dirac_(tensor: Any, groups: int = 1) -> Any:
 
 def _calculate_fan_in_and_fan_out(tensor: Any) -> tuple[int, int]:
     if tensor.dim() < 2:
-        raise ValueError(
-            "Fan in and fan out can not be computed for tensor with fewer than 2 dimensions"
+        fail(
+            ValueError,
+            "init",
+            ("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions"),
+            hint="normal_() and uniform_() fill vectors",
         )
     field = math.prod(tensor.shape[2:])
     return tensor.size(1) * field, tensor.size(0) * field
@@ -139,7 +168,12 @@ def _calculate_fan_in_and_fan_out(tensor: Any) -> tuple[int, int]:
 def _calculate_correct_fan(tensor: Any, mode: str) -> int:
     mode = mode.lower()
     if mode not in ("fan_in", "fan_out"):
-        raise ValueError(f"Mode {mode} not supported, please use one of ['fan_in', 'fan_out']")
+        fail(
+            ValueError,
+            "kaiming",
+            f"Mode {mode} not supported, please use one of ['fan_in', 'fan_out']",
+            hint="'fan_in' keeps the variance forward, 'fan_out' backward",
+        )
     fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
     return fan_in if mode == "fan_in" else fan_out
 
@@ -196,7 +230,12 @@ def kaiming_normal_(
 def orthogonal_(tensor: Any, gain: float = 1, generator: Any = None) -> Any:
     """A (semi-)orthogonal matrix over the first dimension and the rest. [Saxe et al. 2013]"""
     if tensor.ndimension() < 2:
-        raise ValueError("Only tensors with 2 or more dimensions are supported")
+        fail(
+            ValueError,
+            "orthogonal_",
+            "Only tensors with 2 or more dimensions are supported",
+            hint="normal_() and uniform_() fill vectors",
+        )
     if tensor.numel() == 0:
         return tensor
     rows = tensor.size(0)
@@ -218,7 +257,12 @@ def orthogonal_(tensor: Any, gain: float = 1, generator: Any = None) -> Any:
 def sparse_(tensor: Any, sparsity: float, std: float = 0.01, generator: Any = None) -> Any:
     """Normal, with the fraction ``sparsity`` of every column set to zero. [Martens 2010]"""
     if tensor.ndimension() != 2:
-        raise ValueError("Only tensors with 2 dimensions are supported")
+        fail(
+            ValueError,
+            "init",
+            "Only tensors with 2 dimensions are supported",
+            hint="view(size(0), -1) makes a matrix that shares the memory",
+        )
     rows, columns = tensor.shape
     zeros = math.ceil(sparsity * rows)
     with no_grad():

@@ -9,6 +9,8 @@ from importlib import import_module
 from typing import Any
 
 from facula import core
+from facula.core.errors import fail
+from facula.core.errors import no_attribute as _no_attribute
 from facula.ops import pointwise_rules
 from facula.ops.overloads import namespace as _namespace
 from facula.ops.registry import PLACES, TABLE, F
@@ -49,16 +51,19 @@ def load_library(path: Any) -> None:
     Operators for facula are Python (`facula.library`); packages catch this and go on without theirs.
     """
     REFUSED_LIBRARIES.add(os.path.basename(os.path.dirname(os.path.abspath(str(path)))))
-    raise OSError(
-        f"[ops.load_library] a library of operators for facula was required: got {path}\n"
-        "hint: define the operators with facula.library"
+    fail(
+        OSError,
+        "ops.load_library",
+        "a library of operators for facula was required",
+        got=path,
+        hint="define the operators with facula.library",
     )
 
 
 def __getattr__(name: str) -> Any:
     """A module that was not imported above, or `facula.ops.<namespace>`, see `ops.overloads`."""
     if name.startswith("__"):
-        raise AttributeError(f"module 'facula.ops' has no attribute {name!r}")
+        raise _no_attribute(__name__, name)
     if name in _MODULES:
         return import_module(f"facula.ops.{name}")
     return _namespace(name)

@@ -347,6 +347,14 @@ def _repeat_index(repeats: Any, output_size: int | None) -> Any:
         )
     ends = repeats64.cumsum(0)
     total = ends[-1].item()
+    if repeats64.max().item() * repeats.numel() >= 2**63 and sum(repeats64.tolist()) != total:
+        fail(
+            RuntimeError,
+            "repeat_interleave",
+            "a result that fits memory was required",
+            "counts that sum to more than 2**63",
+            hint="the counts are numbers of copies, not of elements",
+        )
     if output_size is not None and output_size != total:
         fail(
             RuntimeError,

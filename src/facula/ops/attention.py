@@ -17,6 +17,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.ops.index_launch import broadcast_shapes
+from facula.ops.norm import widened
 from facula.ops.registry import F, composite, operator
 
 OP = "scaled_dot_product_attention"
@@ -228,14 +229,21 @@ class FlashAttentionBackward:
         )
 
     def backward(grads, grad_out, query, key, value, mask, is_causal, scale, dropout_p, state):
+        dtype = query.dtype
+        # scores rounded to 16 bits miss the weights by whole percents
+        grad_out, query, key, value = widened(grad_out, query, key, value)
         keep = _kept(query, key, dropout_p, state)
+        grads = widened(*grads)
         first = _second_order(grads, grad_out, query, key, value, mask, is_causal, scale, keep)
-        return *first[:4], None, None, first[4] if mask is not None else None, None
+        found = [x.to(dtype) for x in first[:4]]
+        return *found, None, None, first[4] if mask is not None else None, None
 
 
 def _draw(state: Any) -> tuple[int, int]:
-    """Seed and offset of a random state; zeros where nothing is drawn."""
-    return (0, 0) if state is None else tuple(state.tolist())
+    """Seed and offset of a random state; two numbers where nothing is drawn."""
+    if state is None:
+        return 0, 0  # any value does: no kernel reads it
+    return tuple(state.tolist())
 
 
 def _transformed() -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 from facula import core
 from facula.ops.index_addressing import Addressing
+from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F
 
 
@@ -155,6 +156,7 @@ def conv_input(
     batch: Any,
     grad_output: Any,
     weight: Any,
+    bias: Any,
     stride: Any,
     padding: Any,
     dilation: Any,
@@ -163,11 +165,21 @@ def conv_input(
 ) -> Any:
     """As `conv`."""
     settings = (stride, padding, dilation)
+    if batch.has(bias):
+        plain = (
+            conv_input(batch, grad_output, weight, None, *settings, groups, input_size)
+            if (batch.has(grad_output) or batch.has(weight))
+            else F._conv_input(grad_output, weight, None, *settings, groups, input_size).unsqueeze(
+                0
+            )
+        )
+        return plain + batch.front(bias).reshape((batch.size, 1, -1, *[1] * len(input_size)))
     if not batch.has(weight):
         y = joined(batch, grad_output)
-        return parted(batch, F._conv_input(y, weight, *settings, groups, input_size))
+        return parted(batch, F._conv_input(y, weight, bias, *settings, groups, input_size))
     y, kernels = _channels(batch, grad_output), joined(batch, weight)
-    out = F._conv_input(y, kernels, *settings, groups * batch.size, input_size)
+    offsets = None if bias is None else joined(batch, bias)
+    out = F._conv_input(y, kernels, offsets, *settings, groups * batch.size, input_size)
     return _unchannelled(batch, out)
 
 
@@ -229,6 +241,16 @@ def embedding_dense_backward(
         batch.full(grad_output), places, rows, -1, scale_grad_by_freq
     )
     return parted(batch, found)
+
+
+def gather(batch: Any, self: Any, dim: int, index: Any, sparse_grad: bool) -> Any:
+    """The dimension behind the batch; an entry of no dimensions is one of one element."""
+    along = wrap_dim("gather", dim, self.dim()) + 1
+    x, places = (
+        x if x.dim() > 1 else x.unsqueeze(1) for x in (batch.full(self), batch.full(index))
+    )
+    found = F.gather(x, along, places, sparse_grad=sparse_grad)
+    return found.reshape((batch.size, *index.shape))
 
 
 def _place(self: Any, indices: Any) -> tuple[int, int, Any]:
@@ -406,7 +428,7 @@ def l1_total(batch: Any, input: Any, target: Any, mean: bool) -> Any:
 def bce_logits_total(batch: Any, input: Any, target: Any, mean: bool) -> Any:
     """A total for each entry."""
     x, y = batch.full(input), batch.full(target)
-    return _total(batch, x.clamp(min=0) - x * y + (-x.abs()).exp().log1p(), mean)
+    return _total(batch, (1 - y) * x - F.logsigmoid(x), mean)
 
 
 def cross_entropy_rows(

@@ -4,8 +4,8 @@ Takes inputs [N, C, *spatial] (or without N), weights [out, in / groups, *kernel
 *spatial]. Three
 primitives, each linear in both its tensors and differentiated by the other two: `_conv` (forward),
 `_conv_input` (its
-transpose in the input) and `_conv_weight` (its transpose in the weight). A transposed convolution
-is `_conv_input`. Keeps
+transpose in the input) and `_conv_weight` (its transpose in the weight); the first two add a bias
+where there is one. A transposed convolution is `_conv_input`. Keeps
 true: results follow the memory format of the input (channels last stays channels last); complex
 convolutions are three
 real ones; whole numbers multiply exactly.
@@ -22,8 +22,10 @@ from facula.ops import batch_forms, memory_order
 from facula.ops import index_launch as launch
 from facula.ops.conv_checks import (
     check_arguments,
+    check_dtypes,
     check_numbers,
     check_output_padding,
+    check_parts,
     per_dimension,
 )
 from facula.ops.memory_order import channels_last
@@ -92,6 +94,24 @@ def _launch(
     core.kernel(f"{name}_{kind}:{code}")(pointers, numbers, ())
 
 
+def _check(op: str, image: Any, result: Any, weight: Any, settings: tuple[Any, ...]) -> None:
+    """Raise unless the sizes of an image, its result and a weight fit each other."""
+    check_parts(op, image, result, weight.shape, settings, weight.shape[2:])
+
+
+def _check_bias(op: str, x: Any, weight: Any, bias: Any, result: Any) -> None:
+    """Raise unless all have one dtype, and the bias an element for each channel of the result."""
+    check_dtypes(op, x, weight, bias)
+    if bias is not None and tuple(bias.shape) != tuple(result[1:2]):
+        fail(
+            RuntimeError,
+            op,
+            f"a bias of {result[1]} elements",
+            list(bias.shape),
+            hint="one for each channel of the result",
+        )
+
+
 @operator(
     "_conv(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] "
     "dilation, int groups, "
@@ -109,6 +129,9 @@ class _conv:
         return 2 * input.shape[0] * launch.product(output_size) * weight.numel()
 
     def meta(input, weight, bias, stride, padding, dilation, groups, output_size):
+        result = (*input.shape[:1], *weight.shape[:1], *output_size)
+        _check("_conv", input.shape, result, weight, (stride, padding, dilation, groups))
+        _check_bias("_conv", input, weight, bias, result)
         last = channels_last(input) or channels_last(weight)
         return memory_order.empty([input.shape[0], weight.shape[0], *output_size], input, last)
 
@@ -138,7 +161,7 @@ class _conv:
         settings = (stride, padding, dilation, groups)
         grad_input = grad_weight = grad_bias = None
         if needs[0]:
-            grad_input = F._conv_input(grad, weight, *settings, tuple(input.shape[2:]))
+            grad_input = F._conv_input(grad, weight, None, *settings, tuple(input.shape[2:]))
         if needs[1] and needs[2]:
             grad_weight, grad_bias = F._conv_weight_bias(
                 grad, input, *settings, tuple(weight.shape[2:])
@@ -146,7 +169,7 @@ class _conv:
         elif needs[1]:
             grad_weight = F._conv_weight(grad, input, *settings, tuple(weight.shape[2:]))
         elif needs[2]:
-            grad_bias = grad.sum([d for d in range(grad.dim()) if d != 1])
+            grad_bias = _over_channels(grad)
         return grad_input, grad_weight, grad_bias
 
     def samples(S):
@@ -155,61 +178,72 @@ class _conv:
 
 
 @operator(
-    "_conv_input(Tensor grad_output, Tensor weight, int[] stride, int[] padding, int[] dilation, "
-    "int groups, "
-    "int[] input_size) -> Tensor",
+    "_conv_input(Tensor grad_output, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] "
+    "dilation, int groups, int[] input_size) -> Tensor",
     names=(),
     out=False,
 )
 class _conv_input:
-    """The transpose of the convolution in its input: what each input element received, weighted."""
+    """The transpose of the convolution in its input, what each input element received, weighted;
+    plus a bias per channel, as the transposed convolution has it.
+    """
 
     images = ("grad_output",)
     vmap = batch_forms.conv_input
-    jvp = "multilinear"
 
-    def flops(grad_output, weight, stride, padding, dilation, groups, input_size):
+    def flops(grad_output, weight, bias, stride, padding, dilation, groups, input_size):
         return 2 * grad_output.shape[0] * launch.product(grad_output.shape[2:]) * weight.numel()
 
-    def meta(grad_output, weight, stride, padding, dilation, groups, input_size):
+    def meta(grad_output, weight, bias, stride, padding, dilation, groups, input_size):
+        channels = [n * groups for n in weight.shape[1:2]]
+        image = (*grad_output.shape[:1], *channels, *input_size)
+        settings = (stride, padding, dilation, groups)
+        _check("_conv_input", image, grad_output.shape, weight, settings)
+        _check_bias("_conv_input", grad_output, weight, bias, image)
         last = channels_last(grad_output) or channels_last(weight)
         return memory_order.empty(
             [grad_output.shape[0], weight.shape[1] * groups, *input_size], grad_output, last
         )
 
-    def cpu(out, grad_output, weight, stride, padding, dilation, groups, input_size):
+    def cpu(out, grad_output, weight, bias, stride, padding, dilation, groups, input_size):
         if out.numel() == 0:
             return
         if grad_output.numel() == 0 or weight.numel() == 0:
             out.zero_()
-            return
-        y, layout = _dense(grad_output)
-        _launch(
-            "backward_data",
-            (out, y, weight.contiguous()),
-            out.shape,
-            y.shape,
-            weight.shape[2:],
-            stride,
-            padding,
-            dilation,
-            groups,
-            (int(channels_last(out)), layout),
-        )
+        else:
+            y, layout = _dense(grad_output)
+            layouts = (int(channels_last(out)), layout)
+            _launch(
+                "backward_data", (out, y, weight.contiguous()), out.shape, y.shape,
+                weight.shape[2:], stride, padding, dilation, groups, layouts,
+            )  # fmt: skip
+        if bias is not None:
+            out.add_(_along_channels(bias, len(input_size)))
+
+    def jvp(tangents, result, grad_output, weight, bias, *settings):
+        moved, turned, offset = tangents[:3]
+        total = None if moved is None else F._conv_input(moved, weight, offset, *settings)
+        if turned is not None:
+            through = F._conv_input(
+                grad_output, turned, offset if total is None else None, *settings
+            )
+            total = through if total is None else total + through
+        if total is None:
+            total = _along_channels(offset, result.dim() - 2).expand(result.shape)
+        return total
 
     def backward(grad, grad_output, weight, stride, padding, dilation, groups, needs):
         settings = (stride, padding, dilation, groups)
-        return (
-            F._conv(grad, weight, None, *settings, tuple(grad_output.shape[2:]))
-            if needs[0]
-            else None,
-            F._conv_weight(grad_output, grad, *settings, tuple(weight.shape[2:]))
-            if needs[1]
-            else None,
-        )
+        grad_y = grad_weight = None
+        if needs[0]:
+            grad_y = F._conv(grad, weight, None, *settings, tuple(grad_output.shape[2:]))
+        if needs[1]:
+            grad_weight = F._conv_weight(grad_output, grad, *settings, tuple(weight.shape[2:]))
+        return grad_y, grad_weight, _over_channels(grad) if needs[2] else None
 
     def samples(S):
-        yield (S(2, 4, 5, 3), S(4, 3, 3, 2), (1, 2), (1, 0), (1, 1), 1, (5, 6)), {}
+        yield (S(2, 4, 5, 3), S(4, 3, 3, 2), None, (1, 2), (1, 0), (1, 1), 1, (5, 6)), {}
+        yield (S(2, 4, 5), S(4, 2, 3), S(4), (2,), (1,), (1,), 2, (10,)), {}
 
 
 @operator(
@@ -232,6 +266,9 @@ class _conv_weight:
         return 2 * grad_output.numel() * (input.shape[1] // groups) * launch.product(kernel_size)
 
     def meta(grad_output, input, stride, padding, dilation, groups, kernel_size):
+        settings = (stride, padding, dilation, groups)
+        check_parts("_conv_weight", input.shape, grad_output.shape, None, settings, kernel_size)
+        check_dtypes("_conv_weight", input, grad_output)
         shape = [grad_output.shape[1], input.shape[1] // groups, *kernel_size]
         return core.empty(shape, dtype=input.dtype, device=input.device)
 
@@ -244,7 +281,7 @@ class _conv_weight:
             F._conv(input, grad, None, *settings, tuple(grad_output.shape[2:]))
             if needs[0]
             else None,
-            F._conv_input(grad_output, grad, *settings, tuple(input.shape[2:]))
+            F._conv_input(grad_output, grad, None, *settings, tuple(input.shape[2:]))
             if needs[1]
             else None,
         )
@@ -260,7 +297,7 @@ def _correlate(
     if out.numel() == 0 or grad_output.numel() == 0 or input.numel() == 0:
         out.zero_()
         if bias is not None:
-            bias.copy_(grad_output.sum([d for d in range(grad_output.dim()) if d != 1]))
+            bias.copy_(_over_channels(grad_output))
         return
     y, y_layout = _dense(grad_output)
     x, x_layout = _dense(input)
@@ -291,6 +328,9 @@ class _conv_weight_bias:
         return 2 * grad_output.numel() * (input.shape[1] // groups) * launch.product(kernel_size)
 
     def meta(grad_output, input, stride, padding, dilation, groups, kernel_size):
+        settings = (stride, padding, dilation, groups)
+        check_parts("_conv_weight", input.shape, grad_output.shape, None, settings, kernel_size)
+        check_dtypes("_conv_weight", input, grad_output)
         channels = grad_output.shape[1]
         shape = [channels, input.shape[1] // groups, *kernel_size]
         return (
@@ -317,7 +357,7 @@ class _conv_weight_bias:
         if needs[0]:
             grad_y = F._conv(input, weight, bias, *settings, tuple(grad_output.shape[2:]))
         grad_x = (
-            F._conv_input(grad_output, weight, *settings, tuple(input.shape[2:]))
+            F._conv_input(grad_output, weight, None, *settings, tuple(input.shape[2:]))
             if needs[1]
             else None
         )
@@ -430,8 +470,7 @@ def forward(
     """The convolution in the arithmetic of its dtype."""
     settings = (stride, padding, dilation, groups, sizes)
     if x.dtype.is_complex:
-        result = _complex_product(lambda a, b: F._conv(a, b, None, *settings), x, weight)
-        return result if bias is None else result + _along_channels(bias, len(sizes))
+        return _complex_product(lambda a, b, c: F._conv(a, b, c, *settings), x, weight, bias)
     if x.dtype.is_floating_point:
         return F._conv(x, weight, bias, *settings)
     result = _window_product(x, weight, *settings)
@@ -442,11 +481,25 @@ def _along_channels(bias: Any, space: int) -> Any:
     return bias.reshape((1, -1, *[1] * space))
 
 
-def _complex_product(product: Any, x: Any, y: Any) -> Any:
-    """A bilinear real product of complex tensors by three real ones. [Gauss]"""
+def _over_channels(y: Any) -> Any:
+    """What a bias receives from its results."""
+    return y.sum([d for d in range(y.dim()) if d != 1])
+
+
+def _complex_product(product: Any, x: Any, y: Any, bias: Any) -> Any:
+    """A bilinear real product of complex tensors by three real ones. [Gauss]
+
+    The bias goes into the products, so that its gradient is one of them: `third` has the sum of its
+    parts, of which `first` takes the real one away.
+    """
     a, b, c, d = F.real(x), F.imag(x), F.real(y), F.imag(y)
-    first, second = product(a.contiguous(), c.contiguous()), product(b.contiguous(), d.contiguous())
-    third = product(a + b, c + d)
+    real = imag = both = None
+    if bias is not None:
+        real, imag = F.real(bias).contiguous(), F.imag(bias)
+        both = real + imag
+    first = product(a.contiguous(), c.contiguous(), real)
+    second = product(b.contiguous(), d.contiguous(), None)
+    third = product(a + b, c + d, both)
     return F.complex(first - second, third - first - second)
 
 
@@ -520,13 +573,13 @@ def _transpose(
         )
     settings = (stride, padding, dilation, groups, sizes)
     if x.dtype.is_complex:
-        result = _complex_product(lambda a, b: F._conv_input(a, b, *settings), x, weight)
+        product = lambda a, b, c: F._conv_input(a, b, c, *settings)  # noqa: E731
+        result = _complex_product(product, x, weight, bias)
     elif x.dtype.is_floating_point:
-        result = F._conv_input(x, weight, *settings)
+        result = F._conv_input(x, weight, bias, *settings)
     else:
         result = _whole_transpose(x, weight, *settings)
-    if bias is not None:
-        result = result + _along_channels(bias, space)
+        result = result if bias is None else result + _along_channels(bias, space)
     return result if batched else result.squeeze(0)
 
 
@@ -539,8 +592,7 @@ def _whole_transpose(
     batch, channels = x.shape[:2]
     kernel = tuple(weight.shape[2:])
     spread = tuple((n - 1) * s + 1 for n, s in zip(x.shape[2:], stride, strict=True))
-    wide = core.empty((batch, channels, *spread), dtype=x.dtype, device=x.device)
-    wide.zero_()
+    wide = x.new_zeros((batch, channels, *spread))
     wide[(slice(None), slice(None), *(slice(None, None, s) for s in stride))].copy_(x)
     per, out = channels // groups, weight.shape[1]
     flipped = F.flip(weight, tuple(range(2, 2 + len(kernel))))

@@ -140,3 +140,57 @@ def check_output_padding(op: str, extra: Any, stride: Any, dilation: Any) -> Non
             f"output_padding {list(extra)}, stride {list(stride)}, dilation {list(dilation)}",
             hint="enlarge the result with pad() instead",
         )
+
+
+def check_parts(
+    op: str, image: Any, result: Any, weight: Any, settings: tuple[Any, ...], kernel: Any
+) -> None:
+    """Raise unless the parts of one convolution fit each other.
+
+    Args:
+        image, result: sizes [N, C, *spatial] of the convolution's input and output.
+        weight: [out, in / groups, *kernel], None where it is what is made.
+        settings: stride, padding, dilation, groups.
+    """
+    *numbers, groups = settings
+    space = len(kernel)
+    lengths = (len(image), len(result), *(len(n) + 2 for n in numbers))
+    if set(lengths) != {space + 2} or not 1 <= space <= 3:
+        fail(
+            RuntimeError,
+            op,
+            f"{space + 2}D image and result, and {space} numbers each of stride, padding and dilation",
+            f"{list(image)}, {list(result)}, {[list(n) for n in numbers]}",
+            hint="conv1d(), conv2d() and conv3d() bring their arguments to this form",
+        )
+    check_numbers(op, *numbers)
+    if groups < 1 or image[1] % groups or result[1] % groups or image[0] != result[0]:
+        fail(
+            RuntimeError,
+            op,
+            f"one batch, and channels in {groups} whole groups",
+            f"sizes {list(image)} and {list(result)}",
+            hint="groups divides the channels of the image and of the result",
+        )
+    wanted = [result[1], image[1] // groups, *kernel]
+    if (weight is not None and list(weight) != wanted) or min(kernel) < 1:
+        fail(
+            RuntimeError,
+            op,
+            f"a weight of size {wanted} with taps",
+            None if weight is None else list(weight),
+            hint="the weight is [out, in / groups, *kernel]",
+        )
+
+
+def check_dtypes(op: str, *tensors: Any) -> None:
+    """Raise unless all tensors that are given have the dtype of the first."""
+    for x in tensors[1:]:
+        if x is not None and x.dtype is not tensors[0].dtype:
+            fail(
+                RuntimeError,
+                op,
+                f"operands of one dtype ({tensors[0].dtype})",
+                x.dtype,
+                "convert one with .to()",
+            )

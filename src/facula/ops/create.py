@@ -211,7 +211,8 @@ def _filled(
     check_layout(op, layout)
     check_size(op, size)
     tensor = core.empty(size, dtype=dtype, device=device)
-    return finished(tensor.zero_() if value == 0 else tensor.fill_(value), requires_grad)
+    nothing = isinstance(value, int) and value == 0  # a float may be -0.0
+    return finished(tensor.zero_() if nothing else tensor.fill_(value), requires_grad)
 
 
 @composite(f"zeros(int[]... size, *, {OPTIONS}) -> Tensor", names=("zeros",), out_cast=True)
@@ -534,6 +535,7 @@ def _linspace(op: str, start: Any, end: Any, steps: int, dtype: Any, device: Any
     f"linspace(Operand start, Operand end, int steps, *, {OPTIONS}) -> Tensor",
     names=("linspace",),
     out_cast=True,
+    vmap="entries",
 )
 def linspace(start, end, steps, dtype, layout, device, pin_memory, requires_grad):
     """`steps` values evenly from `start` to `end`, both included."""
@@ -549,6 +551,7 @@ def _on_meta(x: Any) -> bool:
     f"logspace(Operand start, Operand end, int steps, float base=10.0, *, {OPTIONS}) -> Tensor",
     names=("logspace",),
     out_cast=True,
+    vmap="entries",
 )
 def logspace(start, end, steps, base, dtype, layout, device, pin_memory, requires_grad):
     """`steps` powers of `base` with exponents evenly from `start` to `end`."""

@@ -54,8 +54,9 @@ class _ctc_loss:
 
     def cpu(out, log_probs, targets, input_lengths, target_lengths, blank, zero_infinity):
         _check_elements(log_probs, targets, input_lengths.tolist(), target_lengths.tolist())
+        given = [x.contiguous() for x in (log_probs, targets, input_lengths, target_lengths)]
         core.kernel(f"ctc:{log_probs.dtype.code}")(
-            (*out, log_probs.contiguous(), targets, input_lengths, target_lengths),
+            (*out, *given),
             _sizes(log_probs, targets, blank, zero_infinity),
             (),
             total=log_probs.shape[1],
@@ -116,9 +117,9 @@ class _ctc_loss_backward:
     ):
         batch = log_probs.shape[1]
         scratch = core.empty((batch, 3, 2 * targets.shape[1]), dtype=out.dtype)
-        states = (grad.contiguous(), loss, alpha, log_probs.contiguous())
+        given = (grad, loss, alpha, log_probs, targets, input_lengths, target_lengths)
         core.kernel(f"ctc.grad:{out.dtype.code}")(
-            (out, *states, targets, input_lengths, target_lengths, scratch),
+            (out, *[x.contiguous() for x in given], scratch),
             _sizes(log_probs, targets, blank, zero_infinity),
             (),
             total=batch,

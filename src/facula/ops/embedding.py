@@ -129,6 +129,16 @@ class EmbeddingDenseBackward:
     jvp = "linear"
 
     def meta(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq):
+        expected = (*indices.shape, grad_output.shape[-1] if grad_output.dim() else 1)
+        if num_weights < 0 or tuple(grad_output.shape) != expected:
+            fail(
+                RuntimeError,
+                "embedding_dense_backward",
+                "a gradient row for each index, and no negative number of weights, was required",
+                f"grad_output {tuple(grad_output.shape)}, indices {tuple(indices.shape)}, "
+                f"{num_weights} weights",
+                hint="grad_output is shaped like embedding's result: indices.shape + (width,)",
+            )
         return core.empty(
             (num_weights, grad_output.shape[-1]), dtype=grad_output.dtype, device=grad_output.device
         )
@@ -146,6 +156,12 @@ class EmbeddingDenseBackward:
             factors = _inverse_counts(indices.reshape((-1,)), grad.shape[0])
             rows = rows * factors.reshape((*indices.shape, 1)).to(rows.dtype)
         return rows, None
+
+    def errors(S):
+        required = "a gradient row for each index"
+        yield (S(5, 3), S.integers(0, 2, (4,)), 2, -1, False), {}, RuntimeError, required
+        yield (S(2, 3), S.integers(0, 2, (2, 3)), 2, -1, False), {}, RuntimeError, required
+        yield (S(2, 3), S.integers(0, 2, (2,)), -1, -1, False), {}, RuntimeError, required
 
 
 def _inverse_counts(places: Any, rows: int) -> Any:
@@ -266,6 +282,22 @@ def embedding_function(
     return F.embedding(weight, input, padding, scale_grad_by_freq, sparse)
 
 
+def _check_bags(weight: Any, indices: Any, offsets: Any, scales: Any) -> None:
+    """Raise unless there is a table, a vector of rows of it, where each bag begins and the last one
+    ends, and a factor for each index where there are any."""
+    vectors = indices.dim() == 1 and offsets.dim() == 1 and offsets.shape[0] > 0
+    fits = scales is None or (scales.shape == indices.shape and scales.dtype is weight.dtype)
+    if weight.dim() != 2 or not vectors or offsets.dtype is not core.int64 or not fits:
+        fail(
+            RuntimeError,
+            "_embedding_bag",
+            "a table [rows, width], vectors of indices and of int64 offsets (one more than there are "
+            "bags), and weights like the indices, in the table's dtype",
+            [list(x.shape) for x in (weight, indices, offsets, scales) if x is not None],
+            hint="nn.functional.embedding_bag() brings its arguments to this form",
+        )
+
+
 @operator(
     "_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, Tensor? per_sample_weights, int "
     "mode, int padding_idx, "
@@ -280,6 +312,7 @@ class EmbeddingBag:
     def meta(
         weight, indices, offsets, per_sample_weights, mode, padding_idx, scale_grad_by_freq, sparse
     ):
+        _check_bags(weight, indices, offsets, per_sample_weights)
         shape = (offsets.shape[0] - 1, weight.shape[1])
         positions = core.empty(shape if mode == 2 else (0,), dtype=core.int64, device=weight.device)
         return core.empty(shape, dtype=weight.dtype, device=weight.device), positions
@@ -297,6 +330,8 @@ class EmbeddingBag:
     ):
         rows, width = weight.shape
         places = _indices("embedding_bag", indices, rows)
+        count = indices.numel() + 1
+        launch.check_bounds("embedding_bag", offsets, count, 0, RuntimeError, negative=False)
         scales = per_sample_weights
         core.kernel(f"embedding_bag:{weight.dtype.code}")(
             (
@@ -401,6 +436,14 @@ class EmbeddingBagMaxBackward:
     """The gradient of bags' maxima: each value's goes to the row it came from, in its column."""
 
     def meta(grad, positions, rows):
+        if grad.dim() != 2 or grad.shape != positions.shape or positions.dtype is not core.int64:
+            fail(
+                RuntimeError,
+                "_embedding_bag_max_backward",
+                "an int64 position for each gradient [bags, width]",
+                f"{list(grad.shape)} and {positions.dtype} of {list(positions.shape)}",
+                hint="_embedding_bag() with mode 2 gives the positions",
+            )
         return core.empty((rows, grad.shape[1]), dtype=grad.dtype, device=grad.device)
 
     def cpu(out, grad, positions, rows):

@@ -24,9 +24,9 @@ PASSES = {2: 1.1, 3: 1.3, 4: 1.2, 5: 1.6, 7: 2.1, 8: 1.5, 9: 1.9, 16: 2.2}
 #: the largest prime that the pass for any odd prime takes
 LARGEST_PRIME = 61
 #: lengths up to which many tables are kept, and up to which roots are computed one by one
-SMALL = 1 << 15
+SMALL = 1 << 15  # speed only
 #: the length of the finer of two tables whose products are roots
-FINE = 1 << 10
+FINE = 1 << 10  # speed only
 #: what a transform takes and gives: complex to complex, real to complex, half a spectrum to real
 COMPLEX, REAL, HALF = 0, 1, 2
 
@@ -40,7 +40,7 @@ class Plan(NamedTuple):
 
 
 def pass_cost(radix: int) -> float:
-    """What a pass costs for an element."""
+    """What a pass costs for an element: speed only."""
     return PASSES.get(radix) or 1.2 + 0.16 * radix
 
 
@@ -77,7 +77,7 @@ def _powers(base: int, count: int) -> tuple[int, ...]:
 
 
 def lane_cost(length: int) -> float:
-    """What the passes of a tile of that length cost for an element."""
+    """What the passes of a tile of that length cost for an element: speed only."""
     chosen = factors(length)
     assert chosen is not None
     return sum(map(pass_cost, chosen))
@@ -88,6 +88,7 @@ def split(length: int, lanes: int) -> tuple[int, int]:
     """first * second = length, so that columns and rows fill vectors and passes are few."""
 
     def cost(first: int) -> float:
+        """What both passes cost: speed only."""
         second = length // first
         wide, high = -(-second // lanes) * lanes, -(-first // lanes) * lanes
         columns = wide * first * (lane_cost(first) + 1.5) + high * wide
@@ -115,7 +116,7 @@ def smooth(least: int) -> int:
             lengths.append(twos)
             threes *= 3
         fives *= 5
-    return min(lengths, key=lambda length: length * (lane_cost(length) + 3))
+    return min(lengths, key=lambda length: length * (lane_cost(length) + 3))  # speed only
 
 
 def row_length(count: int, kind: int) -> int:
@@ -124,7 +125,7 @@ def row_length(count: int, kind: int) -> int:
 
 
 def row_cost(count: int, kind: int, lanes: int) -> float:
-    """What one row costs on the way of rows."""
+    """What one row costs on the way of rows: speed only."""
     length = row_length(count, kind)
     whole = length if factors(length) else smooth(2 * length - 1)
     first, second = split(whole, lanes)
@@ -137,7 +138,7 @@ def row_cost(count: int, kind: int, lanes: int) -> float:
 
 
 def lanes_cost(count: int, kind: int, lanes: int, blocks: int, item: int) -> float:
-    """What all blocks of rows cost on the way of lanes."""
+    """What all blocks of rows cost on the way of lanes: speed only."""
     tile = count * 4 * lanes * item
     slower = 1.0 if tile <= 1 << 15 else 1.3 if tile <= 1 << 19 else 2.0
     around = 3.0 if kind == COMPLEX else 5.0
@@ -152,7 +153,10 @@ def lanes_of(code: str) -> int:
 
 @lru_cache(4096)
 def way(count: int, kind: int, code: str, rows: int, group: int, straight: bool) -> str:
-    """Which way is faster. group: rows that may share a block; straight: a row's places are near."""
+    """Which way is faster: speed only.
+
+    group: rows that may share a block; straight: a row's places are near.
+    """
     lanes, item = lanes_of(code), 4 if code == "f32" else 8
     if factors(count) is None:
         return "rows"

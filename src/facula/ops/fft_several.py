@@ -6,6 +6,7 @@ the one that real transforms halve.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from facula import core
@@ -168,13 +169,18 @@ def fft_ihfft2(self: Any, s: Any, dim: Any, norm: str | None) -> Any:
 # ------------------------------------------------------------------ frequencies and shifts
 
 
+def _step(n: int, d: float) -> float:
+    """The distance of two frequencies; points at no distance have an infinite one."""
+    return 1.0 / (n * d) if d else math.copysign(math.inf, d)
+
+
 @composite(f"fft_fftfreq(int n, float d=1.0, *, {OPTIONS}) -> Tensor", names=("fft.fftfreq",))
 def fft_fftfreq(n, d, dtype, layout, device, pin_memory, requires_grad):
     """The frequencies of `fft` of `n` points that are `d` apart, in cycles: positive ones first."""
     kind = dtype or core.get_default_dtype()
     whole = F.arange(n, dtype=kind, device=device)
     whole = F.where(whole >= (n + 1) // 2, whole - n, whole)
-    result = whole * (1.0 / (n * d)) if n else whole
+    result = whole * _step(n, d) if n else whole
     return result.requires_grad_() if requires_grad else result
 
 
@@ -183,7 +189,7 @@ def fft_rfftfreq(n, d, dtype, layout, device, pin_memory, requires_grad):
     """The frequencies of `rfft` of `n` points that are `d` apart, in cycles."""
     kind = dtype or core.get_default_dtype()
     whole = F.arange(n // 2 + 1, dtype=kind, device=device)
-    result = whole * (1.0 / (n * d)) if n else whole
+    result = whole * _step(n, d) if n else whole
     return result.requires_grad_() if requires_grad else result
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
+from facula.core.errors import fail
 from facula.ops import index_launch as launch
 from facula.ops.index_axis import REDUCE_KINDS
 from facula.ops.index_scatter import reduce_into
@@ -65,6 +66,17 @@ class _gather_scatter:
     operators `gather` and `scatter` do it."""
 
     def meta(self, index, source, places, reduce, include_self, gather, scatter):
+        vectors = index.dim() == places.dim() == 1 and index.shape == places.shape
+        rows = self.dim() >= 1 and source.dim() == self.dim() and self.shape[1:] == source.shape[1:]
+        whole = index.dtype is core.int64 and places.dtype is core.int64
+        if not (vectors and rows and whole) or self.dtype is not source.dtype:
+            fail(
+                RuntimeError,
+                "_gather_scatter",
+                "rows of one size and dtype, and int64 vectors of their numbers",
+                [f"{x.dtype}{list(x.shape)}" for x in (self, index, source, places)],
+                hint="scatter_reduce() and index_select() take what else there is",
+            )
         return core.empty(self.shape, dtype=self.dtype, device=self.device)
 
     def cpu(out, self, index, source, places, reduce, include_self, gather, scatter):

@@ -356,6 +356,8 @@ class index_reduce:
                 reduce,
                 hint="index_add sums, index_copy overwrites",
             )
+        if reduce == "mean":
+            core.refuse_unsigned("index_reduce", self)
         count = _vector("index_reduce", index)
         _same_dtype("index_reduce", self, source)
         _check_source("index_reduce", self, dim, count, source)
@@ -436,4 +438,13 @@ def _product_gradient(
     filled = source.masked_fill(single, 1)
     without = F.index_reduce(self, dim, index, filled, "prod", include_self=include_self)
     plain = F.index_select(grad * result, dim, index) / source.masked_fill(zero, 1)
+    if core.is_grad_enabled() or core.interpreters():  # differentiated again, two zeros count
+        pair = zero & (F.index_select(zeros, dim, index) == 2)
+        chosen = F.where(pair, source, 0)
+        sums = F.index_add(F.zeros_like(self), dim, index, chosen)
+        rest = F.index_reduce(
+            self, dim, index, source.masked_fill(zero, 1), "prod", include_self=include_self
+        )
+        paired = F.index_select(grad * rest, dim, index)
+        plain = F.where(pair, paired * (F.index_select(sums, dim, index) - chosen), plain)
     return grad_self, F.where(single, F.index_select(grad * without, dim, index), plain)

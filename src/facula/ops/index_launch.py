@@ -32,6 +32,8 @@ ARITHMETIC = {
     "u32": "i32",
     "u64": "i64",
 }
+#: what compares may not take the signed kernel of the same bits
+UNSIGNED = ("u16", "u32", "u64")
 #: on bool, adding is `or` and multiplying is `and`
 BOOL_KINDS = {"add": "max", "mul": "min", "max": "max", "min": "min"}
 SERIAL = 32768
@@ -151,7 +153,7 @@ def merge(
         sizes.append(size)
         for s, t in zip(steps, strides, strict=True):
             s.append(t[d])
-    while len(sizes) < 2:
+    while len(sizes) < 2:  # speed only: more do as well
         sizes.insert(0, 1)
         at += 1
         for s in steps:
@@ -227,7 +229,11 @@ def scatter(
         split, items, grain = 2, extent, max(1, extent // 64)
     else:
         split, items, grain = 0, outer, outer
-    core.kernel(_scatter_kernel(kind, target.dtype))(
+    kernel = core.kernel(_scatter_kernel(kind, target.dtype))
+    worked = kernel.contract.dtypes[0]
+    if worked is not None and worked is not target.dtype:  # the same bits in another dtype
+        target, source = target.view(worked), source.view(worked)
+    kernel(
         (target, source, index),
         (len(sizes), at, extent, split, 0, *sizes, *steps[0], *steps[1], *steps[2]),
         (),
@@ -241,6 +247,8 @@ def _scatter_kernel(kind: str, dtype: Any) -> str:
         return "scatter.set:" + size_code(dtype)
     if dtype.code == "b8":
         kind = BOOL_KINDS[kind]
+    if kind in ("max", "min") and dtype.code in UNSIGNED:
+        return f"scatter.{kind}:{dtype.code}"
     return f"scatter.{kind}:{ARITHMETIC[dtype.code]}"
 
 

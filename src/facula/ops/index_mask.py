@@ -85,6 +85,7 @@ def nonzero(self: Any, as_tuple: bool) -> Any:
 @composite(
     "nonzero_static(Tensor self, *, int size, int fill_value=-1) -> Tensor",
     names=("nonzero_static", "Tensor.nonzero_static"),
+    vmap="entries",
 )
 def nonzero_static(self: Any, size: int, fill_value: int) -> Any:
     """The first `size` coordinates of elements that are not zero, filled up with `fill_value`:

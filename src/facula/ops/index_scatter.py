@@ -14,6 +14,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import cast_hint, fail
+from facula.ops import batch_forms
 from facula.ops import index_launch as launch
 from facula.ops.index_axis import REDUCE_KINDS, identity_of
 from facula.ops.reduce_launch import wrap_dim
@@ -118,7 +119,7 @@ class gather:
     of `index`.
     """
 
-    vmap = "dims"
+    vmap = batch_forms.gather
     jvp = "linear"
 
     def meta(self, dim, index, sparse_grad):
@@ -319,6 +320,8 @@ class scatter_reduce:
             )
         _check("scatter_reduce", self, dim, index, src)
         _check_dtype(self, src)
+        if reduce == "mean":
+            core.refuse_unsigned("scatter_reduce", self)
         return core.empty(self.shape, dtype=self.dtype, device=self.device)
 
     def cpu(out, self, dim, index, src, reduce, include_self):
@@ -447,4 +450,12 @@ def _product_gradient(
     filled = src.masked_fill(single, 1)
     without = F.scatter_reduce(self, dim, index, filled, "prod", include_self=include_self)
     plain = F.gather(grad * result, dim, index) / src.masked_fill(zero, 1)
+    if core.is_grad_enabled() or core.interpreters():  # differentiated again, two zeros count
+        pair = zero & (zeros == 2)
+        chosen = F.where(pair, src, 0)
+        other = F.gather(F.scatter_add(F.zeros_like(self), dim, index, chosen), dim, index) - chosen
+        rest = F.scatter_reduce(
+            self, dim, index, src.masked_fill(zero, 1), "prod", include_self=include_self
+        )
+        plain = F.where(pair, F.gather(grad * rest, dim, index) * other, plain)
     return grad_self, F.where(single, F.gather(grad * without, dim, index), plain)

@@ -13,6 +13,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.ops import index_launch as launch
+from facula.ops.batch_forms import innermost
 from facula.ops.registry import F, composite, operator, return_type_of
 from facula.ops.value_checks import checked, is_traced
 
@@ -25,11 +26,13 @@ SEARCHED = {
     "i8": "i32",
     "u8": "i32",
 }
-SEARCHED |= {"b8": "i32", "f16": "f32", "bf16": "f32"}
+SEARCHED |= {"u16": "i32", "u32": "i64", "b8": "i32", "f16": "f32", "bf16": "f32"}
 
 
 def searchable(op: str, x: Any) -> Any:
     """The tensor, contiguous, in a dtype that search kernels know."""
+    if x.dtype is core.uint64:  # its order is that of int64 with the sign bit flipped
+        return (x.view(core.int64) ^ launch.int_limits(core.int64)[0]).contiguous()
     code = SEARCHED.get(x.dtype.code)
     if code is None:
         fail(
@@ -169,6 +172,7 @@ def _check_counted(self: Any, weights: Any, minlength: int) -> None:
             self.dtype,
             hint="convert it with .long()",
         )
+    core.refuse_unsigned("bincount", self)
     if minlength < 0:
         fail(
             RuntimeError,
@@ -322,7 +326,8 @@ class histc:
 
 @composite(
     "histogram(Tensor self, any bins=100, *, float[]? range=None, Tensor? weight=None, bool "
-    "density=False) -> (Tensor hist, Tensor bin_edges)"
+    "density=False) -> (Tensor hist, Tensor bin_edges)",
+    vmap="entries",
 )
 def histogram(self: Any, bins: Any, range: Any, weight: Any, density: bool) -> Any:
     """Counts (or summed weights) per bin, and the edges; `bins` is a number of equal bins or a
@@ -494,7 +499,7 @@ def one_hot(tensor: Any, num_classes: int) -> Any:
         said = "Class values must be non-negative and smaller than num_classes."
         tensor = checked(tensor, 0, num_classes, "one_hot", said)
     elif tensor.device.type != "meta":
-        num_classes = _class_count(tensor, num_classes)
+        num_classes = _class_count(innermost(tensor), num_classes)
     zero = F.zeros((*tensor.shape, num_classes), dtype=core.int64, device=tensor.device)
     return F.scatter(zero, -1, tensor.unsqueeze(-1), value=1)
 

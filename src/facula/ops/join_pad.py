@@ -205,8 +205,13 @@ class _pad_index_backward:
         target = out if work is out.dtype else core.empty(shape, dtype=work)
         table, results, sizes = _plan(shape, pad, mode)
         outer = out.numel() // launch.product(sizes)
-        core.kernel(f"pad.sum:{launch.ARITHMETIC[work.code]}")(
-            (target, grad_output.to(work).contiguous(), table),
+        grad, summed = grad_output.to(work).contiguous(), target
+        kernel = core.kernel(f"pad.sum:{launch.ARITHMETIC[work.code]}")
+        worked = kernel.contract.dtypes[0]
+        if worked is not work:  # the same bits in another dtype
+            grad, summed = grad.view(worked), summed.view(worked)
+        kernel(
+            (summed, grad, table),
             (*results, *sizes),
             (),
             total=outer,

@@ -350,8 +350,6 @@ def linalg_pinv(A: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:  # noqa: 
     check_kind("linalg.pinv", A)
     if hermitian:
         check_numbers("linalg.pinv", A)
-    if A.numel() == 0:
-        return adjoint(A).clone(memory_format=core.contiguous_format)
     absolute, relative = tolerances(A, atol, rtol)
     batch = A.shape[:-2]
     return F._linalg_pinv(A, absolute.expand(batch), relative.expand(batch), hermitian)

@@ -11,11 +11,13 @@ from functools import cache
 from math import factorial
 from typing import Any
 
+from facula import core
 from facula.ops.linalg_launch import adjoint, check_kind, check_square, like
 from facula.ops.registry import F, composite, operator
 
-#: degree of the approximant, and the norm up to which it is exact to rounding [Higham 2005]
-_DEGREES = {"f32": (7, 3.925724783138660), "f64": (13, 5.371920351148152)}
+#: degree of the approximant, and the norm up to which it is exact to rounding [Higham 2005]; float32 is
+#: computed in float64, since squaring doubles what was rounded off, within half of the norm for its rounding
+_DEGREES = {"f32": (7, 1.962862391569330), "f64": (13, 5.371920351148152)}
 
 
 @cache
@@ -56,9 +58,9 @@ class _matrix_exp:
     def cpu(out, self):
         if not self.numel():
             return
-        wide = self.float() if self.dtype.itemsize == 2 else self
-        real = wide.dtype.to_real() if wide.is_complex() else wide.dtype
-        degree, reach = _DEGREES[real.code]
+        kind = self.dtype.to_real() if self.is_complex() else self.dtype
+        degree, reach = _DEGREES["f64" if kind is core.float64 else "f32"]
+        wide, real = self.to(core.complex128 if self.is_complex() else core.float64), core.float64
         norm = wide.abs().sum(-2).amax(-1)
         steps = F.frexp(F.nan_to_num(norm / reach, 0.0, 0.0, 0.0))[1].clamp(min=0)
         scale = F.pow(F.full((), 0.5, dtype=real), steps)

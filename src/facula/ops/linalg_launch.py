@@ -8,7 +8,6 @@ never reads elements.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 from facula import core
@@ -148,30 +147,18 @@ def raise_for(check: str, info: Any, text: Callable[[int], str], hint: str) -> N
 SERIAL = 192
 
 
-@cache
-def _set_threads() -> Callable[[int], Any]:
-    """What tells NumPy's OpenBLAS how many threads to use; nothing where NumPy has another library."""
-    import ctypes
-
-    from numpy.linalg import _umath_linalg
-
-    library = ctypes.CDLL(_umath_linalg.__file__)  # finds the symbols of what it is linked to
-    for name in ("scipy_openblas_set_num_threads64_", "openblas_set_num_threads64_"):
-        function = getattr(library, name, None)
-        if function is not None:
-            return function
-    return lambda count: None
-
-
 def lapack(check: str, function: str, *arguments: Any, **settings: Any) -> Any:
     """A function of `numpy.linalg` on the arguments (tensors as arrays): LAPACK on every matrix of
     a batch.
     """
     import numpy
 
+    # lazily: it belongs to NumPy, which is loaded here
+    from facula.core import blas_threads
+
     given = [a.detach().numpy() if isinstance(a, core.Tensor) else a for a in arguments]
     largest = max(max(a.shape[-2:]) for a in given)
-    _set_threads()(1 if largest <= SERIAL else core.get_num_threads())
+    blas_threads.hold(1 if largest <= SERIAL else core.get_num_threads())
     try:
         return getattr(numpy.linalg, function)(*given, **settings)
     except numpy.linalg.LinAlgError as error:
@@ -189,6 +176,8 @@ def lapack(check: str, function: str, *arguments: Any, **settings: Any) -> Any:
             if finite
             else "x.isfinite() tells where they are",
         )
+    finally:
+        blas_threads.release()
 
 
 def store(out: Any, array: Any) -> None:

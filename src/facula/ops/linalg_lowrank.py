@@ -115,7 +115,13 @@ def _iterate(
         outside = x[:, k:] @ rotation[k:, :k] if x.shape[-1] > k else residual
         step = outside
         x = _orthonormal(F.cat(parts, -1), metric)
-    raise AssertionError("the last turn returns")
+    fail(
+        AssertionError,
+        "lobpcg",
+        "niter of 0 or more was required",
+        got=niter,
+        hint="leave niter out to go on until it converges",
+    )
 
 
 def _of_batch(x: Any, batch: tuple[int, ...], index: int) -> Any:

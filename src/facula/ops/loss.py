@@ -313,6 +313,54 @@ def functional_cross_entropy(
     return _averaged(loss, target, weight, ignore_index, reduction).to(input.dtype)
 
 
+def _nll_places(target: Any, ignore_index: int, dim: int) -> tuple[Any, Any]:
+    """Which targets count, and the classes that they name; of the others the first."""
+    kept = target != ignore_index
+    return kept, F.where(kept, target, F.zeros_like(target)).unsqueeze(dim)
+
+
+def nll_rows(input: Any, target: Any, ignore_index: int) -> Any:
+    """What `_nll_rows` computes, by others."""
+    dim = _class_dim(input)
+    kept, index = _nll_places(target, ignore_index, dim)
+    chosen = F.gather(input, dim, index).squeeze(dim)
+    return F.where(kept, -chosen, F.zeros_like(chosen))
+
+
+@operator("_nll_rows(Tensor input, Tensor target, int ignore_index) -> Tensor", names=(), out=False)
+class NllRows:
+    """-input at the target's class of each row, 0 where the target is ignored."""
+
+    ties = True
+    jvp = "linear"
+
+    def vmap(batch, input, target, ignore_index):
+        input, target = batch.full(input), batch.full(target)
+        if target.dim() == 1:
+            return F._nll_rows(input, target, ignore_index)
+        rows = F._nll_rows(input.flatten(0, 1), target.flatten(0, 1), ignore_index)
+        return batch_forms.parted(batch, rows)
+
+    def meta(input, target, ignore_index):
+        return core.empty(target.shape, dtype=input.dtype, device=input.device)
+
+    def cpu(out, input, target, ignore_index):
+        if out.numel():
+            out.copy_(nll_rows(input, target, ignore_index))
+
+    def backward(grad, input_meta, target, ignore_index):
+        dim = _class_dim(input_meta)
+        kept, index = _nll_places(target, ignore_index, dim)
+        share = F.where(kept, -grad, F.zeros_like(grad)).unsqueeze(dim)
+        zero = grad.new_zeros(input_meta.shape)
+        return F.scatter(zero, dim, index, share), None
+
+    def samples(S):
+        yield (S(4, 3), S.index(3, (4,)), -100), {}
+        yield (S(2, 3, 4), S.index(3, (2, 4)), 1), {}
+        yield (S(3), S.index(3, ()), -100), {}
+
+
 @composite(
     "nll_loss(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int "
     "ignore_index=-100, "
@@ -337,12 +385,9 @@ def nll_loss(
     dim = _class_dim(input)
     if not target.is_meta:
         check_targets(target, input.shape[dim], ignore_index)
-    kept = target != ignore_index
-    index = F.where(kept, target, F.zeros_like(target))
-    loss = -F.gather(input, dim, index.unsqueeze(dim)).squeeze(dim)
+    loss = F._nll_rows(input, target, ignore_index)
     if weight is not None:
-        loss = loss * weight[index]
-    loss = F.where(kept, loss, F.zeros_like(loss))
+        loss = loss * weight[F.where(target != ignore_index, target, F.zeros_like(target))]
     return _averaged(loss, target, weight, ignore_index, reduction)
 
 
@@ -372,6 +417,18 @@ def _check_pair(op: str, input: Any, target: Any) -> tuple[Any, Any]:
     return input, target
 
 
+def _check_alike(op: str, input: Any, target: Any) -> None:
+    """Raise unless there is a target of the same dtype for each element."""
+    if input.shape != target.shape or input.dtype is not target.dtype:
+        fail(
+            RuntimeError,
+            op,
+            "a target like the input",
+            f"{target.dtype} of {list(target.shape)} for {input.dtype} of {list(input.shape)}",
+            hint="broadcast_tensors() gives both one shape",
+        )
+
+
 def _run_total(kernel: str, out: Any, input: Any, target: Any, mean: bool) -> None:
     name = f"{kernel}.{'mean' if mean else 'sum'}"
     core.kernel(f"{name}:{input.dtype.code}")(
@@ -390,6 +447,7 @@ class MseTotal:
     vmap = batch_forms.mse_total
 
     def meta(input, target, mean):
+        _check_alike("mse_total", input, target)
         return core.empty((), dtype=input.dtype, device=input.device)
 
     def cpu(out, input, target, mean):
@@ -410,6 +468,7 @@ class L1Total:
     vmap = batch_forms.l1_total
 
     def meta(input, target, mean):
+        _check_alike("l1_total", input, target)
         return core.empty((), dtype=input.dtype, device=input.device)
 
     def cpu(out, input, target, mean):
@@ -430,6 +489,7 @@ class BceLogitsTotal:
     vmap = batch_forms.bce_logits_total
 
     def meta(input, target, mean):
+        _check_alike("bce_logits_total", input, target)
         return core.empty((), dtype=input.dtype, device=input.device)
 
     def cpu(out, input, target, mean):
@@ -524,7 +584,7 @@ def binary_cross_entropy_with_logits(
         total = _one_number("bce_with_logits", F.bce_logits_total, input, target, reduction)
         if total is not None:
             return total
-    softplus = F.softplus(-input.abs()) + (-input).clamp(min=0)
+    softplus = -F.logsigmoid(input)  # one function, whose slope at zero no abs() or clamp() decides
     if pos_weight is None:
         loss = (1 - target) * input + softplus
     else:

@@ -63,12 +63,11 @@ def smooth_l1_loss(
             beta,
             hint="beta=0 is l1_loss()",
         )
-    difference = (input - target).abs()
+    difference = input - target  # whose square is curved at zero too, where that of its size is not
+    size = difference.abs()
     if beta == 0:
-        return reduced(difference, reduction)
-    loss = F.where(
-        difference < beta, difference * difference * (0.5 / beta), difference - 0.5 * beta
-    )
+        return reduced(size, reduction)
+    loss = F.where(size < beta, difference * difference * (0.5 / beta), size - 0.5 * beta)
     return reduced(loss, reduction)
 
 
@@ -88,10 +87,9 @@ def huber_loss(input: Any, target: Any, reduction: str, delta: float, weight: An
             hint="delta=1.0 is the default",
         )
     warn_unlike("huber_loss", input, target)
-    difference = (input - target).abs()
-    loss = F.where(
-        difference < delta, difference * difference * 0.5, (difference - 0.5 * delta) * delta
-    )
+    difference = input - target
+    size = difference.abs()
+    loss = F.where(size < delta, difference * difference * 0.5, (size - 0.5 * delta) * delta)
     return weighted(loss, weight, reduction) if weight is not None else reduced(loss, reduction)
 
 
@@ -395,7 +393,7 @@ def multi_margin_loss(
     single = input.dim() < 2
     rows = input.reshape(1, -1) if single else input
     index = target.reshape(-1, 1)
-    terms = (margin - rows.gather(1, index) + rows).clamp(min=0)
+    terms = F.relu(margin - rows.gather(1, index) + rows)  # no slope at the margin itself
     if p == 2:
         terms = terms * terms
     if weight is not None:
@@ -427,7 +425,7 @@ def multilabel_margin_loss(
     listed = (labels >= 0).to(core.int64).cumprod(1)
     index = labels * listed
     counts = F.scatter_add(F.zeros_like(labels), 1, index, listed)
-    terms = (1 - rows.gather(1, index).unsqueeze(2) + rows.unsqueeze(1)).clamp(min=0)
+    terms = F.relu(1 - rows.gather(1, index).unsqueeze(2) + rows.unsqueeze(1))
     relevant = F.logical_and(listed.unsqueeze(2) == 1, (counts == 0).unsqueeze(1))
     loss = (terms * relevant).sum((1, 2)) / rows.shape[1]
     return reduced(loss.reshape(()) if single else loss, reduction)

@@ -50,6 +50,8 @@ class _lstm_layer:
     def cpu(out, input, h0, c0, w_input, w_hidden, bias, reverse):
         output, last_h, last_c, cells, gates = out
         steps, batch, size = output.shape
+        if not last_h.numel():
+            return
         bias = None if bias is None else bias.contiguous()
         gemm(_flat(gates), _flat(input.contiguous()), w_input.t(), bias=bias)
         # rows of a transposed copy are read where they lie in every step

@@ -23,6 +23,13 @@ def wide_of(dtype: Any) -> Any:
     return core.float64 if dtype.code == "f64" else core.float32
 
 
+def widened(*tensors: Any) -> list[Any]:
+    """Tensors in the dtype of their statistics: squares of 16-bit floats overflow, and means of
+    them lose what a second derivative lives on.
+    """
+    return [None if x is None else x.to(wide_of(x.dtype)) for x in tensors]
+
+
 def _check_float(op: str, x: Any) -> None:
     if x.dtype.code not in launch.FLOATING:
         fail(
@@ -130,7 +137,8 @@ class LayerNorm:
         if grads[0] is None:
             return None, None, None
         if core.is_grad_enabled() or core.interpreters():
-            return _layer_norm_formula(grads[0], input, normalized_shape, weight, eps, needs)
+            found = _layer_norm_formula(grads[0], input, normalized_shape, weight, eps, needs)
+            return *found[:2], found[2].to(bias_meta.dtype) if needs[2] else None
         dx, dweight, dbias = F.layer_norm_backward(
             grads[0], input, result_1, result_2, weight, needs[1] or needs[2]
         )
@@ -145,6 +153,24 @@ class LayerNorm:
         yield (S(2, 3, 4), (3, 4), None, None, 1e-5), {}
 
 
+def _check_statistics(grad: Any, input: Any, mean: Any, rstd: Any, weight: Any) -> None:
+    """Raise unless the statistics are those of the input's rows, [*leading, 1, ..., 1]."""
+    fits = mean.dim() == input.dim() and mean.shape == rstd.shape and mean.dtype is rstd.dtype
+    rows = fits and all(m in (1, n) for m, n in zip(mean.shape, input.shape, strict=True))
+    length = _row_length(input, mean) if rows else 0
+    whole = mean.is_contiguous() and rstd.is_contiguous() if rows else False
+    alike = grad.shape == input.shape and (weight is None or weight.numel() == length)
+    if not (rows and whole and alike):
+        given = [list(x.shape) for x in (grad, input, mean, rstd, weight) if x is not None]
+        fail(
+            RuntimeError,
+            "layer_norm_backward",
+            "a gradient like the input, its rows' contiguous statistics, a weight as long as a row",
+            given,
+            hint="native_layer_norm() gives the statistics",
+        )
+
+
 @operator(
     "layer_norm_backward(Tensor grad, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, "
     "bool parameters) "
@@ -156,6 +182,7 @@ class LayerNormBackward:
     """The gradients of input and, where asked for, of weight and bias (statistics' dtype)."""
 
     def meta(grad, input, mean, rstd, weight, parameters):
+        _check_statistics(grad, input, mean, rstd, weight)
         size = (_row_length(input, mean),) if parameters else (0,)
         return (
             core.empty(input.shape, dtype=input.dtype, device=input.device),
@@ -192,6 +219,8 @@ def _layer_norm_formula(
 ) -> tuple[Any, Any, Any]:
     """The gradients by operators. The statistics are made anew from x, since their own gradients
     matter here."""
+    dtype, weight_dtype = x.dtype, None if weight is None else weight.dtype
+    grad, x, weight = widened(grad, x, weight)
     dims = tuple(range(x.dim() - len(shape), x.dim()))
     centred = x - x.mean(dims, True)
     scale = ((centred * centred).mean(dims, True) + eps).rsqrt()
@@ -200,8 +229,8 @@ def _layer_norm_formula(
     dx = scale * (
         scaled - scaled.mean(dims, True) - standard * (scaled * standard).mean(dims, True)
     )
-    dweight = _over_rows(grad * standard, shape) if needs[1] else None
-    return dx, dweight, _over_rows(grad, shape) if needs[2] else None
+    dweight = _over_rows(grad * standard, shape).to(weight_dtype) if needs[1] else None
+    return dx.to(dtype), dweight, _over_rows(grad, shape) if needs[2] else None
 
 
 @composite(
@@ -294,12 +323,15 @@ class RmsNormBackward:
 def _rms_norm_formula(
     grad: Any, x: Any, shape: tuple[int, ...], weight: Any, eps: float, needs: tuple[bool, ...]
 ) -> tuple[Any, Any]:
+    dtype, weight_dtype = x.dtype, None if weight is None else weight.dtype
+    grad, x, weight = widened(grad, x, weight)
     dims = tuple(range(x.dim() - len(shape), x.dim()))
     scale = ((x * x).mean(dims, True) + eps).rsqrt()
     standard = x * scale
     scaled = grad if weight is None else grad * weight
     dx = scale * (scaled - standard * (scaled * standard).mean(dims, True))
-    return dx, _over_rows(grad * standard, shape) if needs[1] else None
+    dweight = _over_rows(grad * standard, shape).to(weight_dtype) if needs[1] else None
+    return dx.to(dtype), dweight
 
 
 @composite(
@@ -337,20 +369,29 @@ def local_response_norm(input: Any, size: int, alpha: float, beta: float, k: flo
             f"{input.dim()} dimensions",
             hint="the shape is [N, C, ...]; unsqueeze() adds what is missing",
         )
+    if size < 1:
+        fail(
+            RuntimeError,
+            "local_response_norm",
+            "kernel size should be greater than zero",
+            size,
+            hint="size=1 takes each channel alone",
+        )
     if input.numel() == 0:
         return input
     # mean over the window; of integers without its fraction, as PyTorch's pooling has it
     # running sums along the channels would cancel: the window is a sum of `size` shifted copies
     squares = input * input
     shape = list(squares.shape)
-    shape[1] = size // 2
+    channels = input.shape[1]  # neighbours further away than these are zeros for all
+    shape[1] = lead = min(size // 2, channels)
     before = F.zeros(shape, dtype=input.dtype, device=input.device)
-    shape[1] = (size - 1) // 2
+    shape[1] = min((size - 1) // 2, channels)
     after = F.zeros(shape, dtype=input.dtype, device=input.device)
     padded = F.cat([before, squares, after], 1)
-    window = padded.narrow(1, 0, input.shape[1])
-    for shift in range(1, size):
-        window = window + padded.narrow(1, shift, input.shape[1])
+    window = padded.narrow(1, 0, channels)
+    for shift in range(1, lead + shape[1] + 1):
+        window = window + padded.narrow(1, shift, channels)
     if not input.is_floating_point() and not input.is_complex():
         return input / (F.div(window, size, rounding_mode="trunc") * alpha + k) ** beta
     return input / (window * (alpha / size) + k) ** beta

@@ -14,7 +14,7 @@ from facula import core
 from facula.core.errors import fail
 from facula.ops import batch_forms, memory_order
 from facula.ops import reduce_launch as launch
-from facula.ops.norm import wide_of
+from facula.ops.norm import wide_of, widened
 from facula.ops.registry import F, composite, operator
 
 
@@ -200,6 +200,8 @@ def _shaped(x: Any, like: Any) -> Any:
 
 
 def _batch_formula(grad: Any, x: Any, weight: Any, eps: float) -> tuple[Any, Any, Any]:
+    dtype = x.dtype
+    grad, x, weight = widened(grad, x, weight)
     dims = (0, *range(2, x.dim()))
     centred = x - x.mean(dims, True)
     scale = ((centred * centred).mean(dims, True) + eps).rsqrt()
@@ -208,7 +210,7 @@ def _batch_formula(grad: Any, x: Any, weight: Any, eps: float) -> tuple[Any, Any
     dx = scale * (
         scaled - scaled.mean(dims, True) - standard * (scaled * standard).mean(dims, True)
     )
-    return dx, (grad * standard).sum(dims), grad.sum(dims)
+    return dx.to(dtype), (grad * standard).sum(dims), grad.sum(dims)
 
 
 # --- batch norm in evaluation
@@ -231,6 +233,8 @@ class BatchNormEval:
 
     def cpu(out, input, running_mean, running_var, weight, bias, eps):
         layout, wide = Layout(input), wide_of(input.dtype)
+        if not out.numel():  # its images may be many all the same
+            return
         invstd = (running_var.detach().to(wide) + eps).rsqrt()
         suffix, parameters = _parameters(weight, bias, layout.channels, wide)
         core.kernel(f"standardise.{layout.kind}{suffix}:{input.dtype.code}")(
@@ -357,6 +361,18 @@ def batch_norm(
 # --- group norm
 
 
+def _check_groups(op: str, input: Any, groups: int) -> None:
+    """Raise unless the channels come in whole groups."""
+    if input.dim() < 2 or groups < 1 or input.shape[1] % groups:
+        fail(
+            RuntimeError,
+            op,
+            f"an input [N, C, *] with channels in {groups} whole groups",
+            list(input.shape),
+            hint="groups=1 takes all channels together",
+        )
+
+
 @operator(
     "native_group_norm(Tensor input, int groups, Tensor? weight, Tensor? bias, float eps) -> "
     "(Tensor, Tensor, Tensor)",
@@ -370,6 +386,7 @@ class GroupNorm:
     vmap = batch_forms.group_norm
 
     def meta(input, groups, weight, bias, eps):
+        _check_groups("native_group_norm", input, groups)
         wide = wide_of(input.dtype)
         size = (input.shape[0], groups)
         return (
@@ -421,6 +438,7 @@ class GroupNormBackward:
     """The gradients of input, weight and bias."""
 
     def meta(grad, input, groups, mean, invstd, weight):
+        _check_groups("group_norm_backward", input, groups)
         return (
             core.empty(input.shape, dtype=input.dtype, device=input.device),
             *_statistics(input, input.shape[1]),
@@ -459,6 +477,8 @@ class GroupNormBackward:
 
 
 def _group_formula(grad: Any, x: Any, groups: int, weight: Any, eps: float) -> tuple[Any, Any, Any]:
+    dtype = x.dtype
+    grad, x, weight = widened(grad, x, weight)
     grouped = (x.shape[0], groups, prod(x.shape[1:]) // groups)
     y = x.reshape(grouped)
     centred = y - y.mean(-1, True)
@@ -467,7 +487,8 @@ def _group_formula(grad: Any, x: Any, groups: int, weight: Any, eps: float) -> t
     scaled = (grad if weight is None else grad * _shaped(weight, x)).reshape(grouped)
     dx = scale * (scaled - scaled.mean(-1, True) - standard * (scaled * standard).mean(-1, True))
     dims = (0, *range(2, x.dim()))
-    return dx.reshape(x.shape), (grad * standard.reshape(x.shape)).sum(dims), grad.sum(dims)
+    dx = dx.reshape(x.shape).to(dtype)
+    return dx, (grad * standard.reshape(x.shape)).sum(dims), grad.sum(dims)
 
 
 def _group_norm(input: Any, num_groups: int, weight: Any, bias: Any, eps: float) -> Any:
@@ -481,7 +502,7 @@ def _group_norm(input: Any, num_groups: int, weight: Any, bias: Any, eps: float)
             f"input of shape {list(input.shape)} and num_groups={num_groups}",
             hint="num_groups=1 normalizes all channels together",
         )
-    if input.numel() and input.numel() == input.shape[0] * num_groups:
+    if input.numel() == num_groups:
         fail(
             ValueError,
             "group_norm",

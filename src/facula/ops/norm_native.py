@@ -78,7 +78,6 @@ def native_batch_norm(
 @composite(
     f"_native_batch_norm_legit({_PARAMETERS}, any... rest) -> {_THREE}",
     names=("_native_batch_norm_legit",),
-    out=False,
 )
 def _native_batch_norm_legit(input: Any, weight: Any, bias: Any, rest: Any) -> Any:
     """`native_batch_norm` with running statistics (two more tensors), or without."""

@@ -350,6 +350,11 @@ def namespace(name: str) -> Namespace:
     return _NAMESPACES.setdefault(name, Namespace(name))
 
 
+def known_namespaces() -> set[str]:
+    """The namespaces that have operators."""
+    return {*OWN, *(name.partition("::")[0] for name in TABLE if "::" in name)}
+
+
 def packet_of(operator: Any) -> Packet:
     """The packet of an operator."""
     space, _, name = operator.name.rpartition("::")

@@ -87,6 +87,27 @@ def gradient(variant: Any, code: str, wrt: int) -> scalar.Traced | None:
     return scalar.gradient(traced(variant, code), wrt, variant.op.definition.explicit_backward)
 
 
+#: what `unsigned_rule` says of uint64 operands in a kernel for int64
+_ANY, _AMONG_THEMSELVES, _NEVER = range(3)
+
+
+def unsigned_rule(variant: Any) -> int:
+    """Whether the int64 kernel of a variant gives what uint64 operands mean: `_ANY`, beside signed
+    ones too (sums and products that wrap); `_AMONG_THEMSELVES` (equality, choices); `_NEVER` (order,
+    quotients and conversions, which read the highest bit as a sign)."""
+    found = _ANY
+    for node in scalar.topological_order(traced(variant, "i64").outputs):
+        if not any(arg.dtype == "i64" for arg in node.args):
+            continue
+        primitive = scalar.PRIMITIVES.get(node.op)
+        kept = node.op == "cast" and node.dtype in ("i64", "b8")
+        if node.op == "where" or (primitive and primitive.signless and node.dtype == "b8"):
+            found = max(found, _AMONG_THEMSELVES)
+        elif not (kept or (primitive and primitive.signless)):
+            found = _NEVER
+    return found
+
+
 def _rule(variant: Any, code: str, wrt: int) -> Any:
     if not variant.present[wrt]:
         return None
@@ -168,10 +189,11 @@ class _TensorNamespace:
 
 
 def _on_numbers(function: Any, args: tuple[Any, ...]) -> Any:
-    """An operator on Python numbers, floats in double precision: no override hears of it."""
+    """An operator on Python numbers, in double precision: no override hears of it."""
     keys = core.suspend_dispatch()
     try:
-        dtypes = [core.float64 if isinstance(a, float) else None for a in args]
+        doubles = {float: core.float64, complex: core.complex128}
+        dtypes = [doubles.get(type(a)) for a in args]
         given = [core.tensor(a, dtype=d) for a, d in zip(args, dtypes, strict=True)]
         return function(*given).item()
     finally:
@@ -186,11 +208,14 @@ def _converted(values: list[Any], leaves: Any) -> list[Any]:
         if number is None:
             converted.append(value.to(_DTYPE_OF[leaf.dtype]))
         else:
-            fixed = leaf.dtype in ("f32", "f64") and not getattr(number, "_is_symbolic", False)
-            converted.append(float(number) if fixed else number)
+            kind = _NUMBER_OF.get(leaf.dtype)
+            symbolic = getattr(number, "_is_symbolic", False)
+            converted.append(number if kind is None or symbolic else kind(number))
     return converted
 
 
+#: what numbers become beside tensors of a dtype
+_NUMBER_OF = {"f32": float, "f64": float, "c64": complex, "c128": complex}
 _DTYPE_OF = {
     "f32": core.float32,
     "f64": core.float64,
@@ -220,7 +245,13 @@ def evaluate_gradient(
     assert expression is not None, "only asked for arguments that have a gradient"
     low = values and all(v.dtype.code in ("bf16", "f16", "c32") for v in values)
     converted = _converted(values, expression.inputs)
-    result = scalar.evaluate(expression, converted, parameters, _NAMESPACE)[0]
+    try:
+        result = scalar.evaluate(expression, converted, parameters, _NAMESPACE)[0]
+    except (ArithmeticError, ValueError):  # log(0) of a number: IEEE has an answer, for tensors
+        converted = [
+            v.to(_DTYPE_OF[leaf.dtype]) for v, leaf in zip(values, expression.inputs, strict=True)
+        ]
+        result = scalar.evaluate(expression, converted, parameters, _NAMESPACE)[0]
     if not isinstance(result, core.Tensor):
         like = next(c for c in converted if isinstance(c, core.Tensor))
         result = F.full_like(like, result)
@@ -277,6 +308,7 @@ def push(op: Any, args: tuple[Any, ...], wrt: int, tangent: Any, result: Any) ->
     return found.to(result.dtype)
 
 
+core.UNSIGNED_RULE[0] = unsigned_rule
 core.GRADIENT_RULES[0] = gradient_rules
 core.EVALUATE[0] = evaluate
 core.EVALUATE_GRADIENT[0] = evaluate_gradient

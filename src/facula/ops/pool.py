@@ -132,6 +132,14 @@ def check_windows(
         )
     _check_numbers(op, kernel, stride, padding, dilation)
     sizes = x.shape[x.dim() - space :]
+    if max(padding) >= 2**31:
+        fail(
+            RuntimeError,
+            op,
+            "padding below 2**31",
+            list(padding),
+            hint="a window takes at most half of it from the padding",
+        )
     outs = [
         out_size(*numbers, ceil_mode)
         for numbers in zip(sizes, kernel, stride, padding, dilation, strict=True)
@@ -156,14 +164,21 @@ def _numbers(
     flag: int,
     divisor: int = 0,
 ) -> tuple[int, ...]:
-    """The sizes that pooling kernels read; `windows` holds kernel, stride, padding, dilation."""
+    """The sizes that pooling kernels read; `windows` holds kernel, stride, padding, dilation.
+
+    Of a window that is longer than the padded image the rest is left out: kernels would walk it."""
     space = len(outs)
     kernel, stride, padding, dilation = windows
+    sizes = shape[len(shape) - space :]
+    taps = [
+        min(k, -(-(size + 2 * p) // d))
+        for k, size, p, d in zip(kernel, sizes, padding, dilation, strict=True)
+    ]
     return (
         *planes(shape, space, last),
-        *full(shape[len(shape) - space :]),
+        *full(sizes),
         *full(outs),
-        *full(kernel),
+        *full(taps),
         *full(stride),
         *full(padding, 0),
         *full(dilation),
@@ -199,6 +214,7 @@ class MaxPool:
     then).
     """
 
+    ties = True
     vmap = "fold"
 
     def meta(self, kernel, stride, padding, dilation, ceil_mode, index_bytes):
@@ -251,6 +267,7 @@ class AdaptiveMaxPool:
     """The largest value of each of `output_size` equal parts, and its flat position in the
     plane."""
 
+    ties = True
     vmap = "fold"
 
     def meta(self, output_size):
@@ -320,19 +337,39 @@ def _target(out: Any) -> Any:
     return out
 
 
+def _check_planes(op: str, source: Any, indices: Any, space: int, same: bool) -> None:
+    """Raise unless positions are whole numbers and stand in planes like the source's, of which there
+    are as many."""
+    lead = source.dim() - space
+    fits = (
+        lead >= 0 and source.dim() == indices.dim() and source.shape[:lead] == indices.shape[:lead]
+    )
+    whole = indices.dtype is core.int64 or indices.dtype is core.int32
+    if not fits or not whole or (same and source.shape != indices.shape):
+        fail(
+            RuntimeError,
+            op,
+            f"int64 or int32 positions in planes of {space} dimensions like those of the source",
+            f"{indices.dtype} of {list(indices.shape)} for {list(source.shape)}",
+            hint="max_pool2d(..., return_indices=True) gives such positions",
+        )
+
+
 @operator(
     "_plane_scatter_add(Tensor source, Tensor indices, int[] sizes) -> Tensor",
     names=(),
     out=False,
 )
 class PlaneScatterAdd:
-    """Planes of `sizes`, zero but for the sums of the source at flat positions `indices`."""
+    """Planes of `sizes`, zero but for the sums of the source at flat positions `indices`; those
+    outside of a plane count for nothing."""
 
     vmap = "fold"
     jvp = "linear"
 
     def meta(source, indices, sizes):
         space = len(sizes)
+        _check_planes("_plane_scatter_add", source, indices, space, True)
         return like(indices, (*source.shape[: source.dim() - space], *sizes), space, source.dtype)
 
     def cpu(out, source, indices, sizes):
@@ -364,10 +401,12 @@ class PlaneGather:
     """The source's values at flat positions `indices` of each plane; the last `space` dimensions
     are a plane."""
 
+    ties = True
     vmap = "fold"
     jvp = "linear"
 
     def meta(source, indices, space):
+        _check_planes("_plane_gather", source, indices, space, False)
         return like(indices, indices.shape, space, source.dtype)
 
     def cpu(out, source, indices, space):
@@ -404,16 +443,18 @@ class PlaneScatter:
     jvp = "linear"
 
     def meta(source, indices, sizes):
+        _check_planes("_plane_scatter", source, indices, len(sizes), True)
         shape = (*source.shape[: source.dim() - len(sizes)], *sizes)
         return core.empty(shape, dtype=source.dtype, device=source.device)
 
     def cpu(out, source, indices, sizes):
         values, places, target = _summable(source).contiguous(), indices.contiguous(), _target(out)
+        width = places.dtype.itemsize
         space = len(sizes)
         count, _ = planes(values.shape, space, False)
         core.kernel(f"plane_scatter:{values.dtype.code}")(
             (target, values, places),
-            (count, 1, math.prod(values.shape[values.dim() - space :]), math.prod(sizes), 8),
+            (count, 1, math.prod(values.shape[values.dim() - space :]), math.prod(sizes), width),
             (),
             total=count,
             grain=max(1, GRAIN // max(1, math.prod(sizes))),

@@ -25,22 +25,24 @@ def _total_dtype(self: Any, dtype: Any) -> Any:
     return self.dtype if self.dtype.is_floating_point or self.dtype.is_complex else core.int64
 
 
+def _summed_in(self: Any, dtype: Any) -> Any:
+    """The elements as `dtype`, which is what is added up; integers are read as they are for int64."""
+    exact = self.dtype.is_floating_point or self.dtype.is_complex or dtype is not core.int64
+    return self.to(dtype) if exact else self
+
+
 def run_sum(kernel: str, out: Any, x: Any, dims: tuple[int, ...]) -> None:
     """A sum-like reduction; the parts of complex numbers are one more kept dimension."""
     if x.dtype.is_complex:
-        launch.run_reduction(kernel, (F.view_as_real(out),), F.view_as_real(x), dims)
-    elif out.dtype.code == x.dtype.code or out.dtype is core.int64:
-        launch.run_reduction(kernel, (out,), x, dims)
-    else:
-        result = core.empty(out.shape, dtype=launch.stored(x, kernel).dtype)
-        launch.run_reduction(kernel, (result,), x, dims)
-        out.copy_(result)
+        out, x = F.view_as_real(out), F.view_as_real(x)
+    launch.run_reduction(kernel, (out,), x, dims)
 
 
 @operator(
     f"sum(Tensor self, {_DIM}, *, dtype? dtype=None) -> Tensor",
     autocast="accelerator float32",
     overload="dim=dim_IntList",
+    out_cast=True,
 )
 class Sum:
     """The sum of the elements, over all or over some dimensions. Integers and bools add up in
@@ -57,10 +59,7 @@ class Sum:
         return core.empty(shape, dtype=_total_dtype(self, dtype), device=self.device)
 
     def cpu(out, self, dim, keepdim, dtype):
-        if out.dtype is not self.dtype and (
-            out.dtype is not core.int64 or self.dtype.is_floating_point
-        ):
-            self = self.to(out.dtype)
+        self = _summed_in(self, out.dtype)
         run_sum("sum", out, self, launch.wrap_dims("sum", dim, self.dim()))
 
     def backward(grad, self_meta, dim, keepdim):
@@ -76,7 +75,7 @@ class Sum:
         yield (S(3), 2), {}, IndexError, "Dimension out of range"
 
 
-@operator(f"nansum(Tensor self, {_DIM}, *, dtype? dtype=None) -> Tensor")
+@operator(f"nansum(Tensor self, {_DIM}, *, dtype? dtype=None) -> Tensor", out_cast=True)
 class NanSum:
     """The sum of the elements that are not NaN."""
 
@@ -97,6 +96,8 @@ class NanSum:
 
     def cpu(out, self, dim, keepdim, dtype):
         if out.dtype is not self.dtype:
+            if self.dtype.is_floating_point and not out.dtype.is_floating_point:
+                self = self.nan_to_num(0.0, float("inf"), float("-inf"))  # no integer is NaN
             self = self.to(out.dtype)
         kernel = "nansum" if self.dtype.is_floating_point else "sum"
         run_sum(kernel, out, self, launch.wrap_dims("nansum", dim, self.dim()))
@@ -126,7 +127,7 @@ def _mean_dtype(op: str, self: Any, dtype: Any) -> Any:
     return kind
 
 
-@operator(f"mean(Tensor self, {_DIM}, *, dtype? dtype=None) -> Tensor")
+@operator(f"mean(Tensor self, {_DIM}, *, dtype? dtype=None) -> Tensor", out_cast=True)
 class Mean:
     """The mean of the elements, over all or over some dimensions."""
 
@@ -160,9 +161,18 @@ class Mean:
         yield (S(3, dtype=core.int64),), {}, RuntimeError, "could not infer output dtype"
 
 
-@composite(f"nanmean(Tensor self, {_DIM}, *, dtype? dtype=None) -> Tensor")
+@composite(f"nanmean(Tensor self, {_DIM}, *, dtype? dtype=None) -> Tensor", out_cast=True)
 def nanmean(self: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     """The mean of the elements that are not NaN."""
+    _mean_dtype("nanmean", self, dtype)
+    if not (self.dtype.is_floating_point or self.dtype.is_complex):
+        fail(
+            RuntimeError,
+            "nanmean",
+            "nanmean(): expected input to have floating point or complex dtype",
+            self.dtype,
+            "integers hold no NaN: mean() of the converted tensor is the same",
+        )
     present = F.logical_not(F.isnan(self)).sum(dim, keepdim)
     return F.nansum(self, dim, keepdim, dtype=dtype) / present
 
@@ -187,6 +197,7 @@ def _product_gradient(grad: Any, x: Any, dim: int) -> Any:
     "prod(Tensor self, int? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
     overload="dim=dim_int",
     autocast="float32",
+    out_cast=True,
 )
 class Prod:
     """The product of the elements, over all or along one dimension. Integers and bools multiply in
@@ -200,10 +211,7 @@ class Prod:
         return core.empty(shape, dtype=_total_dtype(self, dtype), device=self.device)
 
     def cpu(out, self, dim, keepdim, dtype):
-        if out.dtype is not self.dtype and (
-            out.dtype is not core.int64 or self.dtype.is_floating_point
-        ):
-            self = self.to(out.dtype)
+        self = _summed_in(self, out.dtype)
         dims = launch.wrap_dims("prod", dim, self.dim())
         if self.dtype.is_complex:
             _complex_product(out, self, dims)
@@ -241,6 +249,7 @@ def _complex_product(out: Any, x: Any, dims: tuple[int, ...]) -> None:
 class CountNonzero:
     """How many elements differ from zero."""
 
+    reduces = True
     vmap = "dims"
 
     def meta(self, dim):
@@ -323,14 +332,7 @@ def _real_spread(
     kernel: str, outs: tuple[Any, ...], self: Any, dim: Any, correction: float
 ) -> None:
     dims = launch.wrap_dims(kernel, dim, self.dim())
-    x = launch.stored(self, kernel)
-    if x.dtype is self.dtype:
-        launch.run_reduction(kernel, outs, x, dims, (float(correction),))
-        return
-    results = tuple(core.empty(out.shape, dtype=x.dtype) for out in outs)
-    launch.run_reduction(kernel, results, x, dims, (float(correction),))
-    for out, result in zip(outs, results, strict=True):
-        out.copy_(result)
+    launch.run_reduction(kernel, outs, self, dims, (float(correction),))
 
 
 def _variance_gradient(grad: Any, self: Any, dim: Any, correction: float, keepdim: bool) -> Any:
@@ -487,7 +489,7 @@ def _complex_variance(self: Any, dim: Any, correction: float, keepdim: bool) -> 
     )
 
 
-@composite(f"var(Tensor self, {_READ}) -> Tensor")
+@composite(f"var(Tensor self, {_READ}) -> Tensor", out_cast=True)
 def var(self: Any, dim: Any, unbiased: Any, keepdim: bool, correction: Any) -> Any:
     """The variance, over all or over some dimensions, with `count - correction` degrees of freedom
     (1 by default)."""
@@ -497,7 +499,7 @@ def var(self: Any, dim: Any, unbiased: Any, keepdim: bool, correction: Any) -> A
     return F.var_correction(self, dim, correction, keepdim)
 
 
-@composite(f"std(Tensor self, {_READ}) -> Tensor")
+@composite(f"std(Tensor self, {_READ}) -> Tensor", out_cast=True)
 def std(self: Any, dim: Any, unbiased: Any, keepdim: bool, correction: Any) -> Any:
     """The standard deviation, over all or over some dimensions; arguments as in `var`."""
     dim, correction, keepdim = _read_spread("std", dim, unbiased, keepdim, correction)
@@ -532,9 +534,20 @@ def std_mean(self: Any, dim: Any, unbiased: Any, keepdim: bool, correction: Any)
 # --- log-sum-exp
 
 
+def _exponential_shares(x: Any, result: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
+    """Each element's exponential as a share of their sum, whose logarithm `result` is."""
+    if not x.is_complex():
+        return (x - launch.restore(result, dims, keepdim)).exp()
+    # the angle of a large logarithm is coarse: the sum is taken again
+    top = F.real(x).amax(dims, True)
+    share = (x - F.where(top.isfinite(), top, 0.0)).exp()
+    return share / share.sum(dims, True)
+
+
 @operator(
     "logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
     names=("logsumexp", "Tensor.logsumexp", "special.logsumexp"),
+    out_cast=True,
     autocast="accelerator float32",
 )
 class LogSumExp:
@@ -558,12 +571,21 @@ class LogSumExp:
             out.copy_(total.reshape(out.shape))
             return
         x = self if self.dtype.is_floating_point else self.to(out.dtype)
-        launch.run_reduction("logsumexp", (out,), x, dims)
+        x = launch.stored(x, "logsumexp")
+        wide = out if x.dtype is out.dtype else core.empty(out.shape, dtype=x.dtype)
+        launch.run_reduction("logsumexp", (wide,), x, dims)
+        if wide is not out:
+            out.copy_(wide)
 
     def backward(grad, self, result, dim, keepdim):
         dims = launch.wrap_dims("logsumexp", dim, self.dim())
-        share = (self - launch.restore(result, dims, keepdim)).exp()
+        share = _exponential_shares(self, result, dims, keepdim)
         return launch.restore(grad, dims, keepdim) * share.conj()
+
+    def jvp(tangents, result, self, dim, keepdim):
+        dims = launch.wrap_dims("logsumexp", dim, self.dim())
+        share = _exponential_shares(self, result, dims, keepdim)
+        return (share * tangents[0]).sum(dims, keepdim)
 
     def samples(S):
         yield (S(3, 4), 1), {}

@@ -1,6 +1,6 @@
 """Extremes: largest and smallest values, and where they stand.
 
-Takes tensors of any real dtype and layout. Keeps true: NaN wins; of equal values the first is
+Takes tensors of any real dtype but uint64, and of any layout. Keeps true: NaN wins; of equal values the first is
 named; gradients go to the named element (`max(dim)`), or in equal shares to all that reach the
 extreme (`amax`, `max()`).
 """
@@ -25,21 +25,7 @@ def _check(op: str, self: Any) -> None:
             self.dtype,
             hint="x.abs() and x.real are ordered",
         )
-
-
-def _run(kernel: str, outs: tuple[Any, ...], self: Any, dims: tuple[int, ...]) -> None:
-    """Values come in the kernel's storage dtype, which narrow integers do not have."""
-    x = launch.stored(self, kernel)
-    if x.dtype is self.dtype:
-        launch.run_reduction(kernel, outs, x, dims)
-        return
-    results = tuple(
-        out if out.dtype is not self.dtype else core.empty(out.shape, dtype=x.dtype) for out in outs
-    )
-    launch.run_reduction(kernel, results, x, dims)
-    for out, result in zip(outs, results, strict=True):
-        if out is not result:
-            out.copy_(result)
+    core.refuse_unsigned(op, self)
 
 
 def _values(op: str, self: Any, dim: Any, keepdim: bool) -> Any:
@@ -77,7 +63,7 @@ class Amax:
         return _values("amax", self, dim, keepdim)
 
     def cpu(out, self, dim, keepdim):
-        _run("amax", (out,), self, launch.wrap_dims("amax", dim, self.dim()))
+        launch.run_reduction("amax", (out,), self, launch.wrap_dims("amax", dim, self.dim()))
 
     def backward(grad, self, result, dim, keepdim):
         return _shared(grad, self, result, launch.wrap_dims("amax", dim, self.dim()), keepdim)
@@ -100,7 +86,7 @@ class Amin:
         return _values("amin", self, dim, keepdim)
 
     def cpu(out, self, dim, keepdim):
-        _run("amin", (out,), self, launch.wrap_dims("amin", dim, self.dim()))
+        launch.run_reduction("amin", (out,), self, launch.wrap_dims("amin", dim, self.dim()))
 
     def backward(grad, self, result, dim, keepdim):
         return _shared(grad, self, result, launch.wrap_dims("amin", dim, self.dim()), keepdim)
@@ -119,7 +105,7 @@ class Aminmax:
         return _values("aminmax", self, dim, keepdim), _values("aminmax", self, dim, keepdim)
 
     def cpu(out, self, dim, keepdim):
-        _run("aminmax", out, self, launch.wrap_dims("aminmax", dim, self.dim()))
+        launch.run_reduction("aminmax", out, self, launch.wrap_dims("aminmax", dim, self.dim()))
 
     def backward(grads, self, results, dim, keepdim):
         dims = launch.wrap_dims("aminmax", dim, self.dim())
@@ -155,9 +141,9 @@ def _position(op: str, self: Any, dim: Any, keepdim: bool) -> Any:
 
 def _run_position(op: str, out: Any, self: Any, dim: Any) -> None:
     if dim is None:
-        _run(op, (out,), self.reshape(-1), (0,))
+        launch.run_reduction(op, (out,), self.reshape(-1), (0,))
     else:
-        _run(op, (out,), self, launch.wrap_dims(op, dim, self.dim()))
+        launch.run_reduction(op, (out,), self, launch.wrap_dims(op, dim, self.dim()))
 
 
 @operator("argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor")
@@ -225,7 +211,7 @@ class MaxDim:
         return _chosen("max", self, dim, keepdim)
 
     def cpu(out, self, dim, keepdim):
-        _run("max.dim", out, self, launch.wrap_dims("max", dim, self.dim()))
+        launch.run_reduction("max.dim", out, self, launch.wrap_dims("max", dim, self.dim()))
 
     def backward(grads, self_meta, result_1, dim, keepdim):
         return _to_chosen(grads[0], self_meta, result_1, dim, keepdim)
@@ -246,7 +232,7 @@ class MinDim:
         return _chosen("min", self, dim, keepdim)
 
     def cpu(out, self, dim, keepdim):
-        _run("min.dim", out, self, launch.wrap_dims("min", dim, self.dim()))
+        launch.run_reduction("min.dim", out, self, launch.wrap_dims("min", dim, self.dim()))
 
     def backward(grads, self_meta, result_1, dim, keepdim):
         return _to_chosen(grads[0], self_meta, result_1, dim, keepdim)

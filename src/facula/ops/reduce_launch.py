@@ -30,8 +30,8 @@ WIDENED = {
     "f8e4m3": core.float32,
     "f8e5m2": core.float32,
 }
-#: kernels that have been run, by name and dtype
-_RUN: dict[tuple[str, Any], Any] = {}
+#: kernels that have been run, by name and dtype, and the dtypes of what they write and read
+_RUN: dict[tuple[str, Any], tuple[Any, tuple[Any, ...]]] = {}
 FLOATING = frozenset(("f32", "f64", "bf16", "f16"))
 
 
@@ -132,15 +132,34 @@ def run_reduction(
     kernel: str, outs: tuple[Any, ...], x: Any, dims: tuple[int, ...], scalars: tuple[Any, ...] = ()
 ) -> None:
     """Reduce `x` along `dims` into contiguous `outs` (shape with or without the reduced
-    dimensions)."""
+    dimensions); what the kernel writes in another dtype is converted."""
     if len(dims) == 1 and x.is_contiguous():
-        run = _RUN.get((kernel, x.dtype))
-        if run is not None:  # the usual call, as short as it can be
-            shape, d = x.shape, dims[0]
-            run((*outs, x), (prod(shape[:d]), shape[d], prod(shape[d + 1 :]), 1), scalars)
+        known = _RUN.get((kernel, x.dtype))
+        if known is not None and all(map(_same, outs, known[1])):
+            shape, d = x.shape, dims[0]  # the usual call, as short as it can be
+            known[0]((*outs, x), (prod(shape[:d]), shape[d], prod(shape[d + 1 :]), 1), scalars)
             return
     x = stored(x, kernel)
-    _RUN.setdefault((kernel, x.dtype), core.kernel(f"{kernel}:{x.dtype.code}"))
+    run = core.kernel(f"{kernel}:{x.dtype.code}")
+    _, dtypes = _RUN.setdefault((kernel, x.dtype), (run, run.contract.dtypes))
+    results = tuple(
+        out if out.dtype is dtype else core.empty(out.shape, dtype=dtype)
+        for out, dtype in zip(outs, dtypes, strict=False)
+    )
+    _run_stored(kernel, results, x, dims, scalars)
+    for out, result in zip(outs, results, strict=True):
+        if result is not out:
+            out.copy_(result)
+
+
+def _same(out: Any, dtype: Any) -> bool:
+    return out.dtype is dtype
+
+
+def _run_stored(
+    kernel: str, outs: tuple[Any, ...], x: Any, dims: tuple[int, ...], scalars: tuple[Any, ...]
+) -> None:
+    """The same where everything has the dtype of a kernel."""
     ndim = x.dim()
     if x.numel() == 0:
         core.kernel(f"{kernel}:{x.dtype.code}")((*outs, x), (outs[0].numel(), 0, 1, 1), scalars)

@@ -61,11 +61,7 @@ class VectorNorm:
         dims = launch.wrap_dims("linalg.vector_norm", dim, self.dim())
         kernel = _KERNELS.get(ord)
         scalars = () if kernel else (float(ord),)
-        x = launch.stored(self, kernel or "norm.p")
-        result = out if x.dtype is out.dtype else core.empty(out.shape, dtype=x.dtype)
-        launch.run_reduction(kernel or "norm.p", (result,), x, dims, scalars)
-        if result is not out:
-            out.copy_(result)
+        launch.run_reduction(kernel or "norm.p", (out,), self, dims, scalars)
 
     def backward(grad, self, result, ord, dim, keepdim):
         dims = launch.wrap_dims("linalg.vector_norm", dim, self.dim())
@@ -95,7 +91,8 @@ def _norm_gradient(grad: Any, x: Any, norm: Any, ord: float, dims: tuple[int, ..
     if ord < 1:
         slope = (x.sign() * magnitude ** (ord - 1)).masked_fill(x == 0, 0)
         return slope * grad * norm ** (1 - ord)
-    scale = (grad / norm ** (ord - 1)).masked_fill(norm == 0, 0)
+    zero = norm == 0
+    scale = (grad / norm.masked_fill(zero, 1) ** (ord - 1)).masked_fill(zero, 0)
     if ord < 2:
         return x.sign() * magnitude ** (ord - 1) * scale
     return x * (magnitude ** (ord - 2)) * scale

@@ -111,26 +111,6 @@ class Mean(_Sum):
         return sum_value(state) / count
 
 
-@reduction_program("nanmean")
-class NanMean:
-    @staticmethod
-    def identity(compute: str) -> State:
-        return (constant(0.0, "f64"), *sum_identity(compute))
-
-    @staticmethod
-    def block(x: Scalar) -> State:
-        present = row_sum(where(scalar.isnan(x), constant(0.0, x.dtype), constant(1.0, x.dtype)))
-        return (present, *sum_block(where(scalar.isnan(x), 0.0, x)))
-
-    @staticmethod
-    def merge(a: State, b: State) -> State:
-        return (a[0] + b[0], *sum_merge(a[1:], b[1:]))
-
-    @staticmethod
-    def finalize(state: State, count: Scalar) -> Scalar:
-        return sum_value(state[1:]) / state[0]
-
-
 @reduction_program("count_nonzero", outputs="result:row:i64", dtypes=TRUTH_STORAGE)
 class CountNonzero:
     @staticmethod

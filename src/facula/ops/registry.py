@@ -71,6 +71,8 @@ class Definition:
     vmap: str | Callable[..., Any] | None = None
     #: the rule that a program registered instead: `rule(info, in_dims, *args)` gives results and their dims
     batching: Callable[..., Any] | None = None
+    #: whether `dim` names dimensions that the results lack, of an operator without `keepdim`
+    reduces = False
     #: the tangent: "linear", "multilinear" or a function; None derives it
     jvp: str | Callable[..., Any] | None = None
     #: the arguments that are images: read fastest where they lie channels last

@@ -60,6 +60,15 @@ class Resample:
 
     def meta(self, sizes, method, align_corners, antialias, scales):
         space = len(sizes)
+        images = self.dim() in (space + 1, space + 2) and len(scales) == space
+        if not images or 0 in self.shape[self.dim() - space :] or min(sizes, default=0) < 0:
+            fail(
+                RuntimeError,
+                "_resample",
+                f"images with {space} sizes greater than 0, and a scale for each",
+                f"{list(self.shape)} and {list(scales)}",
+                hint="nn.functional.interpolate() brings its arguments to this form",
+            )
         return like(self, (*self.shape[: self.dim() - space], *sizes), space)
 
     def cpu(out, self, sizes, method, align_corners, antialias, scales):

@@ -40,6 +40,7 @@ from facula.ops.scalar_node import (
 from facula.ops.scalar_primitives import PRIMITIVES, clamp, ldexp, where
 
 __all__ = [
+    "PRIMITIVES",
     "Complex",
     "Runtime",
     "Scalar",
@@ -66,6 +67,7 @@ __all__ = [
     "sgn",
     "sigmoid",
     "tangent",
+    "topological_order",
     "trace",
     "unify",
     "where",

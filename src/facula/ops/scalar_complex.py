@@ -142,8 +142,9 @@ def sgn(z: Value) -> Any:
     z = lift(z)
     if not isinstance(z, Complex):
         return real.sign(z)
-    size = abs(z)
-    zero = size == 0
+    zero = real.logical_and(z.re == 0, z.im == 0)
+    # at zero the size of another number, so that neither it nor its derivatives are NaN
+    size = abs(Complex(where(zero, 1.0, z.re), z.im))
     return Complex(where(zero, 0.0, z.re / size), where(zero, 0.0, z.im / size))
 
 
@@ -157,12 +158,23 @@ def over_i(z: Complex) -> Complex:
     return Complex(z.im, -z.re)
 
 
+def _unless_zero(zero: Value, factor: Value, wave: Value) -> Any:
+    """`factor * wave`, which vanishes with `zero`, but `zero` itself where the product would be 0 times infinity.
+
+    Elsewhere it must stay the product: a constant has no slope, and gradients are differentiated through this.
+    """
+    product = factor * wave
+    return where(
+        real.logical_and(zero == 0, real.logical_not(real.isfinite(product))), zero, product
+    )
+
+
 @_rule
 def exp(z: Complex) -> Complex:
     """`e^re (cos im + i sin im)`; an imaginary part of zero stays zero beside an infinity."""
     size = real.exp(z.re)
     vanishes = real.logical_and(size == 0, real.logical_not(real.isfinite(z.im)))
-    im = where(z.im == 0, z.im, size * real.sin(z.im))
+    im = _unless_zero(z.im, size, real.sin(z.im))
     return Complex(where(vanishes, 0.0, size * real.cos(z.im)), where(vanishes, 0.0, im))
 
 
@@ -226,7 +238,7 @@ def log1p(z: Complex) -> Complex:
 def sqrt(z: Complex) -> Complex:
     """Principal square root: the part without cancellation first, the other by division."""
     a = abs(z.re)
-    big = real.fmax(a, abs(z.im)) > 1e30
+    big = real.fmax(a, abs(z.im)) > 1e30  # any value does between overflow of squares and underflow
     scale = where(big, 0.0625, 1.0)
     size = real.hypot(a * scale, z.im * scale)
     root = real.sqrt((a * scale + size) * 0.5) * where(big, 4.0, 1.0)
@@ -234,7 +246,9 @@ def sqrt(z: Complex) -> Complex:
     other = where(zero, z.im, z.im / (root + root))
     right = real.logical_not(real.signbit(z.re))
     infinite = real.isinf(z.im)
-    re = where(right, root, abs(other))
+    re = where(
+        right, root, other * real.copysign(1.0, z.im)
+    )  # with a slope at zero, which abs() lacks
     im = where(right, other, real.copysign(root, z.im))
     return Complex(where(infinite, math.inf, re), where(infinite, z.im, im))
 
@@ -252,15 +266,16 @@ def pow(z: Complex, w: Complex) -> Complex:
     base_zero = real.logical_and(z.re == 0, z.im == 0)
     power_zero = real.logical_and(w.re == 0, w.im == 0)
     vanishes = real.logical_and(base_zero, w.re > 0)
-    re = where(power_zero, 1.0, where(vanishes, 0.0, out.re))
-    return Complex(re, where(real.logical_or(power_zero, vanishes), 0.0, out.im))
+    one = real.logical_and(power_zero, real.logical_not(real.isfinite(out.re)))  # 0^0, infinity^0
+    re = where(one, 1.0, where(vanishes, 0.0, out.re))
+    return Complex(re, where(real.logical_or(one, vanishes), 0.0, out.im))
 
 
 @_rule
 def sinh(z: Complex) -> Complex:
     """Hyperbolic sine."""
-    im = where(z.im == 0, z.im, real.cosh(z.re) * real.sin(z.im))
-    return Complex(where(z.re == 0, z.re, real.sinh(z.re) * real.cos(z.im)), im)
+    im = _unless_zero(z.im, real.cosh(z.re), real.sin(z.im))
+    return Complex(_unless_zero(z.re, real.cos(z.im), real.sinh(z.re)), im)
 
 
 @_rule
@@ -268,7 +283,8 @@ def cosh(z: Complex) -> Complex:
     """Hyperbolic cosine."""
     product = real.sinh(z.re) * real.sin(z.im)
     zero = real.logical_or(z.re == 0, z.im == 0)
-    return Complex(real.cosh(z.re) * real.cos(z.im), where(zero, z.re * z.im, product))
+    special = real.logical_and(zero, real.logical_not(real.isfinite(product)))
+    return Complex(real.cosh(z.re) * real.cos(z.im), where(special, z.re * z.im, product))
 
 
 @_rule
@@ -281,7 +297,10 @@ def tanh(z: Complex) -> Complex:
     far = abs(z.re) > limit
     wave = real.where(real.isfinite(z.im), 4.0 * real.sin(z.im) * real.cos(z.im), 0.0)
     vertical = abs(t) > 1e15
-    near_re = where(vertical, 1.0 / s, beta * real.sqrt(1.0 + s * s) * s / below)
+    pole = 1.0 / where(
+        vertical, s, 1.0
+    )  # nothing is divided by zero, in derivatives of this neither
+    near_re = where(vertical, pole, beta * real.sqrt(1.0 + s * s) * s / below)
     return Complex(
         where(far, real.copysign(1.0, z.re), near_re),
         where(far, wave * real.exp(-2.0 * abs(z.re)), t / below),
@@ -348,11 +367,12 @@ def acosh(z: Complex) -> Complex:
 @_rule
 def atanh(z: Complex) -> Complex:
     """Inverse hyperbolic tangent; the real part is odd, and `log1p` of what is positive keeps it exact."""
-    size = abs(z.re)
+    side = where(real.signbit(z.re), -1.0, 1.0)
+    size = z.re * side
     gap = 1.0 - size
     re = 0.25 * real.log1p(4.0 * size / (gap * gap + z.im * z.im))
     im = 0.5 * real.atan2(2.0 * z.im, gap * (1.0 + size) - z.im * z.im)
-    return Complex(where(z.re < 0, -re, re), im)
+    return Complex(re * side, im)
 
 
 @_rule

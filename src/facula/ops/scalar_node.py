@@ -402,7 +402,7 @@ def topological_order(outputs: Iterable[Any]) -> list[Scalar]:
     """Every node that the outputs need, arguments first, each once."""
     order: list[Scalar] = []
     seen: set[int] = set()
-    stack: list[Any] = flatten(outputs)[::-1]
+    stack: list[Any] = flatten(outputs)[::-1]  # any value does: every such order is one
     while stack:
         current = stack.pop()
         if type(current) is tuple:  # its arguments stand in the order now

@@ -53,6 +53,9 @@ class Primitive:
     numpy: Any
     fold: Callable[..., Any] | None
     simplify: Callable[..., Scalar | None] | None
+    signless: (
+        bool  # of integers: what it does to their bits does not depend on whether they have a sign
+    )
 
     def __init__(self, **fields: Any) -> None:
         self.__dict__.update(fields)
@@ -80,6 +83,7 @@ def declare(
     numpy: Any = None,
     fold: Callable[..., Any] | None = None,
     simplify: Callable[..., Scalar | None] | None = None,
+    signless: bool = False,
 ) -> Callable[..., Any]:
     """Enter a primitive into the table and return the function that builds it."""
     rules = (derivative,) if callable(derivative) else tuple(derivative or (None,) * arity)
@@ -95,6 +99,7 @@ def declare(
         numpy=numpy or name,
         fold=fold,
         simplify=simplify,
+        signless=signless,
     )
     PRIMITIVES[name] = primitive
     scalar_node.real_builders[name] = lambda *args: build(primitive, args)
@@ -271,14 +276,17 @@ NUMBERS = "float int"
 add = declare(
     "add", 2, [lambda t, r, x, y: t, lambda t, r, x, y: t], kinds=NUMBERS, c="({0} + {1})",
     c_integer="(({t})(({u}){0} + ({u}){1}))", fold=lambda x, y: x + y, simplify=_add,
+    signless=True,
 )  # fmt: skip
 sub = declare(
     "sub", 2, [lambda t, r, x, y: t, lambda t, r, x, y: -t], kinds=NUMBERS, c="({0} - {1})",
     c_integer="(({t})(({u}){0} - ({u}){1}))", numpy="subtract", fold=lambda x, y: x - y, simplify=_sub,
+    signless=True,
 )  # fmt: skip
 mul = declare(
     "mul", 2, [lambda t, r, x, y: t * y, lambda t, r, x, y: x * t], kinds=NUMBERS, c="({0} * {1})",
     c_integer="(({t})(({u}){0} * ({u}){1}))", numpy="multiply", fold=lambda x, y: x * y, simplify=_mul,
+    signless=True,
 )  # fmt: skip
 div = declare(
     "div", 2, [lambda t, r, x, y: t / y, lambda t, r, x, y: -t * (r / y)], c="({0} / {1})",
@@ -291,6 +299,7 @@ reciprocal = declare(
 neg = declare(
     "neg", 1, lambda t, r, x: -t, kinds=NUMBERS, c="(-{0})", c_integer="(({t})(0 - ({u}){0}))",
     numpy="negative", fold=lambda x: -x, simplify=lambda x: x.args[0] if x.op == "neg" else None,
+    signless=True,
 )  # fmt: skip
 abs = declare(
     "abs",
@@ -323,6 +332,7 @@ for _name, _symbol, _numpy, _compare in (
         c=f"({{0}} {_symbol} {{1}})",
         numpy=_numpy,
         fold=_compare,
+        signless=_name in ("eq", "ne"),
     )
 isnan = declare("isnan", 1, result="b8", c="({0} != {0})", fold=math.isnan, simplify=lambda x: None)
 isinf = declare(
@@ -376,12 +386,18 @@ def logical_not(x: Value) -> Scalar:
 
 # --- integers
 BITS = "int bool"
-bitwise_and = declare("bitwise_and", 2, kinds=BITS, c="({0} & {1})", fold=lambda x, y: x & y)
-bitwise_or = declare("bitwise_or", 2, kinds=BITS, c="({0} | {1})", fold=lambda x, y: x | y)
-bitwise_xor = declare("bitwise_xor", 2, kinds=BITS, c="({0} ^ {1})", fold=lambda x, y: x ^ y)
-bitwise_not = declare("bitwise_not", 1, kinds=BITS, c="(~{0})", c_bool="(!{0})")
+bitwise_and = declare(
+    "bitwise_and", 2, kinds=BITS, c="({0} & {1})", fold=lambda x, y: x & y, signless=True
+)
+bitwise_or = declare(
+    "bitwise_or", 2, kinds=BITS, c="({0} | {1})", fold=lambda x, y: x | y, signless=True
+)
+bitwise_xor = declare(
+    "bitwise_xor", 2, kinds=BITS, c="({0} ^ {1})", fold=lambda x, y: x ^ y, signless=True
+)
+bitwise_not = declare("bitwise_not", 1, kinds=BITS, c="(~{0})", c_bool="(!{0})", signless=True)
 bitwise_left_shift = declare(
-    "bitwise_left_shift", 2, kinds="int", c="shl",
+    "bitwise_left_shift", 2, kinds="int", c="shl", signless=True,
     numpy=lambda np, x, y: np.where((y >= 0) & (y < x.dtype.itemsize * 8), np.left_shift(x, y), 0),
 )  # fmt: skip
 bitwise_right_shift = declare(

@@ -160,6 +160,7 @@ def _cumprod_gradient_by_element(grad: Any, x: Any, dim: int) -> Any:
 
 
 def _running(op: str, self: Any, dim: int) -> tuple[Any, Any]:
+    core.refuse_unsigned(op, self)
     return _like(op, self, dim, self.dtype), _like(op, self, dim, core.int64)
 
 
@@ -227,6 +228,17 @@ def _complex_logcumsumexp(x: Any, dim: int) -> Any:
     return x
 
 
+def _logarithmic_sum(factors: Any, x: Any, result: Any, dim: int) -> Any:
+    """The running sums of ``factors * exp(x)``, divided by ``exp(result)``, by way of logarithms."""
+    lowest = launch.full(x, (), core.finfo(x.dtype).min)  # finite: differences of two are numbers
+    size = F.where(factors == 0, 1.0, factors if x.is_complex() else factors.abs()).log() + x
+
+    def share(chosen: Any) -> Any:
+        return (F.where(chosen, size, lowest).logcumsumexp(dim) - result).exp()
+
+    return share(factors != 0) if x.is_complex() else share(factors > 0) - share(factors < 0)
+
+
 @operator("logcumsumexp(Tensor self, int dim) -> Tensor")
 class Logcumsumexp:
     """log of the running sum of exponentials."""
@@ -234,9 +246,18 @@ class Logcumsumexp:
     vmap = "dims"
 
     def jvp(tangents, result, self, dim):
-        top = self.amax(dim, True) if self.dim() and not self.is_complex() else 0
-        share = (self - top).exp()
-        return (share * tangents[0]).cumsum(dim) / share.cumsum(dim)
+        tangent = tangents[0]
+        if self.dim() == 0:
+            return tangent
+        if self.is_complex():
+            return _logarithmic_sum(tangent, self, result, dim)
+        share = (self - self.amax(dim, True)).exp()
+        total = share.cumsum(dim)
+        # what stands far below a later maximum vanishes beside it: its sums are taken of logarithms
+        near = total > core.finfo(total.dtype).tiny ** 0.5
+        direct = (share * tangent).cumsum(dim) / F.where(near, total, 1.0)
+        far = _logarithmic_sum(tangent, self, result, dim)
+        return F.where(near, direct, far)
 
     def meta(self, dim):
         inexact = self.dtype.is_floating_point or self.dtype.is_complex

@@ -100,7 +100,7 @@ def _areas(op: str, y: Any, x: Any, dx: Any, dim: int) -> Any:
     pairs = y.narrow(dim, 0, max(size - 1, 0)) + y.narrow(dim, min(1, size), max(size - 1, 0))
     if x is None:
         return pairs * dx
-    if x.dim() == 1 and y.dim() > 1:
+    if x.dim() == 1:
         if x.shape[0] != size:
             fail(
                 RuntimeError,

@@ -33,6 +33,8 @@ def _check(op: str, self: Any, dim: int, dtype: Any) -> Any:
 
 def _run(kernel: str, out: Any, inputs: tuple[Any, ...], dim: int) -> None:
     d = wrap_dim(kernel, dim, out.dim())
+    if not out.numel():  # its rows may be many all the same
+        return
     contiguous = tuple(x.contiguous() for x in inputs)
     core.kernel(f"{kernel}:{out.dtype.code}")((out, *contiguous), (*launch.along(out, d), 0, 0))
 

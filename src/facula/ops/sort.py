@@ -183,6 +183,19 @@ def msort(self: Any) -> Any:
     return F.sort(self, 0)[0]
 
 
+def _check_k(self: Any, k: int, dim: int) -> None:
+    """Raise for more elements than there are along a dimension."""
+    size = self.shape[dim] if self.dim() else 1
+    if not 0 <= k <= size:
+        fail(
+            RuntimeError,
+            "topk",
+            "selected index k out of range",
+            f"k={k} for a dimension of size {size}",
+            hint=f"k={size} gives all of them",
+        )
+
+
 @operator(
     "topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, "
     "Tensor indices)"
@@ -205,15 +218,7 @@ class topk:
                 hint="x.int() makes numbers of bools, x.abs() orders complex numbers",
             )
         dim = wrap_dim("topk", dim, self.dim())
-        size = self.shape[dim] if self.dim() else 1
-        if not 0 <= k <= size:
-            fail(
-                RuntimeError,
-                "topk",
-                "selected index k out of range",
-                f"k={k} for a dimension of size {size}",
-                hint=f"k={size} gives all of them",
-            )
+        _check_k(self, k, dim)
         shape = list(self.shape)
         if shape:
             shape[dim] = k
@@ -261,6 +266,7 @@ class _topk_values:
     def meta(self, k, dim, largest, sorted):
         check_ordered("topk", self)
         dim = wrap_dim("topk", dim, self.dim())
+        _check_k(self, k, dim)
         shape = list(self.shape)
         shape[dim : dim + 1] = [k] if shape else []
         return core.empty(shape, dtype=self.dtype, device=self.device)

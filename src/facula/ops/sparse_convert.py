@@ -242,6 +242,14 @@ def _block(sparse: SparseTensor) -> Any:
 def _blocked(row: Any, column: Any, values: Any, size: Any, layout: Any, block: Any) -> Any:
     """Elements gathered into the blocks in which they lie."""
     height, width = block
+    if height < 1 or width < 1:
+        fail(
+            RuntimeError,
+            "to_sparse",
+            "a blocksize of positive numbers was required",
+            tuple(block),
+            hint="blocksize=(1, 1) has one element in each block",
+        )
     if size[0] % height or size[1] % width:
         fail(
             RuntimeError,
@@ -303,7 +311,7 @@ def at_places(tensor: Any, pattern: Pattern) -> Any:
         return gather(tensor, index).reshape(pattern.values_shape)
     like = tensor._form is pattern.layout and len(tensor._places) == len(pattern.places)
     if like and all(
-        x is y or (x.shape == y.shape and x.data_ptr() == y.data_ptr())
+        x is y or (x.shape == y.shape and core.address_of(x) == core.address_of(y))
         for x, y in zip(tensor._places, pattern.places, strict=True)
     ):
         return values_of(tensor)

@@ -15,6 +15,7 @@ from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite, operator
 
 Tensor = core.Tensor
+MOST_PIECES = 2**31
 
 
 @operator("unbind(Tensor self, int dim=0) -> Tensor[]", out=False, copied=("",), overload="int")
@@ -33,6 +34,7 @@ class unbind:
                 hint="x.reshape(1) has a dimension to unbind",
             )
         d = wrap_dim("unbind", dim, self.dim())
+        _check_count("unbind", self.shape[d])
         shape = [*self.shape[:d], *self.shape[d + 1 :]]
         stride = self.stride()
         rest = [*stride[:d], *stride[d + 1 :]]
@@ -66,6 +68,19 @@ def _split_points(self: Tensor, sizes: Any, d: int, op: str) -> list[int]:
             "pieces",
         )
     return list(sizes)
+
+
+def _check_count(op: str, count: int) -> None:
+    """Raise for more pieces than a tuple can hold in earnest: of an empty tensor a dimension may be of
+    any size."""
+    if count > MOST_PIECES:
+        fail(
+            RuntimeError,
+            op,
+            f"at most {MOST_PIECES} pieces were required",
+            count,
+            hint="x.narrow(dim, start, length) and indexing take pieces one at a time",
+        )
 
 
 @operator(
@@ -118,7 +133,9 @@ def _even(self: Tensor, size: int, d: int) -> list[int]:
     n = self.shape[d]
     if size == 0:
         return [0]
-    return [min(size, n - start) for start in range(0, n, size)] or [0]
+    count = max(int(-(-n // size)), 1)  # how many there are is fixed, their sizes may be symbols
+    _check_count("split", count)
+    return [size] * (count - 1) + [n - size * (count - 1)]
 
 
 @composite(
@@ -179,6 +196,7 @@ def chunk(self, chunks, dim):
     d = wrap_dim("chunk", dim, self.dim())
     size = (self.shape[d] + chunks - 1) // chunks
     if size == 0:
+        _check_count("chunk", chunks)
         return F.split_with_sizes(self, [0] * chunks, d)
     return F.split_with_sizes(self, _even(self, size, d), d)
 
@@ -231,6 +249,7 @@ def tensor_split(self, indices_or_sections, dim):
                 indices_or_sections,
                 hint="1 section is the whole tensor",
             )
+        _check_count("tensor_split", indices_or_sections)
         base, extra = divmod(n, indices_or_sections)
         return F.split_with_sizes(self, [base + (i < extra) for i in range(indices_or_sections)], d)
     bounds = [0, *indices_or_sections, n]

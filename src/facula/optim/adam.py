@@ -11,6 +11,7 @@ from typing import Any
 
 import facula
 from facula import core
+from facula.core.errors import fail
 from facula.optim.elementwise import (
     ElementwiseOptimizer,
     check_betas,
@@ -117,8 +118,11 @@ class Adam(_AdamFamily):
 
     def _check_gradient(self, group: dict, grad: Any) -> None:
         if grad.is_sparse:
-            raise RuntimeError(
-                "Adam does not support sparse gradients, please consider SparseAdam instead"
+            fail(
+                RuntimeError,
+                "Adam",
+                "Adam does not support sparse gradients, please consider SparseAdam instead",
+                hint="facula.optim.SparseAdam takes them",
             )
 
     def _formula(self, group: dict, p: Any, g: Any, state: dict, step: Any) -> tuple[Any, dict]:

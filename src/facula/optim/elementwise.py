@@ -14,6 +14,7 @@ from typing import Any
 
 import facula
 from facula import core
+from facula.core.errors import fail
 from facula.optim.optimizer import Optimizer, run_closure
 
 _CODES = {
@@ -205,7 +206,12 @@ class ElementwiseOptimizer(Optimizer):
 
     def _check_gradient(self, group: dict, grad: Any) -> None:
         if grad.is_sparse:
-            raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
+            fail(
+                RuntimeError,
+                type(self).__name__,
+                f"{type(self).__name__} does not support sparse gradients",
+                hint="make the embedding with sparse=False, or take SparseAdam, SGD or Adagrad",
+            )
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update the parameters; gives the closure's loss, where there is a closure."""
@@ -447,32 +453,65 @@ def sign_of(group: dict) -> float:
 def check_range(name: str, value: Any, low: float = 0.0, high: float | None = None) -> None:
     """Raises ValueError unless ``low <= value`` (and ``value < high``)."""
     if not low <= value or (high is not None and not value < high):
-        raise ValueError(f"Invalid {name} value: {value}")
+        fail(
+            ValueError,
+            "optimizer",
+            f"Invalid {name} value: {value}",
+            hint="see the signature for the default",
+        )
 
 
 def check_lr(lr: Any, foreach: bool | None = False, capturable: bool = False) -> None:
     """Raises unless ``lr`` is a sensible number or one-element tensor."""
     if isinstance(lr, core.Tensor):
         if foreach and not capturable:
-            raise ValueError(
-                "lr as a Tensor is not supported for capturable=False and foreach=True"
+            fail(
+                ValueError,
+                "optimizer",
+                "lr as a Tensor is not supported for capturable=False and foreach=True",
+                hint="leave foreach out, or pass lr.item()",
             )
         if lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
+            fail(
+                ValueError,
+                "optimizer",
+                "Tensor lr must be 1-element",
+                hint="facula.tensor(0.01) has one element",
+            )
     if not 0.0 <= lr:
-        raise ValueError(f"Invalid learning rate: {lr}")
+        fail(
+            ValueError,
+            "optimizer",
+            f"Invalid learning rate: {lr}",
+            hint="lr is 0 or more; maximize=True climbs",
+        )
 
 
 def check_betas(betas: Any) -> None:
     """Raises unless both are in [0, 1)."""
     for i, beta in enumerate(betas):
         if not 0.0 <= beta < 1.0:
-            raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
+            fail(
+                ValueError,
+                "optimizer",
+                f"Invalid beta parameter at index {i}: {beta}",
+                hint="betas lie in [0, 1)",
+            )
 
 
 def check_implementation(foreach: bool | None, fused: bool | None, differentiable: bool) -> None:
     """Raises where the ways to compute that are asked for exclude each other."""
     if fused and differentiable:
-        raise RuntimeError("`fused` does not support `differentiable`")
+        fail(
+            RuntimeError,
+            "optimizer",
+            "`fused` does not support `differentiable`",
+            hint="leave fused out",
+        )
     if fused and foreach:
-        raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+        fail(
+            RuntimeError,
+            "optimizer",
+            "`fused` and `foreach` cannot be `True` together.",
+            hint="leave one of them out",
+        )

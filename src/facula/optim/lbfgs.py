@@ -13,6 +13,7 @@ from typing import Any
 import facula
 from facula import core
 from facula.autograd.grad_mode import enable_grad, no_grad
+from facula.core.errors import fail
 from facula.optim.optimizer import Optimizer, ParamsT
 
 __all__ = ["LBFGS"]
@@ -180,9 +181,14 @@ class LBFGS(Optimizer):
         line_search_fn: str | None = None,
     ) -> None:
         if isinstance(lr, core.Tensor) and lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
+            fail(
+                ValueError,
+                "LBFGS",
+                "Tensor lr must be 1-element",
+                hint="facula.tensor(1.0) has one element",
+            )
         if not 0.0 <= lr:
-            raise ValueError(f"Invalid learning rate: {lr}")
+            fail(ValueError, "LBFGS", f"Invalid learning rate: {lr}", hint="lr=1 is the default")
         defaults = {
             "lr": lr,
             "max_iter": max_iter,
@@ -194,7 +200,12 @@ class LBFGS(Optimizer):
         }
         super().__init__(params, defaults)
         if len(self.param_groups) != 1:
-            raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
+            fail(
+                ValueError,
+                "LBFGS",
+                "LBFGS doesn't support per-parameter options (parameter groups)",
+                hint="pass one list of parameters",
+            )
         self._params = self.param_groups[0]["params"]
 
     def _flat(self, values: list[Any]) -> Any:
@@ -303,7 +314,12 @@ class LBFGS(Optimizer):
         lr: Any = group["lr"].item() if isinstance(group["lr"], core.Tensor) else group["lr"]
         max_iter, max_eval = group["max_iter"], group["max_eval"]
         if group["line_search_fn"] not in (None, "strong_wolfe"):
-            raise RuntimeError("only 'strong_wolfe' is supported")
+            fail(
+                RuntimeError,
+                "LBFGS",
+                "only 'strong_wolfe' is supported",
+                hint="line_search_fn=None takes steps of lr",
+            )
         state = self.state[self._params[0]]
         state.setdefault("func_evals", 0)
         state.setdefault("n_iter", 0)

@@ -12,6 +12,7 @@ from typing import Any
 from weakref import ref
 
 from facula import core
+from facula.core.errors import fail
 from facula.optim.optimizer import Optimizer
 
 EPOCH_DEPRECATION_WARNING = (
@@ -41,10 +42,14 @@ def _format_param(name: str, optimizer: Optimizer, param: Any) -> list[Any]:
     if not isinstance(param, (list, tuple)):
         return [_copy(param) for _ in range(groups)]
     if len(param) != groups:
-        raise ValueError(
-            f"{name} must have the same length as optimizer.param_groups. {name} has {len(param)} "
-            "values, param_groups "
-            f"has {groups}."
+        fail(
+            ValueError,
+            "scheduler",
+            (
+                f"{name} must have the same length as optimizer.param_groups. {name} has "
+                f"{len(param)} values, param_groups has {groups}."
+            ),
+            hint="one value for each parameter group, or a single number for all",
         )
     return [_copy(value) for value in param]
 
@@ -68,7 +73,12 @@ class LRScheduler:
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+            fail(
+                TypeError,
+                type(self).__name__,
+                f"{type(optimizer).__name__} is not an Optimizer",
+                hint="the optimizer is the first argument",
+            )
         self.optimizer = optimizer
         if last_epoch == -1:
             for group in optimizer.param_groups:
@@ -76,14 +86,17 @@ class LRScheduler:
         else:
             for i, group in enumerate(optimizer.param_groups):
                 if "initial_lr" not in group:
-                    raise KeyError(
-                        f"param 'initial_lr' is not specified in param_groups[{i}] when resuming "
-                        "scheduler with "
-                        "last_epoch >= 0.\nThis typically happens when:\n1. You're trying to "
-                        "resume training from a "
-                        "checkpoint but haven't properly loaded the optimizer state\n2. You're "
-                        "using last_epoch >= 0 "
-                        "for a fresh training run (not recommended)"
+                    fail(
+                        KeyError,
+                        "scheduler",
+                        (
+                            f"param 'initial_lr' is not specified in param_groups[{i}] when resuming "
+                            "scheduler with last_epoch >= 0.\nThis typically happens when:\n1. You're "
+                            "trying to resume training from a checkpoint but haven't properly loaded the "
+                            "optimizer state\n2. You're using last_epoch >= 0 for a fresh training run "
+                            "(not recommended)"
+                        ),
+                        hint="load the optimizer's state first, or leave last_epoch out",
                     )
         self.base_lrs: list[Any] = [_copy(g["initial_lr"]) for g in optimizer.param_groups]
         self.last_epoch = last_epoch

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from facula.core.errors import fail
 from facula.optim.lr_base import (
     EPOCH_DEPRECATION_WARNING,
     LRScheduler,
@@ -51,7 +52,12 @@ class CyclicLR(LRScheduler):
         last_epoch: int = -1,
     ) -> None:
         if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+            fail(
+                TypeError,
+                type(self).__name__,
+                f"{type(optimizer).__name__} is not an Optimizer",
+                hint="the optimizer is the first argument",
+            )
         self.optimizer = optimizer
         base_lrs = _format_param("base_lr", optimizer, base_lr)
         if last_epoch == -1:
@@ -63,7 +69,12 @@ class CyclicLR(LRScheduler):
         self.total_size = up + down
         self.step_ratio = up / self.total_size
         if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
-            raise ValueError("mode is invalid and scale_fn is None")
+            fail(
+                ValueError,
+                "CyclicLR",
+                "mode is invalid and scale_fn is None",
+                hint="'triangular', 'triangular2' and 'exp_range' are there",
+            )
         self.mode = mode
         self.gamma = gamma
         self._scale_fn_custom = scale_fn
@@ -80,8 +91,11 @@ class CyclicLR(LRScheduler):
 
     def _init_momentum(self, optimizer: Any, low: Any, high: Any, last_epoch: int) -> None:
         if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:
-            raise ValueError(
-                "optimizer must support momentum or beta1 with `cycle_momentum` option enabled"
+            fail(
+                ValueError,
+                type(self).__name__,
+                ("optimizer must support momentum or beta1 with `cycle_momentum` option enabled"),
+                hint="cycle_momentum=False cycles the learning rate only",
             )
         self.use_beta1 = "betas" in optimizer.defaults
         self.base_momentums = _format_param("base_momentum", optimizer, low)
@@ -155,12 +169,25 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         last_epoch: int = -1,
     ) -> None:
         if T_0 <= 0 or not isinstance(T_0, int):
-            raise ValueError(f"Expected positive integer T_0, but got {T_0}")
+            fail(
+                ValueError,
+                "CosineAnnealingWarmRestarts",
+                f"Expected positive integer T_0, but got {T_0}",
+                hint="T_0 is the number of steps before the first restart",
+            )
         if T_mult < 1 or not isinstance(T_mult, int):
-            raise ValueError(f"Expected integer T_mult >= 1, but got {T_mult}")
+            fail(
+                ValueError,
+                "CosineAnnealingWarmRestarts",
+                f"Expected integer T_mult >= 1, but got {T_mult}",
+                hint="T_mult=1 keeps the length of the cycles",
+            )
         if not isinstance(eta_min, (float, int)):
-            raise ValueError(
-                f"Expected float or int eta_min, but got {eta_min} of type {type(eta_min)}"
+            fail(
+                ValueError,
+                "CosineAnnealingWarmRestarts",
+                f"Expected float or int eta_min, but got {eta_min} of type {type(eta_min)}",
+                hint="eta_min=0 is the default",
             )
         self.T_0 = T_0
         self.T_i = T_0
@@ -202,7 +229,12 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     def _enter(self, epoch: Any) -> None:
         """Find the period in which ``epoch`` lies."""
         if epoch < 0:
-            raise ValueError(f"Expected non-negative epoch, but got {epoch}")
+            fail(
+                ValueError,
+                "CosineAnnealingWarmRestarts",
+                f"Expected non-negative epoch, but got {epoch}",
+                hint="leave epoch out for the next one",
+            )
         if epoch < self.T_0:
             self.T_i, self.T_cur = self.T_0, epoch
         elif self.T_mult == 1:
@@ -236,15 +268,31 @@ class OneCycleLR(LRScheduler):
         last_epoch: int = -1,
     ) -> None:
         if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+            fail(
+                TypeError,
+                type(self).__name__,
+                f"{type(optimizer).__name__} is not an Optimizer",
+                hint="the optimizer is the first argument",
+            )
         self.optimizer = optimizer
         self.total_steps = _total_steps(total_steps, epochs, steps_per_epoch)
         if pct_start < 0 or pct_start > 1 or not isinstance(pct_start, float):
-            raise ValueError(f"Expected float between 0 and 1 pct_start, but got {pct_start}")
+            fail(
+                ValueError,
+                "OneCycleLR",
+                f"Expected float between 0 and 1 pct_start, but got {pct_start}",
+                hint="pct_start=0.3 is the default",
+            )
         self._schedule_phases = _phases(self.total_steps, pct_start, three_phase)
         if anneal_strategy not in ("cos", "linear"):
-            raise ValueError(
-                f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}"
+            fail(
+                ValueError,
+                "OneCycleLR",
+                (
+                    "anneal_strategy must be one of 'cos' or 'linear', instead got "
+                    f"{anneal_strategy}"
+                ),
+                hint="leave anneal_strategy out for 'cos'",
             )
         self._anneal_func_type = anneal_strategy
         peaks = _format_param("max_lr", optimizer, max_lr)
@@ -260,8 +308,11 @@ class OneCycleLR(LRScheduler):
 
     def _init_momentum(self, optimizer: Any, low: Any, high: Any, last_epoch: int) -> None:
         if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:
-            raise ValueError(
-                "optimizer must support momentum or beta1 with `cycle_momentum` option enabled"
+            fail(
+                ValueError,
+                type(self).__name__,
+                ("optimizer must support momentum or beta1 with `cycle_momentum` option enabled"),
+                hint="cycle_momentum=False cycles the learning rate only",
             )
         self.use_beta1 = "betas" in optimizer.defaults
         highs = _format_param("max_momentum", optimizer, high)
@@ -282,8 +333,11 @@ class OneCycleLR(LRScheduler):
         self._warn_outside_step()
         step = self.last_epoch
         if step > self.total_steps:
-            raise ValueError(
-                f"Tried to step {step} times. The total number of steps is {self.total_steps}"
+            fail(
+                ValueError,
+                "OneCycleLR",
+                f"Tried to step {step} times. The total number of steps is {self.total_steps}",
+                hint="total_steps counts all calls of step()",
             )
         rates = []
         for group in self.optimizer.param_groups:
@@ -308,13 +362,28 @@ class OneCycleLR(LRScheduler):
 def _total_steps(total: int | None, epochs: int | None, steps_per_epoch: int | None) -> int:
     if total is not None:
         if total <= 0 or not isinstance(total, int):
-            raise ValueError(f"Expected positive integer total_steps, but got {total}")
+            fail(
+                ValueError,
+                "OneCycleLR",
+                f"Expected positive integer total_steps, but got {total}",
+                hint="total_steps counts all calls of step()",
+            )
         return total
     if epochs is None or steps_per_epoch is None:
-        raise ValueError("You must define either total_steps OR (epochs AND steps_per_epoch)")
+        fail(
+            ValueError,
+            "OneCycleLR",
+            "You must define either total_steps OR (epochs AND steps_per_epoch)",
+            hint="for example total_steps=epochs * len(loader)",
+        )
     for name, value in (("epochs", epochs), ("steps_per_epoch", steps_per_epoch)):
         if not isinstance(value, int) or value <= 0:
-            raise ValueError(f"Expected positive integer {name}, but got {value}")
+            fail(
+                ValueError,
+                "OneCycleLR",
+                f"Expected positive integer {name}, but got {value}",
+                hint="steps_per_epoch=len(loader) goes with epochs",
+            )
     return epochs * steps_per_epoch
 
 
@@ -359,15 +428,28 @@ class ReduceLROnPlateau(LRScheduler):
         eps: float = 1e-8,
     ) -> None:
         if factor >= 1.0:
-            raise ValueError("Factor should be < 1.0.")
+            fail(
+                ValueError,
+                "ReduceLROnPlateau",
+                "Factor should be < 1.0.",
+                hint="factor=0.1 is the default",
+            )
         self.factor = factor
         if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+            fail(
+                TypeError,
+                type(self).__name__,
+                f"{type(optimizer).__name__} is not an Optimizer",
+                hint="the optimizer is the first argument",
+            )
         self.optimizer = optimizer
         if isinstance(min_lr, (list, tuple)):
             if len(min_lr) != len(optimizer.param_groups):
-                raise ValueError(
-                    f"expected {len(optimizer.param_groups)} min_lrs, got {len(min_lr)}"
+                fail(
+                    ValueError,
+                    "ReduceLROnPlateau",
+                    f"expected {len(optimizer.param_groups)} min_lrs, got {len(min_lr)}",
+                    hint="a single number serves all groups",
                 )
             self.default_min_lr = None
             self.min_lrs = list(min_lr)
@@ -384,9 +466,19 @@ class ReduceLROnPlateau(LRScheduler):
 
     def _init_is_better(self, mode: str, threshold: float, threshold_mode: str) -> None:
         if mode not in ("min", "max"):
-            raise ValueError("mode " + mode + " is unknown!")
+            fail(
+                ValueError,
+                "ReduceLROnPlateau",
+                "mode " + mode + " is unknown!",
+                hint="mode is 'min' or 'max', threshold_mode 'rel' or 'abs'",
+            )
         if threshold_mode not in ("rel", "abs"):
-            raise ValueError("threshold mode " + threshold_mode + " is unknown!")
+            fail(
+                ValueError,
+                "ReduceLROnPlateau",
+                "threshold mode " + threshold_mode + " is unknown!",
+                hint="mode is 'min' or 'max', threshold_mode 'rel' or 'abs'",
+            )
         self.mode_worse = math.inf if mode == "min" else -math.inf
         self.mode = mode
         self.threshold = threshold
@@ -437,14 +529,16 @@ class ReduceLROnPlateau(LRScheduler):
         groups = self.optimizer.param_groups
         if len(groups) != len(self.min_lrs):
             if self.default_min_lr is None:
-                raise RuntimeError(
-                    f"The number of param groups in the `optimizer` ({len(groups)}) differs from "
-                    "when "
-                    f"`ReduceLROnPlateau` was initialized ({len(self.min_lrs)}), usually due to a "
-                    "new param group being "
-                    "added to the optimizer. Please modify the `min_lrs` field to match the length "
-                    "of the `optimizer` "
-                    "param groups."
+                fail(
+                    RuntimeError,
+                    "ReduceLROnPlateau",
+                    (
+                        f"The number of param groups in the `optimizer` ({len(groups)}) differs from "
+                        f"when `ReduceLROnPlateau` was initialized ({len(self.min_lrs)}), usually due "
+                        "to a new param group being added to the optimizer. Please modify the "
+                        "`min_lrs` field to match the length of the `optimizer` param groups."
+                    ),
+                    hint="scheduler.min_lrs.append(0.0) covers a new group",
                 )
             self.min_lrs = [self.default_min_lr] * len(groups)
         for group, least in zip(groups, self.min_lrs, strict=True):

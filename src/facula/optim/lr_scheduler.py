@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from facula.core.errors import fail
 from facula.optim.lr_base import (
     EPOCH_DEPRECATION_WARNING,  # noqa: F401
     LRScheduler,
@@ -96,7 +97,12 @@ def _one_function_a_group(optimizer: Optimizer, functions: Any) -> list[Callable
     if not isinstance(functions, (list, tuple)):
         return [functions] * groups
     if len(functions) != groups:
-        raise ValueError(f"Expected {groups} lr_lambdas, but got {len(functions)}")
+        fail(
+            ValueError,
+            "scheduler",
+            f"Expected {groups} lr_lambdas, but got {len(functions)}",
+            hint="one function for each parameter group, or a single one for all",
+        )
     return list(functions)
 
 
@@ -171,7 +177,12 @@ class ConstantLR(LRScheduler):
         last_epoch: int = -1,
     ) -> None:
         if factor > 1.0 or factor < 0:
-            raise ValueError("Constant multiplicative factor expected to be between 0 and 1.")
+            fail(
+                ValueError,
+                "ConstantLR",
+                "Constant multiplicative factor expected to be between 0 and 1.",
+                hint="factor=1/3 is the default",
+            )
         self.factor = factor
         self.total_iters = total_iters
         super().__init__(optimizer, last_epoch)
@@ -202,12 +213,22 @@ class LinearLR(LRScheduler):
         last_epoch: int = -1,
     ) -> None:
         if start_factor > 1.0 or start_factor <= 0:
-            raise ValueError(
-                "Starting multiplicative factor expected to be greater than 0 and less or equal to "
-                "1."
+            fail(
+                ValueError,
+                "LinearLR",
+                (
+                    "Starting multiplicative factor expected to be greater than 0 and less or "
+                    "equal to 1."
+                ),
+                hint="start_factor=1/3 is the default",
             )
         if end_factor > 1.0 or end_factor < 0:
-            raise ValueError("Ending multiplicative factor expected to be between 0 and 1.")
+            fail(
+                ValueError,
+                "LinearLR",
+                "Ending multiplicative factor expected to be between 0 and 1.",
+                hint="end_factor=1.0 is the default",
+            )
         self.start_factor = start_factor
         self.end_factor = end_factor
         self.total_iters = total_iters
@@ -315,25 +336,42 @@ def _check_sequence(
 ) -> Optimizer:
     """The optimizer of all schedulers: the one given, else the first one's."""
     if len(schedulers) < 1:
-        raise ValueError(
-            f"{name} expects at least one scheduler to be chained, but got no scheduler."
+        fail(
+            ValueError,
+            name,
+            f"{name} expects at least one scheduler to be chained, but got no scheduler.",
+            hint="pass a list of schedulers of one optimizer",
         )
     optimizer = optimizer or schedulers[0].optimizer
     for i, scheduler in enumerate(schedulers):
         if not hasattr(scheduler, "optimizer"):
-            raise TypeError(f"{name} at index {i} should have `optimizer` as its attribute.")
+            fail(
+                TypeError,
+                name,
+                f"{name} at index {i} should have `optimizer` as its attribute.",
+                hint="make the scheduler with the optimizer, and call super().__init__(optimizer)",
+            )
         if isinstance(scheduler, ReduceLROnPlateau):
-            raise ValueError(
-                f"{name} does not support `ReduceLROnPlateau` scheduler as it requires "
-                "additional kwargs to be "
-                f"specified when calling `step`, but got one at index {i} in the given "
-                "schedulers sequence."
+            fail(
+                ValueError,
+                name,
+                (
+                    f"{name} does not support `ReduceLROnPlateau` scheduler as it requires "
+                    "additional kwargs to be specified when calling `step`, but got one at index "
+                    f"{i} in the given schedulers sequence."
+                ),
+                hint="step it by itself: scheduler.step(metric)",
             )
         if optimizer != scheduler.optimizer:
-            raise ValueError(
-                f"{name} expects all schedulers to belong to the same optimizer, but got "
-                "scheduler "
-                f"{type(scheduler).__name__} at index {i} that is different from {others}."
+            fail(
+                ValueError,
+                name,
+                (
+                    f"{name} expects all schedulers to belong to the same optimizer, but got "
+                    f"scheduler {type(scheduler).__name__} at index {i} that is different from "
+                    f"{others}."
+                ),
+                hint="chain those of each optimizer by themselves",
             )
     return optimizer
 
@@ -350,12 +388,16 @@ class SequentialLR(LRScheduler):
     ) -> None:
         _check_sequence(type(self).__name__, optimizer, schedulers, "the optimizer passed in")
         if len(milestones) != len(schedulers) - 1:
-            raise ValueError(
-                "Sequential Schedulers expects number of schedulers provided to be one more than "
-                "the number of milestone "
-                f"points, but got number of schedulers {len(schedulers)} and the number of "
-                "milestones to be equal to "
-                f"{len(milestones)}"
+            fail(
+                ValueError,
+                "SequentialLR",
+                (
+                    "Sequential Schedulers expects number of schedulers provided to be one more "
+                    "than the number of milestone points, but got number of schedulers "
+                    f"{len(schedulers)} and the number of milestones to be equal to "
+                    f"{len(milestones)}"
+                ),
+                hint="each milestone is the step at which the next scheduler begins",
             )
         self._schedulers = schedulers
         self._milestones = milestones

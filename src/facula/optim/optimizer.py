@@ -91,17 +91,25 @@ def _names_and_parameters(given: Any) -> tuple[list[str] | None, list[Any]]:
     if isinstance(given, core.Tensor):
         given = [given]
     elif isinstance(given, set):
-        raise TypeError(
-            "optimizer parameters need to be organized in ordered collections, but the "
-            "ordering of tensors in sets "
-            "will change between runs. Please use a list instead."
+        fail(
+            TypeError,
+            "optimizer",
+            (
+                "optimizer parameters need to be organized in ordered collections, but the "
+                "ordering of tensors in sets will change between runs. Please use a list "
+                "instead."
+            ),
+            hint="sorted() or a list keeps an order",
         )
     params = list(given)
     if not params or not isinstance(params[0], tuple):
         return None, params
     if not all(isinstance(p, tuple) and len(p) == 2 for p in params):
-        raise ValueError(
-            "all optimizer params should be with/without names. Some param names are missing"
+        fail(
+            ValueError,
+            "optimizer",
+            ("all optimizer params should be with/without names. Some param names are missing"),
+            hint="pass model.named_parameters(), or model.parameters()",
         )
     return [n for n, _ in params], [p for _, p in params]
 
@@ -109,12 +117,22 @@ def _names_and_parameters(given: Any) -> tuple[list[str] | None, list[Any]]:
 def _parameters_by_number(groups: list[dict], saved_groups: list[dict]) -> dict[Any, Any]:
     """The parameters by the numbers that saved groups have for them."""
     if len(groups) != len(saved_groups):
-        raise ValueError("loaded state dict has a different number of parameter groups")
+        fail(
+            ValueError,
+            "load_state_dict",
+            "loaded state dict has a different number of parameter groups",
+            hint="make the optimizer with the groups that it was saved with",
+        )
     sizes = [len(g["params"]) for g in groups], [len(g["params"]) for g in saved_groups]
     if sizes[0] != sizes[1]:
-        raise ValueError(
-            "loaded state dict contains a parameter group that doesn't match the size of "
-            "optimizer's group"
+        fail(
+            ValueError,
+            "load_state_dict",
+            (
+                "loaded state dict contains a parameter group that doesn't match the size of "
+                "optimizer's group"
+            ),
+            hint="the model must have the parameters that the state was saved with",
         )
     numbers = chain.from_iterable(g["params"] for g in saved_groups)
     return dict(zip(numbers, chain.from_iterable(g["params"] for g in groups), strict=True))
@@ -148,7 +166,15 @@ class Optimizer:
         self.param_groups: list[dict[str, Any]] = []
         groups: list = list(params)
         if len(groups) == 0:
-            raise ValueError("optimizer got an empty parameter list")
+            fail(
+                ValueError,
+                "optimizer",
+                "optimizer got an empty parameter list",
+                hint=(
+                    "list(model.parameters()) shows what it gets; a generator is used up after "
+                    "one pass"
+                ),
+            )
         if not isinstance(groups[0], dict):
             groups = [{"params": groups}]
         for group in groups:
@@ -359,25 +385,43 @@ class Optimizer:
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group: a dictionary with "params" and any settings that differ from the defaults."""
         if not isinstance(param_group, dict):
-            raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
+            fail(
+                TypeError,
+                "add_param_group",
+                f"param_group must be a dict, but got {type(param_group)}",
+                hint="{'params': [...], 'lr': 0.1} is one",
+            )
         names, params = _names_and_parameters(param_group["params"])
         param_group["params"] = params
         if names is not None:
             param_group["param_names"] = names
         for parameter in params:
             if not isinstance(parameter, core.Tensor):
-                raise TypeError(
+                fail(
+                    TypeError,
+                    "optimizer",
                     "optimizer can only optimize Tensors, but one of the params is "
-                    + facula.typename(parameter)
+                    + facula.typename(parameter),
+                    hint="model.parameters() gives the tensors of a module",
                 )
             leaf = parameter.is_leaf or parameter.retains_grad
             if not self.defaults.get("differentiable", None) and not leaf:
-                raise ValueError("can't optimize a non-leaf Tensor")
+                fail(
+                    ValueError,
+                    "optimizer",
+                    "can't optimize a non-leaf Tensor",
+                    hint="x.detach().requires_grad_() is a leaf",
+                )
         for name, default in self.defaults.items():
             if default is required and name not in param_group:
-                raise ValueError(
-                    "parameter group didn't specify a value of required optimization parameter "
-                    f"{name}"
+                fail(
+                    ValueError,
+                    "optimizer",
+                    (
+                        "parameter group didn't specify a value of required optimization parameter "
+                        f"{name}"
+                    ),
+                    hint="give it in every group, or as a default to the optimizer",
                 )
             param_group.setdefault(name, default)
         self._check_group(param_group)
@@ -395,13 +439,22 @@ class Optimizer:
         for other in self.param_groups:
             if ("param_names" in other) != ("param_names" in group):
                 current = "with names" if "param_names" in other else "without names"
-                raise ValueError(
-                    "all optimizer param groups should be with/without names. cannot add param "
-                    "group to the optimizer: "
-                    f"the others are {current}"
+                fail(
+                    ValueError,
+                    "optimizer",
+                    (
+                        "all optimizer param groups should be with/without names. cannot add param "
+                        f"group to the optimizer: the others are {current}"
+                    ),
+                    hint="named_parameters() gives names, parameters() none",
                 )
             if any(id(p) in ids for p in other["params"]):
-                raise ValueError("some parameters appear in more than one parameter group")
+                fail(
+                    ValueError,
+                    "optimizer",
+                    "some parameters appear in more than one parameter group",
+                    hint="leave each of them in one group",
+                )
 
     def _cuda_graph_capture_health_check(self) -> None:
         """Nothing to check: there is no capture of graphs on a stream here."""

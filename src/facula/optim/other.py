@@ -13,6 +13,7 @@ from typing import Any
 import facula
 from facula import core
 from facula.autograd.grad_mode import no_grad
+from facula.core.errors import fail
 from facula.optim.elementwise import check_betas, check_range, scalar_dtype
 from facula.optim.optimizer import Optimizer, ParamsT, run_closure
 
@@ -48,11 +49,26 @@ class SparseAdam(_OneByOne):
         maximize: bool = False,
     ) -> None:
         if isinstance(lr, core.Tensor) and lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
+            fail(
+                ValueError,
+                "optimizer",
+                "Tensor lr must be 1-element",
+                hint="facula.tensor(0.01) has one element",
+            )
         if not 0.0 < lr:
-            raise ValueError(f"Invalid learning rate: {lr}")
+            fail(
+                ValueError,
+                "SparseAdam",
+                f"Invalid learning rate: {lr}",
+                hint="lr=0.001 is the default",
+            )
         if not 0.0 < eps:
-            raise ValueError(f"Invalid epsilon value: {eps}")
+            fail(
+                ValueError,
+                "SparseAdam",
+                f"Invalid epsilon value: {eps}",
+                hint="eps=1e-8 is the default",
+            )
         check_betas(betas)
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
         positions = [
@@ -62,14 +78,23 @@ class SparseAdam(_OneByOne):
             if p.is_sparse
         ]
         if positions:
-            raise ValueError(
-                f"Sparse params at indices {positions}: SparseAdam requires dense parameter tensors"
+            fail(
+                ValueError,
+                "SparseAdam",
+                (
+                    f"Sparse params at indices {positions}: SparseAdam requires dense parameter "
+                    "tensors"
+                ),
+                hint="parameters are dense, their gradients sparse: Embedding(..., sparse=True)",
             )
 
     def _step_one(self, group: dict, p: Any, g: Any) -> None:
         if not g.is_sparse:
-            raise RuntimeError(
-                "SparseAdam does not support dense gradients, please consider Adam instead"
+            fail(
+                RuntimeError,
+                "SparseAdam",
+                "SparseAdam does not support dense gradients, please consider Adam instead",
+                hint="Embedding(..., sparse=True) has sparse gradients",
             )
         state = self.state[p]
         if not state:
@@ -120,19 +145,54 @@ class Adafactor(_OneByOne):
         maximize: bool = False,
     ) -> None:
         if isinstance(lr, core.Tensor) and lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
+            fail(
+                ValueError,
+                "optimizer",
+                "Tensor lr must be 1-element",
+                hint="facula.tensor(0.01) has one element",
+            )
         if not 0.0 <= lr:
-            raise ValueError(f"Learning rate should be >= 0 but is: {lr}")
+            fail(
+                ValueError,
+                "Adafactor",
+                f"Learning rate should be >= 0 but is: {lr}",
+                hint="lr=0.01 is the default",
+            )
         if not 0.0 >= beta2_decay:
-            raise ValueError(f"beta2_decay should be <= 0 but is: {beta2_decay}")
+            fail(
+                ValueError,
+                "Adafactor",
+                f"beta2_decay should be <= 0 but is: {beta2_decay}",
+                hint="beta2_decay=-0.8 is the default",
+            )
         if eps[0] is not None and not 0.0 <= eps[0]:
-            raise ValueError(f"epsilon1 should be >= 0 but is: {eps[0]}")
+            fail(
+                ValueError,
+                "Adafactor",
+                f"epsilon1 should be >= 0 but is: {eps[0]}",
+                hint="eps=(None, 1e-3) is the default",
+            )
         if not 0.0 <= eps[1]:
-            raise ValueError(f"epsilon2 should be >= 0 but is: {eps[1]}")
+            fail(
+                ValueError,
+                "Adafactor",
+                f"epsilon2 should be >= 0 but is: {eps[1]}",
+                hint="eps=(None, 1e-3) is the default",
+            )
         if not 1.0 <= d:
-            raise ValueError(f"Clipping threshold d should be >= 1 but is: {d}")
+            fail(
+                ValueError,
+                "Adafactor",
+                f"Clipping threshold d should be >= 1 but is: {d}",
+                hint="d=1.0 is the default",
+            )
         if not 0.0 <= weight_decay:
-            raise ValueError(f"weight_decay should be >= 0 but is: {weight_decay}")
+            fail(
+                ValueError,
+                "Adafactor",
+                f"weight_decay should be >= 0 but is: {weight_decay}",
+                hint="weight_decay=0 switches it off",
+            )
         defaults = {
             "lr": lr,
             "beta2_decay": beta2_decay,
@@ -165,9 +225,19 @@ class Adafactor(_OneByOne):
 
     def _step_one(self, group: dict, p: Any, g: Any) -> None:
         if g.is_sparse:
-            raise RuntimeError("Adafactor does not support sparse gradients")
+            fail(
+                RuntimeError,
+                "Adafactor",
+                "Adafactor does not support sparse gradients",
+                hint="make the embedding with sparse=False, or take SparseAdam",
+            )
         if p.is_complex():
-            raise RuntimeError("Adafactor does not support complex parameters")
+            fail(
+                RuntimeError,
+                "Adafactor",
+                "Adafactor does not support complex parameters",
+                hint="facula.view_as_real(x) has the parts of a parameter",
+            )
         state = self.state[p]
         if not state:
             self._init_state(p, g, state)
@@ -198,11 +268,26 @@ class Adafactor(_OneByOne):
 def _newton_schulz(g: Any, coefficients: tuple[float, float, float], steps: int, eps: float) -> Any:
     """A matrix with the singular vectors of ``g`` and singular values near one, in bfloat16."""
     if steps >= 100:
-        raise ValueError("Number of steps must be less than 100 for computational efficiency")
+        fail(
+            ValueError,
+            "Muon",
+            "Number of steps must be less than 100 for computational efficiency",
+            hint="ns_steps=5 is the default",
+        )
     if g.dim() != 2:
-        raise ValueError("Input tensor gradient must be a 2D matrix")
+        fail(
+            ValueError,
+            "Muon",
+            "Input tensor gradient must be a 2D matrix",
+            hint="give other parameters to another optimizer, such as AdamW",
+        )
     if len(coefficients) != 3:
-        raise ValueError("Coefficients must be a tuple of exactly 3 values")
+        fail(
+            ValueError,
+            "Muon",
+            "Coefficients must be a tuple of exactly 3 values",
+            hint="leave ns_coefficients out",
+        )
     a, b, c = coefficients
     x = g.bfloat16()
     wide = g.size(0) > g.size(1)
@@ -232,12 +317,22 @@ class Muon(_OneByOne):
         adjust_lr_fn: str | None = None,
     ) -> None:
         if isinstance(lr, core.Tensor) and lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
+            fail(
+                ValueError,
+                "optimizer",
+                "Tensor lr must be 1-element",
+                hint="facula.tensor(0.01) has one element",
+            )
         check_range("learning rate", lr)
         check_range("momentum", momentum)
         check_range("weight decay", weight_decay)
         if adjust_lr_fn not in (None, "original", "match_rms_adamw"):
-            raise ValueError(f"Adjust learning rate function {adjust_lr_fn} is not supported")
+            fail(
+                ValueError,
+                "Muon",
+                f"Adjust learning rate function {adjust_lr_fn} is not supported",
+                hint="leave adjust_lr_fn out for 'original'",
+            )
         defaults = {
             "lr": lr,
             "weight_decay": weight_decay,
@@ -252,16 +347,31 @@ class Muon(_OneByOne):
         for group in self.param_groups:
             for p in group["params"]:
                 if p.ndim != 2:
-                    raise ValueError(
-                        "Muon only supports 2D parameters whereas we found a parameter with size: "
-                        f"{p.size()}"
+                    fail(
+                        ValueError,
+                        "Muon",
+                        (
+                            "Muon only supports 2D parameters whereas we found a parameter with size: "
+                            f"{p.size()}"
+                        ),
+                        hint="give other parameters to another optimizer, such as AdamW",
                     )
 
     def _step_one(self, group: dict, p: Any, g: Any) -> None:
         if p.is_complex():
-            raise RuntimeError("Muon does not support complex parameters")
+            fail(
+                RuntimeError,
+                "Muon",
+                "Muon does not support complex parameters",
+                hint="give complex parameters to another optimizer, such as AdamW",
+            )
         if g.is_sparse:
-            raise RuntimeError("Muon does not support sparse gradients")
+            fail(
+                RuntimeError,
+                "Muon",
+                "Muon does not support sparse gradients",
+                hint="make the embedding with sparse=False",
+            )
         state = self.state[p]
         if "momentum_buffer" not in state:
             state["momentum_buffer"] = facula.zeros_like(g, memory_format=facula.preserve_format)

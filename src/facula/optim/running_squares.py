@@ -11,6 +11,7 @@ from typing import Any
 
 import facula
 from facula import core
+from facula.core.errors import fail
 from facula.optim.elementwise import (
     ElementwiseOptimizer,
     check_implementation,
@@ -184,7 +185,12 @@ class Adagrad(_Family):
 
     def _check_gradient(self, group: dict, grad: Any) -> None:
         if grad.is_sparse and group["weight_decay"] != 0:
-            raise RuntimeError("weight_decay option is not compatible with sparse gradients")
+            fail(
+                RuntimeError,
+                "Adagrad",
+                "weight_decay option is not compatible with sparse gradients",
+                hint="weight_decay=0 takes sparse gradients",
+            )
 
     def _parameters(self, group: dict) -> tuple[float, ...]:
         names = ("lr", "lr_decay", "eps", "weight_decay")
@@ -240,7 +246,7 @@ class Adadelta(_Family):
     ) -> None:
         check_lr(lr)
         if not 0.0 <= rho <= 1.0:
-            raise ValueError(f"Invalid rho value: {rho}")
+            fail(ValueError, "Adadelta", f"Invalid rho value: {rho}", hint="rho=0.9 is the default")
         check_range("epsilon", eps)
         check_range("weight_decay", weight_decay)
         defaults = {
@@ -292,7 +298,12 @@ class Rprop(_Family):
     ) -> None:
         check_lr(lr)
         if not 0.0 < etas[0] < 1.0 < etas[1]:
-            raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
+            fail(
+                ValueError,
+                "Rprop",
+                f"Invalid eta values: {etas[0]}, {etas[1]}",
+                hint="etas=(0.5, 1.2) is the default",
+            )
         defaults = {
             "lr": lr,
             "etas": etas,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import facula
+from facula.core.errors import fail
 from facula.optim.elementwise import (
     ElementwiseOptimizer,
     check_implementation,
@@ -54,9 +55,19 @@ class SGD(ElementwiseOptimizer):
     ) -> None:
         check_lr(lr)
         if momentum < 0.0:
-            raise ValueError(f"Invalid momentum value: {momentum}")
+            fail(
+                ValueError,
+                "SGD",
+                f"Invalid momentum value: {momentum}",
+                hint="momentum=0 switches it off",
+            )
         if weight_decay < 0.0:
-            raise ValueError(f"Invalid weight_decay value: {weight_decay}")
+            fail(
+                ValueError,
+                "SGD",
+                f"Invalid weight_decay value: {weight_decay}",
+                hint="weight_decay=0 switches it off",
+            )
         defaults = {
             "lr": lr,
             "momentum": momentum,
@@ -69,7 +80,12 @@ class SGD(ElementwiseOptimizer):
             "fused": fused,
         }
         if nesterov and (momentum <= 0 or dampening != 0):
-            raise ValueError("Nesterov momentum requires a momentum and zero dampening")
+            fail(
+                ValueError,
+                "SGD",
+                "Nesterov momentum requires a momentum and zero dampening",
+                hint="for example momentum=0.9, dampening=0",
+            )
         check_implementation(foreach, fused, differentiable)
         super().__init__(params, defaults)
 
@@ -157,7 +173,12 @@ class SGD(ElementwiseOptimizer):
 
     def _check_gradient(self, group: dict, grad: Any) -> None:
         if grad.is_sparse and group["weight_decay"] != 0:
-            raise RuntimeError("SGD with weight_decay does not support sparse gradients")
+            fail(
+                RuntimeError,
+                "SGD",
+                "SGD with weight_decay does not support sparse gradients",
+                hint="weight_decay=0 takes sparse gradients",
+            )
 
     def _step_sparse(self, group: dict, p: Any, g: Any, state: dict) -> None:
         """A step with a sparse gradient; the momentum buffer then is sparse, too."""

@@ -16,6 +16,7 @@ from typing import Any
 import facula
 from facula import core
 from facula.autograd.grad_mode import no_grad
+from facula.core.errors import fail
 from facula.nn.modules.batchnorm import _BatchNorm
 from facula.nn.modules.module import Module
 from facula.optim.lr_base import LRScheduler
@@ -26,8 +27,11 @@ get_swa_multi_avg_fn update_bn""".split()
 
 def _check_decay(decay: float) -> None:
     if decay < 0.0 or decay > 1.0:
-        raise ValueError(
-            f"Invalid decay value {decay} provided. Please provide a value in [0,1] range."
+        fail(
+            ValueError,
+            "get_ema_multi_avg_fn",
+            f"Invalid decay value {decay} provided. Please provide a value in [0,1] range.",
+            hint="decay=0.999 is the default",
         )
 
 
@@ -95,7 +99,12 @@ class AveragedModel(Module):
     ) -> None:
         super().__init__()
         if avg_fn is not None and multi_avg_fn is not None:
-            raise AssertionError("Only one of avg_fn and multi_avg_fn should be provided")
+            fail(
+                AssertionError,
+                "AveragedModel",
+                "Only one of avg_fn and multi_avg_fn should be provided",
+                hint="leave both out for the mean of all",
+            )
         self.module = deepcopy(model)
         if device is not None:
             self.module = self.module.to(device)
@@ -176,19 +185,35 @@ class SWALR(LRScheduler):
             swa_lr if isinstance(swa_lr, (list, tuple)) else [swa_lr] * len(optimizer.param_groups)
         )
         if len(given) != len(optimizer.param_groups):
-            raise ValueError(
-                f"Invalid length of swa_lr: expected {len(optimizer.param_groups)}, got "
-                f"{len(given)}"
+            fail(
+                ValueError,
+                "SWALR",
+                (
+                    f"Invalid length of swa_lr: expected {len(optimizer.param_groups)}, got "
+                    f"{len(given)}"
+                ),
+                hint="a single number serves all groups",
             )
         for value, group in zip(given, optimizer.param_groups, strict=True):
             group["swa_lr"] = value
         if anneal_strategy not in ("cos", "linear"):
-            raise ValueError(
-                f"anneal_strategy must by one of 'cos' or 'linear', instead got {anneal_strategy}"
+            fail(
+                ValueError,
+                "SWALR",
+                (
+                    "anneal_strategy must by one of 'cos' or 'linear', instead got "
+                    f"{anneal_strategy}"
+                ),
+                hint="leave anneal_strategy out for 'cos'",
             )
         self._anneal_strategy = anneal_strategy
         if not isinstance(anneal_epochs, int) or anneal_epochs < 0:
-            raise ValueError(f"anneal_epochs must be equal or greater than 0, got {anneal_epochs}")
+            fail(
+                ValueError,
+                "SWALR",
+                f"anneal_epochs must be equal or greater than 0, got {anneal_epochs}",
+                hint="anneal_epochs=0 changes the rate at once",
+            )
         self.anneal_epochs = anneal_epochs
         super().__init__(optimizer, last_epoch)
 

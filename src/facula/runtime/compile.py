@@ -24,10 +24,12 @@ __all__ = [
     "CompileError",
     "begin_library",
     "compile_library",
+    "library",
     "compiler_command",
     "default_flags",
     "find_compiler",
     "graph_flags",
+    "header_digest",
     "include_folder",
 ]
 
@@ -106,14 +108,13 @@ def _identity(command: tuple[str, ...]) -> str:
 
 
 @functools.lru_cache(maxsize=1)
-def _header() -> bytes:
-    """What tells one version of the headers from another."""
-    digest = hashlib.sha256()
-    for name in sorted(os.listdir(include_folder())):
-        if name.endswith(".h"):
-            with open(os.path.join(include_folder(), name), "rb") as file:
-                digest.update(file.read())
-    return digest.digest()
+def header_digest() -> bytes:
+    """What tells one version of `facula_abi.h`, all that a kernel includes of ours, from another.
+
+    The core's own headers stand beside it and count for no kernel.
+    """
+    with open(os.path.join(include_folder(), "facula_abi.h"), "rb") as file:
+        return hashlib.sha256(file.read()).digest()
 
 
 def default_flags(variant: str | None = None) -> tuple[str, ...]:
@@ -159,8 +160,15 @@ def compile_library(c_text: str, *, flags: Sequence[str] | None = None, fresh: b
     `fresh` compiles in any case.
     Raises `CompileError` with the command, the first error and the file to look at.
     """
+    found = library(c_text, flags=flags, fresh=fresh)
+    found.close()
+    return found.path
+
+
+def library(c_text: str, *, flags: Sequence[str] | None = None, fresh: bool = False) -> cache.Entry:
+    """As `compile_library`; gives the open file, which is to be loaded by its `loadable()`."""
     key, make = _job(c_text, flags, fresh)
-    return cache.cached_file("kernels", key, ".so", make)
+    return cache.entry("kernels", key, ".so", make)
 
 
 def _job(
@@ -173,7 +181,7 @@ def _job(
     for part in (_identity(tuple(command)), "\0".join(chosen), c_text):
         digest.update(part.encode())
         digest.update(b"\0")
-    digest.update(_header())
+    digest.update(header_digest())
     if fresh:
         digest.update(os.urandom(16))
 
@@ -185,25 +193,25 @@ def _job(
 
 def begin_library(
     c_text: str, *, flags: Sequence[str] | None = None, fresh: bool = False
-) -> Callable[[], str]:
-    """Starts `compile_library` in the background; gives what waits for it, and raises what it raised."""
+) -> Callable[[], cache.Entry]:
+    """Starts `library` in the background; gives what waits for it, and raises what it raised."""
     key, make = _job(c_text, flags, fresh)
     known = cache.find("kernels", key, ".so")
     if known is not None:
         return lambda: known
-    found: list[str] = []
+    found: list[cache.Entry] = []
     errors: list[BaseException] = []
 
     def work() -> None:
         try:
-            found.append(cache.cached_file("kernels", key, ".so", make))
+            found.append(cache.entry("kernels", key, ".so", make))
         except BaseException as error:
             errors.append(error)
 
     thread = threading.Thread(target=work, name="facula-compile", daemon=True)
     thread.start()
 
-    def wait() -> str:
+    def wait() -> cache.Entry:
         thread.join()
         if errors:
             raise errors[0]

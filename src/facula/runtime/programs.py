@@ -41,9 +41,11 @@ def run(command: Sequence[str]) -> tuple[int, str]:
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
         ]
+        # without a PATH the compiler was found in the system's, where it must find its linker too
+        environment = {"PATH": os.defpath, **os.environ}
         # Python ignores SIGPIPE, which a program would inherit
         process = os.posix_spawnp(
-            command[0], list(command), os.environ,
+            command[0], list(command), environment,
             file_actions=actions, setsigdef=[signal.SIGPIPE],
         )  # fmt: skip
     except BaseException:

@@ -123,7 +123,7 @@ def _check_load_arguments(
             "load",
             "no pickle module beside weights_only=True",
             got=getattr(pickle_module, "__name__", str(pickle_module)),
-            hint="pass weights_only=False to unpickle with a module of your own",
+            hint="leave pickle_module out: it changes nothing, since loading never runs code",
         )
 
 

@@ -95,9 +95,12 @@ def read_legacy(stream: BinaryIO, place: Any, encoding: str) -> Any:
     """The object of a stream-format checkpoint; `place` puts a storage on its device."""
     data = memoryview(stream.read())
     if not data:
-        raise EOFError(
-            "[load] a checkpoint was required: got an empty file"
-            "\nhint: the file was cut off, or never written: save it again"
+        fail(
+            EOFError,
+            "load",
+            "a checkpoint was required",
+            got="an empty file",
+            hint="the file was cut off, or never written: save it again",
         )
     reader = _LegacyReader(data, encoding)
     magic, position = reader.unpickle(0)

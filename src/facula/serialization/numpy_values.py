@@ -6,15 +6,19 @@ need, and no NumPy function is called with anything but checked values.
 """
 
 import math
+import re
 from typing import Any
 
 import numpy as np
 
+from facula.core.errors import fail
 from facula.serialization.unpickle import Maker, UnpicklingError
 
 __all__ = ["find"]
 
 _KINDS = "biufcSUmMV?"
+#: NumPy evaluates other texts, as "(2,3)i4"
+_DTYPE = re.compile(r"[<>=|]?[biufcSUmMVO?]\d{0,9}(\[\d{0,9}[a-zA-Z]{1,2}\])?", re.ASCII)
 
 
 class _Pending:
@@ -26,24 +30,35 @@ class _Pending:
 
 def _checked(dtype: Any) -> np.dtype:
     if not isinstance(dtype, np.dtype) or dtype.hasobject or dtype.kind not in _KINDS:
-        raise UnpicklingError(
-            f"[load] a NumPy dtype of plain values was required: got {dtype!r}"
-            "\nhint: save the values as tensors, or load with weights_only=False"
+        fail(
+            UnpicklingError,
+            "load",
+            "a NumPy dtype of plain values was required",
+            got=repr(dtype),
+            hint="save the values as tensors, or as arrays of numbers, texts or times",
         )
     return dtype
 
 
 def _dtype(text: Any, align: Any = False, copy: Any = True) -> np.dtype:
-    if not isinstance(text, str) or len(text) > 16:
-        raise TypeError("a dtype is named by a short text")
+    if not isinstance(text, str) or not _DTYPE.fullmatch(text):
+        raise TypeError("a dtype is named by a letter and a size")
     return _checked(np.dtype(text))
 
 
 def _dtype_state(dtype: Any, state: Any) -> Any:
-    """Of a dtype's state only the byte order matters for plain values."""
+    """Of a dtype's state the byte order matters, and the unit of times; fields would be lost."""
     order = state[1]
     if order not in ("<", ">", "=", "|"):
         raise ValueError(f"a byte order was required: got {order!r}")
+    if any(part is not None for part in state[2:5]):
+        raise UnpicklingError(
+            f"[load] a NumPy dtype of plain values was required: got one with fields, {state[3]!r}"
+            "\nhint: save each field as an array of its own"
+        )
+    if dtype.kind in "mM" and len(state) > 8:
+        unit, count = state[8][1][:2]
+        dtype = _dtype(f"{dtype.kind}8[{int(count)}{unit.decode('ascii')}]")
     return dtype if order == "|" else dtype.newbyteorder(order)
 
 

@@ -56,7 +56,7 @@ class PyTorchFileReader:
         kind = dtype if isinstance(dtype, core.dtype) else core.uint8
         data = self._archive.read(name)[: numel * kind.itemsize]
         made = core.empty((len(data),), dtype=core.uint8, device=core.device("cpu"))
-        memoryview(made.numpy())[:] = data
+        core.bytes_of(made.untyped_storage())[:] = data
         return made.view(kind)
 
     def serialization_id(self) -> str:

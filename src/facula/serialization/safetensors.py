@@ -125,7 +125,7 @@ def _header(data: memoryview, path: Any) -> tuple[dict[str, Any], int]:
     if len(data) < 8 or length > min(len(data) - 8, _LONGEST_HEADER):
         _damaged(path, f"a header of {length} bytes in a file of {len(data)}")
     try:
-        header = json.loads(bytes(data[8 : 8 + length]))
+        header = json.loads(bytes(data[8 : 8 + length]).decode())
     except (ValueError, RecursionError) as error:
         _damaged(path, f"a header that is not JSON ({error})")
     if not isinstance(header, dict):

@@ -29,7 +29,7 @@ def contents(storage: Any) -> memoryview:
     """The bytes of a storage, as a writable view; a copy where the storage is not on the CPU."""
     if storage.device.type != "cpu":
         storage = moved(storage, core.device("cpu"))
-    return memoryview(storage).cast("B")
+    return core.bytes_of(storage).cast("B")
 
 
 def from_buffer(buffer: Any) -> Any:
@@ -44,7 +44,7 @@ def another_handle(storage: Any) -> Any:
 
 def identity(storage: Any) -> tuple[int, int]:
     """What two handles of one storage have in common."""
-    return storage.data_ptr(), storage.nbytes()
+    return core.address_of(storage), storage.nbytes()
 
 
 def tensor_on(storage: Any, dtype: Any, offset: int, size: tuple, stride: tuple) -> Any:

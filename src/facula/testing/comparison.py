@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import facula
 from facula.core import Tensor
+from facula.core.errors import fail
 
 __all__ = ["assert_allclose", "assert_close", "default_tolerances"]
 
@@ -94,8 +95,11 @@ def assert_close(
     """
     if (rtol is None) ^ (atol is None):
         missing = "atol" if atol is None else "rtol"
-        raise ValueError(
-            f"Both 'rtol' and 'atol' must be either specified or omitted, but got no {missing}."
+        fail(
+            ValueError,
+            "assert_close",
+            (f"Both 'rtol' and 'atol' must be either specified or omitted, but got no {missing}."),
+            hint="leave both out for those of the dtype",
         )
     rules = _Rules(
         rtol,
@@ -197,9 +201,14 @@ def _check_comparable(actual: Any, expected: Any, rules: _Rules) -> None:
     same = type(actual) is type(expected)
     is_array = isinstance(actual, Tensor) or hasattr(actual, "__array__")
     if not is_array or not related or not (rules.allow_subclasses or same):
-        raise TypeError(
-            f"No comparison pair was able to handle inputs of type {type(actual)} and "
-            f"{type(expected)}."
+        fail(
+            TypeError,
+            "assert_close",
+            (
+                f"No comparison pair was able to handle inputs of type {type(actual)} and "
+                f"{type(expected)}."
+            ),
+            hint="tensors, numbers, arrays, and lists and dicts of them can be compared",
         )
 
 
@@ -322,7 +331,13 @@ def _compare_values(
     narrow = _is_low_precision(actual)
     if narrow:
         actual, expected = actual.to(facula.float32), expected.to(facula.float32)
-    matches = facula.isclose(actual, expected, rtol=rtol, atol=atol, equal_nan=rules.equal_nan)
+    if actual.dtype is facula.uint64:  # isclose takes no order of uint64
+        same = actual == expected
+        actual, expected = actual.to(facula.float64), expected.to(facula.float64)
+        near = facula.isclose(actual, expected, rtol=rtol, atol=atol) & (rtol + atol > 0)
+        matches = same | near
+    else:
+        matches = facula.isclose(actual, expected, rtol=rtol, atol=atol, equal_nan=rules.equal_nan)
     if bool(matches.all()):
         return
     if narrow:

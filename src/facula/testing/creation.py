@@ -10,6 +10,7 @@ from typing import Any
 
 import facula
 from facula.core import Tensor
+from facula.core.errors import fail
 
 __all__ = ["make_tensor"]
 
@@ -33,16 +34,31 @@ def _bounds(
     low = max(defaults[0], lowest) if low is None else low
     high = min(defaults[1], highest) if high is None else high
     if any(isinstance(value, float) and math.isnan(value) for value in (low, high)):
-        raise ValueError(f"`low` and `high` cannot be NaN, but got {low=} and {high=}")
+        fail(
+            ValueError,
+            "make_tensor",
+            f"`low` and `high` cannot be NaN, but got low={low!r} and high={high!r}",
+            hint="leave them out for the range of the dtype",
+        )
     if dtype == facula.bool:
         if not 0 <= low < 2 or not 0 < high <= 2:
-            raise ValueError(f"bounds of a bool tensor lie in [0, 2], but got {low=} and {high=}")
+            fail(
+                ValueError,
+                "make_tensor",
+                f"bounds of a bool tensor lie in [0, 2], but got low={low!r} and high={high!r}",
+                hint="leave them out for both values",
+            )
     elif not dtype.is_floating_point and not dtype.is_complex:
         low, high = math.floor(max(low, lowest)), math.ceil(min(high, highest + 1))
     else:
         low, high = max(low, lowest), min(high, highest)
     if low >= high:
-        raise ValueError(f"`low` must be less than `high`, but got {low} >= {high}")
+        fail(
+            ValueError,
+            "make_tensor",
+            f"`low` must be less than `high`, but got {low} >= {high}",
+            hint="leave them out for the range of the dtype",
+        )
     return low, high
 
 
@@ -91,14 +107,24 @@ def make_tensor(
         (shape,) = shape
     differentiable = dtype.is_floating_point or dtype.is_complex
     if requires_grad and not differentiable:
-        raise ValueError(
-            "`requires_grad=True` is not supported for boolean and integral dtypes, "
-            f"but got {dtype=}"
+        fail(
+            ValueError,
+            "make_tensor",
+            (
+                "`requires_grad=True` is not supported for boolean and integral dtypes, but "
+                f"got dtype={dtype!r}"
+            ),
+            hint="ask for dtype=facula.float32",
         )
     if noncontiguous and memory_format is not None:
-        raise ValueError(
-            "The parameters `noncontiguous` and `memory_format` are mutually exclusive, "
-            f"but got {noncontiguous=} and {memory_format=}"
+        fail(
+            ValueError,
+            "make_tensor",
+            (
+                "The parameters `noncontiguous` and `memory_format` are mutually exclusive, "
+                f"but got noncontiguous={noncontiguous!r} and memory_format={memory_format!r}"
+            ),
+            hint="leave one of them out",
         )
     result = _random(tuple(shape), dtype, device, low, high)
     if noncontiguous and result.numel() > 1:

@@ -47,6 +47,28 @@ class Samples:
             return facula.tensor(self._random.integers(1, 7, shape)).to(dtype)
         return facula.tensor(self._random.uniform(low, high, shape)).to(dtype)
 
+    @property
+    def wide(self) -> Any:
+        """float64, or complex128 where this dtype is complex."""
+        return facula.complex128 if self.dtype.is_complex else facula.float64
+
+    @property
+    def integer(self) -> Any:
+        """The dtype of whole numbers."""
+        return facula.int64
+
+    def of(self, values: Any) -> Tensor:
+        """The given numbers: floating point ones in this dtype, others in their own."""
+        made = facula.tensor(numpy.array(values))
+        if made.is_floating_point():
+            return made.to(self.dtype)
+        return made.to(self.dtype.to_complex()) if made.is_complex() else made
+
+    def rows_of_one(self, *shape: int) -> Tensor:
+        """Positive numbers whose sum along the last dimension is one."""
+        parts = self._random.uniform(0.1, 1.0, self._shape(shape))
+        return self.of(parts / parts.sum(-1, keepdims=True))
+
     def complex(self, *shape: int) -> Tensor:
         """Complex numbers of twice this dtype's size."""
         return self(*shape, dtype=self.dtype.to_complex())
@@ -75,6 +97,49 @@ class Samples:
     def mask(self, *shape: int) -> Tensor:
         """A bool tensor of which about half is true."""
         return self(*shape, dtype=facula.bool)
+
+    def some(self, *shape: int) -> Tensor:
+        """A bool tensor of which every line of any dimension holds true twice at least, and not all is true."""
+        places = numpy.indices(self._shape(shape)).sum(0)
+        return facula.tensor(places % 3 != int(self._random.integers(0, 3)))
+
+    def logarithms(self, *shape: int) -> Tensor:
+        """Logarithms of numbers whose sum along the last dimension is one."""
+        return self.of(numpy.log(self.rows_of_one(*shape).double().numpy()))
+
+    def sparse(
+        self, elements: Any, layout: str = "coo", blocks: tuple[int, int] = (2, 2)
+    ) -> Tensor:
+        """A sparse matrix of the elements that are not zero (in `blocks`, where its layout has blocks)."""
+        dense = numpy.array(elements, dtype=float)
+        if layout == "coo":
+            places = numpy.argwhere(dense).T
+            return facula.sparse_coo_tensor(places, self.of(dense[tuple(places)]), dense.shape)
+        rows = layout in ("csr", "bsr")
+        lines = dense if rows else dense.T
+        high, wide = ((1, 1) if layout in ("csr", "csc") else blocks)[:: 1 if rows else -1]
+        tiles = lines.reshape(lines.shape[0] // high, high, lines.shape[1] // wide, wide).swapaxes(
+            1, 2
+        )
+        kept = tiles.any((2, 3))
+        values = tiles[kept] if rows else tiles[kept].swapaxes(1, 2)
+        values = values.reshape(-1) if layout in ("csr", "csc") else values
+        starts = numpy.concatenate([[0], kept.sum(1).cumsum()])
+        make = getattr(facula, f"sparse_{layout}_tensor")
+        return make(
+            facula.tensor(starts),
+            facula.tensor(numpy.nonzero(kept)[1]),
+            self.of(values),
+            dense.shape,
+        )
+
+    def repeated(self, places: Any, values: Any, size: tuple[int, ...]) -> Tensor:
+        """A sparse tensor that may name a place more than once."""
+        return facula.sparse_coo_tensor(facula.tensor(places), self.of(values), size)
+
+    def layout(self, name: str) -> Any:
+        """The sparse layout of a name."""
+        return getattr(facula, f"sparse_{name}")
 
     def sorted(self, *shape: int) -> Tensor:
         """Numbers that ascend along the last dimension."""

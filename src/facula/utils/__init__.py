@@ -9,10 +9,13 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
+from facula.core.errors import no_attribute as _no_attribute
+
 _MODULES = frozenset(module.name for module in iter_modules(__path__))
 _FROM = {
     "rename_privateuse1_backend": "facula.utils.backend_registration",
     "generate_methods_for_privateuse1_backend": "facula.utils.backend_registration",
+    "swap_tensors": "facula.utils.swapping",
 }
 __all__ = sorted(_FROM)
 
@@ -22,7 +25,7 @@ def __getattr__(name: str) -> Any:
         return import_module(f"facula.utils.{name}")
     if name in _FROM:
         return getattr(import_module(_FROM[name]), name)
-    raise AttributeError(f"module 'facula.utils' has no attribute {name!r}")
+    raise _no_attribute(__name__, name)
 
 
 def __dir__() -> list[str]:

@@ -8,15 +8,7 @@
 #include "fk_pool.h"
 #include "fk_random.h"
 #include <sys/wait.h>
-
-static int failures;
-#define CHECK(condition)                                           \
-    do {                                                           \
-        if (!(condition)) {                                        \
-            printf("%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-            failures++;                                            \
-        }                                                          \
-    } while (0)
+#include "check.h"
 
 static int released;
 static void count_release(void *owner) { released += owner != NULL; }

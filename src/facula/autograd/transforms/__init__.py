@@ -14,6 +14,7 @@ from facula.autograd.transforms.functional import debug_unwrap, functionalize
 from facula.autograd.transforms.gradients import grad, grad_and_value, jacrev, vjp
 from facula.autograd.transforms.reverse import gradients
 from facula.autograd.transforms.vmapping import vmap
+from facula.core.errors import fail
 
 __all__ = """debug_unwrap functionalize grad grad_and_value hessian jacfwd jacrev jvp linearize vjp
 vmap""".split()
@@ -23,10 +24,14 @@ def check_used(found: tuple, allow_unused: bool) -> None:
     """Raise for an input without a gradient, unless that is allowed."""
     for i, gradient in enumerate(found):
         if gradient is None and not allow_unused:
-            raise RuntimeError(
-                "[grad] inputs that the outputs depend on were required: One of the "
-                f"differentiated Tensors (input {i}) appears to not have been used in the graph\n"
-                "hint: pass allow_unused=True if this is intended"
+            fail(
+                RuntimeError,
+                "grad",
+                (
+                    "inputs that the outputs depend on were required: One of the differentiated "
+                    f"Tensors (input {i}) appears to not have been used in the graph"
+                ),
+                hint="pass allow_unused=True if this is intended",
             )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from facula import core
 from facula.autograd.transforms.levels import is_batched, wrap
+from facula.core.errors import fail
 from facula.ops.batch_forms import Same
 from facula.ops.registry import F
 
@@ -147,11 +148,15 @@ def _shifted(op: Any, dim: int, rank: int) -> int:
     """A dimension of an entry as one of the batch, counted from the end."""
     count = max(rank, 1)
     if not -count <= dim < count:
-        raise IndexError(
-            f"[{op.name}] a dimension in [{-count}, {count - 1}] was required: got {dim} "
-            "(Dimension out of range)"
-            "\nhint: dimensions count from 0, or from the end as -1, -2, ...; that of the batch "
-            "does not count"
+        fail(
+            IndexError,
+            op.name,
+            f"a dimension in [{-count}, {count - 1}] was required",
+            got=f"{dim} (Dimension out of range)",
+            hint=(
+                "dimensions count from 0, or from the end as -1, -2, ...; that of the batch "
+                "does not count"
+            ),
         )
     return dim - count if dim >= 0 else dim
 
@@ -160,7 +165,7 @@ def dims(batch: Batch, op: Any, args: tuple[Any, ...]) -> Any:
     """Operators that work along dimensions which they are told: the batch goes in front of them."""
     first = _first_tensor(op, args)
     rank = first.dim()
-    reduces = "keepdim" in _names(op)
+    reduces = "keepdim" in _names(op) or op.definition.reduces
     changed, flattened = [], False
     for p, value in zip(op.definition.schema.parameters, args, strict=True):
         if p.is_tensor:
@@ -180,7 +185,7 @@ def dims(batch: Batch, op: Any, args: tuple[Any, ...]) -> Any:
         changed[0] = changed[0].reshape(batch.size, -1)
     result = call(op, changed)
     if flattened:
-        keep = changed[_names(op).index("keepdim")] if reduces else False
+        keep = changed[_names(op).index("keepdim")] if "keepdim" in _names(op) else False
         shape = (batch.size, *([1] * rank if keep else []))
         return _results(result, lambda r: r.reshape(shape))
     return _results(result, _lowered) if rank == 0 else result
@@ -250,7 +255,8 @@ def view_dims(batch: Batch, op: Any, args: tuple[Any, ...]) -> Any:
     """Views that name dimensions: counted from the end they are the same in the batch."""
     x = args[0]
     rank = x.dim()
-    added = 1 if op.definition.name == "unsqueeze" else 0
+    name = op.definition.name.removesuffix("_copy")
+    added = 1 if name == "unsqueeze" else 0
     changed = [batch.front(x)]
     for p, value in zip(op.definition.schema.parameters[1:], args[1:], strict=True):
         if _is_dimension(p) and value is not None:
@@ -259,8 +265,8 @@ def view_dims(batch: Batch, op: Any, args: tuple[Any, ...]) -> Any:
             else:
                 value = _each(lambda d: _shifted(op, d, rank + added), value)
         changed.append(value)
-    if rank == 0 and not added and op.definition.name == "transpose":
-        return changed[0]
+    if rank == 0 and name == "transpose":
+        return call(op, [changed[0], 0, 0])
     return call(op, changed)
 
 
@@ -290,6 +296,7 @@ RULES: dict[str, Callable[..., Any]] = {
     "view": view_dims,
     "like": like,
     "new": new,
+    "entries": lambda batch, op, args: one_by_one(batch, op, args),
 }
 
 
@@ -330,9 +337,11 @@ def _stacked(op: Any, values: Any) -> Any:
     if not isinstance(values[0], Tensor):
         return Same(values[0])
     if any(v.shape != values[0].shape for v in values):
-        raise RuntimeError(
-            f"[{op.name}] results of one shape for all entries of the batch were required: got "
-            f"{[list(v.shape) for v in values]} (vmap does not support dynamic shapes)"
-            "\nhint: make the results alike, for example by padding, or loop over the entries"
+        fail(
+            RuntimeError,
+            op.name,
+            "results of one shape for all entries of the batch were required",
+            got=f"{[list(v.shape) for v in values]} (vmap does not support dynamic shapes)",
+            hint="make the results alike, for example by padding, or loop over the entries",
         )
     return F.stack(values)

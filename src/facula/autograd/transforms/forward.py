@@ -24,6 +24,7 @@ from facula.autograd.transforms.levels import is_differentiable
 from facula.autograd.transforms.tangents import JvpLevel
 from facula.autograd.transforms.tree import flatten, map_leaves
 from facula.autograd.transforms.vmapping import vmap
+from facula.core.errors import fail
 from facula.ops.registry import F
 
 Tensor = core.Tensor
@@ -48,17 +49,29 @@ def primal(x: Any, level: JvpLevel) -> Any:
 def _split(x: Any, level: JvpLevel, strict: bool) -> tuple[Any, Any]:
     """An output and its tangent, zeros where it has none."""
     if not isinstance(x, Tensor):
-        raise RuntimeError(
-            f"jvp(f, primals, tangents): Expected f to only return tensors, got unsupported type "
-            f"{type(x)}"
+        fail(
+            RuntimeError,
+            "jvp",
+            (
+                "jvp(f, primals, tangents): Expected f to only return tensors, got "
+                f"unsupported type {type(x)}"
+            ),
+            hint=(
+                "return facula.as_tensor(value), or has_aux=True with the others as second result"
+            ),
         )
     tangent = level.tangent(x)
     value = primal(x, level)
     if tangent is None:
         if strict:
-            raise RuntimeError(
-                "jvp(f, primals, tangents, strict=True): The output of f is independent of the "
-                "inputs. This is not allowed with strict=True."
+            fail(
+                RuntimeError,
+                "jvp",
+                (
+                    "jvp(f, primals, tangents, strict=True): The output of f is independent of "
+                    "the inputs. This is not allowed with strict=True."
+                ),
+                hint="strict=False gives zeros there",
             )
         tangent = F.zeros_like(value)
     return value, tangent
@@ -66,26 +79,47 @@ def _split(x: Any, level: JvpLevel, strict: bool) -> tuple[Any, Any]:
 
 def _check(primals: Any, tangents: Any) -> tuple[list[Any], list[Any], Any]:
     if not isinstance(primals, tuple):
-        raise RuntimeError(
-            f"jvp(f, primals, tangents): Expected primals to be a tuple. E.g. it should be valid "
-            f"to call f(*primals). Got {type(primals)}"
+        fail(
+            RuntimeError,
+            "jvp",
+            (
+                "jvp(f, primals, tangents): Expected primals to be a tuple. E.g. it should "
+                f"be valid to call f(*primals). Got {type(primals)}"
+            ),
+            hint="(x,) is a tuple of one input",
         )
     values, structure = flatten(primals)
     moves, other = flatten(tangents)
     if structure != other:
-        raise RuntimeError(
-            f"jvp(f, primals, tangents): Expected primals and tangents to have the same python "
-            f"structure. For example, if primals is a tuple of 3 tensors, tangents also must be. "
-            f"Got primals with structure {structure} and tangents with structure {other}"
+        fail(
+            RuntimeError,
+            "jvp",
+            (
+                "jvp(f, primals, tangents): Expected primals and tangents to have the same "
+                "python structure. For example, if primals is a tuple of 3 tensors, tangents "
+                f"also must be. Got primals with structure {structure} and tangents with "
+                f"structure {other}"
+            ),
+            hint="one tangent for every primal, in lists and dicts of the same form",
         )
     for name, leaves in (("primals", values), ("tangents", moves)):
         if not leaves:
-            raise RuntimeError(f"jvp(f, primals, tangents): Expected {name} to be non-empty")
+            fail(
+                RuntimeError,
+                "jvp",
+                f"jvp(f, primals, tangents): Expected {name} to be non-empty",
+                hint="give at least one tensor",
+            )
         for leaf in leaves:
             if not isinstance(leaf, Tensor):
-                raise RuntimeError(
-                    f"jvp(f, primals, tangents): Expected {name} to only contain tensors, got "
-                    f"{type(leaf)}"
+                fail(
+                    RuntimeError,
+                    "jvp",
+                    (
+                        f"jvp(f, primals, tangents): Expected {name} to only contain tensors, got "
+                        f"{type(leaf)}"
+                    ),
+                    hint="close over the other values: jvp(lambda x: f(x, other), (x,), (t,))",
                 )
     for x, t in zip(values, moves, strict=True):
         check_pair("jvp", x, t)
@@ -95,22 +129,30 @@ def _check(primals: Any, tangents: Any) -> tuple[list[Any], list[Any], Any]:
 def check_pair(op: str, x: Tensor, tangent: Tensor) -> None:
     """Raise unless `tangent` can be the tangent of `x`."""
     if x.shape != tangent.shape:
-        raise RuntimeError(
-            f"[{op}] a tangent of shape {list(x.shape)} was required: got {list(tangent.shape)} "
-            "(Expected tangent to have the same size as the primal)"
-            "\nhint: facula.zeros_like(primal) has the size"
+        fail(
+            RuntimeError,
+            op,
+            f"a tangent of shape {list(x.shape)} was required",
+            got=f"{list(tangent.shape)} (Expected tangent to have the same size as the primal)",
+            hint="facula.zeros_like(primal) has the size",
         )
     if not is_differentiable(x):
-        raise ValueError(
-            f"[{op}] a floating-point or complex tensor was required: Expected primal to be "
-            f"floating point or complex, but got: {x.dtype}"
-            "\nhint: convert it with .float()"
+        fail(
+            ValueError,
+            op,
+            (
+                "a floating-point or complex tensor was required: Expected primal to be "
+                f"floating point or complex, but got: {x.dtype}"
+            ),
+            hint="convert it with .float()",
         )
     if x.dtype is not tangent.dtype:
-        raise RuntimeError(
-            f"[{op}] a tangent of dtype {x.dtype} was required: got {tangent.dtype} (Expected "
-            "tangent to have the same dtype as the primal)"
-            "\nhint: tangent.to(primal.dtype) converts it"
+        fail(
+            RuntimeError,
+            op,
+            f"a tangent of dtype {x.dtype} was required",
+            got=f"{tangent.dtype} (Expected tangent to have the same dtype as the primal)",
+            hint="tangent.to(primal.dtype) converts it",
         )
 
 
@@ -130,9 +172,14 @@ def jvp(
         aux = None
         if has_aux:
             if not (isinstance(outputs, tuple) and len(outputs) == 2):
-                raise RuntimeError(
-                    "jvp(f, primals, tangents): output of function f should be a tuple: (output, "
-                    "aux) if has_aux is True"
+                fail(
+                    RuntimeError,
+                    "jvp",
+                    (
+                        "jvp(f, primals, tangents): output of function f should be a tuple: (output, "
+                        "aux) if has_aux is True"
+                    ),
+                    hint="return (output, aux), or leave has_aux out",
                 )
             outputs, aux = outputs
         leaves, shape = flatten(outputs)
@@ -207,9 +254,14 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     def push(*tangents: Any) -> Any:
         given, other = flatten(tangents)
         if other != structure:
-            raise RuntimeError(
-                f"Expected the tangents {other} to have the same structure as the primals "
-                f"{structure}"
+            fail(
+                RuntimeError,
+                "jvp",
+                (
+                    f"Expected the tangents {other} to have the same structure as the primals "
+                    f"{structure}"
+                ),
+                hint="one tangent for every primal, in lists and dicts of the same form",
             )
         for x, t in zip(inputs, given, strict=True):
             check_pair("linearize", x, t)

@@ -14,6 +14,7 @@ from facula import core
 from facula.autograd.transforms.functionalization import FunctionalLevel
 from facula.autograd.transforms.levels import BatchedTensor
 from facula.autograd.transforms.tree import map_leaves
+from facula.core.errors import fail
 
 
 def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
@@ -22,12 +23,18 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
     remove: "mutations", or "mutations_and_views" for a program in which views are copies too.
     """
     if remove not in ("mutations", "mutations_and_views"):
-        raise RuntimeError(
-            f"functionalize(f, remove='mutations'): received invalid argument for remove={remove}."
-            " Valid options are:\n     remove='mutations': all inplace and out= operators will be "
-            "removed from the program, and replaced with their out-of-place equivalents.\n"
-            "     remove='mutations_and_views': In addition to the above, all aliasing operators "
-            "{view} will be replaced with their non-aliasing counterparts, {view}_copy.\n"
+        fail(
+            RuntimeError,
+            "functionalize",
+            (
+                f"functionalize(f, remove='mutations'): received invalid argument for remove={remove}. "
+                "Valid options are:\n     remove='mutations': all inplace and out= operators "
+                "will be removed from the program, and replaced with their out-of-place "
+                "equivalents.\n     remove='mutations_and_views': In addition to the above, "
+                "all aliasing operators {view} will be replaced with their non-aliasing "
+                "counterparts, {view}_copy.\n"
+            ),
+            hint="leave remove out for 'mutations'",
         )
 
     @functools.wraps(func)

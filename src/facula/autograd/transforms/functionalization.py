@@ -62,7 +62,12 @@ class Alias:
         """The elements, after all writes so far."""
         if self.generation != self.memory.generation:
             if self.parent is None or self.step is None:
-                raise AssertionError("the value of a whole memory is always current")
+                fail(
+                    AssertionError,
+                    "functionalize",
+                    "the value of a whole memory is always current",
+                    hint="please report it: this is a fault of facula",
+                )
             self.value = self.step.apply(self.parent.current())
             self.generation = self.memory.generation
         return self.value

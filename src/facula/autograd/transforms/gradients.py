@@ -16,6 +16,7 @@ from facula.autograd.grad_mode import enable_grad
 from facula.autograd.transforms.reverse import Tape, track
 from facula.autograd.transforms.tree import Structure, flatten, map_leaves
 from facula.autograd.transforms.vmapping import vmap
+from facula.core.errors import fail
 from facula.ops.registry import F
 
 Tensor = core.Tensor
@@ -25,17 +26,42 @@ def check_argnums(argnums: Any, args: tuple[Any, ...]) -> tuple[int, ...]:
     """The positions as a tuple of non-negative ints."""
     many = (argnums,) if isinstance(argnums, int) else argnums
     if not isinstance(many, tuple):
-        raise RuntimeError(f"argnum must be int or Tuple[int], got: {type(argnums)}")
+        fail(
+            RuntimeError,
+            "argnums",
+            f"argnum must be int or Tuple[int], got: {type(argnums)}",
+            hint="argnums=0 is the first argument, (0, 1) the first two",
+        )
     if not many:
-        raise RuntimeError("argnums must be non-empty")
+        fail(
+            RuntimeError,
+            "argnums",
+            "argnums must be non-empty",
+            hint="argnums=0 is the first argument",
+        )
     if not all(isinstance(a, int) for a in many):
-        raise RuntimeError(f"argnums elements must be ints, got: {argnums}")
+        fail(
+            RuntimeError,
+            "argnums",
+            f"argnums elements must be ints, got: {argnums}",
+            hint="arguments are counted from 0; those by keyword have no number",
+        )
     for a in many:
         if not -len(args) <= a < len(args):
-            raise RuntimeError(f"Got argnum={a}, but only {len(args)} positional inputs")
+            fail(
+                RuntimeError,
+                "argnums",
+                f"Got argnum={a}, but only {len(args)} positional inputs",
+                hint="pass the argument by position",
+            )
     found = tuple(a % len(args) for a in many)
     if len(set(found)) != len(found):
-        raise RuntimeError(f"argnums elements must be unique, got: {argnums}")
+        fail(
+            RuntimeError,
+            "argnums",
+            f"argnums elements must be unique, got: {argnums}",
+            hint="name every argument once",
+        )
     return found
 
 
@@ -60,9 +86,14 @@ class Recorded:
         leaves, structure = flatten(primals)
         for leaf in leaves:
             if not isinstance(leaf, Tensor):
-                raise RuntimeError(
-                    f"{op}: Expected all inputs to differentiate with respect to to be tensors, "
-                    f"got {type(leaf)}"
+                fail(
+                    RuntimeError,
+                    op,
+                    (
+                        f"{op}: Expected all inputs to differentiate with respect to to be tensors, "
+                        f"got {type(leaf)}"
+                    ),
+                    hint="facula.as_tensor(value) makes one of numbers",
                 )
         self.structure = structure
         recording = core.is_grad_enabled()
@@ -72,9 +103,14 @@ class Recorded:
             self.aux = None
             if has_aux:
                 if not (isinstance(outputs, tuple) and len(outputs) == 2):
-                    raise RuntimeError(
-                        f"{op}: output of function f should be a tuple: (output, aux) if has_aux "
-                        "is True"
+                    fail(
+                        RuntimeError,
+                        op,
+                        (
+                            f"{op}: output of function f should be a tuple: (output, aux) if has_aux is "
+                            "True"
+                        ),
+                        hint="return (output, aux), or leave has_aux out",
                     )
                 outputs, self.aux = outputs
             self.outputs = outputs
@@ -100,11 +136,25 @@ class Recorded:
 def _check_outputs(recorded: Recorded, op: str) -> None:
     for leaf in recorded.leaves:
         if not isinstance(leaf, Tensor):
-            raise RuntimeError(
-                f"{op}(f, ...): Expected f to only return tensors, got a leaf of type {type(leaf)}"
+            fail(
+                RuntimeError,
+                op,
+                (
+                    f"{op}(f, ...): Expected f to only return tensors, got a leaf of type "
+                    f"{type(leaf)}"
+                ),
+                hint=(
+                    "return facula.as_tensor(value), or has_aux=True with the others as second "
+                    "result"
+                ),
             )
     if not recorded.leaves:
-        raise RuntimeError(f"{op}(f, ...): Expected f to be a function that has non-empty output")
+        fail(
+            RuntimeError,
+            op,
+            f"{op}(f, ...): Expected f to be a function that has non-empty output",
+            hint="return at least one tensor",
+        )
 
 
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
@@ -114,21 +164,35 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 
     def pullback(cotangents: Any, *more: Any) -> Any:
         if more:
-            raise RuntimeError(
-                f"Expected pytree structure of cotangents to be the same as pytree structure of "
-                f"outputs to the function. cotangents: {len(more) + 1} arguments"
+            fail(
+                RuntimeError,
+                "vjp",
+                (
+                    "Expected pytree structure of cotangents to be the same as pytree structure "
+                    f"of outputs to the function. cotangents: {len(more) + 1} arguments"
+                ),
+                hint="one cotangent for every output, in lists and dicts of the same form",
             )
         given, structure = flatten(cotangents)
         if structure != recorded.shape:
-            raise RuntimeError(
-                f"Expected pytree structure of cotangents to be the same as pytree structure of "
-                f"outputs to the function. cotangents: {structure}, primal output: {recorded.shape}"
+            fail(
+                RuntimeError,
+                "vjp",
+                (
+                    "Expected pytree structure of cotangents to be the same as pytree structure "
+                    f"of outputs to the function. cotangents: {structure}, primal output: "
+                    f"{recorded.shape}"
+                ),
+                hint="one cotangent for every output, in lists and dicts of the same form",
             )
         for c, o in zip(given, recorded.leaves, strict=True):
             if isinstance(c, Tensor) and c.shape != o.shape:
-                raise RuntimeError(
-                    f"[vjp] a cotangent of shape {list(o.shape)} was required: got {list(c.shape)}"
-                    "\nhint: facula.ones_like(output) has the shape"
+                fail(
+                    RuntimeError,
+                    "vjp",
+                    f"a cotangent of shape {list(o.shape)} was required",
+                    got=list(c.shape),
+                    hint="facula.ones_like(output) has the shape",
                 )
         return recorded.structure.build(recorded.gradients(given, True))
 
@@ -154,15 +218,24 @@ def grad_and_value(
         recorded = Recorded(of_chosen, primals, has_aux, "grad")
         output = recorded.outputs
         if not isinstance(output, Tensor):
-            raise RuntimeError(
+            fail(
+                RuntimeError,
+                "grad",
                 "Expected the function f passed to grad to return a Tensor"
                 + (", aux" if has_aux else "")
-                + f", got {type(output)}"
+                + f", got {type(output)}",
+                hint="return a 0-d tensor, with has_aux=True as the first of two results",
             )
         if output.dim() != 0:
-            raise RuntimeError(
-                "Expected the function f passed to grad to return a scalar tensor, got tensor "
-                f"with {output.dim()} dims. Maybe you wanted to use the vjp or jacrev APIs instead?"
+            fail(
+                RuntimeError,
+                "grad",
+                (
+                    "Expected the function f passed to grad to return a scalar tensor, got "
+                    f"tensor with {output.dim()} dims. Maybe you wanted to use the vjp or jacrev "
+                    "APIs instead?"
+                ),
+                hint="sum() or mean() reduce the output to one number",
             )
         gradients = recorded.structure.build(recorded.gradients([F.ones_like(output)], False))
         value = recorded.values()
@@ -217,7 +290,12 @@ def jacrev(
 ) -> Callable[..., Any]:
     """A function that gives the Jacobian, row by row in one batched pass (or in chunks of rows)."""
     if not (chunk_size is None or chunk_size > 0):
-        raise ValueError("jacrev: `chunk_size` should be greater than 0.")
+        fail(
+            ValueError,
+            "jacrev",
+            "jacrev: `chunk_size` should be greater than 0.",
+            hint="chunk_size=None takes all rows at once",
+        )
 
     @functools.wraps(func)
     def jacobian(*args: Any, **kwargs: Any) -> Any:

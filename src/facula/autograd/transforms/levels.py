@@ -11,6 +11,7 @@ the tensor itself, by the number of its level, so a tensor of a level that ended
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 from facula import core
@@ -116,6 +117,20 @@ class BatchedTensor(Tensor):
             "vmap: a tensor that is not mapped over was required",
             hint="call numpy() on the result, outside of vmap",
         )
+
+    def resize_(self, *shape: Any, memory_format: Any = None) -> Any:
+        """Give every entry another shape: its elements in order, and unset ones behind them."""
+        super().resize_(*shape)
+        rows = self.value.movedim(self.batch_dim, 0)
+        rows = rows.reshape((rows.shape[0], math.prod(rows.shape[1:])))
+        old, new = rows.shape[1], self.numel()
+        if new > old:
+            wide = rows.new_empty((rows.shape[0], new))
+            wide.narrow(1, 0, old).copy_(rows)
+            rows = wide
+        self.value = rows.narrow(1, 0, new).reshape((rows.shape[0], *self.shape))
+        self.batch_dim = 0
+        return self
 
     def requires_grad_(self, requires_grad: bool = True) -> Any:
         """Raises: gradients inside of a transformed function are the business of `grad`."""

@@ -26,6 +26,7 @@ from facula.autograd.transforms.levels import (
     tangent_of,
     wrap,
 )
+from facula.core.errors import fail
 from facula.ops.registry import F
 
 Tensor = core.Tensor
@@ -200,9 +201,12 @@ class _Pull:
         if not any(is_batched(t, level.number) for t in (*outputs, *cotangents)):
             return self.through(below, outputs, cotangents, inputs)
         if self.inner:
-            raise RuntimeError(
-                "[grad] inputs that are mapped over were required inside of nested vmap: got a "
-                "tensor that is the same for all entries\nhint: use func.grad or func.vjp"
+            fail(
+                RuntimeError,
+                "grad",
+                "inputs that are mapped over were required inside of nested vmap",
+                got="a tensor that is the same for all entries",
+                hint="use func.grad or func.vjp",
             )
         probe = level.twin()
         values, seeds = [], []

@@ -16,6 +16,7 @@ from facula import core
 from facula.autograd.transforms.batching import VmapLevel
 from facula.autograd.transforms.levels import is_batched, wrap
 from facula.autograd.transforms.tree import Structure, broadcast, flatten
+from facula.core.errors import fail
 from facula.ops.registry import F
 
 Tensor = core.Tensor
@@ -29,32 +30,62 @@ def in_dims_of(in_dims: Any, args: tuple[Any, ...], function: Any) -> tuple[int,
     """(size, a dimension or None a leaf, the leaves, their structure)."""
     name = _name(function)
     if not isinstance(in_dims, (int, list, tuple)) or isinstance(in_dims, bool):
-        raise ValueError(
-            f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): expected `in_dims` to be int or a "
-            f"(potentially nested) tuple matching the structure of inputs, got: {type(in_dims)}."
+        fail(
+            ValueError,
+            "vmap",
+            (
+                f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): expected `in_dims` to be "
+                "int or a (potentially nested) tuple matching the structure of inputs, got: "
+                f"{type(in_dims)}."
+            ),
+            hint=(
+                "in_dims=0 for all inputs, or a tuple with one entry for each, None for what "
+                "is not mapped"
+            ),
         )
     if not args:
-        raise ValueError(
-            f"vmap({name})(<inputs>): got no inputs. Maybe you forgot to add inputs, or you are "
-            "trying to vmap over a function with no inputs. The latter is unsupported."
+        fail(
+            ValueError,
+            "vmap",
+            (
+                f"vmap({name})(<inputs>): got no inputs. Maybe you forgot to add inputs, or "
+                "you are trying to vmap over a function with no inputs. The latter is "
+                "unsupported."
+            ),
+            hint="pass the mapped tensor by position",
         )
     leaves, structure = flatten(args)
     dims = broadcast(in_dims, structure)
     if dims is None:
-        raise ValueError(
-            f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): in_dims is not compatible with the "
-            f"structure of `inputs`. in_dims has structure {flatten(in_dims)[1]} but inputs has "
-            f"structure {structure}."
+        fail(
+            ValueError,
+            "vmap",
+            (
+                f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): in_dims is not compatible "
+                f"with the structure of `inputs`. in_dims has structure {flatten(in_dims)[1]} "
+                f"but inputs has structure {structure}."
+            ),
+            hint=("one entry for each input; a single int or None stands for a whole list or dict"),
         )
     where = f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): "
     found = [_checked_dim(where, dim, leaf) for dim, leaf in zip(dims, leaves, strict=True)]
     sizes = [leaf.shape[d] for d, leaf in zip(found, leaves, strict=True) if d is not None]
     if not sizes:
-        raise ValueError("vmap: Expected at least one Tensor to vmap over")
+        fail(
+            ValueError,
+            "vmap",
+            "vmap: Expected at least one Tensor to vmap over",
+            hint="in_dims must name a dimension of one of them",
+        )
     if any(size != sizes[0] for size in sizes):
-        raise ValueError(
-            "vmap: Expected all tensors to have the same size in the mapped dimension, got sizes "
-            f"{sizes} for the mapped dimension"
+        fail(
+            ValueError,
+            "vmap",
+            (
+                "vmap: Expected all tensors to have the same size in the mapped dimension, "
+                f"got sizes {sizes} for the mapped dimension"
+            ),
+            hint="None in in_dims keeps a tensor whole",
         )
     return sizes[0], found, leaves, structure
 
@@ -63,20 +94,36 @@ def _checked_dim(where: str, dim: Any, leaf: Any) -> int | None:
     if dim is None:
         return None
     if not isinstance(dim, int):
-        raise ValueError(
-            f"{where}Got in_dim={dim} for an input but in_dim must be either an integer dimension "
-            "or None."
+        fail(
+            ValueError,
+            "vmap",
+            (
+                f"{where}Got in_dim={dim} for an input but in_dim must be either an integer "
+                "dimension or None."
+            ),
+            hint="None keeps the input whole",
         )
     if not isinstance(leaf, Tensor):
-        raise ValueError(
-            f"{where}Got in_dim={dim} for an input but the input is of type {type(leaf)}. We "
-            "cannot vmap over non-Tensor arguments, please use None as the respective in_dim"
+        fail(
+            ValueError,
+            "vmap",
+            (
+                f"{where}Got in_dim={dim} for an input but the input is of type {type(leaf)}. "
+                "We cannot vmap over non-Tensor arguments, please use None as the respective "
+                "in_dim"
+            ),
+            hint="facula.as_tensor(value) could be mapped",
         )
     if not -leaf.dim() <= dim < leaf.dim():
-        raise ValueError(
-            f"{where}Got in_dim={dim} for some input, but that input is a Tensor of "
-            f"dimensionality {leaf.dim()} so expected in_dim to satisfy -{leaf.dim()} <= in_dim < "
-            f"{leaf.dim()}."
+        fail(
+            ValueError,
+            "vmap",
+            (
+                f"{where}Got in_dim={dim} for some input, but that input is a Tensor of "
+                f"dimensionality {leaf.dim()} so expected in_dim to satisfy -{leaf.dim()} <= "
+                f"in_dim < {leaf.dim()}."
+            ),
+            hint="unsqueeze(0) gives it a dimension to map over, None keeps it whole",
         )
     return dim % leaf.dim()
 
@@ -85,19 +132,29 @@ def _out_dims_of(out_dims: Any, structure: Structure, function: Any) -> list[Any
     name = _name(function)
     flat = flatten(out_dims)[0]
     if any(d is not None and (not isinstance(d, int) or isinstance(d, bool)) for d in flat):
-        raise ValueError(
-            f"vmap({name}, ..., out_dims={out_dims}): `out_dims` must be an int, None or a python "
-            "collection of ints representing where in the outputs the vmapped dimension should "
-            "appear."
+        fail(
+            ValueError,
+            "vmap",
+            (
+                f"vmap({name}, ..., out_dims={out_dims}): `out_dims` must be an int, None or "
+                "a python collection of ints representing where in the outputs the vmapped "
+                "dimension should appear."
+            ),
+            hint="out_dims=0 puts the batch in front",
         )
     if structure.kind is None and isinstance(out_dims, tuple) and len(out_dims) == 1:
         out_dims = out_dims[0]
     dims = broadcast(out_dims, structure)
     if dims is None:
-        raise ValueError(
-            f"vmap({name}, ..., out_dims={out_dims}): out_dims is not compatible with the "
-            f"structure of `outputs`. out_dims has structure {flatten(out_dims)[1]} but outputs "
-            f"has structure {structure}."
+        fail(
+            ValueError,
+            "vmap",
+            (
+                f"vmap({name}, ..., out_dims={out_dims}): out_dims is not compatible with the "
+                f"structure of `outputs`. out_dims has structure {flatten(out_dims)[1]} but "
+                f"outputs has structure {structure}."
+            ),
+            hint="one int stands for all outputs",
         )
     return dims
 
@@ -106,14 +163,25 @@ def _unwrapped(value: Any, dim: int | None, level: VmapLevel, function: Any) -> 
     name = _name(function)
     if dim is None:
         if is_batched(value, level.number):
-            raise ValueError(
-                f"vmap({name}, ...): `{name}` can not return a BatchedTensor when out_dim is None"
+            fail(
+                ValueError,
+                "vmap",
+                (
+                    f"vmap({name}, ...): `{name}` can not return a BatchedTensor when out_dim is "
+                    "None"
+                ),
+                hint="out_dims=0 puts the batch in front",
             )
         return value
     if not isinstance(value, Tensor):
-        raise ValueError(
-            f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(value)}. Did "
-            "you mean to set out_dims= to None for output?"
+        fail(
+            ValueError,
+            "vmap",
+            (
+                f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(value)}. "
+                "Did you mean to set out_dims= to None for output?"
+            ),
+            hint="facula.as_tensor(value) makes one",
         )
     if not is_batched(value, level.number):
         shape = list(value.shape)
@@ -121,10 +189,12 @@ def _unwrapped(value: Any, dim: int | None, level: VmapLevel, function: Any) -> 
         return value.unsqueeze(where).expand((*shape[:where], level.size, *shape[where:]))
     inner = value.value
     if not -inner.dim() <= dim < inner.dim():
-        raise IndexError(
-            f"[vmap] a dimension in [{-inner.dim()}, {inner.dim() - 1}] was required as out_dim: "
-            f"got {dim} (Dimension out of range)"
-            "\nhint: out_dims=0 puts the batch in front"
+        fail(
+            IndexError,
+            "vmap",
+            f"a dimension in [{-inner.dim()}, {inner.dim() - 1}] was required as out_dim",
+            got=f"{dim} (Dimension out of range)",
+            hint="out_dims=0 puts the batch in front",
         )
     dim %= inner.dim()
     return inner if dim == value.batch_dim else inner.movedim(value.batch_dim, dim)
@@ -186,9 +256,14 @@ def _run_in_chunks(
 def check_randomness(randomness: str) -> None:
     """Raise unless it is one of the three ways of drawing random numbers."""
     if randomness not in ("error", "different", "same"):
-        raise RuntimeError(
-            f"Only allowed values for randomness are 'error', 'different', or 'same'. Got "
-            f"{randomness}"
+        fail(
+            RuntimeError,
+            "vmap",
+            (
+                "Only allowed values for randomness are 'error', 'different', or 'same'. Got "
+                f"{randomness}"
+            ),
+            hint="'different' draws for every entry, 'same' once for all",
         )
 
 
@@ -208,7 +283,12 @@ def vmap(
     """
     check_randomness(randomness)
     if not (chunk_size is None or chunk_size > 0):
-        raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
+        fail(
+            ValueError,
+            "vmap",
+            f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})",
+            hint="chunk_size=None takes all entries at once",
+        )
 
     @functools.wraps(func)
     def mapped(*args: Any, **kwargs: Any) -> Any:

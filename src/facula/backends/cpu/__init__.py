@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from facula.core.errors import no_attribute as _no_attribute
 from facula.runtime import libraries
 
 __all__ = ["MissingKernelWarning", "clear_events", "events", "get_cpu_capability"]
@@ -26,4 +27,4 @@ def __getattr__(name: str) -> Any:
         from facula.backends.cpu import kernels
 
         return getattr(kernels, name)
-    raise AttributeError(f"module 'facula.backends.cpu' has no attribute {name!r}")
+    raise _no_attribute(__name__, name)

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 from facula import core
 from facula.codegen.c import pointwise
 from facula.core import config
-from facula.core.errors import fail, message
+from facula.core.errors import fail, is_own, message
 from facula.ops import pointwise_rules, scalar
-from facula.runtime.compile import CompileError, compile_library
+from facula.runtime.compile import CompileError, library
 
 __all__ = ["Event", "MissingKernelWarning", "clear_events", "events", "make_kernel"]
 
@@ -71,11 +71,12 @@ def make_kernel(definition: Any, variant: Any, code: str, part: str) -> int | No
         return None
     begin = time.perf_counter()
     try:
-        library = compile_library(pointwise.unit(None, _expressions(definition, variant, code)))
+        compiled = library(pointwise.unit(None, _expressions(definition, variant, code)))
     except CompileError as error:
         _without_kernel(name, mode, error)
         return None
-    core.load_library(library)
+    core.load_library(compiled.loadable())
+    compiled.close()
     _events.append(Event(name, "compiled", time.perf_counter() - begin, ""))
     return core.KERNELS.get(name)
 
@@ -135,6 +136,6 @@ def _without_kernel(name: str, mode: str, error: CompileError) -> None:
 def _users_level() -> int:
     """How many calls up from the caller of `warn` the first line outside of facula stands."""
     frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("facula"):
+    while frame.f_back is not None and is_own(frame.f_globals.get("__name__")):
         frame, level = frame.f_back, level + 1
     return level

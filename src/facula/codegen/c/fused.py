@@ -2,8 +2,9 @@
 
 Takes: loop nests (`lower.loops.nest`) in order, grouped in runs, and where each buffer lies.
 Gives: `kernel_text` for one nest; `unit`, a translation unit with its table.
-Keeps true: equal kernels stand in the unit once; the text depends on its input alone (in a dynamic
-unit not on the sizes), so that the disk cache serves every process.
+Keeps true: equal kernels stand in the unit once; the text depends on its input and the variant alone
+(in a dynamic unit not on the sizes), so that the disk cache serves every process; rows are folded
+over as many lanes as the eager kernels of the variant have, so that sums are the same.
 
 A driver gets `p` = the tensors of the run, `n` = the numbers of its kernels, and launches the
 kernels one after the other.
@@ -18,23 +19,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from facula.codegen.c import loops_text, math
+from facula.codegen.c.entries import item, operands, table
 from facula.codegen.c.fused_flat import Text, flat
 from facula.codegen.c.fused_rows import rows
 from facula.codegen.c.fused_stream import STREAM
 from facula.codegen.c.fused_text import PHILOX, WHOLE
 from facula.codegen.c.fused_tiles import tiled
+from facula.codegen.c.isa import isa
 from facula.codegen.c.unit import Unit
 from facula.lower.loops import ir, nest
-
-VECTOR_BYTES = 64
+from facula.runtime import cpu_features
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a buffer lies: a tensor of the run, from a byte on."""
+    """Where a buffer lies: a tensor of the run, from a byte on; the arena is bytes, not elements."""
 
     slot: int
     offset: int = 0
+    arena: bool = False
 
 
 @dataclass(slots=True)
@@ -49,7 +52,7 @@ def kernel_text(kernel: nest.Flat | nest.Rows, dynamic: bool = False) -> Text:
     """The C text of one nest."""
     if isinstance(kernel, nest.Flat):
         return tiled(kernel, dynamic) or flat(kernel, dynamic)
-    return rows(kernel, dynamic, VECTOR_BYTES)
+    return rows(kernel, dynamic, isa(cpu_features.detected()).vector_bytes)
 
 
 class _Functions:
@@ -77,7 +80,7 @@ class _Driver:
 
     def number(self, value: int) -> str:
         """A number of a launch."""
-        if not self.dynamic or value in (0, 1):
+        if not self.dynamic:
             return str(value)
         self.numbers.append(value)
         return f"n[{len(self.numbers) - 1}]"
@@ -103,6 +106,25 @@ class _Driver:
             "    return 0;",
             "}",
         ]
+
+    def operands(self) -> str:
+        """What the driver says of its operands: how far the buffers of the run reach in each."""
+        held: dict[int, list[tuple[ir.Buffer, Place]]] = {}
+        for buffer, place in self.run.places.items():
+            held.setdefault(place.slot, []).append((buffer, place))
+        items = []
+        for slot in sorted(held):
+            codes = {buffer.code for buffer, _ in held[slot]}
+            if len(codes) == 1 and not any(p.offset or p.arena for _, p in held[slot]):
+                (code,), least = codes, max(buffer.extent for buffer, _ in held[slot])
+            else:
+                code = "bytes"
+                least = max(place.offset + buffer.nbytes for buffer, place in held[slot])
+            if self.dynamic:
+                self.numbers.append(least)
+            extent = f"n{len(self.numbers) - 1}" if self.dynamic else str(least)
+            items.append(item("u", "arena" if code == "bytes" else f"tensor{slot}", code, extent))
+        return operands(len(self.numbers), 0, *items)
 
     def launch(self, kernel: Text) -> list[str]:
         """The statements that run one kernel."""
@@ -168,11 +190,8 @@ def unit(runs: Sequence[Run], dynamic: bool = False) -> Unit:
         body,
     ]
     text = "\n".join(parts)
-    digest = hashlib.sha256(text.encode()).hexdigest()[:20]
+    said = [driver.operands() for driver in drivers]
+    digest = hashlib.sha256("\n".join([text, *said]).encode()).hexdigest()[:20]
     names = [f"fused/{digest}/{k}" for k in range(len(runs))]
-    table = "\n".join(f"    {{\"{name}\", 'd', (void *)run{k}}}," for k, name in enumerate(names))
-    text += (
-        "\nconst int facula_abi = FACULA_ABI;\nconst fk_entry facula_kernels[] = {\n"
-        f"{table}\n    {{0, 0, 0}},\n}};\n"
-    )
+    text += table((name, "d", f"run{k}", said[k]) for k, name in enumerate(names))
     return Unit(text, names, [driver.numbers for driver in drivers])

@@ -16,6 +16,7 @@ from facula.codegen.c.fused_passes import Shared
 from facula.codegen.c.fused_stream import SENT, Streams
 from facula.codegen.c.fused_text import Expressions, Names, has_guard, indent, is_slow, store
 from facula.codegen.c.printer import C_TYPES
+from facula.fx.symbols import sym_max
 from facula.lower.loops import ir, nest
 from facula.lower.loops.elementwise import is_call
 from facula.lower.loops.index import Index, Indirect, Var
@@ -141,7 +142,7 @@ class FlatText:
             *indent([*lines, *body]),
             "}",
         ]
-        return self.text(wrapped, items, max(WORTH // work, 1))
+        return self.text(wrapped, items, sym_max(WORTH // work, 1))
 
     def decode(self, outer: list[Var], within: list[Var], chunked: bool) -> list[str]:
         """Loop variables from an item's number."""

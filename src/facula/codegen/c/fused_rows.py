@@ -20,6 +20,7 @@ from facula.codegen.c import loops_text
 from facula.codegen.c.fused_flat import HEAD, Text, decoded
 from facula.codegen.c.fused_stream import SENT, Streams
 from facula.codegen.c.fused_text import Expressions, Names, has_guard, indent, is_slow, store
+from facula.fx.symbols import sym_max
 from facula.lower.loops import ir, nest
 from facula.lower.loops.index import Index, Indirect
 from facula.lower.loops.ir import Named
@@ -445,7 +446,7 @@ class _Rows:
         body += self.row_stores()
         lines = self.function(self.kept_arrays(), "item", body)
         work = kernel.geometry.length * min(self.width, max(kernel.geometry.inner, 1)) + 16
-        grain = max(16384 // work, 1)
+        grain = sym_max(16384 // work, 1)
         expressions = [e for s in kernel.sweeps for p in s.passes for e in p.expressions]
         in_place = not has_guard(expressions) and len(kernel.sweeps) == 1
         return Text(

@@ -121,6 +121,7 @@ class Names:
     def number(self, value: int) -> str:
         """A size."""
         if not self.dynamic or value in (0, 1):
+            value = int(value)  # of a number that depends on sizes: fixed
             return f"{value}" if -(2**31) < value < 2**31 else f"{value}LL"
         self.numbers.append(value)
         return f"n[{len(self.numbers) - 1}]"

@@ -10,22 +10,30 @@ Keeps true: the text depends on the kernels alone, so the same table gives the s
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from facula.codegen.c import loops_text, math
+from facula.codegen.c.entries import table
 
 _FUNCTION = re.compile(r"^static void (k_\w+)\(.*?^}\n", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One exported kernel: name, kind (`d` driver, `b` body, `m` map), C function and text."""
+    """One exported kernel: name, kind (`d` driver, `b` body, `m` map), C function, text, and what
+    it says of its operands (`entries`)."""
 
     name: str
     kind: str
     function: str
     text: str
+    operands: str
+
+
+def driver(name: str, function: str, lines: Iterable[str], operands: str) -> Kernel:
+    """A kernel that splits its work itself, from the lines of its text."""
+    return Kernel(name, "d", function, "\n".join(lines), operands)
 
 
 def identifier(name: str) -> str:
@@ -61,7 +69,6 @@ def merge_equal(text: str) -> str:
 def translation_unit(kernels: Sequence[Kernel], prelude: str = "") -> str:
     """The C text of a library with these kernels."""
     bodies = merge_equal("\n\n".join(kernel.text for kernel in kernels))
-    entries = "\n".join(f"    {{\"{k.name}\", '{k.kind}', (void *){k.function}}}," for k in kernels)
     helpers = loops_text.HALF_HELPERS if re.search(r"fk_(load|store)_", bodies) else ""
     return "\n".join(
         [
@@ -72,11 +79,6 @@ def translation_unit(kernels: Sequence[Kernel], prelude: str = "") -> str:
             helpers,
             prelude,
             bodies,
-            "const int facula_abi = FACULA_ABI;",
-            "const fk_entry facula_kernels[] = {",
-            entries,
-            "    {0, 0, 0},",
-            "};",
-            "",
+            table((k.name, k.kind, k.function, k.operands) for k in kernels),
         ]
     )

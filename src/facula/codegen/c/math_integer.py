@@ -101,7 +101,8 @@ FM @T fm_floor_quotient_@s(@T x, @T y, @T r) {
     @T q = (x - r) / y;
     q = (r != 0.0@f) & ((r < 0.0@f) != (y < 0.0@f)) ? q - 1.0@f : q;
     @T whole = __builtin_floor@f(q);
-    whole = q - whole > 0.5@f ? whole + 1.0@f : whole;
+    int below = q - whole > 0.5@f; /* any value does: q is a whole number, or nearly so */
+    whole = below ? whole + 1.0@f : whole;
     whole = q == 0.0@f ? fm_copysign_@s(0.0@f, x / y) : whole;
     return y == 0.0@f ? x / y : whole;
 }

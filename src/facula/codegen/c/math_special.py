@@ -27,7 +27,7 @@ FM @T fm_erf_near_@s(@T x, @T z) {
 
 FM @T fm_erfcx_positive_@s(@T a) {
     @T t = (a - 3.0@f) / (a + 3.0@f);
-    t = a > 1e18@f ? 1.0@f : t;
+    t = a > 1e18@f ? 1.0@f : t; /* any value does beyond which t rounds to 1 */
     return $poly(t, ERFCX) / (1.0@f + (a + a));
 }
 
@@ -54,7 +54,8 @@ FM @T fm_erfcx_@s(@T x) {
     @T e = fm_exp_scaled_@s(high, low, 0);
     @T far = fm_erfcx_positive_@s(a < 0.5@f ? 0.5@f : a);
     @T near = e * (1.0@f - fm_erf_near_@s(x, x * x));
-    @T r = x < 0.0@f ? 2.0@f * e - far : far;
+    @T r = 2.0@f * e - far;
+    r = x < 0.0@f ? r : far; /* any value does where `near` is taken */
     r = a < 0.5@f ? near : r;
     return x < $ERFCX_LOW ? __builtin_inf@f() : r;
 }

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 
 from facula.codegen.c import loops_schedule, loops_unit
 from facula.codegen.c import loops_text as text
+from facula.codegen.c.entries import group, item, operands
 from facula.codegen.c.isa import Isa, isa
 from facula.codegen.c.loops_sweep import Sweeper
 from facula.ops import rows
@@ -243,9 +244,18 @@ def kernel(program: StepProgram, storage: str, variant: str | Isa) -> loops_unit
     """The driver of one optimizer step for one storage dtype."""
     generator = _Generator(program, storage, isa(variant))
     lines = [*generator.body(), *generator.driver()]
-    return loops_unit.Kernel(
-        f"step.{program.name}:{storage}", "d", generator.function, "\n".join(lines)
-    )
+    changed = {k for k, _ in generator.traced.results}
+    items = [
+        item("u" if k in changed else "r", name, storage, "n[1+i]")
+        for k, name in enumerate(program.operands)
+    ]
+    renewed = {k for k, _ in generator.traced.scalars}
+    items += [
+        item("u" if k in renewed else "r", name, "f32", "1")
+        for k, name in enumerate(program.scalars)
+    ]
+    said = operands("1+n0", len(program.parameters), *group("n0", *items))
+    return loops_unit.driver(f"step.{program.name}:{storage}", generator.function, lines, said)
 
 
 def norm_kernel(name: str, storage: str, variant: str | Isa) -> loops_unit.Kernel:
@@ -263,7 +273,9 @@ def norm_kernel(name: str, storage: str, variant: str | Isa) -> loops_unit.Kerne
         step=step.format(a=f"__builtin_fabs{'f' if compute == 'f32' else ''}(v)"),
         join=join,
     )
-    return loops_unit.Kernel(f"{name}:{storage}", "d", function, body)
+    tensors = group("n0", item("r", "x", storage, "n[1+i]"))
+    said = operands("1+n0", 0, item("w", "result", compute, "n0"), *tensors)
+    return loops_unit.driver(f"{name}:{storage}", function, [body], said)
 
 
 def kernels(variant: str | Isa, names: Iterable[str] | None = None) -> list[loops_unit.Kernel]:

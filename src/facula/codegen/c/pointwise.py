@@ -19,6 +19,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from facula.codegen.c.entries import Entry, item, operands, table
 from facula.codegen.c.math import PREAMBLE, SLOW, SMOOTH, functions_for
 from facula.codegen.c.printer import STORED_TYPES, Printer, function_names, guarded_nodes
 from facula.ops import TABLE, pointwise_rules, scalar
@@ -161,20 +162,23 @@ def unit(isa: Any, kernels: Iterable[tuple[str, Traced]]) -> str:
     del isa
     functions: list[str] = []
     symbols: dict[str, str] = {}
-    entries: list[str] = []
+    entries: list[Entry] = []
     for name, traced in kernels:
         body = _body(traced)
         key = hashlib.sha256(body.encode()).hexdigest()
         if key not in symbols:
             symbols[key] = _symbol(name)
             functions.append(_function(symbols[key], body))
-        entries.append(f"    {{\"{name}\", 'm', (void *){symbols[key]}}},")
+        entries.append((name, "m", symbols[key], operands_of(traced)))
     text = "\n".join(functions)
-    table = "\n".join([*entries, "    {0, 0, 0},"])
-    return (
-        f"{_ABI}{PREAMBLE}\n{functions_for(text)}\n\n{text}\n"
-        f"const int facula_abi = FACULA_ABI;\nconst fk_entry facula_kernels[] = {{\n{table}\n}};\n"
-    )
+    return f"{_ABI}{PREAMBLE}\n{functions_for(text)}\n\n{text}\n{table(entries)}"
+
+
+def operands_of(traced: Traced) -> str:
+    """What a map says of its operands: its results and inputs, all of the length of the call."""
+    results = [item("w", f"result{k}", each.dtype, "N") for k, each in enumerate(traced.outputs)]
+    inputs = [item("r", f"input{k}", leaf.dtype, "N") for k, leaf in enumerate(traced.inputs)]
+    return operands(0, len(traced.parameters), *results, *inputs)
 
 
 _KINDS = {

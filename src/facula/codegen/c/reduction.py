@@ -18,6 +18,7 @@ from collections.abc import Iterable
 
 from facula.codegen.c import loops_schedule, loops_unit
 from facula.codegen.c import loops_text as text
+from facula.codegen.c.entries import item, operands
 from facula.codegen.c.isa import Isa, isa
 from facula.codegen.c.loops_sweep import Sweeper
 from facula.ops import (
@@ -302,7 +303,23 @@ def kernel(program: rows.ReductionProgram, storage: str, variant: str | Isa) -> 
     """The driver of one reduction for one storage dtype."""
     generator = _Generator(program, storage, isa(variant))
     lines = [*generator.rows(), *generator.tiles(), *generator.join(), *generator.driver()]
-    return loops_unit.Kernel(f"{program.name}:{storage}", "d", generator.function, "\n".join(lines))
+    said = operands_of(program, storage)
+    return loops_unit.driver(f"{program.name}:{storage}", generator.function, lines, said)
+
+
+#: no more segments than elements: of nothing one is enough, and partial results are kept of each
+SEGMENTS = "c segments 1+max(1,n0*n1*n2*n3)-n3"
+
+
+def operands_of(program: rows.ReductionProgram, storage: str) -> str:
+    """What the driver says of its operands: sizes outer, reduce, inner, segments."""
+    extents = {"full": "n0*n1*n2*n3", "row": "n0*n2"}
+    items = [
+        item(mode, operand.name, rows.storage_dtype(operand, storage), extents[operand.place])
+        for mode, each in (("w", program.outputs), ("r", program.inputs))
+        for operand in each
+    ]
+    return operands(4, len(program.parameters), *items, SEGMENTS)
 
 
 def kernels(variant: str | Isa, names: Iterable[str] | None = None) -> list[loops_unit.Kernel]:

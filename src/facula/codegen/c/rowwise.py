@@ -20,6 +20,7 @@ from collections.abc import Iterable
 
 from facula.codegen.c import loops_schedule, loops_unit
 from facula.codegen.c import loops_text as text
+from facula.codegen.c.entries import item, operands
 from facula.codegen.c.isa import Isa, isa
 from facula.codegen.c.loops_sweep import Sweeper
 from facula.ops import (
@@ -307,7 +308,29 @@ def kernel(program: rows.RowProgram, storage: str, variant: str | Isa) -> loops_
         lines += generator.tiles()
         tiles = f"{generator.function}_tiles"
     lines += generator.driver(tiles, join)
-    return loops_unit.Kernel(f"{program.name}:{storage}", "d", generator.function, "\n".join(lines))
+    said = operands_of(program, storage)
+    return loops_unit.driver(f"{program.name}:{storage}", generator.function, lines, said)
+
+
+#: sizes outer, length, inner, period, group; results by row have no period
+_EXTENTS = {
+    "full": "n0*n1*n2",
+    "column": "n1",
+    "row": "if(n3,min(n3,n0*n2),n0*n2)",
+    "group": "if(n4,(n0*n2+n4-1)/n4,n0*n2)",
+}
+
+
+def operands_of(program: rows.RowProgram, storage: str) -> str:
+    """What the driver says of its operands."""
+    items = []
+    for operand in program.outputs:
+        extent = "n0*n2" if operand.place == "row" else _EXTENTS[operand.place]
+        items.append(item("w", operand.name, rows.storage_dtype(operand, storage), extent))
+    for operand in program.inputs:
+        extent = _EXTENTS[operand.place]
+        items.append(item("r", operand.name, rows.storage_dtype(operand, storage), extent))
+    return operands(5, len(program.parameters), *items)
 
 
 def kernels(variant: str | Isa, names: Iterable[str] | None = None) -> list[loops_unit.Kernel]:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 
 from facula.codegen.c import loops_text as text
 from facula.codegen.c import loops_unit
+from facula.codegen.c.entries import item, operands
 from facula.codegen.c.isa import Isa, isa
 from facula.ops import (
     rows,
@@ -326,7 +327,12 @@ def kernel(program: rows.ScanProgram, storage: str, variant: str | Isa) -> loops
     """The driver of one scan for one storage dtype."""
     generator = _Generator(program, storage, isa(variant))
     lines = [*generator.rows(), *generator.join(), *generator.tiles(), *generator.driver()]
-    return loops_unit.Kernel(f"{program.name}:{storage}", "d", generator.function, "\n".join(lines))
+    results = [
+        item("w", operand.name, rows.storage_dtype(operand, storage), "n0*n1*n2")
+        for operand in program.outputs
+    ]
+    said = operands(3, 0, *results, item("r", "x", storage, "n0*n1*n2"))
+    return loops_unit.driver(f"{program.name}:{storage}", generator.function, lines, said)
 
 
 def kernels(variant: str | Isa, names: Iterable[str] | None = None) -> list[loops_unit.Kernel]:

@@ -11,25 +11,30 @@ from __future__ import annotations
 import contextlib
 import gc
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from facula import core
 from facula.capture import events
-from facula.compiler.inductor import config, trace
-from facula.compiler.inductor.freeze import freeze, with_frozen
-from facula.compiler.inductor.graph import begin_graph
+from facula.compiler.inductor import config, trace, tuning
+from facula.compiler.inductor.freeze import Unfrozen, freeze, may_be_frozen, with_frozen
+from facula.compiler.inductor.graph import CompiledGraph, begin_graph
 from facula.compiler.inductor.tails import fuse_tails
 from facula.core import config as settings
+from facula.core import logs
 from facula.core.errors import fail, message
 from facula.fx import Graph, GraphModule
 from facula.fx.graph_module import code_on_demand
-from facula.lower.aot.api import aot_module_simplified
+from facula.lower.aot.api import aot_module_for_sizes, aot_module_simplified
+from facula.lower.aot.for_sizes import NotSymbolic, with_symbols
 from facula.lower.aot.min_cut import min_cut_rematerialization_partition
 from facula.lower.passes.attention import recognise_attention
 from facula.lower.passes.driver import optimise
 from facula.lower.passes.layout import calls_on_images, prefer_channels_last
 from facula.lower.passes.small_products import replace_small_products
 from facula.runtime.compile import find_compiler
+
+log = logs.get_logger("inductor")
 
 
 class MissingCompilerWarning(UserWarning):
@@ -64,6 +69,51 @@ def compile_fx(
         return _compiled(module, example_inputs, inner, chosen, passing)
 
 
+compile_fx.backend_name = "inductor"  # type: ignore[attr-defined]  # what errors call it
+
+
+def compile_for_sizes(
+    module: Any,
+    example_inputs: Sequence[Any],
+    dynamic: Sequence[Any],
+    keys: Iterable[Any] = (),
+    *,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+) -> Any:
+    """A captured graph compiled for all sizes for which the same decisions are taken, or None.
+
+    Args:
+        module: the captured graph.
+        example_inputs: its inputs.
+        dynamic: for each input, the dimensions that may change; of an int, whether it may.
+        keys: geometries of inputs that were seen before.
+    """
+    if find_compiler() is None:
+        return None
+    chosen = {**config.chosen(mode, dict(options or {})), "dynamic": True}
+    inner = _inner(chosen)
+    with _collector_at_rest(), code_on_demand():
+        rewritten = module
+        if chosen.get("pattern_matcher", config.get("pattern_matcher")):
+            rewritten = _with_attention(module)
+        try:
+            return aot_module_for_sizes(
+                rewritten,
+                with_symbols(example_inputs, dynamic),
+                inner,
+                min_cut_rematerialization_partition,
+                passes=_passes(chosen),
+                keys=keys,
+            )
+        except NotSymbolic as reason:
+            log.info("compiled for each combination of sizes: %s", reason)
+            return None
+
+
+compile_fx.for_sizes = compile_for_sizes  # type: ignore[attr-defined]
+
+
 @contextlib.contextmanager
 def _collector_at_rest() -> Iterator[None]:
     """A block without searches for cycles: graphs are many objects, all alive until the end."""
@@ -92,12 +142,19 @@ def _compiled(
         fw_compiler=inner,
         partition_fn=min_cut_rematerialization_partition,
         passes=_passes(chosen),
-        owned=[_is_owned(n) for n in module.graph.nodes if n.op == "placeholder"],
+        owned=_owned(module, example_inputs),
         passing=passing,
     )
     if rewritten is not module:
         rewritten.graph.take_apart()
     return compiled
+
+
+def _owned(module: Any, example_inputs: Sequence[Any]) -> list[bool]:
+    """For each input of a captured graph, whether what depends on it alone may be kept."""
+    inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
+    pairs = zip(inputs, example_inputs, strict=True)
+    return [_is_owned(n) and isinstance(x, core.Tensor) and may_be_frozen(x) for n, x in pairs]
 
 
 def _is_owned(node: Any) -> bool:
@@ -139,15 +196,29 @@ def _inner(chosen: dict[str, Any]) -> Callable[[Any, Sequence[Any]], Any]:
     def begin(module: Any, example_inputs: Sequence[Any]) -> Callable[[], Any]:
         if find_compiler() is None:
             return lambda: _by_operators(module)
+        asked = tuning.ASKED[0]
         with config.patch(chosen):
+            unfrozen = Unfrozen(module, plainly) if _freezes(module) else None
             frozen = _specialised(module)
         finish = begin_graph(module, chosen)
 
         def finished() -> Any:
-            boxed = finish().boxed
-            return boxed if frozen is None else with_frozen(boxed, frozen)
+            compiled = finish()
+            if not isinstance(compiled, CompiledGraph):
+                return compiled  # of sizes that are symbols: a function of their values
+            tell_of_modes(compiled, chosen, tuning.ASKED[0] - asked)
+            boxed = compiled.boxed
+            if frozen is None or unfrozen is None:
+                return boxed
+            return with_frozen(boxed, frozen, unfrozen)
 
         return finished
+
+    def plainly(module: Any) -> Any:
+        """The graph with nothing frozen."""
+        with config.patch({**chosen, "freezing": False}):
+            _specialised(module)
+        return begin_graph(module, chosen)().boxed
 
     def compiled(module: Any, example_inputs: Sequence[Any]) -> Any:
         return begin(module, example_inputs)()
@@ -164,13 +235,42 @@ def _specialised(module: Any) -> Any:
     """
     if config.get("dynamic"):
         return None
-    freezes = config.get("freezing") and "part" not in module.meta
+    freezes = _freezes(module)
     frozen = freeze(module) if freezes and calls_on_images(module.graph) else None
     if replace_small_products(module.graph):
         trace.graph("small products as sums", module)
     if module.meta.get("part") == "forward" and fuse_tails(module.graph, packs=False):
         module.renew()
     return freeze(module) if freezes and frozen is None else frozen
+
+
+def tell_of_modes(compiled: Any, chosen: dict[str, Any], measured: int) -> None:
+    """Events for what `mode=` asked for and a graph has no more of."""
+    if chosen.get("triton.cudagraphs") and not isinstance(compiled.call, core.GraphLaunch):
+        cause = (
+            "reduce-overhead has no further effect on a graph that calls operators between kernels"
+        )
+        hint = (
+            "FACULA_LOGS=fusion names the calls; a graph of kernels alone is one call of the core"
+        )
+        _no_effect("reduce-overhead", cause, hint)
+    if chosen.get("max_autotune") and not measured:
+        cause = "max-autotune has no effect on a graph without products of frozen weights"
+        hint = "it chooses among kernels of convolutions and linear layers, where no gradients are recorded"
+        _no_effect("max-autotune", cause, hint)
+
+
+def _no_effect(mode: str, cause: str, hint: str) -> None:
+    events.COUNTERS["inductor"][f"{mode}_without_effect"] += 1
+    events.happened(events.Event("no effect", mode, "inductor", None, cause, hint))
+    logs.artifact("perf_hints").debug("%s\n  hint: %s", cause, hint)
+
+
+def _freezes(module: Any) -> bool:
+    """Whether parts of a graph may be computed ahead: of one without gradients, with weights."""
+    owned = (n.meta.get("owned") for n in module.graph.nodes if n.op == "placeholder")
+    wanted = config.get("freezing") and not config.get("dynamic")
+    return bool(wanted and "part" not in module.meta and any(owned))
 
 
 def _by_operators(module: Any) -> Any:

@@ -25,14 +25,18 @@ OPTIONS: dict[str, tuple[Any, str]] = {
     "debug": (False, "verify the program after each pass"),
     "layout_optimization": (True, "keep images channels last between convolutions"),
     "pattern_matcher": (True, "recognise attention written by hand"),
+    "triton.cudagraphs": (
+        False,
+        "tell, as an event, which graphs are more than one call of the core",
+    ),
 }
 
-#: mode -> options; a graph of kernels alone is one call of the core in every mode, and kept operator
-#: calls run without Python, so that "reduce-overhead" finds nothing to add
+#: mode -> options, as PyTorch has them. A graph of kernels alone is one call of the core in every mode, so
+#: that "reduce-overhead" finds nothing to add; for other graphs an event says so (`backend.tell_of_modes`)
 MODES: dict[str, dict[str, Any]] = {
     "default": {},
-    "reduce-overhead": {},
-    "max-autotune": {"max_autotune": True},
+    "reduce-overhead": {"triton.cudagraphs": True},
+    "max-autotune": {"max_autotune": True, "triton.cudagraphs": True},
     "max-autotune-no-cudagraphs": {"max_autotune": True},
 }
 

@@ -1,20 +1,24 @@
 """What depends on a module's own tensors alone, computed once: packed weights, folded batch norms.
 
 Takes: a flat inference graph. Gives: `freeze`: the graph without those parts, whose results are
-further inputs, and a `Frozen` that has them ready.
+further inputs, and a `Frozen` that has them ready; `Unfrozen`, the same graph without.
 Keeps true: a write to any of those tensors, through whatever alias, and another tensor in its place
-are seen at the next call; where somebody holds a raw pointer to one, it is computed anew each time.
+are seen at the next call; where somebody may hold an address of one, through which writes are not counted
+(`core.write_counts`), nothing is frozen: a graph that reads the weights where they lie runs instead.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from facula import core
 from facula.capture import events
 from facula.compiler.inductor import tails
-from facula.fx import GraphModule, Node
+from facula.core import logs
+from facula.fx import Graph, GraphModule, Node
+from facula.fx.fake_tensor import FakeTensor
 from facula.lower import table
 from facula.lower.aot.partition import extract
 from facula.lower.passes.dead_code import remove_dead_code
@@ -31,11 +35,14 @@ class Frozen:
         self.sources: list[Any] = []  # keeps the memory that the key names alive
         self.results: list[Any] = []
 
-    def __call__(self, args: Sequence[Any]) -> list[Any]:
-        """The results for these inputs of the whole graph."""
+    def __call__(self, args: Sequence[Any]) -> list[Any] | None:
+        """The results for these inputs of the whole graph; None where writes may go unseen."""
         given = [args[place] for place in self.places]
         key = core.write_counts(given)
-        if key is None or key != self.key:
+        if key is None:
+            self.key, self.sources, self.results = None, [], []
+            return None
+        if key != self.key:
             recording = core.set_grad_enabled(False)
             try:
                 self.results = list(self.module(*given))
@@ -104,11 +111,41 @@ def _sources(nodes: Sequence[Node]) -> set[Node]:
     return {n for n in found if n.op == "placeholder"}
 
 
-def with_frozen(call: Callable[[list[Any]], Any], frozen: Frozen) -> Callable[[list[Any]], Any]:
+class Unfrozen:
+    """A graph as it was before a part of it was frozen, compiled when it is first wanted."""
+
+    def __init__(self, module: Any, compiler: Callable[[Any], Callable[[list[Any]], Any]]) -> None:
+        kept = Graph()
+        kept.output(kept.graph_copy(module.graph, {}))
+        self.module: Any = GraphModule(module, kept)
+        self.module.meta = dict(module.meta)
+        self.compiler = compiler
+        self.call: Callable[[list[Any]], Any] | None = None
+        self.lock = threading.Lock()
+
+    def __call__(self, args: list[Any]) -> Any:
+        with self.lock:
+            if self.call is None:
+                self.call = self.compiler(self.module)
+                self.module = None
+                events.COUNTERS["inductor"]["weights_not_frozen"] += 1
+                logs.artifact("perf_hints").debug(_NOT_FROZEN)
+        return self.call(args)
+
+
+def may_be_frozen(x: Any) -> bool:
+    """Whether all writes to an input would be counted; of a fake one the real one will be asked."""
+    return isinstance(x, FakeTensor) or core.write_counts([x]) is not None
+
+
+def with_frozen(
+    call: Callable[[list[Any]], Any], frozen: Frozen, unfrozen: Unfrozen
+) -> Callable[[list[Any]], Any]:
     """A compiled graph that takes the frozen results behind its inputs."""
 
     def run(args: list[Any]) -> Any:
-        return call([*args, *frozen(args)])
+        results = frozen(args)
+        return unfrozen(args) if results is None else call([*args, *results])
 
     run._boxed_call = True  # type: ignore[attr-defined]
     return run
@@ -119,4 +156,8 @@ def prepack_count() -> int:
     return int(events.COUNTERS["inductor"]["weights_prepacked"])
 
 
+_NOT_FROZEN = (
+    "weights are read where they lie, nothing is packed ahead: an address of one was handed out "
+    "(data_ptr, numpy, DLPack) or its memory is not facula's own; clone() of it has none"
+)
 _PACKS = (F._conv_pack, F._linear_pack)

@@ -14,9 +14,12 @@ from typing import Any
 
 from facula import core
 from facula.codegen.c.unit import Unit
-from facula.compiler.inductor import config, metrics, stored, trace
+from facula.compiler.inductor import config, metrics, stored, stored_data, trace
 from facula.compiler.inductor.wrapper import Wrapper, direct_launch, layout_of
 from facula.core import logs
+from facula.core.stages import stage
+from facula.fx.size_functions import function_of
+from facula.lower.at_sizes import AtSizes, graph_at, symbols_of
 from facula.runtime.compile import begin_library, graph_flags
 
 log = logs.get_logger("inductor")
@@ -51,14 +54,17 @@ def compile_graph(module: Any, options: dict[str, Any] | None = None) -> Compile
     return begin_graph(module, options)()
 
 
-def begin_graph(module: Any, options: dict[str, Any] | None = None) -> Callable[[], CompiledGraph]:
+def begin_graph(module: Any, options: dict[str, Any] | None = None) -> Callable[[], Any]:
     """Compile a flat graph up to its C text, which a compiler then works on in the background; gives
-    what waits for it. So the C of a backward graph is written while that of the forward is compiled."""
+    what waits for it: for a `CompiledGraph`, or a `GraphForSizes` where sizes are symbols. So the C of a
+    backward graph is written while that of the forward is compiled."""
+    symbols = symbols_of(module.graph)
     with config.patch(options or {}):
         started = time.perf_counter()
         trace.graph("graph to compile", module)
         key = stored.key_of(module)
-        lowered = known = stored.load(key, module)
+        told = any(map(logs.is_on, ("fusion", "schedule", "perf_hints")))
+        lowered = known = None if told else stored.load(key, module)
         if lowered is None:
             lowered = _lowered(module)
         library = _start(lowered.unit)
@@ -66,11 +72,17 @@ def begin_graph(module: Any, options: dict[str, Any] | None = None) -> Callable[
             stored.keep(key, lowered)
         metrics.ir_nodes_pre_fusion += lowered.steps
 
-    def finish() -> CompiledGraph:
-        drivers = _drivers(lowered.unit, library)
-        compiled = _finish(_wrapper(lowered, drivers), lowered.unit)
+    def finish() -> Any:
+        with stage("C compiler"):
+            drivers = _drivers(lowered.unit, library)
+        if symbols is not None:
+            with stage("wrapper"):
+                return GraphForSizes(module, options, lowered, drivers)
+        with stage("wrapper"):
+            compiled = _finish(_wrapper(lowered, drivers), lowered.unit)
         if len(drivers) == len(lowered.order) == 1:
-            compiled.call = _direct(lowered, drivers[0]) or compiled.call
+            direct = _direct(lowered, drivers[0])
+            compiled.call = compiled.call if direct is None else core.GraphLaunch(*direct)
         took = 1e3 * (time.perf_counter() - started)
         log.info("%d calls and runs of kernels, %.1f ms", len(lowered.order), took)
         return compiled
@@ -78,7 +90,7 @@ def begin_graph(module: Any, options: dict[str, Any] | None = None) -> Callable[
     return finish
 
 
-def _direct(lowered: stored.Lowered, driver: Any) -> Any:
+def _direct(lowered: stored.Lowered, driver: Any) -> tuple[Any, ...] | None:
     (launch,) = lowered.order
     assert isinstance(launch, stored.Launch)
     (numbers,) = lowered.unit.numbers
@@ -103,10 +115,11 @@ def _start(unit: Unit) -> Callable[[], Any] | None:
 def _drivers(unit: Unit, library: Callable[[], Any] | None) -> list[Any]:
     """The drivers of a unit, loaded."""
     if library is not None:
-        path = library()
+        found = library()
         if unit.drivers[0] not in core.KERNELS:
-            core.load_library(path)
+            core.load_library(found.loadable())
             metrics.compiled_units += 1
+        found.close()
     return [core.kernel(name) for name in unit.drivers]
 
 
@@ -132,22 +145,57 @@ def _wrapper(lowered: stored.Lowered, drivers: Sequence[Any]) -> Wrapper:
     return wrapper
 
 
+class GraphForSizes:
+    """A flat graph whose sizes are symbols: a function from their values to what runs."""
+
+    def __init__(
+        self, module: Any, options: Any, lowered: stored.Lowered, drivers: Sequence[Any]
+    ) -> None:
+        self.module, self.options, self.lowered = module, options, lowered
+        names = list(symbols_of(module.graph).shape_env.hints)
+        direct = _direct(lowered, drivers[0]) if len(drivers) == len(lowered.order) == 1 else None
+        if direct is not None:
+            given = function_of(direct, names)
+            self.at: Callable[..., Any] = lambda *values: core.GraphLaunch(*given(*values))
+        else:
+            self.at = _wrapper(lowered, drivers).factory(_namespace(), names)
+
+    def __call__(self, *values: int) -> Any:
+        found = self.at(*values)
+        if not isinstance(found, core.GraphLaunch):
+            found._boxed_call = True
+        return found
+
+    def check(self, sizes: dict[str, int]) -> bool:
+        """Whether lowering for given sizes gives what this gives for them; once, then the graph goes."""
+        with config.patch(self.options or {}):
+            alone = _lowered(graph_at(self.module, sizes))
+        here = AtSizes(sizes).of(stored_data.described(self.lowered))
+        self.module = self.lowered = None  # type: ignore[assignment]
+        return bool(here == stored_data.described(alone))
+
+
+def _namespace() -> dict[str, Any]:
+    return {
+        "empty_strided": core.empty_strided,
+        "empty_bytes": _empty_bytes,
+        "as_strided": core.Tensor.as_strided,
+    }
+
+
 def _empty_bytes(size: int) -> Any:
     return core.empty((size,), dtype=core.uint8)
 
 
 def _finish(wrapper: Wrapper, unit: Unit) -> CompiledGraph:
     layouts: Any = core.InputLayouts
-    namespace = {
-        "expected": layouts([layout_of(b) for b in wrapper.program.inputs]),
-        "empty_strided": core.empty_strided,
-        "empty_bytes": _empty_bytes,
-        "as_strided": core.Tensor.as_strided,
-    }
+    expected = layouts([layout_of(b) for b in wrapper.program.inputs])
+    namespace = {"expected": expected, **_namespace()}
     call = wrapper.function(namespace)
     source = wrapper.source()
     c_source = unit.text if unit.drivers else ""
     logs.artifact("output_code").debug("%s\n%s", c_source, source)
+    logs.artifact("kernel_code").debug("%s", c_source or "no kernels: calls only")
     trace.text("code", "kernels", c_source, "c")
     trace.text("code", "wrapper", source, "py")
     for observer in list(OBSERVERS):

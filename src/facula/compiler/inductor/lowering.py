@@ -13,6 +13,7 @@ from typing import Any
 from facula.codegen.c import fused
 from facula.compiler.inductor import config, stored, trace
 from facula.core import logs
+from facula.core.stages import stage
 from facula.lower.loops import fuse, ir, memory, nest, printing, streams, verify, whole
 from facula.lower.loops.graph import lower_graph
 
@@ -25,7 +26,8 @@ def lowered(module: Any) -> stored.Lowered:
     trace.text("loops", "steps", lambda: printing.steps_text(program.steps))
     log.debug("lowered: %d steps, %d inputs", len(program.steps), len(program.inputs))
     count = len(program.steps)
-    order = fuse.fuse(program.steps)
+    with stage("fusion"):
+        order = fuse.fuse(program.steps)
     overwriting = _overwriting(program, module)
     dynamic = config.get("dynamic")
 
@@ -35,25 +37,36 @@ def lowered(module: Any) -> stored.Lowered:
         layout = nest.lay_out(kernel, wanted.__contains__)
         return streams.streamed(streams.marked(layout, overwriting))
 
-    order = whole.keep_whole(program, order, overwriting, streams_much)
+    with stage("choice of whole calls"):
+        order = whole.keep_whole(program, order, overwriting, streams_much)
     trace.text("loops", "kernels", lambda: printing.kernels_text(order))
+    if logs.is_on("fusion"):
+        shown = printing.kernels_text(order)
+        logs.artifact("fusion").debug("%d steps as kernels and calls:\n%s", count, shown)
     if config.get("debug"):
-        verify.verify(program, order)
-    layouts = _laid_out(order, program)
-    if not dynamic:
-        for layout in layouts:
-            streams.marked(layout, overwriting)
-    texts = [fused.kernel_text(x, dynamic) if x is not None else None for x in layouts]
+        with stage("check of the kernels"):
+            verify.verify(program, order)
+    with stage("layout of loops"):
+        layouts = _laid_out(order, program)
+        if not dynamic:
+            for layout in layouts:
+                streams.marked(layout, overwriting)
+    with stage("text of kernels"):
+        texts = [fused.kernel_text(x, dynamic) if x is not None else None for x in layouts]
     aliases = _overwritten(program, order, layouts, texts, module.meta.get("writes", {}))
     given = program.inputs if _keeps_inputs(module) else ()
     own = [buffer for buffer in given if buffer is not None]
-    plan = memory.plan(_uses(order, texts), _outputs(program), aliases, own)
+    with stage("memory plan"):
+        plan = memory.plan(_uses(order, texts), _outputs(program), aliases, own)
     runs, slots = _runs(order, texts, plan)
     log.debug("fused: %d kernels and calls in %d runs", len(order), len(runs))
     log.debug("planned: %d bytes of arena, %d aliases", plan.size, len(aliases))
     unit = fused.unit([run for run in runs if run is not None], dynamic)
     bare = ir.Program(program.inputs, program.constants, [], program.outputs)
     steps = _in_order(order, runs, slots)
+    if logs.is_on("schedule"):
+        shown = printing.schedule_text(steps)
+        logs.artifact("schedule").debug("%d bytes of arena, in this order:\n%s", plan.size, shown)
     return stored.Lowered(bare, plan, steps, unit, count, _keeps_inputs(module))
 
 
@@ -181,5 +194,5 @@ def _runs(
             if own not in slots[-1]:
                 slots[-1].append(own)
             number = slots[-1].index(own)
-            current.places[buffer] = fused.Place(number, offset or 0)  # type: ignore[index]
+            current.places[buffer] = fused.Place(number, offset or 0, own is None)  # type: ignore[index]
     return runs, slots

@@ -2,9 +2,9 @@
 
 Takes: flat graphs, and what they were lowered to (`Lowered`). Gives: `key_of`, what a lowering
 depends on; `load` and `keep`.
-Keeps true: a key covers the graph, its options, the machine's compiler flags and this package's own
-files; a graph that holds what text can not name has no key; what is read back makes the same wrapper
-and the same C text.
+Keeps true: what is read is data, and what does not read well is made anew; a key covers the graph, its
+options, the machine's compiler flags and this package's own files; a graph that holds what text can
+not name has no key; what is read back makes the same wrapper and the same C text.
 """
 
 from __future__ import annotations
@@ -13,55 +13,28 @@ import contextlib
 import functools
 import hashlib
 import os
-import pickle
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
 import facula.core
 from facula import core
-from facula.codegen.c.unit import Unit
 from facula.compiler.inductor import config, trace
+from facula.compiler.inductor.stored_data import Launch, Lowered, Unsaid, from_bytes, to_bytes
 from facula.core import logs
+from facula.core.errors import own_name
 from facula.fx.fake_tensor import FakeTensor
-from facula.lower.loops import memory
-from facula.lower.loops.program import Buffer, Extern, Program
 from facula.lower.loops.targets import operator_of
 from facula.runtime import cache
 from facula.runtime.compile import graph_flags
+
+__all__ = ["Launch", "Lowered", "constants", "keep", "key_of", "load"]
 
 log = logs.get_logger("inductor")
 
 #: packages whose files decide what a graph is lowered to
 _PACKAGES = ("core", "ops", "fx", "lower", "codegen", "compiler")
 _NAMED = (core.dtype, core.device, core.layout, core.memory_format)
-
-
-@dataclass(slots=True)
-class Launch:
-    """Consecutive kernels as one call of a driver; None among the slots is the arena."""
-
-    kernels: int
-    slots: list[Buffer | None]
-
-
-@dataclass(slots=True)
-class Lowered:
-    """A graph as launches and calls in order, with memory and C text."""
-
-    program: Program  # inputs, constants and outputs; its steps are in `order`
-    plan: memory.Plan
-    order: list[Extern | Launch]
-    unit: Unit
-    #: before fusion, for the metrics
-    steps: int
-    #: whether the graph empties the list of its inputs
-    empties: bool = False
-
-
-class _Unsaid(Exception):
-    """A graph holds something that text can not name."""
 
 
 def key_of(module: Any) -> str | None:
@@ -72,7 +45,7 @@ def key_of(module: Any) -> str | None:
     lines.append(repr((module.meta.get("part"), sorted(module.meta.get("writes", {}).items()))))
     try:
         lines += _Text(module).lines()
-    except _Unsaid as reason:
+    except Unsaid as reason:
         log.debug("not kept on disk: %s", reason)
         return None
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:40]
@@ -80,21 +53,21 @@ def key_of(module: Any) -> str | None:
 
 def load(key: str | None, module: Any) -> Lowered | None:
     """What was kept under a key, with the constants of this graph."""
-    path = cache.find("graphs", key, ".pickle") if key is not None else None
-    if path is None:
+    entry = cache.find("graphs", key, ".json") if key is not None else None
+    if entry is None:
         return None
+    entry.close()
     try:
-        with open(path, "rb") as file:
-            found: Lowered = pickle.load(file)
+        found = from_bytes(entry.content)
+        tensors = [tensor.detach() for tensor in constants(module)]
+        read = found.program
+        read.constants = [(b, t) for (b, _), t in zip(read.constants, tensors, strict=True)]
     except Exception as error:
-        log.warning("%s can not be read (%s), and is made anew", path, error)
+        log.warning("%s can not be read (%s), and is made anew", entry.path, error)
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
+            os.unlink(entry.path)
         return None
-    tensors = [tensor.detach() for tensor in constants(module)]
-    read = found.program
-    read.constants = [(b, t) for (b, _), t in zip(read.constants, tensors, strict=True)]
-    log.debug("read instead of lowered and fused: %s", path)
+    log.debug("read instead of lowered and fused: %s", entry.path)
     log.debug("read: %d steps as %d runs and calls", found.steps, len(found.order))
     log.debug("planned: %d bytes of arena", found.plan.size)
     return found
@@ -104,15 +77,12 @@ def keep(key: str | None, lowered: Lowered) -> None:
     """Keep a lowered graph for other processes."""
     if key is None:
         return
-    whole = lowered.program
-    constants = [(b, None) for b, _ in whole.constants]
-    bare = Program(whole.inputs, constants, [], whole.outputs)
     try:
-        content = pickle.dumps(replace(lowered, program=bare), pickle.HIGHEST_PROTOCOL)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        content = to_bytes(lowered)
+    except Unsaid as error:
         log.debug("not kept on disk: %s", error)
         return
-    cache.cached_file("graphs", key, ".pickle", lambda path: _write(path, content))
+    cache.entry("graphs", key, ".json", lambda path: _write(path, content)).close()
 
 
 def _write(path: str, content: bytes) -> None:
@@ -180,14 +150,15 @@ class _Text:
         below = operator_of(target)
         if isinstance(below, core.Op):
             if "::" in below.name:
-                raise _Unsaid(f"the operator {below.name}")
+                raise Unsaid(f"the operator {below.name}")
             return str(target)
         name = getattr(target, "__qualname__", None) or getattr(target, "__name__", None)
         module = getattr(target, "__module__", None) or getattr(below, "__module__", "") or ""
+        module = own_name(module)  # a function of ours bears the alias's name where there is one
         if name is None or "<" in name:
-            raise _Unsaid(f"the function {target}")
+            raise Unsaid(f"the function {target}")
         if module and module.partition(".")[0] not in ("facula", "_operator", "operator"):
-            raise _Unsaid(f"the function {target}")
+            raise Unsaid(f"the function {target}")
         return f"{module}.{name}"
 
     def attribute(self, value: Any) -> str:
@@ -223,4 +194,4 @@ class _Text:
             return f"slice{self.text((value.start, value.stop, value.step))}"
         if isinstance(value, _NAMED):
             return repr(value)
-        raise _Unsaid(f"an argument of type {type(value).__name__}")
+        raise Unsaid(f"an argument of type {type(value).__name__}")

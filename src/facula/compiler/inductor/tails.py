@@ -175,9 +175,7 @@ def _alike(a: Node, b: Node) -> bool:
 def _map_of(node: Node) -> tuple[str, tuple[float, ...]] | None:
     """The kernel of an elementwise function of one tensor, and its numbers."""
     definition = table.definition_of(node)
-    if not isinstance(definition, Pointwise) or len(node.all_input_nodes) != 1:
-        return None
-    if not isinstance(node.args[0] if node.args else None, Node):
+    if not isinstance(definition, Pointwise) or not _takes_one(definition, node):
         return None
     value, source = node.meta["val"], node.all_input_nodes[0].meta["val"]
     if not _alike(node, node.all_input_nodes[0]) or value.dtype is not source.dtype:
@@ -192,6 +190,14 @@ def _map_of(node: Node) -> tuple[str, tuple[float, ...]] | None:
         if core.has_kernel(name):
             return name, numbers
     return None
+
+
+def _takes_one(definition: Any, node: Node) -> bool:
+    """Whether a node's first argument is its one operand: a number, or the same value again, in a
+    tensor's place is an operand as well, which the kernel would read through a pointer."""
+    pairs = zip(definition.schema.parameters, _given(node), strict=True)
+    operands = [value for p, value in pairs if p.is_tensor and value is not None]
+    return len(operands) == 1 and isinstance(operands[0], Node) and operands[0] is node.args[0]
 
 
 def _numbers(

@@ -23,19 +23,22 @@ log = logs.get_logger("inductor")
 #: runs of each candidate; the least time counts
 RUNS = 5
 _known: dict[str, str] = {}
+#: how many choices were asked for
+ASKED = [0]
 
 
 def fastest(what: str, candidates: Mapping[str, Callable[[], Any]]) -> str:
     """The candidate that takes the least time; `what` names everything that times depend on."""
+    ASKED[0] += 1
     facts = (what, cpu_features.detected(), str(core.get_num_threads()), *candidates)
     key = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:40]
     if config.get("force_disable_caches"):
         times = _measured(candidates)
         return min(times, key=times.__getitem__)
     if key not in _known:
-        path = cache.cached_file("tuning", key, ".txt", lambda path: _write(path, what, candidates))
-        with open(path, encoding="utf-8") as file:
-            name = file.read().split()[0]
+        entry = cache.entry("tuning", key, ".txt", lambda path: _write(path, what, candidates))
+        name = bytes(entry.content).decode().partition(" ")[0]
+        entry.close()
         _known[key] = name if name in candidates else next(iter(candidates))
     return _known[key]
 

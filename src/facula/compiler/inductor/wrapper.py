@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from keyword import iskeyword
 from typing import Any
 
 from facula import core
+from facula.core.errors import fail
+from facula.fx.size_functions import function_of, has_symbols, number_text
 from facula.lower.loops import memory
 from facula.lower.loops.program import DTYPES, Buffer, Extern, Program, View, views_in
 from facula.lower.loops.targets import operator_of
@@ -30,12 +33,17 @@ class Wrapper:
         self.lines: list[str] = []
         self.names: dict[Buffer, str] = {}
         self._numbered: dict[int, str] = {}
+        #: Python of numbers and tuples that depend on sizes -> the variable that has them
+        self.hoisted: dict[str, str] = {}
         for buffer, target in plan.aliases.items():
             self.names[buffer] = self.name(target)
 
     def name(self, buffer: Buffer) -> str:
         """The variable of a buffer."""
-        return self.names.setdefault(buffer, buffer.name)
+        known = self.names.get(buffer)
+        if known is None:
+            known = self.names[buffer] = _checked(buffer.name)
+        return known
 
     def object(self, prefix: str, value: Any) -> str:
         """A name for an object that can not be written as text."""
@@ -44,6 +52,19 @@ class Wrapper:
             known = self._numbered[id(value)] = f"{prefix}{len(self.objects)}"
             self.objects[known] = value
         return known
+
+    def number(self, value: int) -> str:
+        """A number; one that depends on sizes is computed once for each combination."""
+        if type(value) is int:
+            return repr(value)
+        return self.hoisted.setdefault(number_text(value), f"size{len(self.hoisted)}")
+
+    def numbers(self, values: Sequence[int]) -> str:
+        """A tuple of numbers."""
+        if not has_symbols(values):
+            return repr(tuple(values))
+        text = f"({''.join(number_text(n) + ', ' for n in values)})"
+        return self.hoisted.setdefault(text, f"size{len(self.hoisted)}")
 
     # --- text of arguments
     def text(self, value: Any) -> str:
@@ -59,6 +80,8 @@ class Wrapper:
             return f"{{{items}}}"
         plain = value is None or type(value) in (int, bool, str)
         finite = type(value) is float and value - value == 0
+        if has_symbols(value):
+            return self.number(value)
         return repr(value) if plain or finite else self.object("value", value)
 
     def view(self, view: View) -> str:
@@ -67,19 +90,21 @@ class Wrapper:
         if view.whole:
             return name
         place = (
-            f"{name}.storage_offset() + {view.offset}"
+            f"{name}.storage_offset() + {self.number(view.offset)}"
             if view.offset
             else f"{name}.storage_offset()"
         )
-        return f"as_strided({name}, {view.shape}, {view.strides}, {place})"
+        shape, strides = self.numbers(view.shape), self.numbers(view.strides)
+        return f"as_strided({name}, {shape}, {strides}, {place})"
 
     # --- lines
     def allocate(self, buffers: Sequence[Buffer]) -> None:
         """Make tensors."""
         for buffer in buffers:
             dtype = self.object("dtype", DTYPES[buffer.code])
+            shape, strides = self.numbers(buffer.shape), self.numbers(buffer.strides)
             self.lines.append(
-                f"{self.name(buffer)} = empty_strided({buffer.shape}, {buffer.strides}, dtype={dtype})"
+                f"{self.name(buffer)} = empty_strided({shape}, {strides}, dtype={dtype})"
             )
 
     def release(self, buffers: Sequence[Buffer]) -> None:
@@ -90,14 +115,17 @@ class Wrapper:
     def run(self, driver: Any, slots: Sequence[Buffer | None], numbers: Sequence[int]) -> None:
         """Launch a run of kernels; None stands for the arena."""
         given = "".join(f"{'arena' if b is None else self.name(b)}, " for b in slots)
-        sizes = f", {self.object('numbers', tuple(numbers))}" if numbers else ""
+        if has_symbols(numbers):
+            sizes = f", {self.numbers(numbers)}"
+        else:
+            sizes = f", {self.object('numbers', tuple(numbers))}" if numbers else ""
         self.lines.append(f"{self.object('run', driver)}(({given}){sizes})")
 
     def call(self, step: Extern) -> None:
         """Call an operator."""
         function = self.object(_identifier(step.origin), operator_of(step.target))
         args = ", ".join(self.text(a) for a in step.args)
-        keywords = "".join(f", {key}={self.text(v)}" for key, v in step.kwargs.items())
+        keywords = "".join(f", {_checked(k)}={self.text(v)}" for k, v in step.kwargs.items())
         targets = ", ".join(self.name(b) for b in step.results)
         if step.several:
             targets = f"({targets},)"
@@ -111,7 +139,7 @@ class Wrapper:
         if self.empties:
             head.append("args.clear()")
         if self.plan.size:
-            head.append(f"arena = empty_bytes({self.plan.size})")
+            head.append(f"arena = empty_bytes({self.number(self.plan.size)})")
         for buffer, tensor in self.program.constants:
             self.objects[self.name(buffer)] = tensor
         body = [*head, *self.lines, f"return {self.text(self.program.outputs)}"]
@@ -123,6 +151,19 @@ class Wrapper:
         scope = {**namespace, **self.objects}
         exec(compile(source, "<facula wrapper>", "exec"), scope)
         return scope["call"]
+
+    def factory(self, namespace: dict[str, Any], names: Sequence[str]) -> Callable[..., Any]:
+        """A function from the values of symbols to the function itself."""
+        inner = self.source()
+        layouts = function_of([layout_of(b) for b in self.program.inputs], names)
+        expected: Any = core.InputLayouts
+        sizes = [f"{name} = {text}" for text, name in self.hoisted.items()]
+        given = ", ".join(names)
+        body = [*sizes, f"expected = layouts({given})", *inner.splitlines(), "return call"]
+        source = f"def at({given}):\n" + "\n".join("    " + line for line in body) + "\n"
+        scope = {**namespace, **self.objects, "layouts": lambda *values: expected(layouts(*values))}
+        exec(compile(source, "<facula wrapper>", "exec"), scope)
+        return scope["at"]
 
 
 def layout_of(buffer: Buffer | None) -> Any:
@@ -154,8 +195,9 @@ def direct_launch(
     slots: Sequence[Buffer | None],
     driver: Any,
     numbers: Sequence[int],
-) -> Any:
-    """The same as the wrapper in one call of the core, where results are whole tensors; else None."""
+) -> tuple[Any, ...] | None:
+    """What `core.GraphLaunch` takes to be the same as the wrapper in one call of the core, where
+    results are whole tensors; else None."""
     if not isinstance(program.outputs, tuple):
         return None
     made = [b for step in plan.allocate for b in step]
@@ -182,11 +224,26 @@ def direct_launch(
             return None
         else:
             results.append((2, item))
-    return core.GraphLaunch(
+    return (
         driver, [layout_of(b) for b in program.inputs], layouts,
         [kinds[b] for b in slots], numbers, [t for _, t in program.constants], plan.size, results,
     )  # fmt: skip
 
 
 def _identifier(name: str) -> str:
-    return "".join(c if c.isalnum() else "_" for c in name) + "_"
+    """A name like that of an operator."""
+    plain = "".join(c if c.isascii() and c.isalnum() else "_" for c in name) + "_"
+    return f"_{plain}" if plain[0].isdigit() else plain
+
+
+def _checked(name: str) -> str:
+    """A name that becomes code."""
+    if not name.isidentifier() or iskeyword(name):
+        fail(
+            ValueError,
+            "inductor",
+            "an identifier was required as a name in the wrapper",
+            got=repr(name),
+            hint="rename the argument of the operator, or leave the operator out of compiled code",
+        )
+    return name

@@ -8,7 +8,7 @@
 #define FACULA_ABI_H
 #include <stdint.h>
 
-#define FACULA_ABI 1
+#define FACULA_ABI 2
 
 /* dtype codes: the same order in core/dtype.pxi, ops and codegen */
 enum fk_dtype {
@@ -40,6 +40,8 @@ typedef struct fk_runtime {
 /* 'd' driver: a kernel of several phases.  Returns 0, or 1 when memory ran out. */
 typedef int (*fk_driver)(char *const *p, const int64_t *n, const fk_scalar *s, const fk_runtime *rt);
 
-/* A library exports `const fk_entry facula_kernels[]`, ended by a null name, and `const int facula_abi`. */
-typedef struct { const char *name; char kind; void *fn; } fk_entry;
+/* A library exports `const fk_entry facula_kernels[]`, ended by a null name, and `const int facula_abi`.
+ * operands: how many sizes and scalars the kernel takes, and of each pointer its use, dtype and extent, in the language of
+ * docs/kernel_interfaces.md; the core checks launches against it, and loads no kernel without it. */
+typedef struct { const char *name; char kind; void *fn; const char *operands; } fk_entry;
 #endif

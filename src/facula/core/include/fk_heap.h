@@ -50,13 +50,21 @@ static struct {
     fk_span *bins[2][FK_BINS]; /* cold, warm */
     uint64_t filled[2][FK_BIN_WORDS];
     fk_region *regions;
-    int64_t warm_free;
+    _Atomic int64_t warm_free; /* written under the lock, read also without */
     _Atomic int lock;
     int fork_handler;
 } fk_heap;
 
 FK_LOCAL void fk_heap_lock(void) { fk_lock(&fk_heap.lock); }
 FK_LOCAL void fk_heap_unlock(void) { fk_unlock(&fk_heap.lock); }
+
+FK_INLINE int64_t fk_heap_free(void) {
+    return atomic_load_explicit(&fk_heap.warm_free, memory_order_relaxed);
+}
+
+FK_INLINE void fk_heap_add_free(int64_t bytes) {
+    atomic_store_explicit(&fk_heap.warm_free, fk_heap_free() + bytes, memory_order_relaxed);
+}
 
 /* ---- bins ---- */
 
@@ -75,7 +83,7 @@ FK_LOCAL void fk_span_enter(fk_span *span) {
     if (*first) (*first)->previous = span;
     *first = span;
     fk_heap.filled[span->warm][bin >> 6] |= (uint64_t)1 << (bin & 63);
-    if (span->warm) fk_heap.warm_free += span->bytes;
+    if (span->warm) fk_heap_add_free(span->bytes);
 }
 
 FK_LOCAL void fk_span_remove(fk_span *span) {
@@ -88,7 +96,7 @@ FK_LOCAL void fk_span_remove(fk_span *span) {
         if (!span->next) fk_heap.filled[span->warm][bin >> 6] &= ~((uint64_t)1 << (bin & 63));
     }
     span->free = 0;
-    if (span->warm) fk_heap.warm_free -= span->bytes;
+    if (span->warm) fk_heap_add_free(-span->bytes);
 }
 
 /* the first filled bin at or after this one; FK_BINS where there is none */
@@ -312,7 +320,7 @@ FK_COLD fk_span *fk_heap_end(int64_t bytes) {
 /* Gives pages back to the system until at most `bytes` of free memory are warm. */
 FK_COLD void fk_heap_trim(int64_t bytes) {
     fk_heap_lock();
-    while (fk_heap.warm_free > bytes) fk_span_cool(fk_heap_end(fk_heap.warm_free - bytes));
+    while (fk_heap_free() > bytes) fk_span_cool(fk_heap_end(fk_heap_free() - bytes));
     fk_heap_unlock();
 }
 
@@ -337,6 +345,6 @@ FK_COLD int fk_heap_consistent(void) {
             for (fk_span *span = fk_heap.bins[warm][bin]; span; span = span->next, listed--)
                 if (!span->free || span->warm != warm || fk_bin(span->bytes) != bin) return 0;
         }
-    return !listed && warm_free == fk_heap.warm_free;
+    return !listed && warm_free == fk_heap_free();
 }
 #endif

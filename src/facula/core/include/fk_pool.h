@@ -55,9 +55,9 @@ static struct {
     _Atomic uint32_t sleepers;
     _Alignas(64) _Atomic int busy; /* some caller has the pool */
     fk_job job;
-    int workers; /* threads started, the callers not counted */
-    int threads; /* as set or found; 0: not yet determined */
-    int spin;    /* whether spinning makes sense: not with more threads than processors */
+    int workers;         /* threads started, the callers not counted */
+    _Atomic int threads; /* as set or found; 0: not yet determined */
+    _Atomic int spin;    /* whether spinning makes sense: not with more threads than processors */
     int fork_handler;
 } fk_pool;
 
@@ -110,13 +110,15 @@ FK_COLD int fk_default_threads(void) {
 }
 
 FK_COLD int fk_threads_start(int threads) {
-    fk_pool.threads = threads;
-    fk_pool.spin = threads <= fk_available_processors();
+    int spin = threads <= fk_available_processors();
+    atomic_store_explicit(&fk_pool.spin, spin, memory_order_relaxed);
+    atomic_store_explicit(&fk_pool.threads, threads, memory_order_relaxed);
     return threads;
 }
 
 FK_LOCAL int fk_get_num_threads(void) {
-    return FK_LIKELY(fk_pool.threads) ? fk_pool.threads : fk_threads_start(fk_default_threads());
+    int threads = atomic_load_explicit(&fk_pool.threads, memory_order_relaxed);
+    return FK_LIKELY(threads) ? threads : fk_threads_start(fk_default_threads());
 }
 
 /* 0 or less: back to the default.  Takes effect from the next call on; threads beyond the number
@@ -135,6 +137,10 @@ FK_INLINE void fk_pause(void) {
 #elif defined(__aarch64__)
     __asm__ __volatile__("yield");
 #endif
+}
+
+FK_INLINE int fk_spins(int most) {
+    return atomic_load_explicit(&fk_pool.spin, memory_order_relaxed) ? most : 0;
 }
 
 /* sleeps while the word is as seen; may return early */
@@ -195,7 +201,7 @@ static void *fk_worker(void *unused) {
         uint32_t seen = atomic_load_explicit(&fk_pool.generation, memory_order_seq_cst);
         while (fk_run_part()) {
         }
-        int spins = fk_pool.spin ? FK_SPIN_WORKER : 0;
+        int spins = fk_spins(FK_SPIN_WORKER);
         while (
             spins-- > 0 && atomic_load_explicit(&fk_pool.generation, memory_order_relaxed) == seen)
             fk_pause();
@@ -208,7 +214,7 @@ static void *fk_worker(void *unused) {
 }
 
 FK_LOCAL void fk_wait_for_parts(void) {
-    int spins = fk_pool.spin ? FK_SPIN_CALLER : 0;
+    int spins = fk_spins(FK_SPIN_CALLER);
     while (atomic_load_explicit(&fk_pool.pending, memory_order_acquire) && spins-- > 0) fk_pause();
     if (!atomic_load_explicit(&fk_pool.pending, memory_order_acquire)) return;
     atomic_store_explicit(&fk_pool.caller_sleeps, 1, memory_order_seq_cst);
@@ -238,8 +244,10 @@ FK_COLD void fk_start_workers(int wanted) {
     if (pthread_attr_init(&attributes)) return;
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attributes, FK_WORKER_STACK);
-    sigset_t all, before; /* signals are the main thread's business */
+    sigset_t all, before; /* signals are the main thread's business; a fault is its thread's */
     sigfillset(&all);
+    const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP};
+    for (unsigned i = 0; i < sizeof faults / sizeof *faults; i++) sigdelset(&all, faults[i]);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     while (fk_pool.workers < wanted) {
         pthread_t thread;

@@ -3,12 +3,14 @@
  * Takes: byte counts, from any thread, with or without the GIL.
  * Gives: 64-byte-aligned uninitialised memory.
  * Keeps true: short blocks are kept in a few slots, warm in the caches of the processor; a long one
- * comes from the heap and goes back to it, so that tensors can have its pages.
+ * comes from the heap and goes back to it, so that tensors can have its pages; with FACULA_GUARD
+ * every one is a guarded block of its own.
  *
  * Static state: include this header in exactly one translation unit. */
 #ifndef FK_SCRATCH_H
 #define FK_SCRATCH_H
 #include "fk_base.h"
+#include "fk_guard.h"
 #include "fk_heap.h"
 #include <stdint.h>
 #include <stdlib.h>
@@ -77,10 +79,16 @@ FK_COLD fk_scratch_block *fk_scratch_allocate(int64_t length) {
     return block;
 }
 
+FK_COLD void *fk_scratch_guarded(int64_t bytes) {
+    char *data;
+    return fk_guard_take(bytes, 64, FK_GUARD_SCRATCH, &data) ? data : NULL;
+}
+
 /* 64-byte-aligned memory for the time of a call; NULL when there is none. */
 FK_LOCAL void *fk_scratch(int64_t bytes) {
     fk_scratch_block *block = NULL;
     if (bytes < 0 || bytes > (int64_t)1 << 46) return NULL;
+    if (FK_UNLIKELY(fk_guard_on())) return fk_scratch_guarded(bytes);
     int64_t length = (bytes + 64 + 4095) & ~(int64_t)4095;
     if (length <= FK_SCRATCH_LONG) {
         fk_lock(&fk_scratch_cache.lock);
@@ -97,6 +105,10 @@ FK_LOCAL void *fk_scratch(int64_t bytes) {
 
 FK_LOCAL void fk_scratch_release(void *memory) {
     if (!memory) return;
+    if (FK_UNLIKELY(fk_guard_on())) {
+        fk_guard_give(fk_guard_run(memory));
+        return;
+    }
     fk_scratch_block *block = (fk_scratch_block *)((char *)memory - 64);
     if (block->length > FK_SCRATCH_LONG) {
         fk_heap_give(block);

@@ -3,15 +3,17 @@
  * Takes: byte counts, or memory that somebody else owns.
  * Gives: `fk_storage`, whose header and data share one 64-byte-aligned block; free lists per
  * size class, the heap for large blocks, both kept for reuse up to a byte limit; statistics and
- * limits.
- * Keeps true: `data` is 64-byte aligned for memory of our own; the caller holds the GIL (nothing
- * here is atomic); a block in a free list is in no other list; `allocated` + `cached` bytes
+ * limits. With FACULA_GUARD every storage is a guarded block, and none is kept for reuse.
+ * Keeps true: `data` is 64-byte aligned for memory of our own, where it need not end at a page;
+ * kernels rely on the alignment of an element, and on no byte behind the last one; the caller holds
+ * the GIL (nothing here is atomic); a block in a free list is in no other list; `allocated` + `cached` bytes
  * never exceed the limit that the user set.
  *
  * Static state: include this header in exactly one translation unit. */
 #ifndef FK_STORAGE_H
 #define FK_STORAGE_H
 #include "fk_base.h"
+#include "fk_guard.h"
 #include "fk_heap.h"
 #include <stdint.h>
 #include <stdio.h>
@@ -24,7 +26,8 @@ enum fk_storage_flags {
     FK_FOREIGN = 2,    /* `data` belongs to `owner` */
     FK_META = 4,       /* no data at all */
     FK_SHARED = 8,     /* other processes see the memory */
-    FK_NO_RESIZE = 16, /* somebody holds a raw pointer: the size is fixed */
+    FK_NO_RESIZE = 16, /* somebody holds a view of the memory: the size is fixed */
+    FK_POINTED = 32,   /* an address was handed out, through which writes are not counted */
 };
 
 typedef struct fk_storage {
@@ -46,10 +49,12 @@ enum {
     FK_STORAGE_HEADER = 128, /* sizeof(fk_storage) rounded up to the alignment of the data */
     FK_SMALL_CLASSES = 17,   /* 0, 64, 128, ... 1024 bytes */
     FK_LARGE_CLASS = 17 + 4 * 6 + 3, /* all above: blocks of the heap, as long as asked for */
+    FK_GUARDED_CLASS,                /* of any size, between pages that nobody may touch */
     FK_HEADER_ONLY = -1,
     FK_SMALL_MOST = 7 << 14, /* bytes of the last class below the large ones */
 };
 _Static_assert(sizeof(fk_storage) <= FK_STORAGE_HEADER, "the header must fit before the data");
+_Static_assert((int)FK_STORAGE_HEADER <= (int)FK_GUARD_HEADER, "and before that of a guarded block");
 #define FK_STORAGE_MAX ((int64_t)1 << 46)
 
 typedef struct fk_memory_stats {
@@ -115,18 +120,20 @@ FK_COLD void fk_memory_start(void) {
     fk_memory.machine_limit = fk_machine_memory();
     fk_memory.cache_limit =
         fk_memory.machine_limit ? fk_memory.machine_limit / 4 : (int64_t)1 << 30;
+    if (fk_guard_on()) fk_memory.cache_limit = 0;
 }
 
 /* ---- blocks ---- */
 
 /* the bytes that a block takes */
 FK_INLINE int64_t fk_block_bytes(const fk_storage *block) {
-    return FK_LIKELY(block->size_class < FK_LARGE_CLASS) ? fk_class_bytes(block->size_class)
-                                                         : fk_heap_bytes(block);
+    if (FK_LIKELY(block->size_class < FK_LARGE_CLASS)) return fk_class_bytes(block->size_class);
+    return FK_LIKELY(block->size_class == FK_LARGE_CLASS) ? fk_heap_bytes(block)
+                                                          : fk_guard_bytes(block);
 }
 
 /* the bytes of all blocks that are kept */
-FK_INLINE int64_t fk_cached(void) { return fk_memory.stats.cached + fk_heap.warm_free; }
+FK_INLINE int64_t fk_cached(void) { return fk_memory.stats.cached + fk_heap_free(); }
 
 /* Gives every cached block back to the system; returns the bytes. */
 FK_COLD int64_t fk_cache_empty(void) {
@@ -149,7 +156,7 @@ FK_COLD int64_t fk_cache_empty(void) {
 FK_COLD void fk_cache_trim(void) {
     if (fk_memory.cache_limit < 0) fk_memory_start();
     int64_t room = fk_memory.cache_limit - fk_memory.stats.cached;
-    if (fk_heap.warm_free > room) fk_heap_trim(room > 0 ? room : 0);
+    if (fk_heap_free() > room) fk_heap_trim(room > 0 ? room : 0);
     if (room < 0) fk_cache_empty(); /* small blocks fill it */
 }
 
@@ -196,6 +203,31 @@ FK_COLD fk_storage *fk_large_new(int64_t nbytes) {
     return block ? block : fk_block_new(FK_LARGE_CLASS, nbytes);
 }
 
+/* A block of the heap or of malloc; NULL where there is no memory. */
+FK_COLD fk_storage *fk_block_take(int64_t nbytes) {
+    int size_class = nbytes > FK_SMALL_MOST ? FK_LARGE_CLASS : fk_size_class(nbytes);
+    fk_storage *block =
+        size_class == FK_LARGE_CLASS ? fk_large_new(nbytes) : fk_block_new(size_class, nbytes);
+    if (!block) return NULL;
+    block->size_class = size_class;
+    block->data = (char *)block + FK_STORAGE_HEADER;
+    fk_guard.unguarded += fk_guard_on();
+    return block;
+}
+
+/* A guarded block; NULL where there is no room among them. */
+FK_COLD fk_storage *fk_block_guarded(int64_t nbytes) {
+    char *data;
+    if (fk_memory.cache_limit < 0) fk_memory_start();
+    if (!fk_memory_make_room(nbytes)) return NULL;
+    fk_storage *block = (fk_storage *)(void *)fk_guard_take(nbytes, 1, FK_GUARD_STORAGE, &data);
+    if (!block) return NULL;
+    block->size_class = FK_GUARDED_CLASS;
+    block->data = data;
+    fk_memory.stats.allocations++;
+    return block;
+}
+
 /* ---- storages ---- */
 
 FK_INLINE void fk_storage_start(fk_storage *storage, int64_t nbytes, int32_t flags) {
@@ -215,17 +247,14 @@ FK_COLD fk_storage *fk_storage_new_slow(int64_t nbytes) {
     fk_memory_stats *stats = &fk_memory.stats;
     fk_storage *block = NULL;
     if (nbytes >= 0 && nbytes <= FK_STORAGE_MAX) {
-        int size_class = nbytes > FK_SMALL_MOST ? FK_LARGE_CLASS : fk_size_class(nbytes);
-        block = size_class == FK_LARGE_CLASS ? fk_large_new(nbytes)
-                                             : fk_block_new(size_class, nbytes);
-        if (block) block->size_class = size_class;
+        if (fk_guard_on()) block = fk_block_guarded(nbytes);
+        if (!block) block = fk_block_take(nbytes);
     }
     stats->requested++;
     if (!block) {
         stats->failures++;
         return NULL;
     }
-    block->data = (char *)block + FK_STORAGE_HEADER;
     stats->live++;
     stats->allocated += fk_block_bytes(block);
     if (stats->allocated > stats->peak) stats->peak = stats->allocated;
@@ -287,6 +316,9 @@ FK_COLD void fk_storage_free_slow(fk_storage *storage) {
     storage->release = NULL;
     if (storage->size_class == FK_HEADER_ONLY) {
         free(storage);
+    } else if (storage->size_class == FK_GUARDED_CLASS) {
+        stats->allocated -= fk_block_bytes(storage);
+        fk_guard_give((char *)storage);
     } else {
         stats->allocated -= fk_block_bytes(storage);
         storage->data = (char *)storage + FK_STORAGE_HEADER;
@@ -330,7 +362,8 @@ FK_LOCAL int64_t fk_storage_capacity(const fk_storage *storage) {
     if (storage->release == fk_storage_release_inner)
         return fk_storage_capacity((fk_storage *)storage->owner);
     if (storage->flags & FK_META) return FK_STORAGE_MAX;
-    if (storage->size_class == FK_HEADER_ONLY) return storage->nbytes;
+    if (storage->size_class == FK_HEADER_ONLY || storage->size_class == FK_GUARDED_CLASS)
+        return storage->nbytes;
     return storage->size_class < FK_LARGE_CLASS
         ? fk_class_bytes(storage->size_class)
         : fk_heap_bytes(storage) - FK_SPAN_HEADER - FK_STORAGE_HEADER;
@@ -362,7 +395,7 @@ FK_COLD int fk_storage_resize(fk_storage *storage, int64_t nbytes) {
  * machine's memory. */
 FK_COLD void fk_cache_set_limit(int64_t bytes) {
     fk_memory_start();
-    if (bytes >= 0) fk_memory.cache_limit = bytes;
+    if (bytes >= 0 && !fk_guard_on()) fk_memory.cache_limit = bytes;
     if (fk_cached() > fk_memory.cache_limit) fk_cache_trim();
 }
 
@@ -377,5 +410,18 @@ FK_LOCAL fk_memory_stats fk_memory_get_stats(void) {
     stats.cached = fk_cached();
     return stats;
 }
+
+/* Looks for damage; returns the number of guarded blocks, or -1 with what was found in `text`. */
+FK_COLD int64_t fk_memory_check(char *text, size_t size) {
+    fk_heap_lock();
+    int whole = fk_heap_consistent();
+    fk_heap_unlock();
+    if (whole) return fk_guard_on() ? fk_guard_check_all(text, size) : 0;
+    snprintf(text, size, "the spans of the heap are not what they were: a header was written over");
+    return -1;
+}
+
+FK_LOCAL int64_t fk_memory_unguarded(void) { return fk_guard.unguarded; }
+
 FK_LOCAL void fk_memory_reset_peak(void) { fk_memory.stats.peak = fk_memory.stats.allocated; }
 #endif

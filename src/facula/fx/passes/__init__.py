@@ -4,10 +4,12 @@ from importlib import import_module as _import_module
 from pkgutil import iter_modules as _iter_modules
 from typing import Any as _Any
 
+from facula.core.errors import no_attribute as _no_attribute
+
 _MODULES = frozenset(module.name for module in _iter_modules(__path__))
 
 
 def __getattr__(name: str) -> _Any:
     if name in _MODULES:
         return _import_module(f"facula.fx.passes.{name}")
-    raise AttributeError(f"module 'facula.fx.passes' has no attribute {name!r}")
+    raise _no_attribute(__name__, name)

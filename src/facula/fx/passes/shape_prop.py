@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from facula import core
-from facula.core.errors import fail
+from facula.core.errors import fail, message
 from facula.fx.graph_module import GraphModule
 from facula.fx.interpreter import Interpreter
 from facula.fx.node import Node, map_aggregate
@@ -64,9 +64,14 @@ class ShapeProp(Interpreter):
                 result = super().run_node(n)
         except Exception as error:
             raise RuntimeError(
-                f"[ShapeProp] a graph that runs was required: ShapeProp error for: node="
-                f"{n.format_node()} with meta={n.meta}: {error}"
-                "\nhint: run the module itself on these inputs to see the error in its place"
+                message(
+                    "ShapeProp",
+                    (
+                        f"a graph that runs was required: ShapeProp error for: node={n.format_node()} "
+                        f"with meta={n.meta}: {error}"
+                    ),
+                    hint="run the module itself on these inputs to see the error in its place",
+                )
             ) from error
         found = False
 

@@ -8,16 +8,18 @@ them; a program is traced again where inputs differ in kind from those that it w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from facula import core, nn
 from facula.fx import GraphModule
 from facula.fx import _pytree as pytree
 from facula.lower.aot.compile import Compiler, Options, compile_flat
+from facula.lower.aot.for_sizes import Key, NotSymbolic, SymbolicProgram, compile_for_sizes
 from facula.lower.aot.min_cut import min_cut_rematerialization_partition
 from facula.lower.aot.partition import default_partition
 from facula.lower.aot.runtime import Boxed, make_boxed_func
+from facula.lower.at_sizes import fix_sizes_that_meet_floats
 from facula.lower.passes.driver import optimise
 
 Tensor = core.Tensor
@@ -242,21 +244,65 @@ def aot_module_simplified(
         keep_inference_input_mutations,
     )  # fmt: skip
     options.records, options.passing = _turns_recording_on(mod), passing
-    names, own = _owned_tensors(mod)
-    options.owned = [True] * len(names) + list(owned) if owned else ()
-    shape: list[Any] = [None]
+    captured = _Captured(mod)
+    options.owned = [True] * len(captured.names) + list(owned) if owned else ()
+    program = compile_flat(captured.of_flat, [*captured.own(), *args], options)
+    return captured.caller(program, boxed)
 
-    def of_flat(*inputs: Any) -> list[Any]:
-        values = dict(zip(names, inputs, strict=False))
-        with _Swapped(mod, values):
-            results = mod(*inputs[len(names) :])
-        leaves, shape[0] = pytree.tree_flatten(results)
+
+def aot_module_for_sizes(
+    mod: GraphModule,
+    args: Sequence[Any],
+    fw_compiler: Compiler,
+    partition_fn: Callable[..., Any] = default_partition,
+    *,
+    passes: Callable[[GraphModule], GraphModule] | None = None,
+    keys: Iterable[Key] = (),
+) -> SymbolicProgram:
+    """A captured graph compiled for all sizes for which the same decisions are taken.
+
+    Args:
+        mod: the captured graph; it has no tensors of its own.
+        args: its inputs: fake tensors of one mode, whose sizes are symbols where they may change.
+        fw_compiler: gives functions from the values of symbols to what runs.
+        keys: other sizes that the program is tried for.
+        others: as of `aot_function`.
+
+    Raises:
+        NotSymbolic: the program can not be compiled so.
+    """
+    options = _options(fw_compiler, None, partition_fn, None, None, passes)
+    options.records = _turns_recording_on(mod)
+    captured = _Captured(fix_sizes_that_meet_floats(mod))
+    if captured.names:
+        raise NotSymbolic("the captured graph has tensors of its own")
+    return compile_for_sizes(captured.of_flat, args, options, captured.caller, keys)
+
+
+class _Captured:
+    """A captured graph as a function of flat inputs, those of its own first."""
+
+    def __init__(self, module: GraphModule | nn.Module) -> None:
+        self.module = module
+        self.names, self.own = _owned_tensors(module)
+        #: how the results are nested
+        self.structure: Any = None
+
+    def of_flat(self, *inputs: Any) -> list[Any]:
+        """The flat results."""
+        values = dict(zip(self.names, inputs, strict=False))
+        with _Swapped(self.module, values):
+            results = self.module(*inputs[len(self.names) :])
+        leaves, self.structure = pytree.tree_flatten(results)
         return leaves
 
-    program = compile_flat(of_flat, [*own(), *args], options)
-    single = shape[0].is_leaf()
-    flat_tuple = shape[0].type is tuple and all(c.is_leaf() for c in shape[0].children_specs)
-    return _flat_caller(program, own if names else None, shape[0], single, flat_tuple, boxed)
+    def caller(self, program: Boxed, boxed: bool = False) -> Callable[..., Any]:
+        """How the compiled graph is called."""
+        structure = self.structure
+        single = structure.is_leaf()
+        flat_tuple = structure.type is tuple and all(c.is_leaf() for c in structure.children_specs)
+        own = self.own if self.names else None
+        return _flat_caller(program, own, structure, single, flat_tuple, boxed)
 
 
 def _turns_recording_on(mod: nn.Module) -> bool:

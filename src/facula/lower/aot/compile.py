@@ -16,6 +16,7 @@ from facula import core
 from facula.autograd.transforms.view_inverses import ViewStep
 from facula.core import logs
 from facula.core.errors import fail
+from facula.core.stages import stage
 from facula.fx import GraphModule, Node
 from facula.lower.aot import runtime
 from facula.lower.aot.fakes import fake_inputs
@@ -53,21 +54,27 @@ class Options:
 
 def compile_flat(function: Callable[..., Any], inputs: Sequence[Any], options: Options) -> Any:
     """The compiled program: takes a list of inputs like `inputs`, gives the flat results."""
-    plan = _InputPlan(inputs)
-    traced = _trace(plan, function, inputs, options)
-    if plan.needs_bases(traced):
-        plan.use_bases(inputs)
-        traced = _trace(plan, function, inputs, options)
+    plan = InputPlan(inputs)
+    with stage("trace of forward and backward"):
+        traced = traced_with(plan, function, inputs, options)
+        if plan.needs_bases(traced):
+            plan.use_bases(inputs)
+            traced = traced_with(plan, function, inputs, options)
     if options.owned and not plan.bases:
         placeholders = [n for n in traced.joint.graph.nodes if n.op == "placeholder"]
         for node, number in zip(placeholders, plan.kept, strict=False):
             node.meta["owned"] = options.owned[number]
-    call = _training(traced, options) if traced.training else _inference(traced, options)
+    if traced.training:
+        call = runtime.training_call(_boxed(training(traced, options)))
+    else:
+        call = runtime.inference_call(
+            runtime.boxed_of(inference(traced, options)), traced.signature
+        )
     return plan.wrap(call, traced.held)
 
 
-def _trace(
-    plan: _InputPlan, function: Callable[..., Any], inputs: Sequence[Any], options: Options
+def traced_with(
+    plan: InputPlan, function: Callable[..., Any], inputs: Sequence[Any], options: Options
 ) -> Traced:
     fakes = fake_inputs(plan.taken(inputs))
     return trace(
@@ -78,9 +85,12 @@ def _trace(
 
 def _show(part: str, module: GraphModule) -> None:
     """Log a flat graph."""
-    if logs.is_on("aot_graphs"):
+    log = logs.get_logger("aot")
+    log.info("%s graph: %d nodes", part, len(module.graph.nodes))
+    artifact = "aot_joint_graph" if part == "joint" else "aot_graphs"
+    if logs.is_on(artifact):
         shown = module.print_readable(print_output=False)
-        logs.artifact("aot_graphs").debug("AOT %s graph:\n%s", part, shown)
+        logs.artifact(artifact).debug("AOT %s graph:\n%s", part, shown)
 
 
 def examples_of(module: GraphModule) -> list[Any]:
@@ -88,8 +98,16 @@ def examples_of(module: GraphModule) -> list[Any]:
     return [n.meta.get("val") for n in module.graph.nodes if n.op == "placeholder"]
 
 
-def _inference(traced: Traced, options: Options) -> runtime.Boxed:
-    module = traced.joint if options.passes is None else options.passes(traced.joint)
+def _passed(module: GraphModule, options: Options) -> GraphModule:
+    if options.passes is None:
+        return module
+    with stage("passes over the flat graph"):
+        return options.passes(module)
+
+
+def inference(traced: Traced, options: Options) -> Any:
+    """What the compiler makes of a program without a backward part."""
+    module = _passed(traced.joint, options)
     if options.keep_writes:
         _write_in_graph(module, traced.signature)
     # values that are nothing but an input's new elements: a compiler may write them there at once,
@@ -101,8 +119,7 @@ def _inference(traced: Traced, options: Options) -> runtime.Boxed:
         if w.value is not None and w.value not in kept
     }
     _show("inference", module)
-    compiled = runtime.boxed_of(options.inference_compiler(module, examples_of(module)))
-    return runtime.inference_call(compiled, traced.signature)
+    return options.inference_compiler(module, examples_of(module))
 
 
 def _write_in_graph(module: GraphModule, signature: Signature) -> None:
@@ -131,10 +148,13 @@ def _write_in_graph(module: GraphModule, signature: Signature) -> None:
     module.renew()
 
 
-def _training(traced: Traced, options: Options) -> runtime.Boxed:
-    joint = traced.joint if options.passes is None else options.passes(traced.joint)
+def training(traced: Traced, options: Options) -> runtime.Training:
+    """A program with its forward and backward graphs compiled."""
+    joint = _passed(traced.joint, options)
+    _show("joint", joint)
     count = len(traced.metas)
-    forward, backward = options.partition_fn(joint, examples_of(joint), num_fwd_outputs=count)
+    with stage("partition into forward and backward"):
+        forward, backward = options.partition_fn(joint, examples_of(joint), num_fwd_outputs=count)
     _show("forward", forward)
     _show("backward", backward)
     outputs = list(forward.graph.output_node().args[0])
@@ -166,12 +186,18 @@ def _training(traced: Traced, options: Options) -> runtime.Boxed:
     if options.passing:
         forward.graph.take_apart()
     compiled_backward = _begun(options.bw_compiler, backward)
-    program.forward = runtime.boxed_of(compiled_forward())
-    program.backward = runtime.boxed_of(compiled_backward())
-    if len(program.cotangents) == 1:  # no part of it will be wanted
+    program.forward, program.backward = compiled_forward(), compiled_backward()
+    if options.passing and len(program.cotangents) == 1:  # no part of it will be wanted
         for node in backward.graph.nodes:
             node.meta.pop("val", None)
-    return runtime.training_call(program)
+    return program
+
+
+def _boxed(program: runtime.Training) -> runtime.Training:
+    """A program whose graphs take lists."""
+    program.forward = runtime.boxed_of(program.forward)
+    program.backward = runtime.boxed_of(program.backward)
+    return program
 
 
 def _not_compiled(inputs: list[Any]) -> Any:
@@ -187,7 +213,7 @@ def _begun(compiler: Compiler, module: GraphModule) -> Callable[[], Any]:
     return lambda: made
 
 
-class _InputPlan:
+class InputPlan:
     """Which inputs the graphs take, and how the program's inputs come from them."""
 
     def __init__(self, inputs: Sequence[Any]) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from facula.core.errors import fail
 from facula.fx import GraphModule
 from facula.fx.passes.graph_drawer import FxGraphDrawer
 
@@ -36,9 +37,12 @@ def draw_graph(
     """
     path = Path(fname)
     if path.suffix not in ("", ".svg", ".dot"):
-        raise ValueError(
-            f"[draw_graph] a file name that ends in .svg or .dot was required: got {path.name!r}"
-            "\nhint: for example 'graph.svg'"
+        fail(
+            ValueError,
+            "draw_graph",
+            "a file name that ends in .svg or .dot was required",
+            got=repr(path.name),
+            hint="for example 'graph.svg'",
         )
     drawer = FxGraphDrawer(
         traced, figname, parse_stack_trace=parse_stack_trace, dot_graph_shape=dot_graph_shape

@@ -32,7 +32,11 @@ def fake_inputs(inputs: Sequence[Any]) -> list[Any]:
 
 def _fake(x: Tensor, mode: FakeTensorMode) -> Tensor:
     plain = x.detach()
-    made: Any = plain if isinstance(plain, FakeTensor) else mode.from_tensor(plain)
+    return as_leaf(plain if isinstance(plain, FakeTensor) else mode.from_tensor(plain), x)
+
+
+def as_leaf(made: Any, x: Tensor) -> Any:
+    """A fake tensor as a leaf of the trace, which wants a gradient where the input does."""
     made.requires_grad_(x.requires_grad)
     if x.requires_grad and not x.is_leaf:
         # a leaf of the trace, but none of the program: it may be written to

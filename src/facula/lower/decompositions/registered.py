@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from facula.core.errors import fail
 from facula.lower.table import operator_of
 
 Rule = Callable[..., Any]
@@ -24,9 +25,12 @@ def register(target: Any) -> Callable[[Rule], Rule]:
         for one in target if isinstance(target, (list, tuple)) else (target,):
             name = one if isinstance(one, str) else getattr(operator_of(one), "name", None)
             if name is None:
-                raise TypeError(
-                    f"[register_decomposition] an operator was required: got {one!r}"
-                    "\nhint: facula.ops.aten has the operators"
+                fail(
+                    TypeError,
+                    "register_decomposition",
+                    "an operator was required",
+                    got=repr(one),
+                    hint="facula.ops.aten has the operators",
                 )
             REGISTERED[name] = function
         return function

@@ -11,6 +11,7 @@ from typing import Any
 
 from facula import core
 from facula.lower.decompositions.registered import register
+from facula.ops.loss import nll_rows
 from facula.ops.registry import F
 
 Tensor = core.Tensor
@@ -61,6 +62,9 @@ def std_mean_correction(self: Tensor, dim: Any, correction: float, keepdim: bool
 
 def _total(x: Tensor, mean: bool) -> Tensor:
     return x.mean() if mean else x.sum()
+
+
+register("_nll_rows")(nll_rows)
 
 
 @register("mse_total")

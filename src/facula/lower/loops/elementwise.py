@@ -22,6 +22,7 @@ from facula.ops.scalar_node import Complex, Scalar, cast, constant, lift, node
 from facula.ops.scalar_primitives import PRIMITIVES
 
 HALVES = ("f16", "bf16")
+FLOATING = ("f32", "f64", "c64", "c128", *HALVES)
 
 
 def converted(expression: Any, code: str) -> Any:
@@ -32,6 +33,13 @@ def converted(expression: Any, code: str) -> Any:
     if code in ir.NARROW:
         return node("wrap", (found,), found.dtype, code)
     return found
+
+
+def check_unsigned(code: str, other: str) -> None:
+    """Raise where uint64, whose bits are kept in int64 registers, would become floats or come of
+    them."""
+    if (code == "u64" and ir.REGISTER[other] in FLOATING) or (other == "u64" and code in FLOATING):
+        raise NotLoops("uint64 beside floating-point numbers")
 
 
 def rounded(expression: Any, code: str) -> Any:
@@ -87,6 +95,10 @@ def pointwise(
     if compute not in ir.REGISTER:
         raise NotLoops(f"{op.name} in {compute}")
     compute = ir.REGISTER[compute]
+    if compute == "i32" and any(
+        _beyond_32_bits(core.number_of(x) if isinstance(x, core.Tensor) else x) for x in operands
+    ):
+        compute = "i64"
     attributes = dict(variant.attributes)
     by_name = {p.name: p for p in definition.schema.attributes}
     for name, given in zip(variant.runtime, runtime, strict=True):
@@ -94,6 +106,9 @@ def pointwise(
         attributes[name] = given if isinstance(given, complex) else (int if whole else float)(given)
     values = [x for p, x in zip(parameters, args, strict=True) if p.is_tensor]
     dtypes = pointwise_rules.argument_dtypes(definition, variant.present, compute)
+    for value, dtype in zip(values, dtypes, strict=True):
+        if isinstance(value, Value) and dtype is not None:
+            check_unsigned(value.code, dtype)
 
     def rule(positions: list[Index]) -> Any:
         inputs = [
@@ -108,6 +123,11 @@ def pointwise(
         return (finished if equal_rounding else converted)(output, code)
 
     return rule
+
+
+def _beyond_32_bits(number: Any) -> bool:
+    """Whether an operand is a number that int32 would cut."""
+    return isinstance(number, int) and not -(2**31) <= number < 2**31
 
 
 def _operand(value: Any, positions: Sequence[Index]) -> Any:
@@ -138,7 +158,7 @@ def number(value: Any, code: str) -> Any:
 
 
 #: a tensor is small beside one that has so many times its elements
-SMALL = 64
+SMALL = 64  # speed only
 
 
 def is_dear(expression: Any, numel: int = 0) -> bool:

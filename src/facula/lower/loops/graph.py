@@ -14,6 +14,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from facula import core
+from facula.core import logs
+from facula.core.stages import line_of, stage
+from facula.lower.at_sizes import symbols_of
 from facula.lower.loops import ir
 from facula.lower.loops.lowering import Lowering
 from facula.lower.loops.recording import tensors_in
@@ -30,7 +33,7 @@ class GraphLowering(Lowering):
     """Lowers one graph, node by node."""
 
     def __init__(self, module: Any, equal_rounding: bool = False) -> None:
-        super().__init__(equal_rounding)
+        super().__init__(equal_rounding, symbols_of(module.graph))
         self.module = module
         self.values: dict[Any, Any] = {}
         self.inputs: list[ir.Buffer | None] = []
@@ -44,7 +47,8 @@ class GraphLowering(Lowering):
         nodes = list(self.module.graph.nodes)
         self.results = {n for node in nodes if node.op == "output" for n in node.all_input_nodes}
         for node in nodes:
-            getattr(self, "_" + node.op)(node)
+            with stage("lowering to loops", node):
+                getattr(self, "_" + node.op)(node)
         calls = self._whole_calls()
         steps = alive(self.steps, self.outputs)
         return ir.Program(self.inputs, self.constants, steps, self.outputs, calls)
@@ -112,7 +116,8 @@ class GraphLowering(Lowering):
             else:
                 self.values[node] = node.target(*args, **kwargs)
             return
-        steps = len(self.steps)
+        steps, env = len(self.steps), self.symbols and self.symbols.shape_env
+        mark = env and env.mark()
         try:
             if not is_view(target) and not any(tensor.numel() for tensor in tensors):
                 raise NotLoops("an empty result, whose positions have no digits")
@@ -120,8 +125,11 @@ class GraphLowering(Lowering):
             _check(found, val)
             self._settle(node, found)
             self._remember(node, target, args, kwargs, found)
-        except NotLoops:
+        except NotLoops as reason:
+            _tell(node, reason)
             self.give_up(steps)
+            if env:
+                env.back(mark)
             found = self._extern(node, args, kwargs, val)
         self.values[node] = found
 
@@ -185,6 +193,14 @@ class GraphLowering(Lowering):
         if isinstance(structure, dict):
             return {key: self._placed(item) for key, item in structure.items()}
         return structure
+
+
+def _tell(node: Any, reason: NotLoops) -> None:
+    """Why a call stays one."""
+    text = "%s stays a call, with kernels of their own before and behind it: %s"
+    logs.artifact("fusion").debug(text, node.target, reason)
+    if logs.is_on("perf_hints"):
+        logs.artifact("perf_hints").debug(text + "\n  %s", node.target, reason, line_of(node) or "")
 
 
 def stored(tensor: Any, buffer: ir.Buffer) -> Value:

@@ -41,13 +41,18 @@ class Indirect:
 
     def __init__(self, value: Any, extent: int) -> None:
         self.value, self.extent = value, extent
-        self.key = (1, id(value), extent)
+        # an address would do for equality, but sums are sorted by it
+        self.key = (1, next(_serial))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Indirect) and other.key == self.key
+        return (
+            isinstance(other, Indirect)
+            and other.value is self.value
+            and other.extent == self.extent
+        )
 
     def __hash__(self) -> int:
-        return hash(self.key)
+        return hash((id(self.value), self.extent))
 
     def __repr__(self) -> str:
         return f"[{self.value!r}]"
@@ -211,7 +216,8 @@ def _atom_bounds(atom: Atom) -> tuple[int, int]:
         return 0, max(atom.extent - 1, 0)
     if isinstance(atom, Remainder):
         low, high = atom.inner.bounds()
-        return (low, high) if 0 <= low and high < atom.number else (0, atom.number - 1)
+        exact = 0 <= low  # speed only: wider bounds hold as well
+        return (low, high) if exact and high < atom.number else (0, atom.number - 1)
     low, high = atom.inner.bounds()
     return low // atom.number, high // atom.number
 

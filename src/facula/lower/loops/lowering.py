@@ -27,8 +27,10 @@ COPIES = frozenset({"to", "_to_copy", "clone", "contiguous", "detach", "lift_fre
 class Lowering:
     """Builds a program call by call."""
 
-    def __init__(self, equal_rounding: bool = False) -> None:
+    def __init__(self, equal_rounding: bool = False, symbols: Any = None) -> None:
         self.steps: list[Any] = []
+        #: the mode of fake tensors whose sizes are symbols, if the graph has such
+        self.symbols = symbols
         self.equal_rounding = equal_rounding
         self._buffers = 0
 
@@ -161,6 +163,7 @@ class Lowering:
             return self.full_like(target, source)
         if source.code not in ir.REGISTER:
             raise NotLoops(f"the dtype {source.code}")
+        elementwise.check_unsigned(source.code, code)
 
         def rule(positions: list[Index]) -> Any:
             found = elementwise.read_broadcast(source, positions)

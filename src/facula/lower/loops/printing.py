@@ -31,6 +31,18 @@ def steps_text(steps: Sequence[Any]) -> str:
     return "\n".join(step_text(step) for step in steps) + "\n"
 
 
+def schedule_text(steps: Sequence[Any]) -> str:
+    """Calls and launches of consecutive kernels, in their order."""
+    lines = []
+    for step in steps:
+        if isinstance(step, ir.Extern):
+            lines.append(f"call of {step_text(step)}")
+        else:
+            buffers = ", ".join("arena" if b is None else b.name for b in step.slots)
+            lines.append(f"launch of {step.kernels} kernels on {buffers}")
+    return "\n".join(lines) + "\n"
+
+
 def kernels_text(order: Sequence[Any]) -> str:
     """Kernels with the steps that they hold, and calls."""
     lines = []

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from facula import core
+from facula.fx.symbolic_run import concrete
 from facula.lower.loops import folds
 from facula.lower.loops.program import DTYPES
 from facula.lower.loops.targets import is_view, name_of, operator_of
@@ -38,14 +39,20 @@ def _watch(
 core.META_LAUNCH[0] = _watch
 
 
-def meta_like(value: Value) -> Any:
-    """A meta tensor with a value's geometry."""
-    dtype = DTYPES[value.code]
-    if not value.start:
-        return core.empty_strided(value.shape, value.strides, dtype=dtype, device="meta")
-    reach = sum((n - 1) * s for n, s in zip(value.shape, value.strides, strict=True))
-    memory = core.empty((value.start + max(reach, 0) + 1,), dtype=dtype, device="meta")
-    return memory.as_strided(value.shape, value.strides, value.start)
+def meta_like(value: Value, mode: Any = None) -> Any:
+    """A meta tensor with a value's geometry; a fake one where sizes are symbols of a mode."""
+    geometry = (value.shape, value.strides, value.start)
+    shape, strides, start = concrete(geometry)
+    made = _meta(shape, strides, start, DTYPES[value.code])
+    return made if mode is None else mode.with_geometry(made, *geometry)
+
+
+def _meta(shape: tuple[int, ...], strides: tuple[int, ...], start: int, dtype: Any) -> Any:
+    if not start:
+        return core.empty_strided(shape, strides, dtype=dtype, device="meta")
+    reach = sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+    memory = core.empty((start + max(reach, 0) + 1,), dtype=dtype, device="meta")
+    return memory.as_strided(shape, strides, start)
 
 
 def record(lowering: Any, op: Any, args: Sequence[Any]) -> Any:
@@ -67,7 +74,7 @@ def record(lowering: Any, op: Any, args: Sequence[Any]) -> Any:
     before = getattr(_active, "recorder", None)
     _active.recorder = recorder
     try:
-        results = None if composite else definition.meta(*metas)
+        results = None if composite else recorder.shapes(op, metas)
         core.push_dispatch_mode(recorder)
         try:
             if composite:
@@ -92,6 +99,7 @@ class _Recorder:
 
     def __init__(self, lowering: Any) -> None:
         self.lowering = lowering
+        self.mode = lowering.symbols
         self.known: dict[int, tuple[Any, Value]] = {}  # meta tensor by id -> (tensor, value)
         self.views: dict[int, Any] = {}  # tensors that are views: writing into them is not followed
 
@@ -101,12 +109,18 @@ class _Recorder:
             for tensor, value in self.known.values():
                 if value is structure:
                     return tensor
-            tensor = meta_like(structure)
+            tensor = meta_like(structure, self.mode)
             self.known[id(tensor)] = (tensor, structure)
             return tensor
         if isinstance(structure, (tuple, list)):
             return type(structure)(self.stand_in(item) for item in structure)
         return structure
+
+    def shapes(self, op: Any, metas: Any) -> Any:
+        """The results of an operator, without elements."""
+        if self.mode is None:
+            return op.definition.meta(*metas)
+        return self.mode.dispatch(op, *op.definition.trim(metas))
 
     def value(self, tensor: Any) -> Value:
         """What a meta tensor stands for."""
@@ -174,16 +188,22 @@ class _Recorder:
             return args[0]
         if name.startswith("empty"):  # not set: there is nothing to follow, and no need of memory
             place = {} if tensors_in((args, kwargs)) else {"device": "meta"}
-            return func(*args, **{**kwargs, **place})
+            return self.run(func, args, {**kwargs, **place})
         if not tensors_in((args, kwargs)):
             raise NotLoops(f"the function {name}")
-        result = func(*args, **kwargs)
+        result = self.run(func, args, kwargs)
         call = self.lowering.call(op, self.values(args), self.values_of(kwargs), result)
         for tensor, value in zip(_list(result), _list(call), strict=True):
             self.bind(tensor, value)
             if is_view(op):
                 self.views[id(tensor)] = tensor
         return result
+
+    def run(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """A call on tensors without elements."""
+        return (
+            func(*args, **kwargs) if self.mode is None else self.mode.dispatch(func, args, kwargs)
+        )
 
     def values_of(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         return {key: self.values(item) for key, item in kwargs.items()}

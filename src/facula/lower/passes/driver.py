@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from facula.core.stages import stage
 from facula.fx import GraphModule
 from facula.lower.passes.alone import leave_unread_results_out
 from facula.lower.passes.canonical import canonical_arguments
@@ -49,9 +50,11 @@ def optimise(
 ) -> GraphModule:
     """Run all passes over a flat graph. `watch(name, module, changes)` hears of each."""
     for name, run in PASSES.items():
-        changes = run(module)
+        with stage(f"pass: {name}"):
+            changes = run(module)
         if verify:
-            verified(module, after=name)
+            with stage(f"check of the graph after {name}"):
+                verified(module, after=name)
         if watch is not None:
             watch(name, module, changes)
     module.renew()

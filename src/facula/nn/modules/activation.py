@@ -11,6 +11,7 @@ import warnings
 from typing import Any
 
 import facula
+from facula.core.errors import fail
 from facula.nn import functional as F
 from facula.nn import init
 from facula.nn.modules.attention import MultiheadAttention  # noqa: F401
@@ -202,7 +203,12 @@ class Hardtanh(Module):
         self.max_val = max_val if max_value is None else max_value
         self.inplace = inplace
         if self.max_val <= self.min_val:
-            raise AssertionError("max_val must be larger than min_val")
+            fail(
+                AssertionError,
+                "Hardtanh",
+                "max_val must be larger than min_val",
+                hint="leave both out for the range from -1 to 1",
+            )
 
     def forward(self, input: Any) -> Any:
         """Elementwise."""
@@ -433,7 +439,10 @@ class Softmax2d(Module):
     def forward(self, input: Any) -> Any:
         """``[N, C, H, W]`` or ``[C, H, W]``."""
         if input.dim() not in (3, 4):
-            raise ValueError(
-                f"Softmax2d: expected input to be 3D or 4D, got {input.dim()}D instead"
+            fail(
+                ValueError,
+                "Softmax2d",
+                f"Softmax2d: expected input to be 3D or 4D, got {input.dim()}D instead",
+                hint="channels are dimension -3; Softmax(dim) takes other shapes",
             )
         return F.softmax(input, -3, _stacklevel=5)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import facula
+from facula.core.errors import fail
 from facula.nn import functional as F
 from facula.nn.functional_composites import LinearCrossEntropyOptions
 from facula.nn.modules.container import ModuleList, Sequential
@@ -40,13 +41,22 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         where = {"device": device, "dtype": dtype}
         cutoffs = list(cutoffs)
         if len(cutoffs) == 0:
-            raise ValueError("cutoffs should be a sequence of length larger than 0")
+            fail(
+                ValueError,
+                "AdaptiveLogSoftmaxWithLoss",
+                "cutoffs should be a sequence of length larger than 0",
+                hint="cutoffs=[n_classes // 10] makes two clusters",
+            )
         ordered = cutoffs == sorted(set(cutoffs)) and min(cutoffs) > 0
         if not ordered or max(cutoffs) > n_classes - 1 or any(int(c) != c for c in cutoffs):
-            raise ValueError(
-                "cutoffs should be a sequence of unique, positive integers sorted in an increasing "
-                "order, where each "
-                "value is between 1 and n_classes-1"
+            fail(
+                ValueError,
+                "AdaptiveLogSoftmaxWithLoss",
+                (
+                    "cutoffs should be a sequence of unique, positive integers sorted in an "
+                    "increasing order, where each value is between 1 and n_classes-1"
+                ),
+                hint="sorted(set(cutoffs)) sorts them; n_classes is added at the end",
             )
         self.in_features = in_features
         self.n_classes = n_classes
@@ -79,22 +89,36 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     def _check(self, input: Any, target: Any) -> None:
         if target.dim() == 1:
             if input.size(0) != target.size(0):
-                raise RuntimeError(
-                    "Input and target should have the same size in the batch dimension."
+                fail(
+                    RuntimeError,
+                    "AdaptiveLogSoftmaxWithLoss",
+                    "Input and target should have the same size in the batch dimension.",
+                    hint="one target for every row of the input",
                 )
             if input.dim() != 2:
-                raise RuntimeError(
+                fail(
+                    RuntimeError,
+                    "AdaptiveLogSoftmaxWithLoss",
                     "1D target tensor expects 2D input tensors, but found inputs with size "
-                    + str(input.size())
+                    + str(input.size()),
+                    hint="input.flatten(0, -2) has one row for each",
                 )
         elif target.dim() == 0:
             if input.dim() != 1:
-                raise RuntimeError(
+                fail(
+                    RuntimeError,
+                    "AdaptiveLogSoftmaxWithLoss",
                     "0D target tensor expects 1D input tensors, but found inputs with size "
-                    + str(input.size())
+                    + str(input.size()),
+                    hint="target.unsqueeze(0) goes with a batch of one",
                 )
         else:
-            raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+            fail(
+                RuntimeError,
+                "AdaptiveLogSoftmaxWithLoss",
+                "0D or 1D target tensor expected, multi-target not supported",
+                hint="target.flatten() and input.flatten(0, -2) fit",
+            )
 
     def forward(self, input: Any, target: Any) -> _ASMoutput:
         """``[N, in_features]`` and ``[N]`` classes to the log-probabilities of the targets and the
@@ -119,9 +143,14 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             output = output.index_copy(0, rows, scores.gather(1, inside).squeeze(1))
             gather = gather.index_fill(0, rows, cluster)
         if used != target.size(0):
-            raise RuntimeError(
-                f"Target values should be in [0, {self.n_classes - 1}], but values in range "
-                f"[{target.min().item()}, {target.max().item()}] were found. "
+            fail(
+                RuntimeError,
+                "AdaptiveLogSoftmaxWithLoss",
+                (
+                    f"Target values should be in [0, {self.n_classes - 1}], but values in range "
+                    f"[{target.min().item()}, {target.max().item()}] were found. "
+                ),
+                hint="n_classes must be above the largest target",
             )
         output = output + head.gather(1, gather.unsqueeze(1)).squeeze(1)
         loss = (-output).mean()

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 import facula
+from facula.core.errors import fail
 from facula.nn import functional as F
 from facula.nn import init
 from facula.nn.functional_composites import _as_float_mask
@@ -44,9 +45,14 @@ class MultiheadAttention(Module):
         dtype: Any = None,
     ) -> None:
         if embed_dim <= 0 or num_heads <= 0:
-            raise ValueError(
-                f"embed_dim and num_heads must be greater than 0, got embed_dim={embed_dim} and "
-                f"num_heads={num_heads} instead"
+            fail(
+                ValueError,
+                "MultiheadAttention",
+                (
+                    f"embed_dim and num_heads must be greater than 0, got embed_dim={embed_dim} "
+                    f"and num_heads={num_heads} instead"
+                ),
+                hint="num_heads=1 is plain attention",
             )
         super().__init__()
         where = {"device": device, "dtype": dtype}
@@ -59,7 +65,12 @@ class MultiheadAttention(Module):
         self.batch_first = batch_first
         self.head_dim = embed_dim // num_heads
         if self.head_dim * num_heads != embed_dim:
-            raise AssertionError("embed_dim must be divisible by num_heads")
+            fail(
+                AssertionError,
+                "MultiheadAttention",
+                "embed_dim must be divisible by num_heads",
+                hint="every head gets embed_dim // num_heads values",
+            )
         for name, shape in self._projection_shapes().items():
             value = None if shape is None else Parameter(facula.empty(shape, **where))
             self.register_parameter(name, value)

@@ -12,6 +12,7 @@ from typing import Any
 
 import facula
 from facula import core
+from facula.core.errors import fail
 from facula.nn import functional as F
 from facula.nn import init
 from facula.nn.modules.lazy import LazyModuleMixin
@@ -203,7 +204,12 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
 def _require_dims(input: Any, *allowed: int) -> None:
     if input.dim() not in allowed:
         names = " or ".join(f"{n}D" for n in allowed)
-        raise ValueError(f"expected {names} input (got {input.dim()}D input)")
+        fail(
+            ValueError,
+            "BatchNorm",
+            f"expected {names} input (got {input.dim()}D input)",
+            hint="unsqueeze(0) adds a batch of one",
+        )
 
 
 class _Checks1d:
@@ -277,7 +283,12 @@ class SyncBatchNorm(_BatchNorm):
 
     def _check_input_dim(self, input: Any) -> None:
         if input.dim() < 2:
-            raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
+            fail(
+                ValueError,
+                "SyncBatchNorm",
+                f"expected at least 2D input (got {input.dim()}D input)",
+                hint="dimension 0 is the batch, dimension 1 the channels",
+            )
 
     def _world_size(self) -> int:
         distributed = facula.distributed

@@ -42,7 +42,12 @@ class Container(Module):
 def _wrap_index(index: Any, size: int) -> int:
     index = operator.index(index)
     if not -size <= index < size:
-        raise IndexError(f"index {index} is out of range")
+        fail(
+            IndexError,
+            "container",
+            f"index {index} is out of range",
+            hint="len(module) tells how many there are",
+        )
     return index % size
 
 
@@ -171,7 +176,12 @@ class Sequential(_ListOfModules):
             )
         size = len(self._modules)
         if not -size <= index <= size:
-            raise IndexError(f"Index out of range: {index}")
+            fail(
+                IndexError,
+                "Sequential.insert",
+                f"Index out of range: {index}",
+                hint="append() adds at the end",
+            )
         modules = list(self._modules.values())
         modules.insert(index + size if index < 0 else index, module)
         self._renumber(modules)
@@ -426,7 +436,12 @@ class ParameterList(Module):
         return "\n".join(f"  ({i}): {_describe(value)}" for i, value in enumerate(self))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError("ParameterList should not be called.")
+        fail(
+            RuntimeError,
+            "ParameterList",
+            "ParameterList should not be called.",
+            hint="call the module that holds it",
+        )
 
 
 class ParameterDict(Module):
@@ -547,7 +562,12 @@ class ParameterDict(Module):
         )
 
     def __call__(self, input: Any) -> Any:
-        raise RuntimeError("ParameterDict should not be called.")
+        fail(
+            RuntimeError,
+            "ParameterDict",
+            "ParameterDict should not be called.",
+            hint="call the module that holds it",
+        )
 
     def __or__(self, other: ParameterDict) -> ParameterDict:
         copied = self.copy()

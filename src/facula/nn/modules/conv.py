@@ -151,21 +151,47 @@ def _check_arguments(
     in_channels: int, out_channels: int, stride: tuple, padding: Any, groups: int, padding_mode: str
 ) -> None:
     if groups <= 0:
-        raise ValueError("groups must be a positive integer")
+        fail(
+            ValueError,
+            "Conv",
+            "groups must be a positive integer",
+            hint="groups=1 connects all channels",
+        )
     if in_channels % groups != 0:
-        raise ValueError("in_channels must be divisible by groups")
+        fail(
+            ValueError,
+            "Conv",
+            "in_channels must be divisible by groups",
+            hint="groups=1 connects all channels",
+        )
     if out_channels % groups != 0:
-        raise ValueError("out_channels must be divisible by groups")
+        fail(
+            ValueError,
+            "Conv",
+            "out_channels must be divisible by groups",
+            hint="groups=1 connects all channels",
+        )
     if isinstance(padding, str):
         if padding not in _PADDING_WORDS:
-            raise ValueError(
-                f"Invalid padding string {padding!r}, should be one of {_PADDING_WORDS}"
+            fail(
+                ValueError,
+                "Conv",
+                f"Invalid padding string {padding!r}, should be one of {_PADDING_WORDS}",
+                hint="a number pads by so many on every side",
             )
         if padding == "same" and any(s != 1 for s in stride):
-            raise ValueError("padding='same' is not supported for strided convolutions")
+            fail(
+                ValueError,
+                "Conv",
+                "padding='same' is not supported for strided convolutions",
+                hint="give the padding as a number, e.g. kernel_size // 2",
+            )
     if padding_mode not in _PADDING_MODES:
-        raise ValueError(
-            f"padding_mode must be one of {_PADDING_MODES}, but got padding_mode='{padding_mode}'"
+        fail(
+            ValueError,
+            "Conv",
+            f"padding_mode must be one of {_PADDING_MODES}, but got padding_mode='{padding_mode}'",
+            hint="'zeros' is the default",
         )
 
 
@@ -244,7 +270,12 @@ class _ConvTransposeNd(_ConvNd):
         dtype: Any = None,
     ) -> None:
         if padding_mode != "zeros":
-            raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
+            fail(
+                ValueError,
+                type(self).__name__,
+                f'Only "zeros" padding mode is supported for {type(self).__name__}',
+                hint="facula.nn.functional.pad() pads the input in other ways before",
+            )
         super().__init__(
             in_channels,
             out_channels,
@@ -396,7 +427,12 @@ class _LazyConvXdMixin(LazyModuleMixin):
         with no_grad():
             module.in_channels = self._get_in_channels(input)
             if module.in_channels % module.groups != 0:
-                raise ValueError("in_channels must be divisible by groups")
+                fail(
+                    ValueError,
+                    "Conv",
+                    "in_channels must be divisible by groups",
+                    hint="groups=1 connects all channels",
+                )
             outer, inner = module.out_channels, module.in_channels
             if module.transposed:
                 outer, inner = inner, outer
@@ -408,9 +444,14 @@ class _LazyConvXdMixin(LazyModuleMixin):
     def _get_in_channels(self, input: Any) -> int:
         unbatched = self._get_num_spatial_dims() + 1
         if input.dim() not in (unbatched, unbatched + 1):
-            raise RuntimeError(
-                f"Expected {unbatched}D (unbatched) or {unbatched + 1}D (batched) input to "
-                f"{type(self).__name__}, but got input of size: {input.shape}"
+            fail(
+                RuntimeError,
+                type(self).__name__,
+                (
+                    f"Expected {unbatched}D (unbatched) or {unbatched + 1}D (batched) input to "
+                    f"{type(self).__name__}, but got input of size: {input.shape}"
+                ),
+                hint="unsqueeze(0) adds a batch of one",
             )
         return input.shape[1] if input.dim() == unbatched + 1 else input.shape[0]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from facula.core.errors import fail
 from facula.nn import functional as F
 from facula.nn.modules.module import Module
 
@@ -24,7 +25,12 @@ class _DropoutNd(Module):
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
         if p < 0 or p > 1:
-            raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+            fail(
+                ValueError,
+                type(self).__name__,
+                f"dropout probability has to be between 0 and 1, but got {p}",
+                hint="p=0.5 zeroes half of the values, p=0 none",
+            )
         self.p = p
         self.inplace = inplace
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from facula.core.errors import fail
 from facula.nn import functional as F
 from facula.nn.modules.batchnorm import _LazyNormBase, _NormBase
 
@@ -49,8 +50,11 @@ class _InstanceNorm(_NormBase):
     def _check_input_dim(self, input: Any) -> None:
         unbatched = self._get_no_batch_dim()
         if input.dim() not in (unbatched, unbatched + 1):
-            raise ValueError(
-                f"expected {unbatched}D or {unbatched + 1}D input (got {input.dim()}D input)"
+            fail(
+                ValueError,
+                type(self).__name__,
+                f"expected {unbatched}D or {unbatched + 1}D input (got {input.dim()}D input)",
+                hint="unsqueeze(0) adds a dimension in front",
             )
 
     def _apply_instance_norm(self, input: Any) -> Any:
@@ -112,7 +116,12 @@ class _InstanceNorm(_NormBase):
                 f"{input.size(channels)}"
             )
             if self.affine:
-                raise ValueError(message)
+                fail(
+                    ValueError,
+                    type(self).__name__,
+                    message,
+                    hint="num_features is the number of channels",
+                )
             warnings.warn(f"{message}; it is not used as affine=False", stacklevel=2)
         if input.dim() == self._get_no_batch_dim():
             return self._apply_instance_norm(input.unsqueeze(0)).squeeze(0)

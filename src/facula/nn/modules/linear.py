@@ -12,6 +12,7 @@ from typing import Any
 
 import facula
 from facula.autograd.grad_mode import no_grad
+from facula.core.errors import fail
 from facula.nn import functional as F
 from facula.nn import init
 from facula.nn.modules.lazy import LazyModuleMixin
@@ -100,7 +101,12 @@ class Bilinear(Module):
     ) -> None:
         super().__init__()
         if in1_features <= 0:
-            raise ValueError(f"in1_features must be > 0, but got {in1_features}")
+            fail(
+                ValueError,
+                "Bilinear",
+                f"in1_features must be > 0, but got {in1_features}",
+                hint="size(-1) of the first input",
+            )
         self.in1_features = in1_features
         self.in2_features = in2_features
         self.out_features = out_features
@@ -164,9 +170,13 @@ class LazyLinear(LazyModuleMixin, Linear):
                 self.reset_parameters()
         if self.in_features == 0:
             if input.shape[-1] != self.weight.shape[-1]:
-                raise AssertionError(
-                    f"The in_features inferred from input: {input.shape[-1]} is not equal to "
-                    "in_features from "
-                    f"self.weight: {self.weight.shape[-1]}"
+                fail(
+                    AssertionError,
+                    "LazyLinear",
+                    (
+                        f"The in_features inferred from input: {input.shape[-1]} is not equal to "
+                        f"in_features from self.weight: {self.weight.shape[-1]}"
+                    ),
+                    hint="size(-1) of all inputs must be that of the first",
                 )
             self.in_features = input.shape[-1]

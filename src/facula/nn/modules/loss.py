@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from facula.core.errors import fail
 from facula.nn import _reduction
 from facula.nn import functional as F
 from facula.nn.modules.distance import PairwiseDistance
@@ -362,9 +363,19 @@ class MultiMarginLoss(_WeightedLoss):
     ) -> None:
         super().__init__(weight, size_average, reduce, reduction)
         if p not in (1, 2):
-            raise ValueError("only p == 1 and p == 2 supported")
+            fail(
+                ValueError,
+                "MultiMarginLoss",
+                "only p == 1 and p == 2 supported",
+                hint="p=1 is the default",
+            )
         if weight is not None and weight.dim() != 1:
-            raise ValueError(f"weight must be None or 1-dimensional, got {weight.dim()}D tensor")
+            fail(
+                ValueError,
+                "MultiMarginLoss",
+                f"weight must be None or 1-dimensional, got {weight.dim()}D tensor",
+                hint="one weight for each class",
+            )
         self.p = p
         self.margin = margin
 
@@ -397,8 +408,11 @@ class TripletMarginLoss(_Loss):
     ) -> None:
         super().__init__(size_average, reduce, reduction)
         if margin <= 0:
-            raise ValueError(
-                f"TripletMarginLoss: expected margin to be greater than 0, got {margin} instead"
+            fail(
+                ValueError,
+                "TripletMarginLoss",
+                (f"TripletMarginLoss: expected margin to be greater than 0, got {margin} instead"),
+                hint="margin=1.0 is the default",
             )
         self.margin = margin
         self.p = p
@@ -434,9 +448,14 @@ class TripletMarginWithDistanceLoss(_Loss):
     ) -> None:
         super().__init__(None, None, reduction)
         if margin <= 0:
-            raise ValueError(
-                "TripletMarginWithDistanceLoss: expected margin to be greater than 0, got "
-                f"{margin} instead"
+            fail(
+                ValueError,
+                "TripletMarginWithDistanceLoss",
+                (
+                    "TripletMarginWithDistanceLoss: expected margin to be greater than 0, got "
+                    f"{margin} instead"
+                ),
+                hint="margin=1.0 is the default",
             )
         self.distance_function = (
             PairwiseDistance() if distance_function is None else distance_function

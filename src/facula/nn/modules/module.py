@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import facula
 from facula import core
 from facula.autograd.grad_mode import no_grad
 from facula.autograd.hooks import RemovableHandle  # noqa: F401
 from facula.core.errors import fail
+from facula.core.errors import no_attribute as _no_attribute
 from facula.nn.modules import module_hooks as _hooks
 from facula.nn.modules.module_base import ModuleBase, quicken
 from facula.nn.modules.module_hooks import (
@@ -65,13 +66,18 @@ Tensor = core.Tensor
 def __getattr__(name: str) -> Any:
     if name == "_global_is_full_backward_hook":
         return _hooks._global_is_full_backward_hook
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise _no_attribute(__name__, name)
 
 
 def _addindent(text: str, spaces: int) -> str:
     """Indent every line but the first."""
     first, *rest = text.split("\n")
     return "\n".join([first, *[" " * spaces + line for line in rest]])
+
+
+def _too_early(what: str) -> NoReturn:
+    text = f"cannot assign {what} before Module.__init__() call"
+    fail(AttributeError, "Module", text, hint="call super().__init__() first in your __init__")
 
 
 def _forward_unimplemented(self: Any, *input: Any) -> None:
@@ -163,7 +169,7 @@ class Module(HookMixin, StateMixin, ModuleBase):
     def register_buffer(self, name: str, tensor: Any, persistent: bool = True) -> None:
         """Add a tensor that is no parameter; ``persistent`` ones are part of the state dictionary."""
         if "_buffers" not in self.__dict__:
-            raise AttributeError("cannot assign buffer before Module.__init__() call")
+            _too_early("buffer")
         self._check_new_name("Module.register_buffer", name, "buffer")
         if tensor is not None and not isinstance(tensor, Tensor):
             fail(
@@ -185,7 +191,7 @@ class Module(HookMixin, StateMixin, ModuleBase):
     def register_parameter(self, name: str, param: Any) -> None:
         """Add a parameter, or None for one that is switched off."""
         if "_parameters" not in self.__dict__:
-            raise AttributeError("cannot assign parameter before Module.__init__() call")
+            _too_early("parameter")
         op = "Module.register_parameter"
         self._check_new_name(op, name, "parameter")
         if param is not None:
@@ -257,7 +263,7 @@ class Module(HookMixin, StateMixin, ModuleBase):
         parameters = state.get("_parameters")
         if isinstance(value, Parameter):
             if parameters is None:
-                raise AttributeError("cannot assign parameters before Module.__init__() call")
+                _too_early("parameters")
             self._drop_elsewhere(
                 name, state, self._buffers, self._modules, self._non_persistent_buffers_set
             )
@@ -265,16 +271,21 @@ class Module(HookMixin, StateMixin, ModuleBase):
             return
         if parameters is not None and name in parameters:
             if value is not None:
-                raise TypeError(
-                    f"cannot assign '{facula.typename(value)}' as parameter '{name}' (Parameter or "
-                    "None expected)"
+                fail(
+                    TypeError,
+                    "Module",
+                    (
+                        f"cannot assign '{facula.typename(value)}' as parameter '{name}' (Parameter "
+                        "or None expected)"
+                    ),
+                    hint="facula.nn.Parameter(value) makes one, or del the parameter first",
                 )
             self.register_parameter(name, value)
             return
         modules = state.get("_modules")
         if isinstance(value, Module):
             if modules is None:
-                raise AttributeError("cannot assign module before Module.__init__() call")
+                _too_early("module")
             self._drop_elsewhere(
                 name, state, parameters, self._buffers, self._non_persistent_buffers_set
             )
@@ -282,9 +293,14 @@ class Module(HookMixin, StateMixin, ModuleBase):
             return
         if modules is not None and name in modules:
             if value is not None:
-                raise TypeError(
-                    f"cannot assign '{facula.typename(value)}' as child module '{name}' (Module or "
-                    "None expected)"
+                fail(
+                    TypeError,
+                    "Module",
+                    (
+                        f"cannot assign '{facula.typename(value)}' as child module '{name}' (Module "
+                        "or None expected)"
+                    ),
+                    hint="del the child first to put something else there",
                 )
             self._set_module(name, value)
             return
@@ -296,9 +312,14 @@ class Module(HookMixin, StateMixin, ModuleBase):
     def _set_plain(self, name: str, value: Any) -> None:
         buffers = self.__dict__.get("_buffers")
         if buffers is not None and name in buffers:
-            raise TypeError(
-                f"cannot assign '{facula.typename(value)}' as buffer '{name}' (Buffer, Tensor or "
-                "None expected)"
+            fail(
+                TypeError,
+                "Module",
+                (
+                    f"cannot assign '{facula.typename(value)}' as buffer '{name}' (Buffer, Tensor "
+                    "or None expected)"
+                ),
+                hint="facula.as_tensor(value) makes a tensor, or del the buffer first",
             )
         object.__setattr__(self, name, value)
 
@@ -309,7 +330,7 @@ class Module(HookMixin, StateMixin, ModuleBase):
             object.__setattr__(self, name, value)
             return
         if buffers is None:
-            raise AttributeError("cannot assign buffer before Module.__init__() call")
+            _too_early("buffer")
         if name in buffers:
             persistent = name not in self._non_persistent_buffers_set
         else:
@@ -355,10 +376,20 @@ class Module(HookMixin, StateMixin, ModuleBase):
         module: Any = self
         for item in target.split("."):
             if not hasattr(module, item):
-                raise AttributeError(f"{module._get_name()} has no attribute `{item}`")
+                fail(
+                    AttributeError,
+                    "get_submodule",
+                    f"{module._get_name()} has no attribute `{item}`",
+                    hint="named_modules() lists the paths",
+                )
             module = getattr(module, item)
             if not isinstance(module, Module):
-                raise AttributeError(f"`{item}` is not an nn.Module")
+                fail(
+                    AttributeError,
+                    "get_submodule",
+                    f"`{item}` is not an nn.Module",
+                    hint="get_parameter() and get_buffer() find tensors",
+                )
         return module
 
     def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
@@ -385,9 +416,19 @@ class Module(HookMixin, StateMixin, ModuleBase):
         path, _, name = target.rpartition(".")
         parent = self.get_submodule(path)
         if strict and not hasattr(parent, name):
-            raise AttributeError(f"{parent._get_name()} has no attribute `{name}`")
+            fail(
+                AttributeError,
+                "set_submodule",
+                f"{parent._get_name()} has no attribute `{name}`",
+                hint="named_modules() lists the paths",
+            )
         if hasattr(parent, name) and not isinstance(getattr(parent, name), Module):
-            raise AttributeError(f"`{name}` is not an nn.Module")
+            fail(
+                AttributeError,
+                "set_submodule",
+                f"`{name}` is not an nn.Module",
+                hint="named_modules() lists the paths",
+            )
         setattr(parent, name, module)
 
     def get_parameter(self, target: str) -> Parameter:
@@ -395,10 +436,20 @@ class Module(HookMixin, StateMixin, ModuleBase):
         path, _, name = target.rpartition(".")
         module = self.get_submodule(path)
         if not hasattr(module, name):
-            raise AttributeError(f"{module._get_name()} has no attribute `{name}`")
+            fail(
+                AttributeError,
+                "Module",
+                f"{module._get_name()} has no attribute `{name}`",
+                hint="named_parameters() and named_buffers() list the paths",
+            )
         parameter = getattr(module, name)
         if not isinstance(parameter, Parameter):
-            raise AttributeError(f"`{name}` is not an nn.Parameter")
+            fail(
+                AttributeError,
+                "get_parameter",
+                f"`{name}` is not an nn.Parameter",
+                hint="named_parameters() lists the paths",
+            )
         return parameter
 
     def get_buffer(self, target: str) -> Any:
@@ -406,9 +457,19 @@ class Module(HookMixin, StateMixin, ModuleBase):
         path, _, name = target.rpartition(".")
         module = self.get_submodule(path)
         if not hasattr(module, name):
-            raise AttributeError(f"{module._get_name()} has no attribute `{name}`")
+            fail(
+                AttributeError,
+                "Module",
+                f"{module._get_name()} has no attribute `{name}`",
+                hint="named_parameters() and named_buffers() list the paths",
+            )
         if name not in module._buffers:
-            raise AttributeError(f"`{name}` is not a buffer")
+            fail(
+                AttributeError,
+                "get_buffer",
+                f"`{name}` is not a buffer",
+                hint="named_buffers() lists the paths",
+            )
         return getattr(module, name)
 
     # iteration ------------------------------------------------------------------------------------

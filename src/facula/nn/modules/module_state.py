@@ -392,12 +392,13 @@ class StateMixin:
                 quoted = ", ".join(f'"{k}"' for k in missing)
                 errors.insert(0, f"Missing key(s) in state_dict: {quoted}. ")
         if errors:
-            raise RuntimeError(
-                "[Module.load_state_dict] Error(s) in loading state_dict for "
-                f"{type(self).__name__}:\n\t"
-                + "\n\t".join(errors)
-                + "\nhint: strict=False leaves out missing and unexpected keys; sizes must be "
-                "equal in any case"
+            fail(
+                RuntimeError,
+                "Module.load_state_dict",
+                f"Error(s) in loading state_dict for {type(self).__name__}:\n\t"
+                + "\n\t".join(errors),
+                hint="strict=False leaves out missing and unexpected keys; sizes must be equal in "
+                "any case",
             )
         return _IncompatibleKeys(missing, unexpected)
 

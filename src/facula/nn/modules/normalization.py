@@ -10,6 +10,7 @@ import numbers
 from typing import Any
 
 import facula
+from facula.core.errors import fail
 from facula.nn import functional as F
 from facula.nn import init
 from facula.nn.modules.module import Module
@@ -137,7 +138,12 @@ class GroupNorm(Module):
     ) -> None:
         super().__init__()
         if num_channels % num_groups != 0:
-            raise ValueError("num_channels must be divisible by num_groups")
+            fail(
+                ValueError,
+                "GroupNorm",
+                "num_channels must be divisible by num_groups",
+                hint="num_groups=1 normalizes over all channels",
+            )
         self.num_groups = num_groups
         self.num_channels = num_channels
         self.eps = eps

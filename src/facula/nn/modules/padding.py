@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from facula.core.errors import fail
 from facula.nn import functional as F
 from facula.nn.modules.module import Module
 from facula.nn.modules.utils import _ntuple, _pair, _quadruple
@@ -145,8 +146,14 @@ class _CircularPadNd(_Pad):
 
     def _check_input_dim(self, input: Any) -> None:
         if input.dim() not in (self._dims + 1, self._dims + 2):
-            raise ValueError(
-                f"expected {self._dims + 1}D or {self._dims + 2}D input (got {input.dim()}D input)"
+            fail(
+                ValueError,
+                type(self).__name__,
+                (
+                    f"expected {self._dims + 1}D or {self._dims + 2}D input (got {input.dim()}D "
+                    "input)"
+                ),
+                hint="unsqueeze(0) adds a batch of one",
             )
 
     def forward(self, input: Any) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from facula.core.errors import fail
 from facula.nn import functional as F
 from facula.nn.modules.module import Module
 from facula.nn.modules.utils import _pair, _single, _triple
@@ -240,13 +241,26 @@ class _FractionalMaxPoolNd(Module):
         self.output_size = expand(output_size) if output_size is not None else None
         self.output_ratio = expand(output_ratio) if output_ratio is not None else None
         if output_size is None and output_ratio is None:
-            raise ValueError(
-                f"{name} requires specifying either an output size, or a pooling ratio"
+            fail(
+                ValueError,
+                name,
+                f"{name} requires specifying either an output size, or a pooling ratio",
+                hint="output_ratio=0.5 halves every size",
             )
         if output_size is not None and output_ratio is not None:
-            raise ValueError("only one of output_size and output_ratio may be specified")
+            fail(
+                ValueError,
+                name,
+                "only one of output_size and output_ratio may be specified",
+                hint="leave output_ratio out",
+            )
         if self.output_ratio is not None and not all(0 < r < 1 for r in self.output_ratio):
-            raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
+            fail(
+                ValueError,
+                name,
+                f"output_ratio must be between 0 and 1 (got {output_ratio})",
+                hint="output_ratio=0.5 halves every size",
+            )
 
     def _pool(self, function: Any, input: Any) -> Any:
         return function(

@@ -15,6 +15,7 @@ import warnings
 from typing import Any
 
 import facula
+from facula.core.errors import fail
 from facula.nn import init, recurrent
 from facula.nn.modules.module import Module
 from facula.nn.parameter import Parameter
@@ -93,9 +94,14 @@ class RNNBase(Module):
             or not 0 <= dropout <= 1  # type: ignore[operator]
             or isinstance(dropout, bool)
         ):
-            raise ValueError(
-                "dropout should be a number in range [0, 1] representing the probability of an "
-                "element being zeroed"
+            fail(
+                ValueError,
+                type(self).__name__,
+                (
+                    "dropout should be a number in range [0, 1] representing the probability of "
+                    "an element being zeroed"
+                ),
+                hint="dropout=0 drops nothing",
             )
         if self.dropout > 0 and self.num_layers == 1:
             warnings.warn(
@@ -106,21 +112,47 @@ class RNNBase(Module):
                 stacklevel=4,
             )
         if not isinstance(self.hidden_size, int):
-            raise TypeError(
-                f"hidden_size should be of type int, got: {type(self.hidden_size).__name__}"
+            fail(
+                TypeError,
+                type(self).__name__,
+                f"hidden_size should be of type int, got: {type(self.hidden_size).__name__}",
+                hint="int(hidden_size) converts it",
             )
         if self.hidden_size <= 0:
-            raise ValueError("hidden_size must be greater than zero")
+            fail(
+                ValueError,
+                type(self).__name__,
+                "hidden_size must be greater than zero",
+                hint="hidden_size counts the values of the state",
+            )
         if self.num_layers <= 0:
-            raise ValueError("num_layers must be greater than zero")
+            fail(
+                ValueError,
+                type(self).__name__,
+                "num_layers must be greater than zero",
+                hint="num_layers=1 is the default",
+            )
         if self.proj_size < 0:
-            raise ValueError(
-                "proj_size should be a positive integer or zero to disable projections"
+            fail(
+                ValueError,
+                type(self).__name__,
+                "proj_size should be a positive integer or zero to disable projections",
+                hint="leave proj_size out",
             )
         if self.proj_size >= self.hidden_size:
-            raise ValueError("proj_size has to be smaller than hidden_size")
+            fail(
+                ValueError,
+                type(self).__name__,
+                "proj_size has to be smaller than hidden_size",
+                hint="leave proj_size out for outputs of hidden_size",
+            )
         if self.mode not in _GATES:
-            raise ValueError("Unrecognized RNN mode: " + self.mode)
+            fail(
+                ValueError,
+                type(self).__name__,
+                "Unrecognized RNN mode: " + self.mode,
+                hint="use the classes RNN, LSTM and GRU",
+            )
 
     def _make_weights(self, layer: int, direction: int, device: Any, dtype: Any) -> None:
         directions = 2 if self.bidirectional else 1
@@ -163,19 +195,36 @@ class RNNBase(Module):
             not facula.is_autocast_enabled(input.device.type)
             and input.dtype != self.weight_ih_l0.dtype
         ):
-            raise ValueError(
-                f"RNN input dtype ({input.dtype}) does not match weight dtype "
-                f"({self.weight_ih_l0.dtype}). "
-                f"Convert input: input.to({self.weight_ih_l0.dtype}), or convert model: "
-                f"model.to({input.dtype})"
+            fail(
+                ValueError,
+                type(self).__name__,
+                (
+                    f"RNN input dtype ({input.dtype}) does not match weight dtype ({self.weight_ih_l0.dtype}). "
+                    f"Convert input: input.to({self.weight_ih_l0.dtype}), or convert model: "
+                    f"model.to({input.dtype})"
+                ),
+                hint="model.half(), model.float() and their kin convert all weights",
             )
         expected = 2 if batch_sizes is not None else 3
         if input.dim() != expected:
-            raise RuntimeError(f"input must have {expected} dimensions, got {input.dim()}")
+            fail(
+                RuntimeError,
+                type(self).__name__,
+                f"input must have {expected} dimensions, got {input.dim()}",
+                hint="facula.nn.utils.rnn.pack_padded_sequence() makes packed ones",
+            )
         if self.input_size != input.size(-1):
-            raise RuntimeError(
-                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got "
-                f"{input.size(-1)}"
+            fail(
+                RuntimeError,
+                type(self).__name__,
+                (
+                    f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got "
+                    f"{input.size(-1)}"
+                ),
+                hint=(
+                    "batch_first=True takes (batch, time, values); values are the last dimension "
+                    "in any case"
+                ),
             )
 
     def get_expected_hidden_size(self, input: Any, batch_sizes: Any) -> tuple[int, int, int]:
@@ -196,7 +245,12 @@ class RNNBase(Module):
     ) -> None:
         """Raises unless a state has the expected shape."""
         if tuple(hx.size()) != tuple(expected_hidden_size):
-            raise RuntimeError(msg.format(expected_hidden_size, list(hx.size())))
+            fail(
+                RuntimeError,
+                type(self).__name__,
+                msg.format(expected_hidden_size, list(hx.size())),
+                hint="leave it out to start from zeros",
+            )
 
     def check_forward_args(self, input: Any, hidden: Any, batch_sizes: Any) -> None:
         """Raises unless input and state fit the layer."""
@@ -266,9 +320,14 @@ class RNNBase(Module):
         for state in states:
             if state.dim() != expected:
                 kind = "batched 3-D" if expected == 3 else "unbatched 2-D"
-                raise RuntimeError(
-                    f"For {kind} input, hx should also be {expected}-D but got {state.dim()}-D "
-                    "tensor"
+                fail(
+                    RuntimeError,
+                    type(self).__name__,
+                    (
+                        f"For {kind} input, hx should also be {expected}-D but got {state.dim()}-D "
+                        "tensor"
+                    ),
+                    hint="leave hx out to start from zeros",
                 )
 
     def _forward_packed(self, packed: PackedSequence, states: tuple | None) -> tuple[Any, tuple]:
@@ -284,8 +343,14 @@ class RNNBase(Module):
 
     def _forward_dense(self, input: Any, states: tuple | None) -> tuple[Any, tuple]:
         if input.dim() not in (2, 3):
-            raise ValueError(
-                f"{type(self).__name__}: Expected input to be 2D or 3D, got {input.dim()}D instead"
+            fail(
+                ValueError,
+                type(self).__name__,
+                (
+                    f"{type(self).__name__}: Expected input to be 2D or 3D, got {input.dim()}D "
+                    "instead"
+                ),
+                hint="flatten() or unsqueeze() to (time, batch, values)",
             )
         batched = input.dim() == 3
         if states is not None:
@@ -315,15 +380,23 @@ class RNN(RNNBase):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if "proj_size" in kwargs:
-            raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
+            fail(
+                ValueError,
+                type(self).__name__,
+                "proj_size argument is only supported for LSTM, not RNN or GRU",
+                hint="leave proj_size out, or take an LSTM",
+            )
         if len(args) > 3:
             nonlinearity = args[3]
             args = args[:3] + args[4:]
         else:
             nonlinearity = kwargs.pop("nonlinearity", "tanh")
         if nonlinearity not in ("tanh", "relu"):
-            raise ValueError(
-                f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'."
+            fail(
+                ValueError,
+                type(self).__name__,
+                f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.",
+                hint="'tanh' is the default",
             )
         self.nonlinearity = nonlinearity
         super().__init__(f"RNN_{nonlinearity.upper()}", *args, **kwargs)
@@ -334,7 +407,12 @@ class GRU(RNNBase):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if "proj_size" in kwargs:
-            raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
+            fail(
+                ValueError,
+                type(self).__name__,
+                "proj_size argument is only supported for LSTM, not RNN or GRU",
+                hint="leave proj_size out, or take an LSTM",
+            )
         super().__init__("GRU", *args, **kwargs)
 
 
@@ -377,8 +455,14 @@ class LSTM(RNNBase):
         if len(states) != 2 or any(s.dim() != expected for s in states):
             kind = "batched 3-D" if expected == 3 else "unbatched 2-D"
             got = ", ".join(f"{s.dim()}-D" for s in states)
-            raise RuntimeError(
-                f"For {kind} input, hx and cx should also be {expected}-D but got ({got}) tensors"
+            fail(
+                RuntimeError,
+                type(self).__name__,
+                (
+                    f"For {kind} input, hx and cx should also be {expected}-D but got ({got}) "
+                    "tensors"
+                ),
+                hint="leave them out to start from zeros",
             )
 
     def forward(self, input: Any, hx: Any = None) -> Any:
@@ -437,19 +521,35 @@ class RNNCellBase(Module):
         """Run one step with a batch dimension added where there is none."""
         name = type(self).__name__
         if input.dim() not in (1, 2):
-            raise ValueError(f"{name}: Expected input to be 1D or 2D, got {input.dim()}D instead")
+            fail(
+                ValueError,
+                name,
+                f"{name}: Expected input to be 1D or 2D, got {input.dim()}D instead",
+                hint="one step at a time: x[t] of a sequence",
+            )
         for i, state in enumerate(states or ()):
             if state.dim() not in (1, 2):
-                raise ValueError(
-                    f"{name}: Expected hidden{f'[{i}]' if count > 1 else ''} to be 1D or 2D, got "
-                    f"{state.dim()}D instead"
+                fail(
+                    ValueError,
+                    name,
+                    (
+                        f"{name}: Expected hidden{(f'[{i}]' if count > 1 else '')} to be 1D or 2D, "
+                        f"got {state.dim()}D instead"
+                    ),
+                    hint="leave it out to start from zeros",
                 )
         batched = input.dim() == 2
         if not batched:
             input = input.unsqueeze(0)
         if input.size(1) != self.input_size:
-            raise RuntimeError(
-                f"input has inconsistent input_size: got {input.size(1)} expected {self.input_size}"
+            fail(
+                RuntimeError,
+                type(self).__name__,
+                (
+                    f"input has inconsistent input_size: got {input.size(1)} expected "
+                    f"{self.input_size}"
+                ),
+                hint="size(-1) of the input is the input_size that the cell was made with",
             )
         if states is None:
             zeros = facula.zeros(
@@ -460,9 +560,14 @@ class RNNCellBase(Module):
             states = tuple(s.unsqueeze(0) for s in states)
         for i, state in enumerate(states):
             if state.size(0) != input.size(0) or state.size(1) != self.hidden_size:
-                raise RuntimeError(
-                    f"hidden{i} has shape {list(state.shape)}, expected "
-                    f"{[input.size(0), self.hidden_size]}"
+                fail(
+                    RuntimeError,
+                    type(self).__name__,
+                    (
+                        f"hidden{i} has shape {list(state.shape)}, expected "
+                        f"{[input.size(0), self.hidden_size]}"
+                    ),
+                    hint="leave it out to start from zeros",
                 )
         result = function(
             input,
@@ -497,7 +602,12 @@ class RNNCell(RNNCellBase):
         """``[N, input_size]`` and ``[N, hidden_size]`` to the next state."""
         functions = {"tanh": recurrent.rnn_tanh_cell, "relu": recurrent.rnn_relu_cell}
         if self.nonlinearity not in functions:
-            raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
+            fail(
+                RuntimeError,
+                type(self).__name__,
+                f"Unknown nonlinearity: {self.nonlinearity}",
+                hint="'tanh' is the default",
+            )
         states = None if hx is None else (hx,)
         return self._step(functions[self.nonlinearity], input, states, 1)[0]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from facula.core.errors import fail
 from facula.nn import functional as F
 from facula.nn.modules.module import Module
 
@@ -46,32 +47,59 @@ class Unflatten(Module):
         elif isinstance(dim, str):
             self._require_tuple_tuple(unflattened_size)
         else:
-            raise TypeError("invalid argument type for dim parameter")
+            fail(
+                TypeError,
+                "Unflatten",
+                "invalid argument type for dim parameter",
+                hint="dim is an int, or a name together with named sizes",
+            )
         self.dim = dim
         self.unflattened_size = unflattened_size
 
     def _require_tuple_tuple(self, input: Any) -> None:
         if not isinstance(input, tuple):
-            raise TypeError(
-                f"unflattened_size must be a tuple of tuples, but found type {type(input).__name__}"
+            fail(
+                TypeError,
+                "Unflatten",
+                (
+                    "unflattened_size must be a tuple of tuples, but found type "
+                    f"{type(input).__name__}"
+                ),
+                hint="(('C', 2), ('H', 3)) names the sizes",
             )
         for i, element in enumerate(input):
             if not isinstance(element, tuple):
-                raise TypeError(
-                    "unflattened_size must be tuple of tuples, but found element of type "
-                    f"{type(element).__name__} at pos {i}"
+                fail(
+                    TypeError,
+                    "Unflatten",
+                    (
+                        "unflattened_size must be tuple of tuples, but found element of type "
+                        f"{type(element).__name__} at pos {i}"
+                    ),
+                    hint="(('C', 2), ('H', 3)) names the sizes",
                 )
 
     def _require_tuple_int(self, input: Any) -> None:
         if not isinstance(input, (tuple, list)):
-            raise TypeError(
-                f"unflattened_size must be a tuple of ints, but found type {type(input).__name__}"
+            fail(
+                TypeError,
+                "Unflatten",
+                (
+                    "unflattened_size must be a tuple of ints, but found type "
+                    f"{type(input).__name__}"
+                ),
+                hint="(2, 3) cuts a dimension of 6",
             )
         for i, element in enumerate(input):
             if not isinstance(element, int):
-                raise TypeError(
-                    "unflattened_size must be tuple of ints, but found element of type "
-                    f"{type(element).__name__} at pos {i}"
+                fail(
+                    TypeError,
+                    "Unflatten",
+                    (
+                        "unflattened_size must be tuple of ints, but found element of type "
+                        f"{type(element).__name__} at pos {i}"
+                    ),
+                    hint="(2, 3) cuts a dimension of 6",
                 )
 
     def forward(self, input: Any) -> Any:

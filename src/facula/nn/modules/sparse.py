@@ -10,6 +10,7 @@ from typing import Any
 
 import facula
 from facula.autograd.grad_mode import no_grad
+from facula.core.errors import fail
 from facula.nn import functional as F
 from facula.nn import init
 from facula.nn.modules.module import Module
@@ -22,7 +23,12 @@ def _wrap_padding_index(padding_idx: int | None, num_embeddings: int) -> int | N
     if padding_idx is None:
         return None
     if not -num_embeddings <= padding_idx < num_embeddings:
-        raise AssertionError("Padding_idx must be within num_embeddings")
+        fail(
+            AssertionError,
+            "Embedding",
+            "Padding_idx must be within num_embeddings",
+            hint="padding_idx=0 is the first row, -1 the last",
+        )
     return padding_idx % num_embeddings
 
 
@@ -42,7 +48,12 @@ class _EmbeddingTable(Module):
             self.reset_parameters()
             return
         if list(given.shape) != shape:
-            raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
+            fail(
+                AssertionError,
+                type(self).__name__,
+                "Shape of weight does not match num_embeddings and embedding_dim",
+                hint="from_pretrained(weight) takes both from the weight",
+            )
         self.weight = Parameter(given, requires_grad=not freeze)
 
     def reset_parameters(self) -> None:
@@ -135,7 +146,12 @@ class Embedding(_EmbeddingTable):
     ) -> Embedding:
         """A layer with the given table, not trained unless ``freeze`` is False."""
         if embeddings.dim() != 2:
-            raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
+            fail(
+                AssertionError,
+                "from_pretrained",
+                "Embeddings parameter is expected to be 2-dimensional",
+                hint="one row for each entry",
+            )
         rows, columns = embeddings.shape
         return cls(
             num_embeddings=rows,
@@ -239,7 +255,12 @@ class EmbeddingBag(_EmbeddingTable):
     ) -> EmbeddingBag:
         """A layer with the given table, not trained unless ``freeze`` is False."""
         if embeddings.dim() != 2:
-            raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
+            fail(
+                AssertionError,
+                "from_pretrained",
+                "Embeddings parameter is expected to be 2-dimensional",
+                hint="one row for each entry",
+            )
         rows, columns = embeddings.shape
         bag = cls(
             num_embeddings=rows,

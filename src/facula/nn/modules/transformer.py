@@ -14,6 +14,7 @@ from typing import Any
 
 import facula
 from facula import core
+from facula.core.errors import fail
 from facula.nn import attention_fast_path as fast_path
 from facula.nn import functional as F
 from facula.nn import init
@@ -55,7 +56,12 @@ def _get_activation_fn(activation: str) -> Callable:
         return F.relu
     if activation == "gelu":
         return F.gelu
-    raise RuntimeError(f"activation should be relu/gelu, not {activation}")
+    fail(
+        RuntimeError,
+        "Transformer",
+        f"activation should be relu/gelu, not {activation}",
+        hint="a function such as facula.nn.functional.silu is taken too",
+    )
 
 
 def _detect_is_causal_mask(
@@ -436,9 +442,19 @@ class Transformer(Module):
         if src.dim() == 3:
             batch = 0 if self.batch_first else 1
             if src.size(batch) != tgt.size(batch):
-                raise RuntimeError("the batch number of src and tgt must be equal")
+                fail(
+                    RuntimeError,
+                    "Transformer",
+                    "the batch number of src and tgt must be equal",
+                    hint="batch_first=True has the batch in dimension 0, otherwise it is dimension 1",
+                )
         if src.size(-1) != self.d_model or tgt.size(-1) != self.d_model:
-            raise RuntimeError("the feature number of src and tgt must be equal to d_model")
+            fail(
+                RuntimeError,
+                "Transformer",
+                "the feature number of src and tgt must be equal to d_model",
+                hint="a Linear layer or an Embedding of d_model values brings them there",
+            )
         memory = self.encoder(
             src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal
         )

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from itertools import repeat
 from typing import Any
 
+from facula.core.errors import fail
+
 
 def _ntuple(n: int, name: str = "parse") -> Callable[[Any], tuple]:
     """A function that repeats a single value ``n`` times and makes a tuple of an iterable."""
@@ -42,7 +44,12 @@ def _list_with_default(out_size: list, defaults: list) -> Any:
     if isinstance(out_size, int):
         return out_size
     if len(defaults) <= len(out_size):
-        raise ValueError(f"Input dimension should be at least {len(out_size) + 1}")
+        fail(
+            ValueError,
+            "output_size",
+            f"Input dimension should be at least {len(out_size) + 1}",
+            hint="give one size for each dimension that is pooled",
+        )
     tail = defaults[-len(out_size) :]
     return [d if v is None else v for v, d in zip(out_size, tail, strict=True)]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from facula.core.errors import no_attribute as _no_attribute
 from facula.nn.parallel.copies import (
     DataParallel,
     data_parallel,
@@ -37,4 +38,4 @@ def __getattr__(name: str) -> Any:
                 raise
         else:
             return module if name == "distributed" else module.DistributedDataParallel
-    raise AttributeError(f"module 'facula.nn.parallel' has no attribute {name!r}")
+    raise _no_attribute(__name__, name)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import facula
+from facula.core.errors import fail
 from facula.nn.utils.stateless import call_with
 
 
@@ -38,19 +39,34 @@ def functional_call(
             strict=strict,
         )
     if not isinstance(parameter_and_buffer_dicts, Sequence):
-        raise ValueError(
-            "Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got "
-            f"{type(parameter_and_buffer_dicts)}"
+        fail(
+            ValueError,
+            "functional_call",
+            (
+                "Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, "
+                f"but got {type(parameter_and_buffer_dicts)}"
+            ),
+            hint="dict(module.named_parameters()) is one",
         )
     if not all(isinstance(d, dict) for d in parameter_and_buffer_dicts):
-        raise ValueError("Expected all elements of parameter_and_buffer_dicts to be dictionaries")
+        fail(
+            ValueError,
+            "functional_call",
+            "Expected all elements of parameter_and_buffer_dicts to be dictionaries",
+            hint="dict(module.named_parameters()) is one",
+        )
     joined: dict[str, Any] = {}
     for part in parameter_and_buffer_dicts:
         repeated = sorted(joined.keys() & part.keys())
         if repeated:
-            raise ValueError(
-                f"{repeated} appeared in multiple dictionaries; behavior of functional call is "
-                "ambiguous"
+            fail(
+                ValueError,
+                "functional_call",
+                (
+                    f"{repeated} appeared in multiple dictionaries; behavior of functional call "
+                    "is ambiguous"
+                ),
+                hint="join the dicts first: {**first, **second}",
             )
         joined.update(part)
     try:
@@ -68,13 +84,26 @@ def stack_module_state(models: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """
     models = list(models)
     if not models:
-        raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
+        fail(
+            RuntimeError,
+            "stack_module_state",
+            "stack_module_state: Expected at least one model, got 0.",
+            hint="stack_module_state([model]) takes one",
+        )
     if len({m.training for m in models}) > 1:
-        raise RuntimeError(
-            "stack_module_state: Expected all models to have the same training/eval mode."
+        fail(
+            RuntimeError,
+            "stack_module_state",
+            "stack_module_state: Expected all models to have the same training/eval mode.",
+            hint="call eval() or train() on all of them",
         )
     if any(type(m) is not type(models[0]) for m in models):
-        raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
+        fail(
+            RuntimeError,
+            "stack_module_state",
+            "stack_module_state: Expected all models to be of the same class.",
+            hint="stack each class by itself",
+        )
     parameters = {
         name: _stacked([dict(m.named_parameters())[name] for m in models])
         for name, _ in models[0].named_parameters()
@@ -88,8 +117,11 @@ def stack_module_state(models: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _stacked(tensors: list[Any]) -> Any:
     if len({t.requires_grad for t in tensors}) > 1:
-        raise RuntimeError(
-            "Expected parameters from different models to have the same requires_grad."
+        fail(
+            RuntimeError,
+            "stack_module_state",
+            "Expected parameters from different models to have the same requires_grad.",
+            hint="requires_grad_() sets it for all parameters of a module",
         )
     stacked = facula.stack([t.detach() for t in tensors])
     return stacked.requires_grad_(tensors[0].requires_grad)

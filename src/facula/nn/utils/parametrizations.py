@@ -12,6 +12,7 @@ from typing import Any
 
 import facula
 from facula.autograd.grad_mode import no_grad
+from facula.core.errors import fail
 from facula.nn import functional as F
 from facula.nn.modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from facula.nn.modules.module import Module
@@ -48,7 +49,12 @@ class _Orthogonal(Module):
     ) -> None:
         super().__init__()
         if weight.is_complex() and orthogonal_map == _OrthMaps.householder:
-            raise ValueError("The householder parametrization does not support complex tensors.")
+            fail(
+                ValueError,
+                "orthogonal",
+                "The householder parametrization does not support complex tensors.",
+                hint="orthogonal_map='matrix_exp' takes complex tensors",
+            )
         self.shape = weight.shape
         self.orthogonal_map = orthogonal_map
         if use_trivialization:
@@ -90,9 +96,14 @@ class _Orthogonal(Module):
         """What gives ``q``; with a base, the base is set to it."""
         with no_grad():
             if q.shape != self.shape:
-                raise ValueError(
-                    f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor "
-                    f"of shape {q.shape}."
+                fail(
+                    ValueError,
+                    "orthogonal",
+                    (
+                        f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor "
+                        f"of shape {q.shape}."
+                    ),
+                    hint="assign a tensor of the weight's shape",
                 )
             n, k = q.size(-2), q.size(-1)
             transposed = n < k
@@ -114,10 +125,14 @@ class _Orthogonal(Module):
 
     def _inverse_without_base(self, q: Any, transposed: bool) -> Any:
         if self.orthogonal_map in (_OrthMaps.cayley, _OrthMaps.matrix_exp):
-            raise NotImplementedError(
-                "It is not possible to assign to the matrix exponential or the Cayley "
-                "parametrizations when "
-                "use_trivialization=False."
+            fail(
+                NotImplementedError,
+                "orthogonal",
+                (
+                    "It is not possible to assign to the matrix exponential or the Cayley "
+                    "parametrizations when use_trivialization=False."
+                ),
+                hint="use_trivialization=True allows assignments",
             )
         a, tau = facula.geqrf(q)
         # a diagonal of signs, which forward reads
@@ -138,19 +153,32 @@ def orthogonal(
     """
     weight = getattr(module, name, None)
     if not isinstance(weight, facula.Tensor):
-        raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
+        fail(
+            ValueError,
+            "parametrization",
+            f"Module '{module}' has no parameter or buffer with name '{name}'",
+            hint="named_parameters() lists the names",
+        )
     if weight.ndim < 2:
-        raise ValueError(
-            f"Expected a matrix or batch of matrices. Got a tensor of {weight.ndim} dimensions."
+        fail(
+            ValueError,
+            "orthogonal",
+            (f"Expected a matrix or batch of matrices. Got a tensor of {weight.ndim} dimensions."),
+            hint="weights of layers with two dimensions or more can be orthogonal",
         )
     if orthogonal_map is None:
         square = weight.size(-2) == weight.size(-1) or weight.is_complex()
         orthogonal_map = "matrix_exp" if square else "householder"
     choice = getattr(_OrthMaps, orthogonal_map, None)
     if choice is None:
-        raise ValueError(
-            'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". Got: '
-            f"{orthogonal_map}"
+        fail(
+            ValueError,
+            "orthogonal",
+            (
+                'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". Got: '
+                f"{orthogonal_map}"
+            ),
+            hint="leave orthogonal_map out",
         )
     parametrization = _Orthogonal(weight, choice, use_trivialization=use_trivialization)
     parametrize.register_parametrization(module, name, parametrization, unsafe=True)
@@ -200,14 +228,21 @@ class _SpectralNorm(Module):
         super().__init__()
         dims = weight.ndim
         if not -dims <= dim < dims:
-            raise IndexError(
-                f"Dimension out of range (expected to be in range of [-{dims}, {dims - 1}] but got "
-                f"{dim})"
+            fail(
+                IndexError,
+                "spectral_norm",
+                (
+                    f"Dimension out of range (expected to be in range of [-{dims}, {dims - 1}] "
+                    f"but got {dim})"
+                ),
+                hint="dim=-1 is the last dimension",
             )
         if n_power_iterations <= 0:
-            raise ValueError(
-                "Expected n_power_iterations to be positive, but got "
-                f"n_power_iterations={n_power_iterations}"
+            fail(
+                ValueError,
+                "spectral_norm",
+                f"Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}",
+                hint="n_power_iterations=1 is the default",
             )
         self.dim = dim if dim >= 0 else dim + dims
         self.eps = eps
@@ -261,7 +296,12 @@ def spectral_norm(
     """
     weight = getattr(module, name, None)
     if not isinstance(weight, facula.Tensor):
-        raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
+        fail(
+            ValueError,
+            "parametrization",
+            f"Module '{module}' has no parameter or buffer with name '{name}'",
+            hint="named_parameters() lists the names",
+        )
     if dim is None:
         transposed = isinstance(module, (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d))
         dim = 1 if transposed else 0

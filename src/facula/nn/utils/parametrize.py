@@ -17,6 +17,7 @@ from typing import Any
 
 from facula import core
 from facula.autograd.grad_mode import no_grad
+from facula.core.errors import fail
 from facula.nn.modules.container import Module, ModuleDict, ModuleList
 from facula.nn.parameter import Parameter
 
@@ -53,7 +54,7 @@ def _maybe_set(tensor: Any, value: Any) -> None:
         tensor.shape == value.shape
         and tensor.dtype == value.dtype
         and tensor.device == value.device
-        and tensor.untyped_storage().data_ptr() == value.untyped_storage().data_ptr()
+        and core.storage_key(tensor) == core.storage_key(value)
         and tensor.stride() == value.stride()
         and tensor.storage_offset() == value.storage_offset()
     ):
@@ -68,7 +69,12 @@ class ParametrizationList(ModuleList):
 
     def __init__(self, modules: Sequence[Module], original: Any, unsafe: bool = False) -> None:
         if len(modules) == 0:
-            raise ValueError("ParametrizationList requires one or more modules.")
+            fail(
+                ValueError,
+                "ParametrizationList",
+                "ParametrizationList requires one or more modules.",
+                hint="register_parametrization(module, name, parametrization) makes the list",
+            )
         super().__init__(modules)
         self.unsafe = unsafe
         original_shape, original_dtype = original.shape, original.dtype
@@ -82,9 +88,14 @@ class ParametrizationList(ModuleList):
                 except NotImplementedError:
                     pass
         if not isinstance(new, core.Tensor) and not isinstance(new, collections.abc.Sequence):
-            raise ValueError(
-                "'right_inverse' must return a Tensor or a Sequence of tensors. Got "
-                f"{type(new).__name__}"
+            fail(
+                ValueError,
+                "register_parametrization",
+                (
+                    "'right_inverse' must return a Tensor or a Sequence of tensors. Got "
+                    f"{type(new).__name__}"
+                ),
+                hint="return a tensor, or a list of them",
             )
         self.is_tensor = isinstance(new, core.Tensor)
         self.ntensors = 1 if self.is_tensor else len(new)
@@ -97,14 +108,25 @@ class ParametrizationList(ModuleList):
 
     def _keep_single(self, original: Any, new: Any) -> None:
         if original.dtype != new.dtype:
-            raise ValueError(
-                "When `right_inverse` outputs one tensor, it may not change the dtype.\n"
-                f"original.dtype: {original.dtype}\nright_inverse(original).dtype: {new.dtype}"
+            fail(
+                ValueError,
+                "register_parametrization",
+                (
+                    "When `right_inverse` outputs one tensor, it may not change the dtype.\n"
+                    f"original.dtype: {original.dtype}\nright_inverse(original).dtype: {new.dtype}"
+                ),
+                hint="value.to(x.dtype) in right_inverse keeps it",
             )
         if original.device != new.device:
-            raise ValueError(
-                "When `right_inverse` outputs one tensor, it may not change the device.\n"
-                f"original.device: {original.device}\nright_inverse(original).device: {new.device}"
+            fail(
+                ValueError,
+                "register_parametrization",
+                (
+                    "When `right_inverse` outputs one tensor, it may not change the device.\n"
+                    f"original.device: {original.device}\nright_inverse(original).device: "
+                    f"{new.device}"
+                ),
+                hint="value.to(x.device) in right_inverse keeps it",
             )
         with no_grad():
             _maybe_set(original, new)
@@ -113,10 +135,14 @@ class ParametrizationList(ModuleList):
     def _keep_several(self, original: Any, new: Any) -> None:
         for i, tensor in enumerate(new):
             if not isinstance(tensor, core.Tensor):
-                raise ValueError(
-                    "'right_inverse' must return a Tensor or a Sequence of tensors. Got element "
-                    f"{i} of the sequence "
-                    f"with type {type(tensor).__name__}."
+                fail(
+                    ValueError,
+                    "register_parametrization",
+                    (
+                        "'right_inverse' must return a Tensor or a Sequence of tensors. Got element "
+                        f"{i} of the sequence with type {type(tensor).__name__}."
+                    ),
+                    hint="return a tensor, or a list of them",
                 )
             if isinstance(original, Parameter):
                 tensor = Parameter(tensor, original.requires_grad)
@@ -126,18 +152,33 @@ class ParametrizationList(ModuleList):
     def _check_round_trip(self, original: Any, shape: Any, dtype: Any) -> None:
         z = self()
         if not isinstance(z, core.Tensor):
-            raise ValueError(f"A parametrization must return a tensor. Got {type(z).__name__}.")
+            fail(
+                ValueError,
+                "register_parametrization",
+                f"A parametrization must return a tensor. Got {type(z).__name__}.",
+                hint="return the new value from forward",
+            )
         if z.dtype != dtype:
-            raise ValueError(
-                "Registering a parametrization may not change the dtype of the tensor, unless "
-                "`unsafe` flag is "
-                f"enabled.\nunparametrized dtype: {dtype}\nparametrized dtype: {z.dtype}"
+            fail(
+                ValueError,
+                "register_parametrization",
+                (
+                    "Registering a parametrization may not change the dtype of the tensor, "
+                    f"unless `unsafe` flag is enabled.\nunparametrized dtype: {dtype}\nparametrized "
+                    f"dtype: {z.dtype}"
+                ),
+                hint="unsafe=True skips the check",
             )
         if z.shape != shape:
-            raise ValueError(
-                "Registering a parametrization may not change the shape of the tensor, unless "
-                "`unsafe` flag is "
-                f"enabled.\nunparametrized shape: {shape}\nparametrized shape: {z.shape}"
+            fail(
+                ValueError,
+                "register_parametrization",
+                (
+                    "Registering a parametrization may not change the shape of the tensor, "
+                    f"unless `unsafe` flag is enabled.\nunparametrized shape: {shape}\nparametrized "
+                    f"shape: {z.shape}"
+                ),
+                hint="unsafe=True skips the check",
             )
 
     def _originals(self) -> list[Any]:
@@ -150,20 +191,30 @@ class ParametrizationList(ModuleList):
         with no_grad():
             for module in reversed(self):
                 if not hasattr(module, "right_inverse"):
-                    raise RuntimeError(
-                        f"parametrization {type(module).__name__} does not implement right_inverse."
+                    fail(
+                        RuntimeError,
+                        "right_inverse",
+                        f"parametrization {type(module).__name__} does not implement right_inverse.",
+                        hint="define right_inverse to make the tensor assignable",
                     )
                 value = module.right_inverse(value)
             if self.is_tensor:
                 if not isinstance(value, core.Tensor):
-                    raise ValueError(
-                        f"`right_inverse` should return a tensor. Got {type(value).__name__}"
+                    fail(
+                        ValueError,
+                        "right_inverse",
+                        f"`right_inverse` should return a tensor. Got {type(value).__name__}",
+                        hint="right_inverse gives back what forward made the value of",
                     )
                 if value.dtype != self.original.dtype:
-                    raise ValueError(
-                        f"The tensor returned by `right_inverse` has dtype {value.dtype} while "
-                        "`original` has dtype "
-                        f"{self.original.dtype}"
+                    fail(
+                        ValueError,
+                        "right_inverse",
+                        (
+                            f"The tensor returned by `right_inverse` has dtype {value.dtype} while "
+                            f"`original` has dtype {self.original.dtype}"
+                        ),
+                        hint="value.to(dtype) in right_inverse converts it",
                     )
                 _maybe_set(self.original, value)
                 return
@@ -171,27 +222,43 @@ class ParametrizationList(ModuleList):
 
     def _set_several(self, value: Any) -> None:
         if not isinstance(value, collections.abc.Sequence):
-            raise ValueError(
-                f"'right_inverse' must return a sequence of tensors. Got {type(value).__name__}."
+            fail(
+                ValueError,
+                "right_inverse",
+                (f"'right_inverse' must return a sequence of tensors. Got {type(value).__name__}."),
+                hint="return a list, one tensor for each original",
             )
         if len(value) != self.ntensors:
-            raise ValueError(
-                f"'right_inverse' must return a sequence of tensors of length {self.ntensors}. Got "
-                "a sequence of "
-                f"length {len(value)}."
+            fail(
+                ValueError,
+                "right_inverse",
+                (
+                    f"'right_inverse' must return a sequence of tensors of length {self.ntensors}. "
+                    f"Got a sequence of length {len(value)}."
+                ),
+                hint="return a list, one tensor for each original",
             )
         for i, tensor in enumerate(value):
             original = getattr(self, f"original{i}")
             if not isinstance(tensor, core.Tensor):
-                raise ValueError(
-                    f"`right_inverse` must return a sequence of tensors. Got element {i} of type "
-                    f"{type(tensor).__name__}"
+                fail(
+                    ValueError,
+                    "right_inverse",
+                    (
+                        f"`right_inverse` must return a sequence of tensors. Got element {i} of type "
+                        f"{type(tensor).__name__}"
+                    ),
+                    hint="return a list, one tensor for each original",
                 )
             if original.dtype != tensor.dtype:
-                raise ValueError(
-                    f"Tensor {i} returned by `right_inverse` has dtype {tensor.dtype} while "
-                    f"`original{i}` has dtype "
-                    f"{original.dtype}"
+                fail(
+                    ValueError,
+                    "right_inverse",
+                    (
+                        f"Tensor {i} returned by `right_inverse` has dtype {tensor.dtype} while "
+                        f"`original{i}` has dtype {original.dtype}"
+                    ),
+                    hint="value.to(dtype) in right_inverse converts it",
                 )
             _maybe_set(original, tensor)
 
@@ -221,8 +288,11 @@ def _inject_new_class(module: Module) -> None:
         return replica
 
     def getstate(self: Any) -> Any:
-        raise RuntimeError(
-            "Serialization of parametrized modules is only supported through state_dict()."
+        fail(
+            RuntimeError,
+            "parametrize",
+            ("Serialization of parametrized modules is only supported through state_dict()."),
+            hint="save module.state_dict(), or call remove_parametrizations() first",
         )
 
     members: dict[str, Any] = {"__getstate__": getstate}
@@ -234,7 +304,12 @@ def _inject_new_class(module: Module) -> None:
 def _inject_property(module: Module, tensor_name: str) -> None:
     """Make the tensor a property of the module's own class."""
     if hasattr(module, tensor_name):
-        raise AssertionError(f"{tensor_name} is still an attribute of the module")
+        fail(
+            AssertionError,
+            "parametrize",
+            f"{tensor_name} is still an attribute of the module",
+            hint="delete the attribute first",
+        )
 
     def get(self: Any) -> Any:
         parametrization = self.parametrizations[tensor_name]
@@ -273,10 +348,14 @@ def register_parametrization(
         _inject_property(module, tensor_name)
         module.parametrizations[tensor_name] = parametrizations
     else:
-        raise ValueError(
-            f"Module '{module}' does not have a parameter, a buffer, or a parametrized element "
-            "with name "
-            f"'{tensor_name}'"
+        fail(
+            ValueError,
+            "register_parametrization",
+            (
+                f"Module '{module}' does not have a parameter, a buffer, or a parametrized "
+                f"element with name '{tensor_name}'"
+            ),
+            hint="named_parameters() and named_buffers() list the names",
         )
     return module
 
@@ -288,11 +367,16 @@ def _append_parametrization(module: Any, name: str, new: Module, unsafe: bool) -
         x = new(y)
         for attribute in ("dtype", "shape"):
             if getattr(x, attribute) != getattr(y, attribute):
-                raise ValueError(
-                    f"Registering a parametrization may not change the {attribute} of the tensor, "
-                    "unless the `unsafe` "
-                    f"flag is enabled.\nmodule.{name}.{attribute}: {getattr(y, attribute)}\n"
-                    f"parametrization(module.{name}).{attribute}: {getattr(x, attribute)}"
+                fail(
+                    ValueError,
+                    "register_parametrization",
+                    (
+                        f"Registering a parametrization may not change the {attribute} of the tensor, "
+                        f"unless the `unsafe` flag is enabled.\nmodule.{name}.{attribute}: "
+                        f"{getattr(y, attribute)}\nparametrization(module.{name}).{attribute}: "
+                        f"{getattr(x, attribute)}"
+                    ),
+                    hint="unsafe=True skips the check",
                 )
         if hasattr(new, "right_inverse"):
             try:
@@ -304,11 +388,15 @@ def _append_parametrization(module: Any, name: str, new: Module, unsafe: bool) -
                     if not isinstance(z, core.Tensor) or getattr(z, attribute) != getattr(
                         y, attribute
                     ):
-                        raise ValueError(
-                            "parametrization.right_inverse must return a tensor of the same "
-                            f"{attribute}, unless the "
-                            f"`unsafe` flag is enabled.\nmodule.{name}.{attribute}: "
-                            f"{getattr(y, attribute)}"
+                        fail(
+                            ValueError,
+                            "register_parametrization",
+                            (
+                                f"parametrization.right_inverse must return a tensor of the same {attribute}, "
+                                f"unless the `unsafe` flag is enabled.\nmodule.{name}.{attribute}: "
+                                f"{getattr(y, attribute)}"
+                            ),
+                            hint="unsafe=True skips the check",
                         )
     existing.append(new)
     existing.unsafe |= unsafe
@@ -331,7 +419,12 @@ def remove_parametrizations(
     original.
     """
     if not is_parametrized(module, tensor_name):
-        raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
+        fail(
+            ValueError,
+            "remove_parametrizations",
+            f"Module {module} does not have a parametrization on {tensor_name}",
+            hint="parametrize.is_parametrized(module, name) asks before",
+        )
     held: Any = module.parametrizations[tensor_name]
     if held.is_tensor:
         original = held.original
@@ -344,10 +437,14 @@ def remove_parametrizations(
                     original.set_(value)
     else:
         if not leave_parametrized:
-            raise ValueError(
-                "Cannot leave unparametrized (`leave_parametrized=False`) a tensor that is "
-                "parametrized in terms of a "
-                "sequence of tensors."
+            fail(
+                ValueError,
+                "remove_parametrizations",
+                (
+                    "Cannot leave unparametrized (`leave_parametrized=False`) a tensor that is "
+                    "parametrized in terms of a sequence of tensors."
+                ),
+                hint="leave_parametrized=True keeps the present value",
             )
         value = getattr(module, tensor_name)
         grads = any(t.requires_grad for t in held._originals())

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import facula
+from facula.core.errors import fail
 
 
 class BasePruningMethod(ABC):
@@ -33,7 +34,12 @@ class BasePruningMethod(ABC):
     def apply_mask(self, module: Any) -> Any:
         """The original parameter times its mask."""
         if self._tensor_name is None:
-            raise AssertionError(f"Module {module} has to be pruned")
+            fail(
+                AssertionError,
+                "prune",
+                f"Module {module} has to be pruned",
+                hint="a method's apply(module, name, ...) prunes",
+            )
         mask = getattr(module, self._tensor_name + "_mask")
         original = getattr(module, self._tensor_name + "_orig")
         return mask.to(dtype=original.dtype) * original
@@ -47,10 +53,14 @@ class BasePruningMethod(ABC):
             if isinstance(hook, BasePruningMethod) and hook._tensor_name == name
         ]
         if len(found) > 1:
-            raise AssertionError(
-                f"Avoid adding multiple pruning hooks to the same tensor {name} of module "
-                f"{module}. Use a "
-                "PruningContainer."
+            fail(
+                AssertionError,
+                "prune",
+                (
+                    f"Avoid adding multiple pruning hooks to the same tensor {name} of module "
+                    f"{module}. Use a PruningContainer."
+                ),
+                hint="a PruningContainer holds several methods of one tensor",
             )
         return found[0] if found else (None, None)
 
@@ -68,8 +78,11 @@ class BasePruningMethod(ABC):
         if importance_scores is None:
             importance_scores = original
         elif importance_scores.shape != original.shape:
-            raise AssertionError(
-                f"importance_scores should have the same shape as parameter {name} of {module}"
+            fail(
+                AssertionError,
+                "prune",
+                f"importance_scores should have the same shape as parameter {name} of {module}",
+                hint="leave importance_scores out to take the values themselves",
             )
         if existing is None:
             default_mask = facula.ones_like(original)
@@ -97,7 +110,12 @@ class BasePruningMethod(ABC):
         if importance_scores is None:
             importance_scores = t
         elif importance_scores.shape != t.shape:
-            raise AssertionError("importance_scores should have the same shape as tensor t")
+            fail(
+                AssertionError,
+                "prune",
+                "importance_scores should have the same shape as tensor t",
+                hint="leave importance_scores out to take the values themselves",
+            )
         default_mask = facula.ones_like(t) if default_mask is None else default_mask
         return t * self.compute_mask(importance_scores, default_mask=default_mask)
 
@@ -105,7 +123,12 @@ class BasePruningMethod(ABC):
         """Make the pruned value permanent."""
         name = self._tensor_name
         if name is None:
-            raise AssertionError(f"Module {module} has to be pruned before pruning can be removed")
+            fail(
+                AssertionError,
+                "prune",
+                f"Module {module} has to be pruned before pruning can be removed",
+                hint="prune.is_pruned(module) asks before",
+            )
         weight = self.apply_mask(module)
         if hasattr(module, name):
             delattr(module, name)
@@ -129,11 +152,21 @@ class PruningContainer(BasePruningMethod):
     def add_pruning_method(self, method: Any) -> None:
         """Add a method for the same tensor."""
         if not isinstance(method, BasePruningMethod) and method is not None:
-            raise TypeError(f"{type(method)} is not a BasePruningMethod subclass")
+            fail(
+                TypeError,
+                "PruningContainer",
+                f"{type(method)} is not a BasePruningMethod subclass",
+                hint="derive the class from BasePruningMethod",
+            )
         if method is not None and self._tensor_name != method._tensor_name:
-            raise ValueError(
-                "Can only add pruning methods acting on the parameter named "
-                f"'{self._tensor_name}' to PruningContainer {self}. Found '{method._tensor_name}'"
+            fail(
+                ValueError,
+                "PruningContainer",
+                (
+                    f"Can only add pruning methods acting on the parameter named '{self._tensor_name}' "
+                    f"to PruningContainer {self}. Found '{method._tensor_name}'"
+                ),
+                hint="make a container for each parameter",
             )
         self._pruning_methods += (method,)
 
@@ -155,9 +188,14 @@ class PruningContainer(BasePruningMethod):
             kept: Any = mask == 1
         elif kind == "structured":
             if not hasattr(method, "dim"):
-                raise AttributeError(
-                    "Pruning methods of PRUNING_TYPE 'structured' need to have the attribute `dim` "
-                    "defined."
+                fail(
+                    AttributeError,
+                    "PruningContainer",
+                    (
+                        "Pruning methods of PRUNING_TYPE 'structured' need to have the attribute "
+                        "`dim` defined."
+                    ),
+                    hint="set self.dim in __init__ of the method",
                 )
             dim = method.dim % t.dim()
             whole = mask.sum(dim=[d for d in range(t.dim()) if d != dim]) != 0
@@ -167,19 +205,34 @@ class PruningContainer(BasePruningMethod):
         elif kind == "global":
             kept = (slice(None),) * t.dim()
         else:
-            raise ValueError(f"Unrecognized PRUNING_TYPE {kind}")
+            fail(
+                ValueError,
+                "PruningContainer",
+                f"Unrecognized PRUNING_TYPE {kind}",
+                hint="'unstructured', 'structured' and 'global' are known",
+            )
         mask[kept] = method.compute_mask(t[kept], default_mask=mask[kept]).to(mask.dtype)
         return mask
 
 
 def _check_amount(amount: Any) -> None:
     if not isinstance(amount, numbers.Real):
-        raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
+        fail(
+            TypeError,
+            "prune",
+            f"Invalid type for amount: {amount}. Must be int or float.",
+            hint="a float is a fraction, an int a number of values",
+        )
     whole = isinstance(amount, numbers.Integral)
     if (whole and amount < 0) or (not whole and not 0.0 <= float(amount) <= 1.0):
-        raise ValueError(
-            f"amount={amount} should either be a float in the range [0, 1] or a non-negative "
-            "integer"
+        fail(
+            ValueError,
+            "prune",
+            (
+                f"amount={amount} should either be a float in the range [0, 1] or a "
+                "non-negative integer"
+            ),
+            hint="0.3 prunes three in ten, 3 prunes three values",
         )
 
 
@@ -187,8 +240,11 @@ def _units(amount: Any, size: int) -> int:
     """How many of ``size`` units to prune."""
     if isinstance(amount, numbers.Integral):
         if int(amount) > size:
-            raise ValueError(
-                f"amount={amount} should be smaller than the number of parameters to prune={size}"
+            fail(
+                ValueError,
+                "prune",
+                f"amount={amount} should be smaller than the number of parameters to prune={size}",
+                hint="a fraction such as 0.3 fits every size",
             )
         return int(amount)
     return round(amount * size)
@@ -259,13 +315,22 @@ def _channel_mask(t: Any, kept: Any, dim: int) -> Any:
 
 def _check_structured(t: Any, dim: int) -> None:
     if t.dim() <= 1:
-        raise ValueError(
-            "Structured pruning can only be applied to multidimensional tensors. Found tensor of "
-            "shape "
-            f"{t.shape} with {t.dim()} dims"
+        fail(
+            ValueError,
+            "prune",
+            (
+                "Structured pruning can only be applied to multidimensional tensors. Found "
+                f"tensor of shape {t.shape} with {t.dim()} dims"
+            ),
+            hint="unstructured methods prune vectors",
         )
     if not -t.dim() <= dim < t.dim():
-        raise IndexError(f"Invalid index {dim} for tensor of size {t.shape}")
+        fail(
+            IndexError,
+            "prune",
+            f"Invalid index {dim} for tensor of size {t.shape}",
+            hint="dim=-1 is the last dimension",
+        )
 
 
 class _Structured(BasePruningMethod):
@@ -322,7 +387,12 @@ class CustomFromMask(BasePruningMethod):
     def compute_mask(self, t: Any, default_mask: Any) -> Any:
         """Both masks together."""
         if default_mask.shape != self.mask.shape:
-            raise AssertionError("mask shape mismatch")
+            fail(
+                AssertionError,
+                "prune",
+                "mask shape mismatch",
+                hint="facula.ones_like(parameter) has the shape",
+            )
         return default_mask * self.mask.to(dtype=default_mask.dtype)
 
 
@@ -377,11 +447,21 @@ def global_unstructured(
     ``parameters`` are (module, name) pairs.
     """
     if not isinstance(parameters, Iterable):
-        raise TypeError("global_unstructured(): parameters is not an Iterable")
+        fail(
+            TypeError,
+            "global_unstructured",
+            "global_unstructured(): parameters is not an Iterable",
+            hint="pass pairs: [(module, 'weight'), ...]",
+        )
     pairs = list(parameters)
     scores = {} if importance_scores is None else importance_scores
     if not isinstance(scores, dict):
-        raise TypeError("global_unstructured(): importance_scores must be of type dict")
+        fail(
+            TypeError,
+            "global_unstructured",
+            "global_unstructured(): importance_scores must be of type dict",
+            hint="{(module, 'weight'): scores} is one",
+        )
     flat = facula.cat([scores.get((m, n), getattr(m, n)).reshape(-1) for m, n in pairs])
     masks = facula.cat(
         [getattr(m, n + "_mask", facula.ones_like(getattr(m, n))).reshape(-1) for m, n in pairs]
@@ -391,9 +471,14 @@ def global_unstructured(
     method = pruning_method(**kwargs)
     method._tensor_name = "temp"
     if method.PRUNING_TYPE != "unstructured":
-        raise TypeError(
-            "Only 'unstructured' PRUNING_TYPE supported for the `pruning_method`. Found method "
-            f"{pruning_method} of type {method.PRUNING_TYPE}"
+        fail(
+            TypeError,
+            "global_unstructured",
+            (
+                "Only 'unstructured' PRUNING_TYPE supported for the `pruning_method`. Found "
+                f"method {pruning_method} of type {method.PRUNING_TYPE}"
+            ),
+            hint="prune.L1Unstructured is such a method",
         )
     container.add_pruning_method(method)
     final = container.compute_mask(flat, masks)
@@ -412,8 +497,11 @@ def remove(module: Any, name: str) -> Any:
             hook.remove(module)
             del module._forward_pre_hooks[key]
             return module
-    raise ValueError(
-        f"Parameter '{name}' of module {module} has to be pruned before pruning can be removed"
+    fail(
+        ValueError,
+        "prune",
+        (f"Parameter '{name}' of module {module} has to be pruned before pruning can be removed"),
+        hint="prune.is_pruned(module) asks before",
     )
 
 

@@ -55,11 +55,15 @@ class PackedSequence(_Fields):
                 )
             data, batch_sizes = data
         if batch_sizes.device.type != "cpu":
-            raise ValueError(
-                "batch_sizes should always be on CPU. Instances of PackedSequence should never be "
-                "created manually. "
-                "They should be instantiated by functions like pack_sequence and "
-                "pack_padded_sequence."
+            fail(
+                ValueError,
+                "PackedSequence",
+                (
+                    "batch_sizes should always be on CPU. Instances of PackedSequence should "
+                    "never be created manually. They should be instantiated by functions like "
+                    "pack_sequence and pack_padded_sequence."
+                ),
+                hint="pack_padded_sequence(x, lengths) makes one",
             )
         indices = _with_inverse(sorted_indices, unsorted_indices)
         return super().__new__(cls, data, batch_sizes, *indices)
@@ -238,10 +242,15 @@ def pad_packed_sequence(
     steps = len(sizes)
     if total_length is not None:
         if total_length < steps:
-            raise ValueError(
-                "Expected total_length to be at least the length of the longest sequence in input, "
-                "but got "
-                f"total_length={total_length} and max sequence length being {steps}"
+            fail(
+                ValueError,
+                "pad_packed_sequence",
+                (
+                    "Expected total_length to be at least the length of the longest sequence in "
+                    f"input, but got total_length={total_length} and max sequence length being "
+                    f"{steps}"
+                ),
+                hint="leave total_length out to pad to the longest sequence",
             )
     batch = sizes[0]
     rows = []
@@ -273,9 +282,14 @@ def pad_sequence(
 ) -> Any:
     """Tensors ``[length, ...]`` as one ``[T, N, ...]`` (``[N, T, ...]``)."""
     if not isinstance(sequences, Iterable):
-        raise RuntimeError(
-            "pad_sequence: Expected iterable for input sequences, but got arg of type: "
-            f"{type(sequences)}"
+        fail(
+            RuntimeError,
+            "pad_sequence",
+            (
+                "pad_sequence: Expected iterable for input sequences, but got arg of type: "
+                f"{type(sequences)}"
+            ),
+            hint="pass a list of tensors",
         )
     if padding_side not in ("left", "right"):
         fail(

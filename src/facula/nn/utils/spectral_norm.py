@@ -12,6 +12,7 @@ from typing import Any
 
 import facula
 from facula.autograd.grad_mode import no_grad
+from facula.core.errors import fail
 from facula.nn import functional as F
 from facula.nn.modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from facula.nn.parameter import Parameter, is_lazy
@@ -28,9 +29,11 @@ class SpectralNorm:
         self, name: str = "weight", n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12
     ) -> None:
         if n_power_iterations <= 0:
-            raise ValueError(
-                "Expected n_power_iterations to be positive, but got "
-                f"n_power_iterations={n_power_iterations}"
+            fail(
+                ValueError,
+                "spectral_norm",
+                f"Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}",
+                hint="n_power_iterations=1 is the default",
             )
         self.name = name
         self.dim = dim
@@ -80,18 +83,30 @@ class SpectralNorm:
         """Put spectral normalization on a parameter."""
         for hook in module._forward_pre_hooks.values():
             if isinstance(hook, SpectralNorm) and hook.name == name:
-                raise RuntimeError(
-                    f"Cannot register two spectral_norm hooks on the same parameter {name}"
+                fail(
+                    RuntimeError,
+                    "spectral_norm",
+                    f"Cannot register two spectral_norm hooks on the same parameter {name}",
+                    hint="remove_spectral_norm(module, name) takes the first off",
                 )
         function = SpectralNorm(name, n_power_iterations, dim, eps)
         weight = module._parameters[name]
         if weight is None:
-            raise ValueError(f"`SpectralNorm` cannot be applied as parameter `{name}` is None")
+            fail(
+                ValueError,
+                "spectral_norm",
+                f"`SpectralNorm` cannot be applied as parameter `{name}` is None",
+                hint="assign the parameter first",
+            )
         if is_lazy(weight):
-            raise ValueError(
-                "The module passed to `SpectralNorm` can't have uninitialized parameters. Make "
-                "sure to run the dummy "
-                "forward before applying spectral normalization"
+            fail(
+                ValueError,
+                "spectral_norm",
+                (
+                    "The module passed to `SpectralNorm` can't have uninitialized parameters. "
+                    "Make sure to run the dummy forward before applying spectral normalization"
+                ),
+                hint="one call of the module makes its parameters",
             )
         with no_grad():
             matrix = function.reshape_weight_to_matrix(weight)
@@ -178,7 +193,12 @@ def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
             del module._forward_pre_hooks[key]
             break
     else:
-        raise ValueError(f"spectral_norm of '{name}' not found in {module}")
+        fail(
+            ValueError,
+            "remove_spectral_norm",
+            f"spectral_norm of '{name}' not found in {module}",
+            hint="spectral_norm(module, name) puts it there",
+        )
     for hooks, kind in (
         (module._state_dict_hooks, _StateDictHook),
         (module._load_state_dict_pre_hooks, _LoadStateDictPreHook),

@@ -10,6 +10,7 @@ import warnings
 from typing import Any
 
 import facula
+from facula.core.errors import fail
 from facula.nn.parameter import Parameter, is_lazy
 
 __all__ = ["WeightNorm", "remove_weight_norm", "weight_norm"]
@@ -40,16 +41,23 @@ class WeightNorm:
         """Put weight normalization on a parameter."""
         for hook in module._forward_pre_hooks.values():
             if isinstance(hook, WeightNorm) and hook.name == name:
-                raise RuntimeError(
-                    f"Cannot register two weight_norm hooks on the same parameter {name}"
+                fail(
+                    RuntimeError,
+                    "weight_norm",
+                    f"Cannot register two weight_norm hooks on the same parameter {name}",
+                    hint="remove_weight_norm(module, name) takes the first off",
                 )
         function = WeightNorm(name, dim)
         weight = getattr(module, name)
         if is_lazy(weight):
-            raise ValueError(
-                "The module passed to `WeightNorm` can't have uninitialized parameters. Make sure "
-                "to run the dummy "
-                "forward before applying weight normalization"
+            fail(
+                ValueError,
+                "weight_norm",
+                (
+                    "The module passed to `WeightNorm` can't have uninitialized parameters. Make "
+                    "sure to run the dummy forward before applying weight normalization"
+                ),
+                hint="one call of the module makes its parameters",
             )
         del module._parameters[name]
         norm = norm_except_dim(weight, 2, function.dim)
@@ -89,4 +97,9 @@ def remove_weight_norm(module: Any, name: str = "weight") -> Any:
             hook.remove(module)
             del module._forward_pre_hooks[key]
             return module
-    raise ValueError(f"weight_norm of '{name}' not found in {module}")
+    fail(
+        ValueError,
+        "remove_weight_norm",
+        f"weight_norm of '{name}' not found in {module}",
+        hint="weight_norm(module, name) puts it there",
+    )

@@ -125,8 +125,7 @@ def rrelu(
     slope = _random_slopes(self, lower, upper, training, generator)
     if not training:
         return _run("leaky_relu", inplace, self, slope)
-    factor = F.where(self > 0, 1.0, slope)
-    return self.mul_(factor) if inplace else self * factor
+    return self.mul_(F.where(self > 0, 1.0, slope)) if inplace else F._prelu(self, slope)
 
 
 @composite(

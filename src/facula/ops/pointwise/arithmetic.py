@@ -192,7 +192,8 @@ def _(grad, x, exponent, result):
     base = s.conj(x)
     by_base = s.where(exponent == 0, 0.0, grad * (y * s.pow(base, y - 1.0)))
     vanishing = (x == 0) & ((exponent.re if exponent.is_complex else exponent) >= 0)
-    return by_base, s.where(vanishing, 0.0, grad * (r * s.log(base)))
+    # no logarithm of zero is taken, which would be NaN in derivatives of this
+    return by_base, grad * (r * s.log(s.where(vanishing, 1.0, base)))
 
 
 @composite("float_power(Operand self, Operand exponent) -> Tensor")

@@ -9,6 +9,7 @@ Keeps true: a comparison with NaN is false (`ne` true); nothing here is differen
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from facula import core
 from facula.core.errors import fail
@@ -140,9 +141,15 @@ def isreal(x):
     return x.im == 0 if x.is_complex else _TRUE
 
 
+def _sign_dtype(common: Any, variant: Any, values: Any) -> Any:
+    """uint64 in float64, where none of its values has a sign."""
+    return core.float64 if common is core.uint64 else common
+
+
 @pointwise(
     "signbit(Tensor self) -> Tensor",
     result="bool",
+    result_of=_sign_dtype,
     dtypes="bool int float",
     differentiable=False,
     reference="numpy.signbit",
@@ -175,11 +182,13 @@ def isclose(x, y, *, rtol, atol, equal_nan):
     """``|self - other| <= atol + rtol * |other|``; equal infinities are close, NaNs only if `equal_nan`."""
     if x.is_bool:
         return s.apply("eq", x, y)
-    close = x == y
+    close, loose = x == y, _TRUE
     if not _is_inexact(x):
-        x, y = s.cast(x, "f64"), s.cast(y, "f64")
+        # beyond 2**53 different integers round to one double, which without a tolerance is no nearness
+        x, y, loose = s.cast(x, "f64"), s.cast(y, "f64"), s.logical_or(rtol != 0, atol != 0)
     elif equal_nan:
         close = s.logical_or(close, s.logical_and(s.apply("isnan", x), s.apply("isnan", y)))
     distance = s.apply("abs", x - y)
     near = distance <= atol + s.apply("abs", rtol * y)
+    near = s.logical_and(near, loose)
     return s.logical_or(close, s.logical_and(s.apply("isfinite", distance), near))

@@ -33,21 +33,27 @@ def _(grad, x):
     )
 
 
-@pointwise("conj_physical(Tensor self) -> Tensor", reference="numpy.conj")
-def conj_physical(x):
-    """Complex conjugate in new memory."""
+@pointwise("_conjugate(Tensor self) -> Tensor", names=(), reference="numpy.conj")
+def _conjugate(x):
+    """Complex conjugate in new memory, of real tensors too."""
     return s.conj(x)
 
 
-@conj_physical.backward
+@_conjugate.backward
 def _(grad):
     return s.conj(grad)
+
+
+@composite("conj_physical(Tensor self) -> Tensor", inplace=True)
+def conj_physical(self: Any) -> Any:
+    """Complex conjugate in new memory; a real tensor is returned as it is."""
+    return F._conjugate(self) if self.is_complex() else self
 
 
 @composite("conj(Tensor self) -> Tensor", out=False)
 def conj(self: Any) -> Any:
     """Complex conjugate; a real tensor is returned as it is."""
-    return F.conj_physical(self) if self.is_complex() else self
+    return F._conjugate(self) if self.is_complex() else self
 
 
 @composite("complex(Tensor real, Tensor imag) -> Tensor", names=("complex",))

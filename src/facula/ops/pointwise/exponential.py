@@ -146,6 +146,11 @@ def _log_add(
     return s.where(same, x, top + grow(shrink(-s.abs(x - y))))
 
 
+def _gap(x: s.Scalar, y: s.Scalar) -> s.Scalar:
+    """``y - x``, 0 of equal infinities: only there a constant, since shares are differentiated again."""
+    return s.where(s.logical_and(x == y, s.isinf(x)), 0.0, y - x)
+
+
 @pointwise(
     "logaddexp(Tensor self, Tensor other) -> Tensor",
     dtypes="float complex",
@@ -164,11 +169,8 @@ def logaddexp(x, y):
 def _(grad, x, y):
     if x.is_complex:
         return grad / (1.0 + s.exp(s.conj(y - x))), grad / (1.0 + s.exp(s.conj(x - y)))
-    tie = x == y
-    return (
-        grad / s.where(tie, 2.0, 1.0 + s.exp(y - x)),
-        grad / s.where(tie, 2.0, 1.0 + s.exp(x - y)),
-    )
+    gap = _gap(x, y)
+    return grad / (1.0 + s.exp(gap)), grad / (1.0 + s.exp(-gap))
 
 
 @pointwise(
@@ -181,11 +183,8 @@ def logaddexp2(x, y):
 
 @logaddexp2.backward
 def _(grad, x, y):
-    tie = x == y
-    return (
-        grad / s.where(tie, 2.0, 1.0 + s.exp2(y - x)),
-        grad / s.where(tie, 2.0, 1.0 + s.exp2(x - y)),
-    )
+    gap = _gap(x, y)
+    return grad / (1.0 + s.exp2(gap)), grad / (1.0 + s.exp2(-gap))
 
 
 @pointwise(

@@ -110,4 +110,5 @@ def _(grad, x):
     series = -x * (
         1.0 / 3.0 - square * (1.0 / 30.0 - square * (1.0 / 840.0 - square * (1.0 / 45360.0)))
     )
-    return grad * s.where(near, series, (x * s.cos(x) - s.sin(x)) / square)
+    apart = s.where(near, 1.0, x)  # nothing is divided by zero, in derivatives of this neither
+    return grad * s.where(near, series, (apart * s.cos(apart) - s.sin(apart)) / (apart * apart))

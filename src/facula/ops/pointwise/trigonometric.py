@@ -10,6 +10,7 @@ Keeps true: arguments of any size are reduced exactly; complex functions take pr
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from facula.ops import scalar as s
 from facula.ops.pointwise.naming import functions_and_methods
@@ -57,6 +58,14 @@ def _(grad, result):
     return grad * (1.0 + r * r)
 
 
+def _slope_of_asin(z: Any) -> Any:
+    """``1 / sqrt(1 - z z)``; of complex numbers in two factors, which keep the side of the cut: the sign
+    of a zero imaginary part is lost in a sum with zero."""
+    if not z.is_complex:
+        return s.rsqrt(1.0 - z * z)
+    return s.rsqrt(s.Complex(1.0 - z.re, -z.im)) * s.rsqrt(s.Complex(1.0 + z.re, z.im))
+
+
 @pointwise(
     "asin(Tensor self) -> Tensor",
     names=functions_and_methods("asin", "arcsin"),
@@ -72,7 +81,7 @@ def asin(x):
 
 @asin.backward
 def _(grad, x):
-    return grad * s.conj(s.rsqrt(1.0 - x * x))
+    return grad * _slope_of_asin(s.conj(x))
 
 
 @pointwise(
@@ -90,7 +99,7 @@ def acos(x):
 
 @acos.backward
 def _(grad, x):
-    return -(grad * s.conj(s.rsqrt(1.0 - x * x)))
+    return -(grad * _slope_of_asin(s.conj(x)))
 
 
 @pointwise(
@@ -187,7 +196,9 @@ def asinh(x):
 @asinh.backward
 def _(grad, x):
     z = s.conj(x)
-    return grad * s.rsqrt(z * z + 1.0)
+    if not x.is_complex:
+        return grad * s.rsqrt(z * z + 1.0)
+    return grad * _slope_of_asin(s.Complex(-z.im, z.re))
 
 
 @pointwise(
@@ -207,7 +218,8 @@ def _(grad, x):
     z = s.conj(x)
     if not x.is_complex:
         return grad * s.rsqrt(z * z - 1.0)
-    return grad * (s.rsqrt(z - 1.0) * s.rsqrt(z + 1.0))
+    minus, plus = s.Complex(z.re - 1.0, z.im), s.Complex(z.re + 1.0, z.im)  # as in _slope_of_asin
+    return grad * (s.rsqrt(minus) * s.rsqrt(plus))
 
 
 @pointwise(
@@ -243,12 +255,12 @@ def sinc(x):
 def _(grad, x):
     z = s.conj(x)
     turn = PI * z
-    slope = (turn * s.cos(turn) - s.sin(turn)) / (turn * z)
-    if x.is_complex:
-        return s.where(x == 0, 0.0, grad * slope)
+    small = s.abs(turn) < 0.1
+    apart = s.where(small, 1.0, z)  # nothing is divided by zero, in derivatives of this neither
+    slope = (PI * apart * s.cos(PI * apart) - s.sin(PI * apart)) / (PI * apart * apart)
     square = turn * turn  # the series where the difference would cancel
     near = turn * (-PI / 3 + square * (PI / 30 - square * (PI / 840 - square * (PI / 45360))))
-    return grad * s.where(s.abs(turn) < 0.1, near, slope)
+    return grad * s.where(small, near, slope)
 
 
 @pointwise(

@@ -6,6 +6,7 @@ Re-exports; nothing else.
 import importlib
 from typing import Any
 
+from facula.core.errors import no_attribute as _no_attribute
 from facula.utils.benchmark.callgrind import (
     CallgrindStats,
     CopyIfCallgrind,
@@ -58,4 +59,4 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "utils":  # its modules are this package's, so it comes after them
         return importlib.import_module(f"{__name__}.utils")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise _no_attribute(__name__, name)

@@ -11,6 +11,7 @@ import enum
 import math
 from collections import defaultdict
 
+from facula.core.errors import fail
 from facula.utils.benchmark.measurement import (
     Measurement,
     ordered_unique,
@@ -147,10 +148,12 @@ class Compare:
         """Add measurements."""
         for result in results:
             if not isinstance(result, Measurement):
-                raise ValueError(
-                    "[Compare] measurements were required (Expected an instance of `Measurement`): "
-                    f"got {type(result).__name__}"
-                    "\nhint: Timer(stmt).blocked_autorange() makes one"
+                fail(
+                    ValueError,
+                    "Compare",
+                    "measurements were required (Expected an instance of `Measurement`)",
+                    got=type(result).__name__,
+                    hint="Timer(stmt).blocked_autorange() makes one",
                 )
         self._results += results
 

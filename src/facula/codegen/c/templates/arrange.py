@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from facula.codegen.c.entries import declared, table
 from facula.codegen.c.templates.movement import (
     ARITHMETIC,
     COMPLEX,
@@ -17,7 +18,7 @@ from facula.codegen.c.templates.movement import (
     SIZES,
     STREAM,
     fill,
-    table,
+    width,
 )
 
 MOVES = r"""
@@ -157,22 +158,40 @@ static void linspace_@D@(char *const *p, const int64_t *n, const fk_scalar *s, i
 """
 
 
+#: what each kernel says of its operands
+OPERANDS = {
+    "roll": "2;0; w result bytes N*n0; r self bytes N*n0; c shift min(1+n1,n0-n1)",
+    "arrange": """2+2*n0;0; w result @ N*n[1+n0];
+        r self @ n1+low(n0,2,2+n0)..n1+high(n0,2,2+n0); c sizes product(n0,2)""",
+    "triangle": "4;0; w result @ N*n1; r self @ N*n1; c rows n0",
+    "pad": "6;0; w result @ N*n2; r self @ N/(n0*n1)*n3*n4*n5; r tables i64 n0+n1+n2",
+    "pad.sum": "6;0; w self @ N*n3*n4*n5; r result @ N*n0*n1*n2; r tables i64 n0+n1+n2",
+    "arange": "0;2; w result @ N",
+    "linspace": "1;2; w result @ N",
+}
+
+
 def unit(isa: Any) -> str:
     """Give the translation unit of the rearranging kernels; the compiler's flags alone make it fit
     `isa`.
     """
-    text, entries = [PRELUDE, STREAM, MIDDLE, ROLL], [("roll", "b", "roll")]
+    text, entries = (
+        [PRELUDE, STREAM, MIDDLE, ROLL],
+        [("roll", "b", "roll", declared(OPERANDS["roll"]))],
+    )
     for size, ctype in SIZES.items():
         text.append(fill(MOVES, S=size, T=ctype))
         entries += [
-            (f"{name}:{size}", "b", f"{name}_{size}") for name in ("arrange", "triangle", "pad")
+            (f"{name}:{size}", "b", f"{name}_{size}", declared(OPERANDS[name], width(size)))
+            for name in ("arrange", "triangle", "pad")
         ]
     for dtype, ctype in {**ARITHMETIC, **COMPLEX}.items():
         add = "*a += grad[c];"
         if dtype in COMPLEX:
             add = "a->re += grad[c].re, a->im += grad[c].im;"
         text.append(fill(PAD_SUM, S=dtype, T=ctype, ADD=add))
-        entries.append((f"pad.sum:{dtype}", "b", f"pad_sum_{dtype}"))
+        said = declared(OPERANDS["pad.sum"], dtype)
+        entries.append((f"pad.sum:{dtype}", "b", f"pad_sum_{dtype}", said))
     for dtype, ctype in {"f32": "float", "f64": "double", "i64": "int64_t"}.items():
         real = dtype != "i64"
         text.append(
@@ -180,5 +199,8 @@ def unit(isa: Any) -> str:
                 RANGES, D=dtype, T=ctype, M="f" if real else "i", W="double" if real else "int64_t"
             )
         )
-        entries += [(f"{name}:{dtype}", "b", f"{name}_{dtype}") for name in ("arange", "linspace")]
+        entries += [
+            (f"{name}:{dtype}", "b", f"{name}_{dtype}", declared(OPERANDS[name], dtype))
+            for name in ("arange", "linspace")
+        ]
     return "".join(text) + table(entries)

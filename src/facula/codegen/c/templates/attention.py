@@ -23,10 +23,11 @@ logsumexp is natural, in the compute type, +inf for a query without an allowed k
 
 from __future__ import annotations
 
+from facula.codegen.c.entries import Entry, declared, table
 from facula.codegen.c.isa import Isa
 from facula.codegen.c.templates import attention_backward, attention_tile
 from facula.codegen.c.templates.attention_tile import QUERY_BLOCK, Flavour
-from facula.codegen.c.templates.storage import PROLOGUE, STORAGES, conversions, fill, table
+from facula.codegen.c.templates.storage import PROLOGUE, STORAGES, conversions, fill
 
 DTYPES = ("f32", "f64", "bf16", "f16")
 
@@ -238,7 +239,8 @@ static void mask_rows_@s@_@KIND@(const attention_problem *a, const int64_t *base
     const @MASK@ *mask = (const @MASK@ *)a->mask;
     int64_t step = a->mask_stride[3];
     int same = 1;
-    for (int64_t lane = 1; lane < width; lane++) same &= base[lane] == base[0];
+    /* speed only: each lane may look up its own */
+    for (int64_t lane = 1; lane < width; lane++) same &= base[lane] == base[0]; /* speed only */
     if (same) {
         for (int64_t row = 0; row < count; row++) {
             @MASK@ entry = mask[base[0] + (first + row) * step];
@@ -626,14 +628,34 @@ def _flavour_text(flavour: Flavour) -> str:
     return "".join(parts)
 
 
+_QUERY, _KEY = "span(n0,n{},n1,n{},n3,n{},{},1)", "span(n0,n{},n2,n{},n4,n{},{},1)"
+_MASK = "span(n0,n9,n1,n10,n3,n11,n4,n12)"
+_INPUTS = f"""r query @ {_QUERY.format(13, 14, 15, "n5")}; r key @ {_KEY.format(16, 17, 18, "n5")};
+    r value @ {_KEY.format(19, 20, 21, "n6")}"""
+_MASKS = f"""*n8=0 r mask bytes 0; *n8=1 r mask b8 {_MASK}; *n8=2 r mask $ {_MASK};
+    *n8=3 r mask @ {_MASK}; c heads if(n1<1,1,1-n1%n2)"""
+#: `@` the storage dtype, `$` the compute dtype
+_SAID = {
+    "attention": f"""25;4; w out @ {_QUERY.format(22, 23, 24, "n6")}; w logsumexp $ n0*n1*n3;
+        {_INPUTS}; {_MASKS}""",
+    "attention.grad": f"""37;4; w grad_query @ {_QUERY.format(28, 29, 30, "n5")};
+        w grad_key @ {_KEY.format(31, 32, 33, "n5")};
+        w grad_value @ {_KEY.format(34, 35, 36, "n6")}; w? grad_scores $ n0*n1*n3*n4;
+        r grad_out @ {_QUERY.format(25, 26, 27, "n6")}; {_INPUTS};
+        r out @ {_QUERY.format(22, 23, 24, "n6")}; r logsumexp $ n0*n1*n3; {_MASKS}""",
+}
+
+
 def unit(isa: Isa) -> str:
     """The translation unit of the attention kernels for one instruction set."""
     text = [PROLOGUE, fill(_PROBLEM, Q=QUERY_BLOCK), conversions(*DTYPES)]
-    entries = []
+    entries: list[Entry] = []
     for dtype in DTYPES:
         pairs = dtype == "bf16" and isa.has("bf16") and isa.vector_bytes == 64
         flavour = Flavour(STORAGES[dtype], isa.vector_bytes, isa.registers, pairs)
         text.append(_flavour_text(flavour))
-        entries.append((f"attention:{dtype}", "d", f"forward_{dtype}"))
-        entries.append((f"attention.grad:{dtype}", "d", f"backward_{dtype}"))
+        for name, function in (("attention", "forward"), ("attention.grad", "backward")):
+            compute = "f64" if dtype == "f64" else "f32"
+            said = declared(_SAID[name], dtype).replace("$", compute)
+            entries.append((f"{name}:{dtype}", "d", f"{function}_{dtype}", said))
     return "".join(text) + table(entries)

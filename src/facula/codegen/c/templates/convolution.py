@@ -15,6 +15,7 @@ extras = flags: 1 a map, whose address comes next and whose attributes are s; 2 
 `conv*_pack`: p = panels, w; n as of the forward kernel, whose flags say which transform
 """
 
+from facula.codegen.c.entries import Entry, declared
 from facula.codegen.c.isa import Isa
 from facula.codegen.c.templates.tile_axis import AXIS
 from facula.codegen.c.templates.tile_backward_weight import BACKWARD_WEIGHT
@@ -357,9 +358,55 @@ def convolution_text(isa: Isa, kind: Kind) -> str:
     return "\n".join(parts)
 
 
-def convolution_entries(kind: Kind) -> list[tuple[str, str]]:
-    """Kernel names and C functions."""
-    entries = []
+def _operands(dims: int, work: str, name: str, sums: str) -> str:
+    """What a driver says of its operands: sizes as above, in two or three dimensions."""
+    cout, groups = 2 + dims, 3 + 5 * dims
+    at, flags = groups + 1, groups + dims + 3
+
+    def volume(first: int) -> str:
+        return "*".join(f"n{first + k}" for k in range(dims))
+
+    x, y = f"n0*n1*{volume(2)}", f"n0*n{cout}*{volume(at)}"
+    w = f"n{cout}*(n1/n{groups})*{volume(cout + 1)}"
+    size = {"f32": 4, "f64": 8}.get(name, 2)
+    weights = f"*1-n{flags}/2%2 r w @ {w}; *n{flags}/2%2 r panels u8 {w}*{size}"
+    sizes = f"{flags + 1}+n{flags}%2+"
+    residual = f"*max(P-4,n{flags}/4%2) r residual @ if(n{flags}/4%2,{y},0)"
+    map = f"*n{flags}%2 m map {sums} n{flags + 1}"
+    conditions = _conditions(dims)
+    works = {
+        "forward": f"{sizes};0+; w y @ {y}; r x @ {x}; {weights}; r? bias @ n{cout}; {residual}; {map}",
+        "pack": f"{sizes};0; w panels u8 {w}*{size}; r w @ {w}",
+        "backward_data": f"{sizes};0; w dx @ {x}; r dy @ {y}; r w @ {w}",
+        "backward_weight": f"{sizes};0; w dw @ {w}; r dy @ {y}; r x @ {x}; w? dbias @ n{cout}",
+    }
+    return declared(f"{works[work]}; {conditions}", name)
+
+
+def _conditions(dims: int) -> str:
+    """What drivers divide by is positive, channels come in whole groups, and the last window begins
+    in the image or in the padding, of which there may be more behind than in front."""
+    cout, groups = 2 + dims, 3 + 5 * dims
+    positive = (1, *range(cout, 3 + 3 * dims), *range(3 + 4 * dims, groups + 1 + dims))
+    named = [f"n{k}" for k in positive]
+    least = named.pop()
+    for size in named:
+        least = f"min({size},{least})"
+    found = [f"c windows {least}", f"c groups 1-n1%n{groups}-n{cout}%n{groups}"]
+    for d in range(dims):
+        at = {k: f"n{first + d}" for k, first in (
+            ("in", 2), ("kernel", 3 + dims), ("stride", 3 + 2 * dims), ("padding", 3 + 3 * dims),
+            ("dilation", 3 + 4 * dims), ("out", groups + 1),
+        )}  # fmt: skip
+        behind = f"max({at['padding']},({at['kernel']}-1)*{at['dilation']})"
+        last = f"(max({at['out']},1)-1)*{at['stride']}"
+        found.append(f"c places {at['in']}+{at['padding']}+{behind}-{last}")
+    return "; ".join(found)
+
+
+def convolution_entries(kind: Kind) -> list[Entry]:
+    """The rows of the kernel table."""
+    entries: list[Entry] = []
     for name, gathers, sums in image_dtypes(kind):
         works = [
             ("forward", gathers),
@@ -370,5 +417,7 @@ def convolution_entries(kind: Kind) -> list[tuple[str, str]]:
         for dims in "23":
             for work, there in works:
                 if there:
-                    entries.append((f"conv{dims}d_{work}:{name}", f"conv{dims}d_{work}_{name}"))
+                    stem = f"conv{dims}d_{work}"
+                    said = _operands(int(dims), work, name, kind.accumulator_name)
+                    entries.append((f"{stem}:{name}", "d", f"{stem}_{name}", said))
     return entries

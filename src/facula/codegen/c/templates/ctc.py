@@ -16,9 +16,10 @@ exponentials of differences to the largest term; states behind the end of a targ
 
 from __future__ import annotations
 
+from facula.codegen.c.entries import Entry, declared, table
 from facula.codegen.c.isa import Isa
 from facula.codegen.c.math import PREAMBLE, functions_for
-from facula.codegen.c.templates.storage import PROLOGUE, STORAGES, fill, table
+from facula.codegen.c.templates.storage import PROLOGUE, STORAGES, fill
 
 _STATES = """
 #include <math.h>
@@ -137,13 +138,24 @@ static void ctc_grad_@s@(char *const *p, const int64_t *n, const fk_scalar *s, i
 """
 
 
+_GIVEN = """r log_probs @ n0*n1*n2; r targets i64 n1*(n3+1); r input_lengths i64 n1;
+    r target_lengths i64 n1"""
+_OPERANDS = {
+    "ctc": f"6;0; w loss @ n1; w alpha @ n1*n0*(2*n3+2); {_GIVEN}",
+    "ctc.grad": f"""6;0; w grad @ n0*n1*n2; r grad_loss @ n1; r loss @ n1;
+        r alpha @ n1*n0*(2*n3+2); {_GIVEN}; w scratch @ n1*3*(2*n3+2)""",
+}
+
+
 def unit(isa: Isa) -> str:
     """The translation unit of both kernels for one instruction set."""
-    bodies, entries = [], []
+    bodies: list[str] = []
+    entries: list[Entry] = []
     for dtype in ("f32", "f64"):
         ctype = STORAGES[dtype].ctype
         bodies.append(fill(_STATES + _LOSS + _GRAD, s=dtype, T=ctype))
-        entries += [(f"ctc:{dtype}", "b", f"ctc_{dtype}")]
-        entries += [(f"ctc.grad:{dtype}", "b", f"ctc_grad_{dtype}")]
+        for name, said in _OPERANDS.items():
+            function = f"{name.replace('.', '_')}_{dtype}"
+            entries.append((f"{name}:{dtype}", "b", function, declared(said, dtype)))
     text = "".join(bodies)
     return PROLOGUE + PREAMBLE + functions_for(text) + text + table(entries)

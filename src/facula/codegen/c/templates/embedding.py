@@ -21,8 +21,9 @@ embedding_renorm          p: table, distinct indices   n: width   items: indices
 
 from __future__ import annotations
 
+from facula.codegen.c.entries import Entry, declared, table
 from facula.codegen.c.isa import Isa
-from facula.codegen.c.templates.storage import PROLOGUE, STORAGES, conversions, fill, table
+from facula.codegen.c.templates.storage import PROLOGUE, STORAGES, conversions, fill
 
 FLOATS = ("f32", "f64", "bf16", "f16")
 
@@ -131,9 +132,22 @@ static void embedding_renorm_@s@(char *const *p, const int64_t *n, const fk_scal
 """
 
 
+#: how far the indices reach into a table is the operator's to check
+_OPERANDS = {
+    "embedding": "1;0; w out bytes N*n0; r table bytes if(N,n0,0); r indices i64 N",
+    "embedding.grad": """3;0; w grad_table @ N*n0; r grad @ if(n1,n0,0); r indices i64 n1;
+        r? factors @ n1; r? sources i64 n1""",
+    "embedding_bag": """3;0; w out @ N*n0; r table @ 0; r indices i64 0; r offsets i64 N+1;
+        r? weights @ 0; w? positions i64 N*n0""",
+    "embedding_bag.max.grad": "2;0; w grad_table @ N*n0; r grad @ n1*n0; r positions i64 n1*n0",
+    "embedding_renorm": "1;2; u table @ if(N,n0,0); r indices i64 N",
+}
+
+
 def unit(isa: Isa) -> str:
     """The translation unit of the embedding kernels for one instruction set."""
-    text, entries = [PROLOGUE, conversions(*FLOATS), _ROWS], [("embedding", "b", "embedding_rows")]
+    text = [PROLOGUE, conversions(*FLOATS), _ROWS]
+    entries: list[Entry] = [("embedding", "b", "embedding_rows", declared(_OPERANDS["embedding"]))]
     for dtype in FLOATS:
         storage = STORAGES[dtype]
         names = {"s": dtype, "STORAGE": storage.ctype, "COMPUTE": storage.compute, "CHUNK": 256}
@@ -143,5 +157,6 @@ def unit(isa: Isa) -> str:
             text.append(fill(_GRAD, **names))
             kernels += ["embedding.grad", "embedding_bag.max.grad"]
         for kernel in kernels:
-            entries.append((f"{kernel}:{dtype}", "b", f"{kernel.replace('.', '_')}_{dtype}"))
+            said = declared(_OPERANDS[kernel], dtype)
+            entries.append((f"{kernel}:{dtype}", "b", f"{kernel.replace('.', '_')}_{dtype}", said))
     return "".join(text) + table(entries)

@@ -19,10 +19,11 @@ is written. `fft.lanes<V>` exists (and does nothing) to say how many numbers a v
 
 from __future__ import annotations
 
+from facula.codegen.c.entries import Entry, declared, table
 from facula.codegen.c.isa import Isa
 from facula.codegen.c.templates.fft_rows import ROWS
 from facula.codegen.c.templates.fft_tile import names_of, tile_text
-from facula.codegen.c.templates.storage import PROLOGUE, fill, table
+from facula.codegen.c.templates.storage import PROLOGUE, fill
 from facula.ops.fft_launch import DIMS
 
 DTYPES = ("f32", "f64")
@@ -194,15 +195,24 @@ static int nothing_@s@(char *const *p, const int64_t *n, const fk_scalar *s, con
 """
 
 
+#: kind 0 reads and writes complex numbers (`$`), 1 reads reals (`@`), 2 writes reals; the plan's
+#: passes and its table are what `ops/fft_plan.py` made for the length
+_IN, _OUT = "if(n7,high(n8,9,27)+(n2-1)*n4,0)", "if(n7,high(n8,9,45)+(n3-1)*n5,0)"
+_OPERANDS = f"""63+;2; *1-(n0=2) w out $ {_OUT}; *n0=2 w out @ {_OUT}; *1-(n0=1) r in $ {_IN};
+    *n0=1 r in @ {_IN}; r table @ 0; c kind min(1+n0,3-n0); c lanes min(n1,n6); c sizes if(n8<1,1,product(n8,9))"""
+
+
 def unit(isa: Isa) -> str:
     """The translation unit of the Fourier transforms for one instruction set."""
-    text, entries = [PROLOGUE, fill(_GEOMETRY, DIMS=DIMS)], []
+    text = [PROLOGUE, fill(_GEOMETRY, DIMS=DIMS)]
+    entries: list[Entry] = []
     for dtype in DTYPES:
         names = names_of(isa, dtype)
         text += [tile_text(isa, dtype), fill(_LANES, **names), fill(ROWS, **names)]
+        said = declared(_OPERANDS, dtype).replace("$", {"f32": "c64", "f64": "c128"}[dtype])
         entries += [
-            (f"fft.lanes:{dtype}", "d", f"lanes_{dtype}"),
-            (f"fft.rows:{dtype}", "d", f"rows_{dtype}"),
-            (f"fft.lanes{names['V']}:{dtype}", "d", f"nothing_{dtype}"),
+            (f"fft.lanes:{dtype}", "d", f"lanes_{dtype}", said),
+            (f"fft.rows:{dtype}", "d", f"rows_{dtype}", said),
+            (f"fft.lanes{names['V']}:{dtype}", "d", f"nothing_{dtype}", declared("0;0")),
         ]
     return "".join(text) + table(entries)

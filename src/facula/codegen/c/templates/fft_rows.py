@@ -342,7 +342,7 @@ static int rows_@s@(char *const *p, const int64_t *n, const fk_scalar *s, const 
     else if (g.whole >= 32768) g.inner = items < most ? items : most;
     const int64_t long_ = g.first > g.second ? g.first : g.second;
     g.tile_size = (long_ * 2 * @V@ + 31) & ~(int64_t)31;
-    g.memory_size = 4 * n[1] + 4 + (g.chirp ? 2 * g.whole : 0)
+    g.memory_size = 4 * n[1] + 4 + (g.chirp ? 2 * g.whole : 0) /* any value does that is no less */
         + 2 * @V@ * g.blocks * g.columns * @V@;
     g.memory_size = (g.memory_size + 31) & ~(int64_t)31;
     const int64_t tiles = g.slots > g.inner ? g.slots : g.inner;

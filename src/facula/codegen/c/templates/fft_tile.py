@@ -408,7 +408,7 @@ def tile_text(isa: Isa, dtype: str) -> str:
             *(
                 _pass_text(names, radix, kind)
                 for radix in PASSES
-                for kind in (KINDS if radix in FUSED else KINDS[:2])
+                for kind in (KINDS if radix in FUSED else KINDS[:2])  # speed only: unused text
             ),
             fill(_PRIME, **names),
             _transpose_text(names, isa.vector_bytes // int(str(names["ITEM"]))),

@@ -15,6 +15,7 @@ s = alpha, beta, attributes of the map
 `gemm_pack:<dtype>`: p = panels, B;  n = N, K, B strides (row, column)
 """
 
+from facula.codegen.c.entries import Entry, declared
 from facula.codegen.c.isa import Isa
 from facula.codegen.c.templates.gemm_few_rows import FEW_ROWS
 from facula.codegen.c.templates.tile_kind import Kind, fill
@@ -174,7 +175,7 @@ NOINLINE void panels_in_place(const product *g, const output *out, const char *a
         j.sums = sums, j.sums_stride = g->panels_kept * NR;
         j.keeps = g->k > g->kc, j.finishes = k0 + g->kc >= g->k, j.out = out;
         if (g->plain) j.direct = (acc_t *)out->c;
-        block(&j, &w, g->m, 0);
+        block(&j, &w, g->m, 0); /* any value does that leaves room for m rows of sums */
         k0 += g->kc;
     } while (k0 < g->k);
 }
@@ -314,7 +315,7 @@ INLINE void fold_batch(product *g)
 
 static int run_planned(product *g, const fk_runtime *rt)
 {
-    const int small = (double)g->batch * g->m * g->n * g->k < SMALL;
+    const int small = (double)g->batch * g->m * g->n * g->k < SMALL; /* speed only */
     plan_product(g, small ? 1 : rt->threads());
     const long bytes = product_scratch(g), units = g->batch * g->row_units * g->column_units;
     if (small && bytes <= STACK_BYTES) {
@@ -435,10 +436,40 @@ def gemm_text(isa: Isa, kind: Kind) -> str:
     return "\n".join(parts)
 
 
-def gemm_entries(kind: Kind) -> list[tuple[str, str]]:
-    """Kernel names and C functions."""
-    packs = [(f"gemm_pack:{name}", f"gemm_pack_{name}") for name in packed_dtypes(kind)]
-    return [(f"gemm:{name}", f"gemm_{name}") for name in kind.storages] + packs
+#: what is multiplied and what comes out, where a dtype's name does not say it alone
+MIXED = {
+    "u8i8": ("u8", "i8", "i32"),
+    "i8": ("i8", "i8", "i32"),
+    "f16_f32": ("f16", "f16", "f32"),
+    "bf16_f32": ("bf16", "bf16", "f32"),
+}
+_PLACES = "span(n0,n10,n1,n11,n2,1)"
+#: B is a matrix, or panels of at least its size; a residual may be left out
+_OPERANDS = f"""13+n12/4096%2+;2+; u C $C {_PLACES}; r A $A span(n0,n4,n1,n5,n3,n6);
+    *1-n12/1024%2 r B $B span(n0,n7,n3,n8,n2,n9); *n12/1024%2 r panels u8 n2*n3*$SIZE;
+    r? bias $C if(n12/8192%2,if(n12/16384%2,n0,1)*n1,n2);
+    *max(P-4,n12/2048%2) r residual $C if(n12/2048%2,{_PLACES},0); *n12/4096%2 m map $SUMS n13;
+    c flags 1+min(n12,0)"""
+_PACK_OPERANDS = "4;0; w panels u8 n0*n1*$SIZE; r B $A span(n1,n2,n0,n3)"
+_SIZES = {"f64": 8, "c64": 8, "c128": 16, "i64": 8, "bf16": 2, "f16": 2, "i8": 1}
+
+
+def gemm_entries(kind: Kind) -> list[Entry]:
+    """The rows of the kernel table."""
+
+    def said(text: str, name: str) -> str:
+        a, b, c = MIXED.get(name, (name, name, name))
+        size, sums = str(_SIZES.get(b, 4)), kind.accumulator_name
+        return fill(declared(text), A=a, B=b, C=c, SIZE=size, SUMS=sums)
+
+    packs = [
+        (f"gemm_pack:{name}", "d", f"gemm_pack_{name}", said(_PACK_OPERANDS, name))
+        for name in packed_dtypes(kind)
+    ]
+    products = [
+        (f"gemm:{name}", "d", f"gemm_{name}", said(_OPERANDS, name)) for name in kind.storages
+    ]
+    return products + packs
 
 
 def packed_dtypes(kind: Kind) -> list[str]:

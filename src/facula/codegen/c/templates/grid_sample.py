@@ -17,6 +17,7 @@ n: 0 batch, 1 channels, 2..4 input D H W, 5..7 output, 8 dims, 9 mode (0 linear,
 
 from __future__ import annotations
 
+from facula.codegen.c.entries import Entry, declared
 from facula.codegen.c.templates.storage import Storage, fill
 
 _TABLE = """
@@ -232,9 +233,25 @@ def text(storage: Storage) -> str:
     return fill(_TABLE + _FORWARD + ("" if storage.is_half else _BACKWARD), **names)
 
 
-def entries(storage: Storage) -> list[tuple[str, str, str]]:
+_IN, _OUT, _GRID = "n0*n1*n2*n3*n4", "n0*n1*n5*n6*n7", "n0*n5*n6*n7*n8"
+#: items are rows of the output
+_ROWS = "c items 1+n0*n5*n6-N; c rows min(n5,n6)"
+_OPERANDS = {
+    "grid_sample": f"12;0; w out @ {_OUT}; r input @ {_IN}; r grid @ {_GRID}; {_ROWS}",
+    "grid_sample.grad.input": f"""12;0; w grad_input @ {_IN}; r grad_out @ {_OUT};
+        r grid @ {_GRID}; c items 1+n0-N; c channels n1""",
+    "grid_sample.grad.grid": f"""12;0; w grad_grid @ {_GRID}; r grad_out @ {_OUT};
+        r input @ {_IN}; r grid @ {_GRID}; {_ROWS}""",
+}
+
+
+def entries(storage: Storage) -> list[Entry]:
     """Rows of the kernel table for one dtype."""
     kernels = ["grid_sample"]
     if not storage.is_half:
         kernels += ["grid_sample.grad.input", "grid_sample.grad.grid"]
-    return [(f"{k}:{storage.name}", "b", f"{k.replace('.', '_')}_{storage.name}") for k in kernels]
+    name = storage.name
+    return [
+        (f"{k}:{name}", "b", f"{k.replace('.', '_')}_{name}", declared(_OPERANDS[k], name))
+        for k in kernels
+    ]

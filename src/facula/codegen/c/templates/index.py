@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from facula.codegen.c.entries import declared, table
 from facula.codegen.c.templates import index_mask, index_rows, index_search
 from facula.codegen.c.templates.movement import (
     ARITHMETIC,
@@ -18,8 +19,9 @@ from facula.codegen.c.templates.movement import (
     PRELUDE,
     SIZES,
     STREAM,
+    UNSIGNED,
     fill,
-    table,
+    width,
 )
 
 # p, n of gather and scatter are described at `geometry`; the three innermost levels are walked
@@ -109,9 +111,9 @@ static void gather_rows_@S@(const geometry *g, const @T@ *self, @T@ *result, con
         const @T@ *from = self + r * g->address_row;
         @T@ *to = result + r * g->other_row;
         if (whole && solid) {
-            if (r + 6 < run && bytes >= 32) {
-                const char *next = (const char *)(from + 6 * g->address_row + wrap(at[ahead],
-                        g->extent) * g->step + first);
+            if (r + 6 < run && bytes >= 32) { /* speed only: a few lines ahead */
+                const char *next = (const char *)(from + 6 * g->address_row /* speed only */
+                    + wrap(at[ahead], g->extent) * g->step + first); /* speed only */
                 for (int64_t b = 0; b < MIN(bytes, 512); b += 64) __builtin_prefetch(next + b);
             }
             const char *source = (const char *)(from + wrap(at[0], g->extent) * g->step + first);
@@ -236,6 +238,10 @@ COMPLEX_COMBINE = {
     "add": "a->re += b.re, a->im += b.im;",
     "mul": "{ @T@ v = *a; a->re = v.re * b.re - v.im * b.im; a->im = v.re * b.im + v.im * b.re; }",
 }
+OPERATIONS = {
+    **dict.fromkeys(COMPLEX, tuple(COMPLEX_COMBINE)),
+    **dict.fromkeys(UNSIGNED, ("max", "min")),
+}
 # signed overflow wraps, as on every processor
 UNSIGNED_PRODUCT = {
     "i64": "*a = (int64_t)((uint64_t)*a @OP@ (uint64_t)b);",
@@ -327,6 +333,22 @@ static int rows_@S@(char *const *p, const int64_t *n, const fk_scalar *s, const 
 """
 
 
+#: the iteration space of gather and scatter is that of `geometry`; what is addressed reaches as far
+#: as the largest coordinates, with the largest index in the place of `dim`
+_ADDRESSED = (
+    "if(product(n0,5),high(n0,5,5+2*n0)-(n[5+n1]-1)*n[5+2*n0+n1]+max(n2-1,0)*n[5+2*n0+n1],0)"
+)
+OPERANDS = {
+    "gather": f"""5+4*n0;0; w result @ high(n0,5,5+3*n0); r self @ {_ADDRESSED};
+        r index i64 high(n0,5,5+n0); c shape product(n0,5); c dimension min(1+n1,n0-n1)""",
+    "scatter": f"""5+4*n0;0; u self @ {_ADDRESSED}; r source @ high(n0,5,5+3*n0);
+        r index i64 high(n0,5,5+n0); c shape product(n0,5); c dimension min(1+n1,n0-n1)""",
+    "index.check": "3;0; w bad i64 1; r index i64 n2",
+    "index.linear": "1+3*n0;0; w result i64 N; *n0 r index i64 span(N,n[3+3*i])",
+    "rows": """5;0; w result @ n0*n3*n2; r self @ n0*n1*n2; r index i64 n3; w bad i64 1""",
+}
+
+
 def _scatter(op: str, suffix: str, ctype: str, combine: str) -> str:
     row = ROW_SET if op == "set" else ROW_COMBINE
     text = fill(SCATTER, ROW=row, COMBINE=combine)
@@ -346,18 +368,26 @@ def unit(isa: Any) -> str:
     `isa`.
     """
     parts = [PRELUDE, STREAM, GEOMETRY, CHECK]
-    entries = [("index.check", "d", "index_check"), ("index.linear", "b", "index_linear")]
+    entries = [
+        ("index.check", "d", "index_check", declared(OPERANDS["index.check"])),
+        ("index.linear", "b", "index_linear", declared(OPERANDS["index.linear"])),
+    ]
     for size, ctype in SIZES.items():
+        any_ = width(size)
         parts.append(fill(GATHER, S=size, T=ctype))
-        entries.append((f"gather:{size}", "b", f"gather_{size}"))
+        entries.append(
+            (f"gather:{size}", "b", f"gather_{size}", declared(OPERANDS["gather"], any_))
+        )
         parts.append(fill(ROWS, S=size, T=ctype))
-        entries.append((f"rows:{size}", "d", f"rows_{size}"))
+        entries.append((f"rows:{size}", "d", f"rows_{size}", declared(OPERANDS["rows"], any_)))
         parts.append(_scatter("set", size, ctype, "*a = b;"))
-        entries.append((f"scatter.set:{size}", "b", f"scatter_set_{size}"))
-    for dtype, ctype in {**ARITHMETIC, **COMPLEX}.items():
-        for op in COMPLEX_COMBINE if dtype in COMPLEX else REAL_COMBINE:
+        said = declared(OPERANDS["scatter"], any_)
+        entries.append((f"scatter.set:{size}", "b", f"scatter_set_{size}", said))
+    for dtype, ctype in {**ARITHMETIC, **COMPLEX, **UNSIGNED}.items():
+        for op in OPERATIONS.get(dtype, tuple(REAL_COMBINE)):
             parts.append(_scatter(op, dtype, ctype, _combine(op, dtype)))
-            entries.append((f"scatter.{op}:{dtype}", "b", f"scatter_{op}_{dtype}"))
+            said = declared(OPERANDS["scatter"], dtype)
+            entries.append((f"scatter.{op}:{dtype}", "b", f"scatter_{op}_{dtype}", said))
     for text, more in (index_mask.parts(), index_search.parts(), index_rows.parts(REAL_COMBINE)):
         parts.append(text)
         entries += more

@@ -9,7 +9,8 @@ thread. Keeps true: the order is that of the mask's elements.
 
 from __future__ import annotations
 
-from facula.codegen.c.templates.movement import SIZES, fill
+from facula.codegen.c.entries import Entry, declared
+from facula.codegen.c.templates.movement import SIZES, fill, width
 
 BLOCKS = r"""
 /* mask.count p: count of true values per block (int64), mask (one byte each). n: elements, block
@@ -110,16 +111,28 @@ static void mask_scatter_@S@(char *const *p, const int64_t *n, const fk_scalar *
 """
 
 
-def parts() -> tuple[str, list[tuple[str, str, str]]]:
+#: how many values are selected stands in the last of the starts: the operator allocates by it
+OPERANDS = {
+    "mask.count": "2;0; w counts i64 N; r mask b8 n0",
+    "mask.start": "1;0; w starts i64 n0+1; r counts i64 n0",
+    "mask.positions": "3+n2;0; w result i64 0; r mask b8 n0; r starts i64 N+1",
+    "mask.select": "2;0; w result @ 0; r self @ n0; r mask b8 n0; r starts i64 N+1",
+    "mask.scatter": """2;0; w result @ n0; r self @ n0; r mask b8 n0; r starts i64 N+1;
+        r source @ 0""",
+}
+
+
+def parts() -> tuple[str, list[Entry]]:
     """Give the C text and the table entries."""
     text = [BLOCKS]
     entries = [
-        ("mask.count", "b", "mask_count"),
-        ("mask.start", "d", "mask_start"),
-        ("mask.positions", "b", "mask_positions"),
+        ("mask.count", "b", "mask_count", declared(OPERANDS["mask.count"])),
+        ("mask.start", "d", "mask_start", declared(OPERANDS["mask.start"])),
+        ("mask.positions", "b", "mask_positions", declared(OPERANDS["mask.positions"])),
     ]
     for size, ctype in SIZES.items():
         text.append(fill(MOVES, S=size, T=ctype))
-        entries.append((f"mask.select:{size}", "b", f"mask_select_{size}"))
-        entries.append((f"mask.scatter:{size}", "b", f"mask_scatter_{size}"))
+        for name in ("mask.select", "mask.scatter"):
+            said = declared(OPERANDS[name], width(size))
+            entries.append((f"{name}:{size}", "b", f"{name.replace('.', '_')}_{size}", said))
     return "".join(text), entries

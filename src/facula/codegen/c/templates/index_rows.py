@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from facula.codegen.c.entries import Entry, declared
 from facula.codegen.c.templates.movement import ARITHMETIC, fill
 
 ROWS = r"""
@@ -46,11 +47,19 @@ static void gather_scatter_@OP@_@S@(char *const *p, const int64_t *n, const fk_s
 """
 
 
-def parts(combine: Mapping[str, str]) -> tuple[str, list[tuple[str, str, str]]]:
+#: how far `places` reach into the source is the operator's to check
+OPERANDS = """4;0; u self @ n2*n1; r source @ if(n0,n1,0); r index i64 n0; r places i64 n0"""
+
+
+def parts(combine: Mapping[str, str]) -> tuple[str, list[Entry]]:
     """The text and its entries; `combine` are the statements by operation."""
-    text, entries = "", []
+    text = ""
+    entries: list[Entry] = []
     for dtype in ("f32", "f64"):
         for op, statement in combine.items():
             text += fill(ROWS, COMBINE=statement, OP=op, S=dtype, T=ARITHMETIC[dtype])
-            entries.append((f"gather_scatter.{op}:{dtype}", "b", f"gather_scatter_{op}_{dtype}"))
+            said = declared(OPERANDS, dtype)
+            entries.append(
+                (f"gather_scatter.{op}:{dtype}", "b", f"gather_scatter_{op}_{dtype}", said)
+            )
     return text, entries

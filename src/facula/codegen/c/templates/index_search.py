@@ -7,6 +7,7 @@ checked); a NaN value goes behind all of them.
 
 from __future__ import annotations
 
+from facula.codegen.c.entries import Entry, declared
 from facula.codegen.c.templates.movement import fill
 
 SEARCHED = {"f32": "float", "f64": "double", "i64": "int64_t", "i32": "int32_t"}
@@ -159,15 +160,32 @@ static void repeat_index(char *const *p, const int64_t *n, const fk_scalar *s, i
 """
 
 
-def parts() -> tuple[str, list[tuple[str, str, str]]]:
+_BOUNDARIES = "if(n2,n0,(N+n1-1)/n1*n0)"
+#: the result of `repeat.index` is as long as the last of the ends says: the operator allocates by it
+OPERANDS = {
+    "searchsorted": f"""4;0; w result i64 N; r boundaries @ {_BOUNDARIES}; r values @ N;
+        r? sorter i64 {_BOUNDARIES}""",
+    "runs": "1;0; w mark b8 N+1; r values @ (N+1)*n0",
+    "histogram": "2;2; u counts @ n1; r values @ n0; r? edges @ n1+1; r? weights @ n0; c bins n1",
+    "bincount": "2;0; w counts i64 n1; r values i64 n0",
+    "repeat.index": "0;0; w result i64 0; r ends i64 N",
+}
+
+
+def parts() -> tuple[str, list[Entry]]:
     """Give the C text and the table entries."""
     text = [REPEAT, COUNT]
-    entries = [("repeat.index", "b", "repeat_index"), ("bincount", "d", "bincount")]
+    entries = [
+        ("repeat.index", "b", "repeat_index", declared(OPERANDS["repeat.index"])),
+        ("bincount", "d", "bincount", declared(OPERANDS["bincount"])),
+    ]
     for dtype, ctype in SEARCHED.items():
         text.append(fill(SEARCH, D=dtype, T=ctype))
-        entries.append((f"searchsorted:{dtype}", "b", f"searchsorted_{dtype}"))
-        entries.append((f"runs:{dtype}", "b", f"runs_{dtype}"))
+        for name in ("searchsorted", "runs"):
+            said = declared(OPERANDS[name], dtype)
+            entries.append((f"{name}:{dtype}", "b", f"{name}_{dtype}", said))
     for dtype in ("f32", "f64"):
         text.append(fill(HISTOGRAM, D=dtype, T=SEARCHED[dtype]))
-        entries.append((f"histogram:{dtype}", "d", f"histogram_{dtype}"))
+        said = declared(OPERANDS["histogram"], dtype)
+        entries.append((f"histogram:{dtype}", "d", f"histogram_{dtype}", said))
     return "".join(text), entries

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from facula.codegen.c.templates.movement import PRELUDE, STREAM, table
+from facula.codegen.c.entries import declared, table
+from facula.codegen.c.templates.movement import PRELUDE, STREAM
 
 CAT = r"""
 /* items are pieces of at most 16 KiB of one input's step. n here: inputs, outer, bytes of a result
@@ -57,8 +58,13 @@ static int cat(char *const *p, const int64_t *n, const fk_scalar *s, const fk_ru
 """
 
 
+#: the result ends with the last input's piece of its last row
+OPERANDS = """4+n0;0; w result bytes if(n1,(n1-1)*n2+n3+sum(n0,4),0);
+    *n0 r input bytes n1*n[4+i]; c place 1+min(n3,0)"""
+
+
 def unit(isa: Any) -> str:
     """Give the translation unit of the joining kernel; the compiler's flags alone make it fit
     `isa`.
     """
-    return PRELUDE + STREAM + CAT + table([("cat", "d", "cat")])
+    return PRELUDE + STREAM + CAT + table([("cat", "d", "cat", declared(OPERANDS))])

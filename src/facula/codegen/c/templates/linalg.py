@@ -23,8 +23,9 @@ success); a block whose matrix failed before is left alone.
 
 from __future__ import annotations
 
+from facula.codegen.c.entries import Entry, declared, table
 from facula.codegen.c.isa import Isa
-from facula.codegen.c.templates.storage import PROLOGUE, fill, table
+from facula.codegen.c.templates.storage import PROLOGUE, fill
 
 #: right-hand sides of one item of a solve
 CHUNK = 64
@@ -349,17 +350,29 @@ _TYPES = {
     "c64": ("float _Complex", "float", "sqrtf"),
     "c128": ("double _Complex", "double", "sqrt"),
 }
-_KERNELS = ("cholesky", "lu", "solve_triangular", "ldl", "ldl.solve")
+_OPERANDS = {
+    "cholesky": "4;0; u A @ span(N,n0,n2,n1,n2,1); u info i32 N",
+    "lu": """8;0; u A @ span(N,n0,n2,n1,n5,1); w pivots i32 (N-1)*n6+n7+min(n2,n3);
+        u info i32 N""",
+    "solve_triangular": """10;0; r A @ span(N/n9,n0,n5,n1,n5,n2);
+        u X @ span(N/n9,n3,n5,n4,n6,1)""",
+    "ldl": "2;0; u A @ N*n0*n0; w pivots i32 N*n0; w info i32 N",
+    "ldl.solve": "3;0; r A @ N*n0*n0; r pivots i32 N*n0; u X @ N*n0*n1",
+}
+_PERMUTATION_OPERANDS = "2;0; w permutation i64 N*n0; r pivots i32 N*n1"
 
 
 def unit(isa: Isa) -> str:
     """The translation unit of all kernels for one instruction set."""
-    text, entries = [PROLOGUE, _HEAD], []
+    text = [PROLOGUE, _HEAD]
+    entries: list[Entry] = []
     for dtype, (ctype, real, root) in _TYPES.items():
         arithmetic = _REAL if ctype == real else _COMPLEX
         bodies = arithmetic + _EXCHANGE + _CHOLESKY + _LU + _TRIANGULAR + _LDL
         text.append(fill(bodies, s=dtype, T=ctype, R=real, sqrt=root, chunk=CHUNK))
-        for kernel in _KERNELS:
-            entries.append((f"{kernel}:{dtype}", "b", f"{kernel.replace('.', '_')}_{dtype}"))
-    entries.append(("permutation:i32", "b", "permutation_i32"))
+        for kernel, said in _OPERANDS.items():
+            function = f"{kernel.replace('.', '_')}_{dtype}"
+            entries.append((f"{kernel}:{dtype}", "b", function, declared(said, dtype)))
+    said = declared(_PERMUTATION_OPERANDS)
+    entries.append(("permutation:i32", "b", "permutation_i32", said))
     return "".join(text) + _PERMUTATION + table(entries)

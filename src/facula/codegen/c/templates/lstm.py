@@ -14,9 +14,10 @@ Keeps true: a row is computed by one thread; no row of h or c is the row before 
 
 from __future__ import annotations
 
+from facula.codegen.c.entries import Entry, declared, table
 from facula.codegen.c.isa import Isa
 from facula.codegen.c.math import PREAMBLE, functions_for
-from facula.codegen.c.templates.storage import PROLOGUE, STORAGES, fill, table
+from facula.codegen.c.templates.storage import PROLOGUE, STORAGES, fill
 
 _STEP = """
 static void lstm_step_@s@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
@@ -71,12 +72,21 @@ static void lstm_step_grad_@s@(char *const *p, const int64_t *n, const fk_scalar
 """
 
 
+_OPERANDS = {
+    "lstm_step": "1;0; w h @ N*n0; w c @ N*n0; u gates @ 4*N*n0; r before @ N*n0",
+    "lstm_step.grad": """1;0; w grad_sums @ 4*N*n0; u grad_c @ N*n0; r grad_h @ N*n0;
+        r? later @ N*n0; r gates @ 4*N*n0; r c @ N*n0; r before @ N*n0""",
+}
+
+
 def unit(isa: Isa) -> str:
     """The translation unit of both kernels for one instruction set."""
-    bodies, entries = [], []
+    bodies: list[str] = []
+    entries: list[Entry] = []
     for dtype in ("f32", "f64"):
         bodies.append(fill(_STEP + _GRAD, s=dtype, T=STORAGES[dtype].ctype))
-        entries += [(f"lstm_step:{dtype}", "b", f"lstm_step_{dtype}")]
-        entries += [(f"lstm_step.grad:{dtype}", "b", f"lstm_step_grad_{dtype}")]
+        for name, said in _OPERANDS.items():
+            function = f"{name.replace('.', '_')}_{dtype}"
+            entries.append((f"{name}:{dtype}", "b", function, declared(said, dtype)))
     text = "".join(bodies)
     return PROLOGUE + PREAMBLE + functions_for(text) + text + table(entries)

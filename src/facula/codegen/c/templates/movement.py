@@ -1,7 +1,6 @@
 """Shared C text of the data-movement templates (index, sort, join, arrange).
 
-Takes nothing; gives the prelude, the element types by size and by dtype, and `table`, which prints
-`facula_kernels[]`.
+Takes nothing; gives the prelude, and the element types by size and by dtype.
 Keeps true: all text is plain C11 with GCC attributes, every function is static, and kernels that
 only move data exist
 once per element size (b1 b2 b4 b8 b16), those that calculate once per dtype.
@@ -9,8 +8,7 @@ once per element size (b1 b2 b4 b8 b16), those that calculate once per dtype.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
+#: element types by size; operands of such a kernel may have any dtype of the size
 SIZES: dict[str, str] = {
     "b1": "uint8_t",
     "b2": "uint16_t",
@@ -28,6 +26,9 @@ ARITHMETIC: dict[str, str] = {
     "i8": "int8_t",
     "u8": "uint8_t",
 }
+
+#: what compares takes these as they are; sums and products have the bits of the signed ones
+UNSIGNED: dict[str, str] = {"u16": "uint16_t", "u32": "uint32_t", "u64": "uint64_t"}
 
 COMPLEX: dict[str, str] = {"c64": "complex64", "c128": "complex128"}
 
@@ -93,10 +94,6 @@ def fill(text: str, **values: object) -> str:
     return text
 
 
-def table(entries: Iterable[tuple[str, str, str]]) -> str:
-    """Print the table of a translation unit from (kernel name, kind letter, C function) triples."""
-    rows = "".join(f"    {{\"{name}\", '{kind}', (void *){fn}}},\n" for name, kind, fn in entries)
-    return (
-        f"\nconst int facula_abi = FACULA_ABI;\n"
-        f"const fk_entry facula_kernels[] = {{\n{rows}    {{0, 0, 0}}}};\n"
-    )
+def width(size: str) -> str:
+    """How a kernel's registration says `any dtype of this size`: b4 is x4 there."""
+    return size.replace("b", "x")

@@ -24,12 +24,14 @@ plane_scatter_add, plane_scatter, plane_gather    p: out, source, indices   item
       4 bytes of an index
 plane_scatter_add.last, plane_gather.last   items: batch * blocks of 64 channels; indices stand
    channels last too
+Positions outside of a plane are nobody's: nothing goes there, and 0 comes from there.
 """
 
 from __future__ import annotations
 
+from facula.codegen.c.entries import Entry, declared, table
 from facula.codegen.c.isa import Isa
-from facula.codegen.c.templates.storage import PROLOGUE, STORAGES, conversions, fill, table
+from facula.codegen.c.templates.storage import PROLOGUE, STORAGES, conversions, fill
 
 FLOATS = ("f32", "f64", "bf16", "f16")
 MAXIMUM = (*FLOATS, "i64")
@@ -569,8 +571,10 @@ static void plane_scatter_add_@s@(char *const *p, const int64_t *n, const fk_sca
         @STORAGE@ *out = (@STORAGE@ *)p[0] + plane * size;
         const @STORAGE@ *source = (const @STORAGE@ *)p[1] + plane * count;
         memset(out, 0, (size_t)size * sizeof(@STORAGE@));
-        for (int64_t i = 0; i < count; i++) out[pool_get(p[2], n[4], plane * count + i)]
-            += source[i];
+        for (int64_t i = 0; i < count; i++) {
+            int64_t to = pool_get(p[2], n[4], plane * count + i);
+            if ((uint64_t)to < (uint64_t)size) out[to] += source[i];
+        }
     }
 }
 
@@ -587,9 +591,11 @@ static void plane_scatter_add_last_@s@(char *const *p, const int64_t *n, const f
             memset(out + i * channels + from, 0, (size_t)(to - from) * sizeof(@STORAGE@));
         for (int64_t i = 0; i < count; i++) {
             int64_t row = (item / blocks * count + i) * channels;
-            for (int64_t c = from; c < to; c++)
-                out[pool_get(p[2], n[4], row + c) * channels + c]
-                    += ((const @STORAGE@ *)p[1])[row + c];
+            for (int64_t c = from; c < to; c++) {
+                int64_t place = pool_get(p[2], n[4], row + c);
+                if ((uint64_t)place < (uint64_t)size)
+                    out[place * channels + c] += ((const @STORAGE@ *)p[1])[row + c];
+            }
         }
     }
 }
@@ -605,8 +611,11 @@ static void plane_gather_last_@s@(char *const *p, const int64_t *n, const fk_sca
             + @CHANNELS@ : channels;
         for (int64_t i = 0; i < count; i++) {
             int64_t row = (item / blocks * count + i) * channels;
-            for (int64_t c = from; c < to; c++)
-                ((@STORAGE@ *)p[0])[row + c] = source[pool_get(p[2], n[4], row + c) * channels + c];
+            for (int64_t c = from; c < to; c++) {
+                int64_t place = pool_get(p[2], n[4], row + c);
+                ((@STORAGE@ *)p[0])[row + c] = (uint64_t)place < (uint64_t)size
+                    ? source[place * channels + c] : (@STORAGE@)0;
+            }
         }
     }
 }
@@ -618,9 +627,10 @@ static void plane_scatter_@s@(char *const *p, const int64_t *n, const fk_scalar 
     for (int64_t plane = begin; plane < end; plane++) {
         @STORAGE@ *out = (@STORAGE@ *)p[0] + plane * size;
         memset(out, 0, (size_t)size * sizeof(@STORAGE@));
-        for (int64_t i = 0; i < count; i++)
-            out[pool_get(p[2], n[4], plane * count + i)]
-                = ((const @STORAGE@ *)p[1])[plane * count + i];
+        for (int64_t i = 0; i < count; i++) {
+            int64_t to = pool_get(p[2], n[4], plane * count + i);
+            if ((uint64_t)to < (uint64_t)size) out[to] = ((const @STORAGE@ *)p[1])[plane * count + i];
+        }
     }
 }
 
@@ -630,12 +640,50 @@ static void plane_gather_@s@(char *const *p, const int64_t *n, const fk_scalar *
     int64_t count = n[2], size = n[3];
     for (int64_t plane = begin; plane < end; plane++) {
         const @STORAGE@ *source = (const @STORAGE@ *)p[1] + plane * size;
-        for (int64_t i = 0; i < count; i++)
+        for (int64_t i = 0; i < count; i++) {
+            int64_t from = pool_get(p[2], n[4], plane * count + i);
             ((@STORAGE@ *)p[0])[plane * count + i]
-                = source[pool_get(p[2], n[4], plane * count + i)];
+                = (uint64_t)from < (uint64_t)size ? source[from] : (@STORAGE@)0;
+        }
     }
 }
 """
+
+_IN, _OUT = "n2*n3*n4", "n5*n6*n7"
+#: items of the forward kernels are rows of the output, of which a plane (an image) has n5 * n6
+_FORWARD = {
+    "": (f"N/(n5*n6)*{_IN}", "N*n7"),
+    ".last": (f"N/(n5*n6)*{_IN}*n1", "N*n7*n1"),
+}
+_PLANE = {"": "N", ".last": "n0*n1"}
+#: what fixed windows are divided by, that each begins inside the image or its padding, and that
+#: none is longer than both
+_WINDOWS = ";c windows min(n8,min(n9,min(n10,min(n11,min(n12,min(n13,min(n17,min(n18,n19))))))))"
+_WINDOWS += ";c padding 1+min(n14,min(n15,n16))" + "".join(
+    f";c places n{2 + d}+n{14 + d}-(max(n{5 + d},1)-1)*n{11 + d};c taps n{2 + d}+2*n{14 + d}+1-n{8 + d}"
+    for d in range(3)
+)
+#: an average takes one element at least
+_FILLED = "".join(f";c padding n{8 + d}-n{14 + d}" for d in range(3))
+
+
+def _operands(kernel: str) -> str:
+    """What a kernel says of its operands."""
+    stem, last = (kernel[:-5], ".last") if kernel.endswith(".last") else (kernel, "")
+    (given, made), planes = _FORWARD[last], _PLANE[last]
+    windows = "" if stem.startswith("adaptive") else _WINDOWS
+    windows += _FILLED if stem.startswith("avg") else ""
+    if stem in ("max_pool", "adaptive_max_pool"):
+        return f"22;0; w out @ {made}; w indices bytes {made}*n20; r input @ {given}{windows}"
+    if stem in ("avg_pool", "adaptive_avg_pool"):
+        return f"22;0; w out @ {made}; r input @ {given}{windows}"
+    if stem.endswith(".grad"):
+        return f"22;0; w grad_input @ {planes}*{_IN}; r grad_out @ {planes}*{_OUT}{windows}"
+    out, source = ("n2", "n3") if stem == "plane_gather" else ("n3", "n2")
+    return (
+        f"5;0; w out @ {planes}*{out}; r source @ {planes}*{source};r indices bytes {planes}*n2*n4"
+    )
+
 
 _BLOCKS = (
     (_MAXIMUM, MAXIMUM, ("max_pool", "max_pool.last", "adaptive_max_pool")),
@@ -671,7 +719,8 @@ _BLOCKS = (
 
 def unit(isa: Isa) -> str:
     """The translation unit of the pooling kernels for one instruction set."""
-    text, entries = [PROLOGUE, _GEOMETRY, conversions(*MAXIMUM)], []
+    text = [PROLOGUE, _GEOMETRY, conversions(*MAXIMUM)]
+    entries: list[Entry] = []
     for block, dtypes, kernels in _BLOCKS:
         for dtype in dtypes:
             storage = STORAGES[dtype]
@@ -689,5 +738,7 @@ def unit(isa: Isa) -> str:
             }
             text.append(fill(block, **names))
             for kernel in kernels:
-                entries.append((f"{kernel}:{dtype}", "b", f"{kernel.replace('.', '_')}_{dtype}"))
+                said = declared(_operands(kernel), dtype)
+                function = f"{kernel.replace('.', '_')}_{dtype}"
+                entries.append((f"{kernel}:{dtype}", "b", function, said))
     return "".join(text) + table(entries)

@@ -21,9 +21,10 @@ fold (body)              p: out, columns   items: batch * channels
 
 from __future__ import annotations
 
+from facula.codegen.c.entries import Entry, declared, table
 from facula.codegen.c.isa import Isa
 from facula.codegen.c.templates import grid_sample
-from facula.codegen.c.templates.storage import PROLOGUE, STORAGES, conversions, fill, table
+from facula.codegen.c.templates.storage import PROLOGUE, STORAGES, conversions, fill
 
 FLOATS = ("f32", "f64", "bf16", "f16")
 SIZES = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t"}
@@ -434,13 +435,27 @@ _KERNELS = (
 )
 
 
+_IN, _OUT = "n0*n1*n2*n3*n4", "n0*n1*n5*n6*n7"
+#: what the positions of windows are divided by
+_WINDOWS = "c windows min(n5,min(n6,min(n7,min(n8,min(n11,n12)))))"
+_OPERANDS = {
+    "resample": f"13;3; w out @ {_OUT}; r input @ {_IN}",
+    "resample_last": f"13;3; w out @ {_OUT}; r input @ {_IN}",
+    "resample_grad": f"13;3; w grad_input @ {_IN}; r grad_out @ {_OUT}",
+    "unfold": f"13;0; w out @ N*n3*n4; r input @ N/(n5*n6)*n1*n2; {_WINDOWS}",
+    "fold": f"13;0; w out @ N*n1*n2; r columns @ N*n5*n6*n3*n4; {_WINDOWS}",
+}
+
+
 def unit(isa: Isa) -> str:
     """The translation unit of the resampling kernels for one instruction set."""
-    text, entries = [PROLOGUE, conversions(*FLOATS), _COMMON], []
+    text = [PROLOGUE, conversions(*FLOATS), _COMMON]
+    entries: list[Entry] = []
     for bytes_, ctype in SIZES.items():
         text.append(fill(_NEAREST + _UNFOLD, BYTES=bytes_, TYPE=ctype))
-        entries.append((f"resample.nearest:b{bytes_}", "d", f"nearest_b{bytes_}"))
-        entries.append((f"unfold:b{bytes_}", "b", f"unfold_b{bytes_}"))
+        said = [declared(_OPERANDS[name], f"x{bytes_}") for name in ("resample", "unfold")]
+        entries.append((f"resample.nearest:b{bytes_}", "d", f"nearest_b{bytes_}", said[0]))
+        entries.append((f"unfold:b{bytes_}", "b", f"unfold_b{bytes_}", said[1]))
     for dtype in FLOATS:
         storage = STORAGES[dtype]
         double = storage.compute == "double"
@@ -457,11 +472,13 @@ def unit(isa: Isa) -> str:
                 continue
             if kernel == "resample_grad":
                 text.append(fill(_BACKWARD + _FOLD, **names))
-                entries.append((f"fold:{dtype}", "b", f"fold_{dtype}"))
+                said_fold = declared(_OPERANDS["fold"], dtype)
+                entries.append((f"fold:{dtype}", "b", f"fold_{dtype}", said_fold))
             text.append(
                 fill(_DRIVER, kernel=kernel, ITEM=item, ITEMS=items, RUN=run, SLOT=slot, **names)
             )
-            entries.append((f"{kernel.replace('_', '.')}:{dtype}", "d", f"{kernel}_{dtype}"))
+            name = f"{kernel.replace('_', '.')}:{dtype}"
+            entries.append((name, "d", f"{kernel}_{dtype}", declared(_OPERANDS[kernel], dtype)))
         text.append(grid_sample.text(storage))
         entries += grid_sample.entries(storage)
     return "".join(text) + table(entries)

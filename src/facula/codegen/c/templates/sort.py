@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from facula.codegen.c.entries import declared, table
 from facula.codegen.c.templates import sort_select, sort_values
-from facula.codegen.c.templates.movement import PRELUDE, fill, table
+from facula.codegen.c.templates.movement import PRELUDE, fill
 
 #: dtype: (C type, C type of its bits, significant bits, expression for the ascending key of the
 #: bits u)
@@ -162,6 +163,9 @@ static int sort_@D@(char *const *p, const int64_t *n, const fk_scalar *s, const 
 """
 
 
+OPERANDS = "3;0; w values @ n0*n1; w positions i64 n0*n1; r self @ n0*n1"
+
+
 def unit(isa: Any) -> str:
     """Give the translation unit of the ordering kernels; the compiler's flags alone make it fit
     `isa`.
@@ -178,7 +182,7 @@ def unit(isa: Any) -> str:
             "KEY": key,
         }
         text.append(fill(SORT, **names))
-        entries.append((f"sort:{dtype}", "d", f"sort_{dtype}"))
+        entries.append((f"sort:{dtype}", "d", f"sort_{dtype}", declared(OPERANDS, dtype)))
         for part in (sort_select, sort_values):
             more_text, more = part.parts(dtype, names)
             text.append(more_text)

@@ -8,6 +8,7 @@ values the earlier position comes first, and NaN is the largest value.
 
 from __future__ import annotations
 
+from facula.codegen.c.entries import Entry, declared
 from facula.codegen.c.templates.movement import fill
 
 TOPK = r"""
@@ -209,8 +210,22 @@ static int lexsort_@D@(char *const *p, const int64_t *n, const fk_scalar *s, con
 """
 
 
-def parts(dtype: str, names: dict[str, object]) -> tuple[str, list[tuple[str, str, str]]]:
+#: kind of each kernel, and what it says of its operands
+KERNELS = {
+    "topk": ("d", "4;0; w values @ n0*n2; w positions i64 n0*n2; r self @ n0*n1; c k 1+n1-n2"),
+    "kth": (
+        "d",
+        "4;0; w values @ n0; w positions i64 n0; r self @ n0*n1; c k if(n3,n1,min(1+n2,n1-n2))",
+    ),
+    "mode": ("b", "1;0; w values @ N; w positions i64 N; r sorted @ N*n0; r places i64 N*n0"),
+    "lexsort": ("d", "2;0; w order i64 n0; r values @ n0*n1"),
+}
+
+
+def parts(dtype: str, names: dict[str, object]) -> tuple[str, list[Entry]]:
     """Give the C text and the table entries of one dtype."""
     text = fill(TOPK + SELECT + RUNS, FLOAT=int(dtype[0] in "fb" and dtype != "b8"), **names)
-    kinds = {"topk": "d", "kth": "d", "mode": "b", "lexsort": "d"}
-    return text, [(f"{name}:{dtype}", kind, f"{name}_{dtype}") for name, kind in kinds.items()]
+    return text, [
+        (f"{name}:{dtype}", kind, f"{name}_{dtype}", declared(said, dtype))
+        for name, (kind, said) in KERNELS.items()
+    ]

@@ -7,6 +7,7 @@ keys would lose (negative zeros, NaN) are sorted with their positions.
 
 from __future__ import annotations
 
+from facula.codegen.c.entries import Entry, declared
 from facula.codegen.c.templates.movement import fill
 
 KEYS = r"""
@@ -219,10 +220,18 @@ def _lost(dtype: str) -> str:
     return "u == 0 || k == (@U@)-1" if dtype[0] in "bf" else "0"
 
 
-def parts(dtype: str, names: dict[str, object]) -> tuple[str, list[tuple[str, str, str]]]:
+OPERANDS = {
+    "sort_values": "3;0; w values @ n0*n1; r self @ n0*n1",
+    "topk_values": "4;0; w values @ n0*n2; r self @ n0*n1",
+}
+
+
+def parts(dtype: str, names: dict[str, object]) -> tuple[str, list[Entry]]:
     """The text for one dtype, and its entries."""
     forth, back, lossy = _maps(dtype, int(str(names["BITS"])))
     maps = {"FORTH": forth, "BACK": back, "LOSSY": lossy, "LOST": _lost(dtype)}
     text = fill(KEYS + SORT + TOPK, **maps, **names)
-    kinds = ("sort_values", "topk_values")
-    return text, [(f"{kind}:{dtype}", "d", f"{kind}_{dtype}") for kind in kinds]
+    return text, [
+        (f"{name}:{dtype}", "d", f"{name}_{dtype}", declared(said, dtype))
+        for name, said in OPERANDS.items()
+    ]

@@ -21,8 +21,9 @@ csr.transpose         driver. p: ccol [columns + 1], rows [entries], order [entr
 
 from __future__ import annotations
 
+from facula.codegen.c.entries import Entry, declared, table
 from facula.codegen.c.isa import Isa
-from facula.codegen.c.templates.storage import PROLOGUE, STORAGES, fill, table
+from facula.codegen.c.templates.storage import PROLOGUE, STORAGES, fill
 
 FLOATS = ("f32", "f64")
 #: how many entries ahead a row of the dense matrix is fetched
@@ -178,11 +179,27 @@ def _kernels(isa: Isa, dtype: str) -> str:
     return "".join(text)
 
 
+#: how many entries the rows have, and which columns, the operator has checked
+_OPERANDS = {
+    "matmul": """2;0; w out @ N*n0; r crow i64 N+1; r col i64 n1; r? values @ n1;
+        r dense @ if(n1,n0,0)""",
+    "extreme": """2;0; w out @ N*n0; w positions i64 N*n0; r crow i64 N+1; r col i64 0; r values @ 0;
+        r dense @ 0""",
+    "sampled": """1;0; w out @ 0; r crow i64 N+1; r col i64 0; r left @ N*n0; r right @ 0""",
+    "transpose": """3;0; w ccol i64 n1+1; w rows i64 n2; w order i64 n2; r crow i64 n0+1;
+        r col i64 n2""",
+}
+
+
 def unit(isa: Isa) -> str:
     """The translation unit of the sparse kernels for one instruction set."""
-    text, entries = [PROLOGUE, _TRANSPOSE], [("csr.transpose", "d", "csr_transpose")]
+    text = [PROLOGUE, _TRANSPOSE]
+    entries: list[Entry] = [
+        ("csr.transpose", "d", "csr_transpose", declared(_OPERANDS["transpose"]))
+    ]
     for dtype in FLOATS:
         text.append(_kernels(isa, dtype))
         for kernel in ("matmul", "extreme", "sampled"):
-            entries.append((f"csr.{kernel}:{dtype}", "b", f"csr_{kernel}_{dtype}"))
+            said = declared(_OPERANDS[kernel], dtype)
+            entries.append((f"csr.{kernel}:{dtype}", "b", f"csr_{kernel}_{dtype}", said))
     return "".join(text) + table(entries)

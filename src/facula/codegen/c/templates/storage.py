@@ -115,12 +115,3 @@ def conversions(*names: str) -> str:
 def fill(text: str, **values: object) -> str:
     """`text` with every `@name@` replaced; a placeholder without a value is a KeyError."""
     return re.sub(r"@(\w+)@", lambda match: str(values[match.group(1)]), text)
-
-
-def table(entries: list[tuple[str, str, str]]) -> str:
-    """The exported kernel table; entries are (kernel name, kind, C function)."""
-    rows = "".join(f"    {{\"{name}\", '{kind}', (void *){fn}}},\n" for name, kind, fn in entries)
-    return (
-        "\nconst int facula_abi = FACULA_ABI;\n"
-        f"const fk_entry facula_kernels[] = {{\n{rows}    {{0, 0, 0}},\n}};\n"
-    )

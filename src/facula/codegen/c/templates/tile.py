@@ -7,6 +7,7 @@ the C library, owns no threads and keeps no state.
 
 from collections.abc import Iterator
 
+from facula.codegen.c.entries import table
 from facula.codegen.c.isa import Isa
 from facula.codegen.c.isa import isa as isa_of
 from facula.codegen.c.templates.convolution import convolution_entries, convolution_text
@@ -32,9 +33,7 @@ def unit(isa: Isa, kind: Kind) -> str:
     if kind.convolves:
         parts.append(convolution_text(isa, kind))
         entries += convolution_entries(kind)
-    parts.append("const int facula_abi = FACULA_ABI;\nconst fk_entry facula_kernels[] = {")
-    parts += [f"    {{\"{name}\", 'd', (void *){function}}}," for name, function in entries]
-    parts.append("    {0}};\n")
+    parts.append(table(entries))
     return "\n".join(parts)
 
 

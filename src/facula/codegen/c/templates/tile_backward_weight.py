@@ -160,9 +160,11 @@ NOINLINE int run_weight_gradient(weight_gradient *w, const fk_runtime *rt)
     const long bytes = PIECE(2 * (w->block_lines + 1) * sizeof(segment)) + PIECE(MR * NR * sizeof(acc_t))
                        + PIECE(A_AHEAD * A_WIDTH * w->block_lines * w->g->out[2] * sizeof(word))
                        + PIECE(w->group_panels * w->block_lines * w->g->out[2] * NR * sizeof(word));
-    const double products = (double)w->lines * w->g->out[2] * w->rows * w->cout * w->g->groups;
+    const double products /* speed only */
+        = (double)w->lines * w->g->out[2] * w->rows * w->cout * w->g->groups; /* speed only */
     const long units = w->parts * w->row_units * w->panel_units * w->g->groups;
-    return launch(weight_gradient_unit, w, units, bytes, products > 200000, rt);
+    const int parallel = products > 200000; /* speed only */
+    return launch(weight_gradient_unit, w, units, bytes, parallel, rt);
 }
 
 /* sums of dy over pixels */

@@ -130,19 +130,20 @@ NOINLINE void plan_gather(gather *g, long threads)
     g->group_panels = CEIL(g->panels, CEIL(g->panels, g->group_panels));
     g->panel_units = CEIL(g->panels, g->group_panels);
     const long others = g->groups * g->panel_units;
-    const long wanted = threads == 1 ? 1 : CEIL(4 * threads, others);
+    const long wanted = threads == 1 ? 1 : CEIL(4 * threads, others); /* speed only */
     g->chunks = MAX(1, MIN(wanted, g->pixels / GATHER_ROWS));
     if (g->pass_taps < g->taps || others > 1) g->chunks = MAX(g->chunks, CEIL(g->pixels, 1536));
-    if (g->chunks * others % threads && g->chunks * others < 8 * threads)
-        while (g->chunks * others % threads && g->chunks < g->pixels / GATHER_ROWS) g->chunks++;
+    if (g->chunks * others % threads && g->chunks * others < 8 * threads) /* speed only */
+        while (g->chunks * others % threads && g->chunks < g->pixels / GATHER_ROWS) g->chunks++; /* speed only */
 }
 
 /* axes and channels stand in g; the plan is made here */
 NOINLINE int run_gather(gather *g, const fk_runtime *rt)
 {
     if (!g->n || !volume(g->dest) || !g->to || !g->groups) return 0;
-    const double products = (double)g->n * volume(g->dest) * g->groups * g->to * g->from * g->taps;
-    const int parallel = products > 200000;
+    const double products /* speed only */
+        = (double)g->n * volume(g->dest) * g->groups * g->to * g->from * g->taps; /* speed only */
+    const int parallel = products > 200000; /* speed only */
     plan_gather(g, parallel ? rt->threads() : 1);
     const long rows = g->pass_taps < g->taps ? CEIL(g->pixels, g->chunks) : MR;
     const long bytes = PIECE((g->taps + 1) * sizeof(segment)) + PIECE(MR * (g->from + VECTOR) * sizeof(word))

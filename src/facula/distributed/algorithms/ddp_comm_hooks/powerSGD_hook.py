@@ -12,6 +12,7 @@ from typing import Any
 
 import facula
 from facula import core
+from facula.core.errors import fail
 from facula.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from facula.distributed.buckets import GradBucket, flattened
 from facula.distributed.operations import all_reduce
@@ -53,10 +54,12 @@ class PowerSGDState:
                 API; they change nothing here.
         """
         if start_powerSGD_iter <= 1 and (use_error_feedback or warm_start):
-            raise ValueError(
-                "[PowerSGDState] start_powerSGD_iter above 1 was required with use_error_feedback or "
-                f"warm_start: got {start_powerSGD_iter}"
-                "\nhint: start_powerSGD_iter=2 is the least"
+            fail(
+                ValueError,
+                "PowerSGDState",
+                ("start_powerSGD_iter above 1 was required with use_error_feedback or warm_start"),
+                got=start_powerSGD_iter,
+                hint="start_powerSGD_iter=2 is the least",
             )
         self.process_group = process_group
         self.matrix_approximation_rank = matrix_approximation_rank

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from facula import core
+from facula.core.errors import fail
 from facula.fx.graph import Graph
 from facula.fx.node import Node
 from facula.fx.operator_schemas import normalize_function
@@ -65,16 +66,24 @@ class SubgraphMatcher:
         self.remove_overlapping_matches = remove_overlapping_matches
         self.ignore_literals = ignore_literals
         if not len(pattern.nodes):
-            raise ValueError(
-                "[SubgraphMatcher] a pattern with nodes was required: got an empty graph"
-                "\nhint: trace a function with at least one operation as the pattern"
+            fail(
+                ValueError,
+                "SubgraphMatcher",
+                "a pattern with nodes was required",
+                got="an empty graph",
+                hint="trace a function with at least one operation as the pattern",
             )
         for node in pattern.nodes:
             if node.op not in ("output", "placeholder") and not node.users:
-                raise AssertionError(
-                    "[SubgraphMatcher] a pattern without dead code was required: SubgraphMatcher cannot "
-                    f"be initialized with a pattern with dead code: got '{node}'"
-                    "\nhint: pattern.eliminate_dead_code() removes it"
+                fail(
+                    AssertionError,
+                    "SubgraphMatcher",
+                    (
+                        "a pattern without dead code was required: SubgraphMatcher cannot be "
+                        "initialized with a pattern with dead code"
+                    ),
+                    got=f"'{node}'",
+                    hint="pattern.eliminate_dead_code() removes it",
                 )
         self.pattern_placeholder_nodes = [n for n in pattern.nodes if n.op == "placeholder"]
         output = pattern.output_node()
