@@ -28,7 +28,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 REFACTOR = re.compile(r"refactor", re.IGNORECASE)
 #: what prebuilt kernels and the core are made of
-BUILT_FROM = re.compile(r"^(setup\.py|tools/|src/facula/(core|codegen|ops|runtime)/)")
+BUILT_FROM = re.compile(
+    r"^(setup\.py|pyproject\.toml|tools/(units|build_kernels)\.py|src/facula/(core|codegen|ops|runtime)/)"
+)
 
 
 def digests(record: Path) -> dict[str, str]:
@@ -84,8 +86,10 @@ def checked_out(commit: str, folder: Path) -> Iterator[Path]:
                 shutil.copy2(ROOT / path, tree / path)
         changed = git("diff", "--name-only", commit).splitlines()
         if any(map(BUILT_FROM.match, changed)):
-            build = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
-            subprocess.run(build, cwd=tree, check=True)
+            venv = folder / "venv"  # pip brings what the build needs
+            subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+            build = [venv / "bin" / "pip", "install", "-q", "--no-deps", "-e", tree]
+            subprocess.run(build, check=True)
         yield tree
     finally:
         git("worktree", "remove", "--force", str(tree))
