@@ -6,7 +6,7 @@ RUN := $(VENV)/bin/python
 # in a checkout only this machine's kernel variant is built; a wheel holds all of them
 export FACULA_BUILD_ISA ?= native
 
-.PHONY: help venv demo gpt test test-all test-slow mutation sweep soak sanitize valgrind lint types layers \
+.PHONY: help venv demo gpt test test-all test-slow mutation replay sweep soak sanitize valgrind lint types layers \
 	docs bench wheel check-wheel clean
 
 help:  ## what there is
@@ -43,6 +43,9 @@ mutation: $(VENV)/installed  ## change 200 random places, one at a time, and see
 	$(RUN) tools/mutate.py draw --count 200
 	$(RUN) tools/mutate.py map
 	$(RUN) tools/mutate.py run --least 95
+
+replay: $(VENV)/installed  ## what the compiler writes, compared with the last commit (AGAINST=another)
+	$(RUN) tools/replay.py against $${AGAINST:-HEAD} $${REPLAY:-}
 
 # both variants that any processor of today runs, and its own
 sweep: $(VENV)/installed  ## every operator, dtype, layout and form in guarded memory: no fault

@@ -20,6 +20,7 @@ import subprocess
 import sys
 import traceback
 import warnings
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,7 +71,7 @@ class Program:
         import linecache
 
         text = self.source()
-        name = f"<program {self.seed} {hash(text)}>"
+        name = f"<program {self.seed} {zlib.crc32(text.encode()):08x}>"
         linecache.cache[name] = (len(text), None, text.splitlines(True), name)
         space: dict[str, Any] = {}
         exec(compile(text, name, "exec"), space)  # noqa: S102 - text that this module wrote

@@ -44,7 +44,7 @@ import test_compiled_networks as networks  # noqa: E402
 
 VARIANTS = ("v2", "v3", "v4", "v4x")
 ARTIFACTS = (
-    "graph_code", "verbose_guards", "graph_breaks", "aot_joint_graph", "aot_graphs", "fusion", "schedule",
+    "graph_code", "guards", "graph_breaks", "aot_joint_graph", "aot_graphs", "fusion", "schedule",
 )  # fmt: skip
 
 
@@ -78,7 +78,7 @@ class Record:
         except Exception as error:  # what a program raises is a part of what it does
             self.say("raised", f"{type(error).__name__}: {error}")
         name = re.sub(r"\W+", "_", name)
-        self.write(f"{corpus}/{name}.txt", without_addresses("".join(self.sections)))
+        self.write(f"{corpus}/{name}.txt", without_places("".join(self.sections)))
 
     def close(self) -> None:
         """Write the digests."""
@@ -87,10 +87,18 @@ class Record:
         print(f"replay: {len(lines)} cases recorded", flush=True)
 
 
-def without_addresses(text: str) -> str:
-    """Text in which objects without a name of their own are numbered in order."""
+def without_places(text: str) -> str:
+    """Text that says nothing of where things stand: in memory, in files, in lines of files."""
+    text = re.sub(r"^ *# File: .*\n", "", text, flags=re.MULTILINE)
+    text = re.sub(r'File "[^<"][^"]*", line \d+', "File", text)
+    text = re.sub(r"<(code object \w+|module '[\w.]+') (at|from) .*", r"<\1", text)
     seen: dict[str, str] = {}
-    return re.sub(r"0x[0-9a-f]{8,}", lambda m: seen.setdefault(m[0], f"<object {len(seen)}>"), text)
+    return re.sub(r"0x[0-9a-f]{8,}", partial(numbered, seen), text)
+
+
+def numbered(seen: dict[str, str], found: re.Match[str]) -> str:
+    """The number of an object without a name of its own, in the order of their mention."""
+    return seen.setdefault(found[0], f"<object {len(seen)}>")
 
 
 def listen(record: Record) -> None:
