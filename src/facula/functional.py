@@ -9,6 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 from facula import core, legacy
@@ -435,24 +436,37 @@ def from_file(
     return result if device is None else result.to(device)
 
 
+def _shape_of_ints(shape: Any) -> tuple[int, ...]:
+    """The sizes that `unravel_index` is given, checked."""
+    if hasattr(shape, "__index__") and not isinstance(shape, Tensor):
+        return (shape.__index__(),)
+    if isinstance(shape, str) or not isinstance(shape, Sequence):
+        kind = type(shape).__name__
+        required = f"expected 'shape' to be int or sequence of ints, but got {kind}"
+        fail(TypeError, "unravel_index", required, hint="shape is that of the indexed tensor")
+    for n in shape:
+        if not hasattr(n, "__index__"):
+            required = f"expected 'shape' sequence to only contain ints, but got {type(n).__name__}"
+            fail(TypeError, "unravel_index", required, hint="int(size) converts a number")
+    return tuple(n.__index__() for n in shape)
+
+
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """Flat positions as one tensor of coordinates per dimension."""
     _tensor_required("unravel_index", indices)
     if indices.is_floating_point() or indices.is_complex() or indices.dtype is core.bool_:
         fail(
-            ValueError,
+            TypeError,
             "unravel_index",
-            "expected 'indices' to be integer dtype, but got",
-            indices.dtype,
+            f"integer positions were required: expected 'indices' to be integer dtype, but got {indices.dtype}",
             hint="convert them with .long()",
         )
-    sizes = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
+    sizes = _shape_of_ints(shape)
     if any(n < 0 for n in sizes):
         fail(
             ValueError,
             "unravel_index",
-            "'shape' cannot have negative values",
-            sizes,
+            f"sizes were required: 'shape' cannot have negative values, but got {sizes}",
             hint="shape is that of the indexed tensor, x.shape",
         )
     places, rest = [], indices

@@ -208,3 +208,38 @@ def test_wrong_shapes_of_values():
         with pytest.raises(RuntimeError, match="shape|size"):
             x[index] = value
     assert not x.any()
+
+
+def test_a_short_list_of_lists_or_tensors_counts_as_a_tuple():
+    x = facula.arange(12).view(4, 3)
+    with pytest.warns(UserWarning, match="non-tuple sequence"):
+        assert x[[[0, 1], [1, 0]]].tolist() == [1, 3]
+    with pytest.warns(UserWarning, match="non-tuple sequence"):
+        assert x[[facula.tensor([0, 3]), slice(1, 3)]].tolist() == [[1, 2], [10, 11]]
+    with pytest.warns(UserWarning, match="non-tuple sequence"):
+        x[[[0, 1], [1, 0]]] = -1
+    assert x[[0, 1]].tolist() == [[0, -1, 2], [-1, 4, 5]]
+
+
+def test_a_mask_of_bytes_warns():
+    x = facula.arange(3)
+    with pytest.warns(UserWarning, match="uint8 is now deprecated"):
+        assert x[facula.tensor([1, 0, 1], dtype=facula.uint8)].tolist() == [0, 2]
+
+
+def test_ranges_are_index_lists():
+    x = facula.zeros(3, 3)
+    x[range(3), range(3)] = facula.tensor([1.0, 2.0, 3.0])
+    assert x.tolist() == [[1, 0, 0], [0, 2, 0], [0, 0, 3]]
+    assert x[range(1, 3)].tolist() == [[0, 2, 0], [0, 0, 3]]
+
+
+def test_bounds_and_dimensions_that_no_tensor_has():
+    with pytest.raises(TypeError, match="slice indices must be integers"):
+        facula.ones(3)["0":"1"]
+    with pytest.raises(IndexError, match="invalid index of a 0-dim tensor"):
+        facula.tensor(1)[0]
+    with pytest.raises(IndexError, match="for dimension with size 0"):
+        facula.ones(2, 0)[:, [0]]
+    with pytest.raises(RuntimeError, match="shape mismatch"):
+        facula.arange(4)[[0, 1]] = facula.ones(3)

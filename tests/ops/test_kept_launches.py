@@ -115,3 +115,14 @@ def test_inference_tensors_come_out_of_kept_calls():
         for _ in range(2):
             assert facula.sort(x).values.is_inference()
     assert not facula.sort(x).values.is_inference()
+
+
+def test_a_number_in_the_guise_of_a_tensor_is_read_in_every_call():
+    for n in (3, 4, 5):
+        size = facula.tensor(n)
+        assert facula.ones(size).shape == (n,)
+        assert facula.zeros(size, 2).shape == facula.zeros((size, 2)).shape == (n, 2)
+        assert facula.arange(size).tolist() == list(range(n))
+        assert facula.ones(2).new_zeros(size).shape == (n,)
+        assert facula.add(facula.ones(1), facula.ones(1), alpha=size).item() == 1 + n
+        assert facula.ones(n).narrow(0, 0, size - 1).shape == (n - 1,)

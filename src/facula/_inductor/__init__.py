@@ -16,15 +16,17 @@ from facula.core.errors import no_attribute as _no_attribute
 _SAME = {"config": "config", "metrics": "metrics"}
 _OWN = frozenset({"utils", "codecache", "compile_fx"})
 
-for _name, _module in _SAME.items():
-    sys.modules[f"{__name__}.{_name}"] = importlib.import_module(
-        f"facula.compiler.inductor.{_module}"
-    )
+_FOUND = {
+    name: importlib.import_module(f"facula.compiler.inductor.{module}")
+    for name, module in _SAME.items()
+}
+for _name, _module in _FOUND.items():
+    sys.modules[f"{__name__}.{_name}"] = _module
 
 
 def __getattr__(name: str) -> Any:
-    if name in _SAME:
-        return sys.modules[f"{__name__}.{name}"]
+    if name in _FOUND:
+        return _FOUND[name]
     if name in _OWN:
         return importlib.import_module(f"{__name__}.{name}")
     if name in ("list_mode_options", "list_options"):

@@ -132,6 +132,8 @@ cdef int _promote_pair(int a, int b):
     cdef int x
     if a == b:
         return a
+    if a in (F8E4M3, F8E5M2) or b in (F8E4M3, F8E5M2):
+        return NO_DTYPE                  # 8 bits promote with themselves only
     if KIND[a] < KIND[b]:
         a, b = b, a
     if KIND[a] == KIND_COMPLEX:
@@ -147,9 +149,6 @@ cdef int _promote_pair(int a, int b):
             return a
         if F64 in (a, b): return F64
         if F32 in (a, b): return F32
-        if a in (F8E4M3, F8E5M2) and b in (F8E4M3, F8E5M2): return F32
-        if a in (F8E4M3, F8E5M2): return b
-        if b in (F8E4M3, F8E5M2): return a
         return F32                       # f16 with bf16
     if KIND[a] == KIND_INT and KIND[b] == KIND_BOOL:
         return a
@@ -176,6 +175,10 @@ cdef inline int promoted(int a, int b) except -1:
 
 
 cdef int raise_promotion(int a, int b) except -1:
+    if KIND[a] >= KIND_FLOAT or KIND[b] >= KIND_FLOAT:
+        raise said(RuntimeError, "[promote] dtypes that one dtype holds were required: got %s and %s (Promotion for Float8 Types is not "
+                                 "supported, attempted to promote %s and %s)\nhint: convert the tensor of 8 bits with .to()"
+                   % ((<dtype>DTYPES[a]).name, (<dtype>DTYPES[b]).name, (<dtype>DTYPES[a]).type_word, (<dtype>DTYPES[b]).type_word))
     raise said(RuntimeError, "[promote] dtypes that one dtype holds were required: got %s and %s (Promotion for uint16, uint32, uint64 "
                              "types is not supported, attempted to promote %s and %s)\nhint: no integer dtype holds uint64 and negative "
                              "numbers; convert one of the two with .to()"
@@ -204,10 +207,10 @@ cdef dtype as_dtype(object x):
     """A dtype from a dtype or one of Python's number types."""
     if type(x) is dtype:
         return <dtype>x
-    if x is float: return DTYPES[DEFAULT_DTYPE]
+    if x is float: return DTYPES[F64]
     if x is int: return DTYPES[I64]
     if x is bool: return DTYPES[B8]
-    if x is complex: return DTYPES[COMPLEX_OF[DEFAULT_DTYPE]]
+    if x is complex: return DTYPES[C128]
     raise said(TypeError, "[dtype] a dtype was required: got " + repr(x) + "\nhint: facula.float32, facula.int64, facula.bool, ...")
 
 

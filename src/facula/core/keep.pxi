@@ -157,7 +157,7 @@ cdef bint key_value(CallKey *key, PyObject *o) except -1:
 
 
 cdef bint key_of(CallKey *key, Op op, PyObject **slots, int form) except -1:
-    cdef int i
+    cdef int i, tensors
     cdef uint64_t h = 0x9e3779b97f4a7c15
     key.n = 3
     key.ntensors = 0
@@ -171,8 +171,11 @@ cdef bint key_of(CallKey *key, Op op, PyObject **slots, int form) except -1:
             return False
         key.words[2] = number
     for i in range(op.nargs):
+        tensors = key.ntensors
         if not key_value(key, slots[i]):
             return False
+        if key.ntensors != tensors and T_OPERAND < op.arguments[i].type < T_ANY:
+            return False                          # a tensor for a number or a size: its element is the argument
     for i in range(key.n):
         h = (h ^ <uint64_t>key.words[i]) * <uint64_t>0xff51afd7ed558ccd
         h ^= h >> 32

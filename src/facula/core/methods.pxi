@@ -423,15 +423,33 @@ def m_resize_(Tensor self, *shape, memory_format=None):
     cdef int nd = parse_shape(shape, sh)
     if self.keys & K_GRAD and not (fk_tls_keys() & K_NOGRAD):
         raise said(RuntimeError, "[resize_] a tensor that does not require grad was required: cannot resize variables that require grad\nhint: resize x.detach(), or make a new tensor")
-    if not taken_by_mode(Tensor.resize_, (self, tuple(make_size(nd, sh)))): resize_tensor(self, nd, sh)
+    if taken_by_mode(Tensor.resize_, (self, tuple(make_size(nd, sh)))): return self
+    if nd != self.nd or memcmp(sh, self.sh, nd * 8) != 0: resize_tensor(self, nd, sh)
+    if memory_format is not None: lay_out(self, memory_format)
     return self
+
+
+cdef int lay_out(Tensor self, object memory_format) except -1:
+    """Give a tensor, whose elements are to be set, the strides of a memory format."""
+    cdef Tensor like
+    if memory_format is preserve_format:
+        raise said(RuntimeError, "[resize_] a memory format with an order of its own was required: got facula.preserve_format (Unsupported memory format)\nhint: pass facula.contiguous_format or facula.channels_last")
+    like = empty_in_format(self.nd, self.sh, self.dt, 1, memory_format)
+    memcpy(self.sd, like.sd, self.nd * 8)
+    compute_keys(self)
+    return 0
 
 
 @_method
 @cython.binding(True)
 def m_resize_as_(Tensor self, Tensor other, *, memory_format=None):
-    """Give the tensor the shape of another."""
-    return self.resize_(*other.shape)
+    """Give the tensor the shape of another; with `memory_format` that layout, of `preserve_format` that of the other."""
+    self.resize_(other.shape)
+    if memory_format is preserve_format:
+        memory_format = channels_last if other.nd == 4 and channels_last_strides(other) else (
+            channels_last_3d if other.nd == 5 and channels_last_strides(other) else contiguous_format)
+    if memory_format is not None: lay_out(self, memory_format)
+    return self
 
 
 @_method

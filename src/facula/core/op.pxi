@@ -54,6 +54,7 @@ cdef class Op:
     cdef int view_number, fast_number
     cdef void *drivers[18]
     cdef unsigned char looked[18]
+    cdef bint out_exact          # an elementwise result goes to an out= of its own dtype only
     cdef bint keeps, successes   # its launches may be kept, see `replay.pxi`; some were
     cdef int refusals
     cdef list kept
@@ -127,6 +128,7 @@ cdef class Op:
         for word in definition.dtypes.split():
             self.mask |= _KIND_MASK[word]
         self.differentiable = definition.differentiable
+        self.out_exact = definition.out_exact
         self.check = definition.check
         self.chooses_dtype = definition.result_of is not None
         self.refuses_bools = definition.refuses_bools

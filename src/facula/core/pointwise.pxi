@@ -611,8 +611,7 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
         r = self
     elif out is not None:
         if not isinstance(out, Tensor):
-            if isinstance(out, (tuple, list)) and len(out) == 1 and isinstance(out[0], Tensor):
-                out = out[0]
+            if isinstance(out, (tuple, list)) and len(out) == 1 and isinstance(out[0], Tensor): out = out[0]
             else:
                 raise said(TypeError, "[%s] a tensor was required as out=: argument 'out' must be Tensor, not %s" % (op.name, type(out).__name__) + "\nhint: out= takes the tensor that receives the result, e.g. facula.empty(0)")
         r = out
@@ -622,11 +621,17 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
         if not kind_fits(rd, r.dt):
             raise said(RuntimeError, "[%s] an out= that holds the result was required: result type %s can't be cast to the desired "
                                "output type %s" % (op.name, (<dtype>DTYPES[rd]).type_word, (<dtype>DTYPES[r.dt]).type_word) + "\nhint: pass an out= of that dtype, or convert the result afterwards")
+        if op.out_exact and r.dt != rd:
+            raise said(RuntimeError, "[%s] an out= of the result's dtype was required: Found dtype %s but expected %s" % (op.name, (<dtype>DTYPES[r.dt]).type_word, (<dtype>DTYPES[rd]).type_word) + "\nhint: pass an out= of that dtype, or convert the result afterwards")
         if r.dev != dev:
             raise said(RuntimeError, "[%s] an out= on %s was required: Expected all tensors to be on the same device, but got %s" % (op.name, DEVICES[dev], DEVICES[r.dev]) + "\nhint: make it on the device of the inputs")
         if not (r.nd == b.nd and memcmp(r.sh, b.sh, b.nd * 8) == 0):
             resize_out(op, r, b.nd, b.sh)
         check_writable(op.name, r)
+        if r.dt != rd:                             # rounded to the result's dtype first
+            t = pointwise_run(op, v, operands, values, b, common, cd, rd, dev, k, FORM_FUNCTIONAL, None, first)
+            copy_into(r, t); bump(r)
+            return r
         form = FORM_OUT
     else:
         r = first if equal else operand_of_shape(operands, b.nd, b.sh)

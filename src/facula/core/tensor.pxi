@@ -42,6 +42,18 @@ cdef inline void set_base(Tensor v, Tensor root) noexcept:
     v.view_link = &root.views
 
 
+cdef int check_steps(int nd, const int64_t *sh) except -1:
+    """Raise where the strides of a shape without elements are beyond int64."""
+    cdef int64_t s = 1
+    cdef int i
+    for i in range(nd - 1, 0, -1):
+        if sh[i] > 1 and s > 0x7fffffffffffffff // sh[i]:
+            raise said(RuntimeError, "[empty] strides within int64 were required: got the shape %s (Stride calculation overflowed)"
+                               % [sh[j] for j in range(nd)] + "\nhint: the product of the sizes but 0 must stay below 2**63")
+        if sh[i] > 1: s *= sh[i]
+    return 0
+
+
 cdef inline int64_t shape_numel(int nd, const int64_t *sh) except -2:
     cdef int64_t n = 1
     cdef int i
@@ -57,6 +69,7 @@ cdef inline int64_t shape_numel(int nd, const int64_t *sh) except -2:
         else:
             n *= sh[i]
     if zero:
+        if overflow: check_steps(nd, sh)
         return 0
     if overflow:
         raise said(RuntimeError, "[empty] a number of elements that fits memory was required: got the shape %s (Storage size "

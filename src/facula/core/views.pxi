@@ -235,7 +235,7 @@ cdef Tensor view_expand(Op op, PyObject **slots):
 
 cdef Tensor expand_to(Tensor a, int nd, int64_t *sh, str name):
     cdef Tensor t
-    cdef int i, shift = nd - a.nd
+    cdef int i, fresh = 0, shift = nd - a.nd
     if shift < 0:
         raise said(RuntimeError, "[%s] at least %d sizes were required: the number of sizes provided (%d) must be greater or equal to "
                            "the number of dimensions in the tensor (%d)" % (name, a.nd, nd, a.nd) + "\nhint: give sizes for all dimensions, -1 to keep one")
@@ -247,16 +247,20 @@ cdef Tensor expand_to(Tensor a, int nd, int64_t *sh, str name):
                 raise said(RuntimeError, "[%s] sizes for new leading dimensions were required: the expanded size of the tensor (%d) "
                                    "isn't allowed in a leading, non-existing dimension %d" % (name, sh[i], i) + "\nhint: -1 keeps a size that exists: give new dimensions a number")
             t.sh[i] = sh[i]; t.sd[i] = 0
+            if sh[i] == 1: fresh += 1
         else:
             if sh[i] == -1 or sh[i] == a.sh[i - shift]:
                 t.sh[i] = a.sh[i - shift]; t.sd[i] = a.sd[i - shift]
             elif a.sh[i - shift] == 1:
                 t.sh[i] = sh[i]; t.sd[i] = 0
             else:
-                raise said(RuntimeError, "[%s] sizes equal to the existing ones, or existing ones of 1, were required: the expanded size "
+                raise said(RuntimeError, "[%s] sizes equal to the existing ones, or existing ones of 1, were required: The expanded size "
                                    "of the tensor (%d) must match the existing size (%d) at non-singleton dimension %d. Target "
                                    "sizes: %s. Tensor sizes: %s" % (name, sh[i], a.sh[i - shift], i, [sh[j] for j in range(nd)],
                                                                     list(make_size(a.nd, a.sh))) + "\nhint: only dimensions of size 1 expand: repeat() or repeat_interleave() copies elements")
+    if fresh:
+        for i in range(shift - 1, -1, -1):         # a new dimension of size 1 steps as unsqueeze() has it
+            if sh[i] == 1: t.sd[i] = t.sh[i + 1] * t.sd[i + 1] if i + 1 < nd else 1
     finish_view(t)
     return t
 
@@ -477,6 +481,8 @@ cdef Tensor basic_view(Tensor a, object index, bint *serves):
         else:
             return None
     if given > a.nd:
+        if a.nd == 0 and len(items) == 1:
+            raise said(IndexError, "[index] a tensor with a dimension was required: invalid index of a 0-dim tensor\nhint: x.item() gives its number; x[None] and x[...] give tensors")
         raise said(IndexError, "[index] at most %d indices were required: too many indices for tensor of dimension %d" % (a.nd, a.nd) + "\nhint: unsqueeze() or None adds dimensions")
     serves[0] = True
     t = start_view(a)
@@ -509,14 +515,21 @@ cdef Tensor basic_view(Tensor a, object index, bint *serves):
     return t
 
 
+cdef object slice_bound(object v):
+    if PyLong_CheckExact(v): return v
+    if not hasattr(v, "__index__"):
+        raise said(TypeError, "[index] ints were required as bounds: slice indices must be integers or None or have an __index__ method, got %s" % type(v).__name__ + "\nhint: int(bound) converts a number")
+    return v.__index__()
+
+
 cdef int read_slice(Tensor t, int d, object s) except -1:
     cdef int64_t start, stop, step
-    step = 1 if s.step is None else s.step.__index__()
+    step = 1 if s.step is None else slice_bound(s.step)
     if step <= 0:
         raise said(ValueError, "[index] a positive slice step was required: step must be greater than zero, got %d\nhint: use .flip(dims) "
                          "to reverse" % step)
-    start = 0 if s.start is None else s.start.__index__()
-    stop = 0x7fffffffffffffff if s.stop is None else s.stop.__index__()
+    start = 0 if s.start is None else slice_bound(s.start)
+    stop = 0x7fffffffffffffff if s.stop is None else slice_bound(s.stop)
     slice_dim(t, d, start, stop, step)
     return 0
 
@@ -591,7 +604,7 @@ cdef bint set_by_tensors(Tensor a, tuple places, object value) except *:
 
 cdef bint needs_advanced(object index):
     for x in (index if type(index) is tuple else (index,)):
-        if x is True or x is False or isinstance(x, (list, Tensor)) or (hasattr(x, "shape") and hasattr(x, "dtype")):
+        if x is True or x is False or isinstance(x, (list, range, Tensor)) or (hasattr(x, "shape") and hasattr(x, "dtype")):
             return True
         if isinstance(x, tuple): return True
     return False

@@ -464,7 +464,10 @@ def arange(start, end, step, dtype, layout, device, pin_memory, requires_grad):
             "none",
             hint="facula.arange(end) or facula.arange(start, end, step)",
         )
-    return finished(_arange("arange", start or 0, end, step, dtype, device, False), requires_grad)
+    return finished(
+        _arange("arange", 0 if start is None else start, end, step, dtype, device, False),
+        requires_grad,
+    )
 
 
 @composite(

@@ -13,10 +13,11 @@ a full slice.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from facula import core
-from facula.core.errors import cast_hint, fail
+from facula.core.errors import cast_hint, fail, message
 from facula.ops import batch_forms
 from facula.ops import index_launch as launch
 from facula.ops.index_addressing import Addressing
@@ -37,6 +38,11 @@ def _check_mask(op: str, self: Any, mask: Any, first: int) -> None:
             )
 
 
+def _warn_of_bytes(op: str) -> None:
+    text = "indexing with dtype facula.uint8 is now deprecated, please use a dtype facula.bool"
+    warnings.warn(message(op, text, hint="mask.bool() converts it"), UserWarning, stacklevel=5)
+
+
 def expand_masks(op: str, self: Any, indices: tuple[Any, ...]) -> tuple[Any, ...]:
     """Replace each boolean mask by the coordinates of its true values; check dtypes and the number
     of dimensions.
@@ -46,6 +52,8 @@ def expand_masks(op: str, self: Any, indices: tuple[Any, ...]) -> tuple[Any, ...
         if index is None:
             result.append(None)
         elif index.dtype is core.bool_ or index.dtype is core.uint8:
+            if index.dtype is core.uint8:
+                _warn_of_bytes(op)
             first = len(result)
             _check_mask(op, self, index, first)
             places = F.nonzero(index)
@@ -201,14 +209,6 @@ class _index_put:
     jvp = "linear"
 
     def meta(self, indices, values, accumulate):
-        if values.dtype is not self.dtype:
-            fail(
-                RuntimeError,
-                "index_put",
-                "Index put requires the source and destination dtypes match",
-                f"{self.dtype} for the destination and {values.dtype} for the source",
-                hint=cast_hint("values", self.dtype),
-            )
         place = Addressing("index_put", self.shape, indices)
         extra = len(values.shape) - len(place.shape)
         sizes = tuple(values.shape)[max(extra, 0) :]
@@ -223,6 +223,14 @@ class _index_put:
                 f"shape {list(place.shape)}",
                 hint="a number goes to all places; sizes of values are 1 or those of the places, "
                 "from the last on",
+            )
+        if values.dtype is not self.dtype:
+            fail(
+                RuntimeError,
+                "index_put",
+                "Index put requires the source and destination dtypes match",
+                f"{self.dtype} for the destination and {values.dtype} for the source",
+                hint=cast_hint("values", self.dtype),
             )
         return core.empty(self.shape, dtype=self.dtype, device=self.device)
 
@@ -374,7 +382,14 @@ def take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
     """The elements at `indices` along `dim`, both broadcast in the other dimensions; flattened when
     `dim` is None.
     """
-    launch.check_index_dtype("take_along_dim", indices)
+    if indices.dtype is not core.int64:
+        fail(
+            RuntimeError,
+            "take_along_dim",
+            "int64 positions were required: dtype of indices should be Long but got "
+            f"{indices.dtype}",
+            hint=cast_hint("indices", core.int64),
+        )
     if dim is None:
         return F.gather(self.reshape(-1), 0, _from_start(indices.reshape(-1), self.numel()))
     if self.dim() != indices.dim():

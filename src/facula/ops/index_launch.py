@@ -102,6 +102,14 @@ def out_of_bounds(
     op: str, index: Any, position: int, size: int, dim: int, exception: type[Exception], low: int
 ) -> None:
     """Raise for the index at a flat position."""
+    if size == 0:
+        fail(
+            exception,
+            op,
+            f"a dimension of at least one element was required at {dim}: index is out of bounds "
+            "for dimension with size 0",
+            hint="no index fits an empty dimension: look at x.numel() first",
+        )
     value = index.reshape(-1)[position].item()
     fail(
         exception,

@@ -41,6 +41,8 @@ class Definition:
     result_of: Callable[..., Any] | None = None
     nondifferentiable: tuple[int, ...] = ()
     out_cast = False
+    #: whether an elementwise result is written to an `out=` of its own dtype only
+    out_exact = False
     ties = False  # gradients that are linear count as functions of the arguments, as PyTorch's do
     copied: tuple[str, ...] = ()  # the places ("", "Tensor.") of the form `name_copy`
     #: the floating-point operations of a call with these arguments, as profiles estimate them

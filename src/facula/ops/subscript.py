@@ -7,30 +7,46 @@ with what is left, aligned with the dimensions of that view.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from facula import core
-from facula.core.errors import fail
+from facula.core.errors import fail, message
 from facula.ops.registry import F
 
 Tensor = core.Tensor
 
 
 def _is_index_array(item: Any) -> bool:
-    return isinstance(item, (list, tuple)) or (hasattr(item, "dtype") and hasattr(item, "shape"))
+    return isinstance(item, (list, tuple, range)) or (
+        hasattr(item, "dtype") and hasattr(item, "shape")
+    )
 
 
 def _as_items(index: Any) -> list[Any]:
-    """The subscript as a list: lists of tensors or slices count as tuples, as in NumPy of old."""
+    """The subscript as a list: short lists that hold lists, tensors, slices, None or Ellipsis count
+    as tuples, as in NumPy of old.
+    """
     if isinstance(index, tuple):
         return list(index)
+    if isinstance(index, list) and len(index) < 32 and any(_stands_alone(item) for item in index):
+        text = "Using a non-tuple sequence for multidimensional indexing is deprecated"
+        hint = "x[tuple(places)] says the same; x[facula.tensor(places)] takes rows"
+        warnings.warn(message("index", text, hint=hint), UserWarning, stacklevel=4)
+        return index
     return [index]
+
+
+def _stands_alone(item: Any) -> bool:
+    """Whether an item of a list could be an index by itself, and is no number."""
+    kinds = (list, tuple, range, Tensor, slice)
+    return item is None or item is Ellipsis or isinstance(item, kinds)
 
 
 def _as_tensor(item: Any, device: Any) -> Tensor:
     if isinstance(item, Tensor):
         return item
-    made = core.as_tensor(item)
+    made = core.as_tensor(list(item) if isinstance(item, range) else item)
     if made.numel() == 0 and isinstance(item, (list, tuple)):
         made = made.to(core.int64)
     if made.is_floating_point() or made.is_complex():

@@ -69,7 +69,7 @@ def detach_(self: Any) -> Any:
 )
 def resize_as_(self: Any, the_template: Any, memory_format: Any) -> Any:
     """Give the tensor the shape of another; new elements are not set."""
-    return self.resize_as_(the_template, memory_format=memory_format or core.preserve_format)
+    return self.resize_as_(the_template, memory_format=memory_format)
 
 
 @composite(

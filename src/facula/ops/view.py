@@ -7,6 +7,7 @@ gradients are formulas over operators.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from facula import core
@@ -258,6 +259,12 @@ def strided_scatter(grad: Tensor, meta: Any, shape: Any, stride: Any, offset: in
     index = F.arange(length).as_strided(shape, stride, offset).reshape(-1)
     flat = F.zeros((length,), dtype=grad.dtype, device=grad.device)
     flat = flat.index_add(0, index, grad.reshape(-1))
+    if (
+        math.prod(meta.shape) > own or 0 in meta.strides
+    ):  # elements that share a place share its gradient
+        places = F.arange(length).as_strided(meta.shape, meta.strides, before).reshape(-1)
+        count = F.zeros((length,), dtype=grad.dtype, device=grad.device)
+        flat = flat / count.index_add(0, places, grad.new_ones(places.shape))
     return flat.as_strided(meta.shape, meta.strides, before)
 
 

@@ -56,19 +56,20 @@ class view_as_dtype:
             shape[-1] *= factor
             return core.view_dtype(self, dtype, shape, stride)
         factor = new // old
-        if (
-            shape[-1] % factor
-            or self.storage_offset() % factor
-            or any(s % factor for s in stride[:-1])
+        for name, divided, got in (
+            ("self.size(-1)", not shape[-1] % factor, shape[-1]),
+            ("self.storage_offset()", not self.storage_offset() % factor, self.storage_offset()),
+            *((f"self.stride({d})", not s % factor, s) for d, s in enumerate(stride[:-1])),
         ):
-            fail(
-                RuntimeError,
-                "view",
-                f"self.size(-1), the storage offset and the strides must be divisible by {factor} "
-                f"to view as {dtype} (different element sizes)",
-                (shape, stride),
-                hint=f"slice or pad the last dimension to a multiple of {factor}, then clone()",
-            )
+            if not divided:
+                fail(
+                    RuntimeError,
+                    "view",
+                    f"{name} must be divisible by {factor} to view {self.dtype} as {dtype} "
+                    "(different element sizes)",
+                    f"{got}, of shape {shape} and strides {stride}",
+                    hint=f"slice or pad the last dimension to a multiple of {factor}, then clone()",
+                )
         stride = [s // factor for s in stride[:-1]] + [1]
         shape[-1] //= factor
         return core.view_dtype(self, dtype, shape, stride)
@@ -122,7 +123,15 @@ class view_as_complex:
                 self.dtype,
                 hint="convert it with .float()",
             )
-        if self.dim() == 0 or self.shape[-1] != 2:
+        if self.dim() == 0:
+            fail(
+                RuntimeError,
+                "view_as_complex",
+                "Input tensor must have one or more dimensions",
+                "a tensor of none",
+                hint="facula.complex(real, imag) joins two real tensors",
+            )
+        if self.shape[-1] != 2:
             fail(
                 RuntimeError,
                 "view_as_complex",

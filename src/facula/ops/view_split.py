@@ -245,8 +245,8 @@ def tensor_split(self, indices_or_sections, dim):
             fail(
                 RuntimeError,
                 "tensor_split",
-                "number of sections must be larger than 0",
-                indices_or_sections,
+                "at least one section was required: number of sections must be larger than 0, "
+                f"got {indices_or_sections}",
                 hint="1 section is the whole tensor",
             )
         _check_count("tensor_split", indices_or_sections)

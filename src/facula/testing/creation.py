@@ -41,13 +41,7 @@ def _bounds(
             hint="leave them out for the range of the dtype",
         )
     if dtype == facula.bool:
-        if not 0 <= low < 2 or not 0 < high <= 2:
-            fail(
-                ValueError,
-                "make_tensor",
-                f"bounds of a bool tensor lie in [0, 2], but got low={low!r} and high={high!r}",
-                hint="leave them out for both values",
-            )
+        low, high = max(low, 0), min(high, 2)
     elif not dtype.is_floating_point and not dtype.is_complex:
         low, high = math.floor(max(low, lowest)), math.ceil(min(high, highest + 1))
     else:

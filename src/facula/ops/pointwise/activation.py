@@ -90,6 +90,7 @@ def _(grad, x, *, alpha):
 
 @pointwise(
     "gelu(Tensor self, *, str approximate='none') -> Tensor",
+    out_exact=True,
     names=("nn.functional.gelu",),
     dtypes="float",
     prebuilt=({"approximate": "tanh"},),
@@ -155,6 +156,7 @@ def _(grad, x):
 
 @pointwise(
     "softplus(Tensor self, Number beta=1, Number threshold=20) -> Tensor",
+    out_exact=True,
     names=("nn.functional.softplus",),
     dtypes="float",
     prebuilt=({"beta": RUNTIME}, {"beta": RUNTIME, "threshold": RUNTIME}),

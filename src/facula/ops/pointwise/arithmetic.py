@@ -66,6 +66,7 @@ def mul(x, y):
 
 @pointwise(
     "neg(Tensor self) -> Tensor",
+    out_exact=True,
     names=functions_and_methods("neg", "negative"),
     dtypes="int float complex",
     reference="numpy.negative",
@@ -85,6 +86,7 @@ def positive(self: Any) -> Any:
 
 @pointwise(
     "abs(Tensor self) -> Tensor",
+    out_exact=True,
     names=functions_and_methods("abs", "absolute"),
     result="real",
     reference="numpy.abs",
@@ -99,13 +101,15 @@ def _(grad, x):
     return grad * s.sgn(x)
 
 
-@pointwise("sign(Tensor self) -> Tensor", dtypes="bool int float", reference="numpy.sign")
+@pointwise(
+    "sign(Tensor self) -> Tensor", out_exact=True, dtypes="bool int float", reference="numpy.sign"
+)
 def sign(x):
     """-1, 0 or 1 by the sign; 0 for NaN."""
     return x if x.is_bool else s.sign(x)
 
 
-@pointwise("sgn(Tensor self) -> Tensor", reference="numpy.sign")
+@pointwise("sgn(Tensor self) -> Tensor", out_exact=True, reference="numpy.sign")
 def sgn(x):
     """``self / |self|``, 0 at 0; of a real number its sign."""
     return x if x.is_bool else s.sgn(x)

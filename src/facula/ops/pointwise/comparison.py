@@ -111,6 +111,7 @@ def isfinite(x):
 
 @pointwise(
     "isposinf(Tensor self) -> Tensor",
+    out_exact=True,
     result="bool",
     dtypes="bool int float",
     differentiable=False,
@@ -123,6 +124,7 @@ def isposinf(x):
 
 @pointwise(
     "isneginf(Tensor self) -> Tensor",
+    out_exact=True,
     result="bool",
     dtypes="bool int float",
     differentiable=False,
@@ -148,6 +150,7 @@ def _sign_dtype(common: Any, variant: Any, values: Any) -> Any:
 
 @pointwise(
     "signbit(Tensor self) -> Tensor",
+    out_exact=True,
     result="bool",
     result_of=_sign_dtype,
     dtypes="bool int float",

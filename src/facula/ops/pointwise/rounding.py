@@ -12,13 +12,17 @@ from facula.ops.pointwise.naming import RUNTIME, functions_and_methods
 from facula.ops.registry import pointwise
 
 
-@pointwise("floor(Tensor self) -> Tensor", dtypes="int float", reference="numpy.floor")
+@pointwise(
+    "floor(Tensor self) -> Tensor", out_exact=True, dtypes="int float", reference="numpy.floor"
+)
 def floor(x):
     """The largest integer not above."""
     return s.floor(x) if x.is_float else x
 
 
-@pointwise("ceil(Tensor self) -> Tensor", dtypes="int float", reference="numpy.ceil")
+@pointwise(
+    "ceil(Tensor self) -> Tensor", out_exact=True, dtypes="int float", reference="numpy.ceil"
+)
 def ceil(x):
     """The least integer not below."""
     return s.ceil(x) if x.is_float else x
@@ -26,6 +30,7 @@ def ceil(x):
 
 @pointwise(
     "trunc(Tensor self) -> Tensor",
+    out_exact=True,
     names=functions_and_methods("trunc", "fix"),
     dtypes="int float",
     reference="numpy.trunc",
@@ -37,6 +42,7 @@ def trunc(x):
 
 @pointwise(
     "round(Tensor self, *, int decimals=0) -> Tensor",
+    out_exact=True,
     names=functions_and_methods("round", special=("round",)),
     dtypes="int float",
     prebuilt=({"decimals": RUNTIME},),
@@ -53,7 +59,7 @@ def round(x, *, decimals):
     return s.where(digits < 0, s.round(x / scale) * scale, s.round(x * scale) / scale)
 
 
-@pointwise("frac(Tensor self) -> Tensor", dtypes="float")
+@pointwise("frac(Tensor self) -> Tensor", out_exact=True, dtypes="float")
 def frac(x):
     """The part after the point, ``self - trunc(self)``."""
     return x - s.trunc(x)

@@ -222,6 +222,7 @@ def nan_to_num_(self: Any, nan: float | None, posinf: float | None, neginf: floa
 
 @pointwise(
     "heaviside(Tensor self, Tensor values) -> Tensor",
+    out_exact=True,
     dtypes="bool int float",
     differentiable=False,
     reference="numpy.heaviside",
