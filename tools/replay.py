@@ -44,12 +44,10 @@ def differences(old: Path, new: Path) -> Iterator[list[str]]:
     before, after = digests(old), digests(new)
     for name in sorted(before.keys() | after.keys()):
         if before.get(name) != after.get(name):
-            texts = [
-                (record / name).read_text().splitlines() if name in known else []
-                for record, known in ((old, before), (new, after))
-            ]
-            names = (f"old/{name}", f"new/{name}")
-            yield list(difflib.unified_diff(*texts, *names, n=2, lineterm=""))
+            left = (old / name).read_text().splitlines() if name in before else []
+            right = (new / name).read_text().splitlines() if name in after else []
+            names = {"fromfile": f"old/{name}", "tofile": f"new/{name}"}
+            yield list(difflib.unified_diff(left, right, **names, n=2, lineterm=""))
 
 
 def compare(old: Path, new: Path, most: int) -> int:
@@ -88,7 +86,7 @@ def checked_out(commit: str, folder: Path) -> Iterator[Path]:
         if any(map(BUILT_FROM.match, changed)):
             venv = folder / "venv"  # pip brings what the build needs
             subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-            build = [venv / "bin" / "pip", "install", "-q", "--no-deps", "-e", tree]
+            build = [str(venv / "bin" / "pip"), "install", "-q", "--no-deps", "-e", str(tree)]
             subprocess.run(build, check=True)
         yield tree
     finally:
@@ -129,7 +127,8 @@ def main() -> int:
         record(ROOT, Path(options.names[0]), others)
         return 0
     if options.action == "compare":
-        return min(compare(*map(Path, options.names[:2]), options.lines), 1)
+        old, new = map(Path, options.names)
+        return min(compare(old, new, options.lines), 1)
     return against(options.names[0], others, options.lines)
 
 

@@ -111,7 +111,7 @@ def listen(record: Record) -> None:
             elif str(said.msg).startswith("segment of"):
                 record.say("left to Python", said.getMessage())
 
-    logs.set_logs(dynamo=logging.DEBUG, **dict.fromkeys(ARTIFACTS, True))
+    logs.set_logs(**{"dynamo": logging.DEBUG, **dict.fromkeys(ARTIFACTS, True)})  # type: ignore[arg-type]
     handler = Handler()
     for name in (logs.COMPONENTS["dynamo"], *(f"facula.artifact.{name}" for name in ARTIFACTS)):
         logging.getLogger(name).handlers[:] = [handler]

@@ -36,7 +36,9 @@ def function(name: str) -> Callable[..., Any] | None:
     if operator is None:
         return None
     parameters = own.definition.schema.parameters if own is not None else ()
-    strict = getattr(own.definition, "strict", ()) if own is not None else ()
+    strict = ()
+    if own is not None and own.definition.kind == "pointwise":
+        strict = own.definition.strict
     words = [p.name for p in parameters if p.keyword_only]
     count = len(parameters) - len(words)
 

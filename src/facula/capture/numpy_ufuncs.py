@@ -200,7 +200,8 @@ def _elementwise(d: Any, ufunc: np.ufunc, values: list[Any], asked: Any) -> list
 def _operands(d: Any, function: Any, values: list[Any], dtypes: tuple[Any, ...]) -> list[Any]:
     """Operands in the dtypes of the computation: tensors, and numbers where the operator takes them."""
     definition: Any = getattr(function, "definition", None)
-    takes_numbers = not getattr(definition, "strict", True)
+    pointwise = definition is not None and definition.kind == "pointwise"
+    takes_numbers = pointwise and not definition.strict
     kinds = [part.type for part in definition.schema.parameters] if takes_numbers else []
     made: list[Any] = []
     for n, (value, dtype) in enumerate(zip(values, dtypes, strict=True)):

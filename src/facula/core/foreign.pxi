@@ -44,7 +44,7 @@ cdef object foreign_call(Op op, tuple args):
                                        "found at least two devices, %s and %s!\nhint: move one with .to(device)"
                                        % (op.name, DEVICES[dev], DEVICES[(<Tensor>v).dev]))
                 dev = (<Tensor>v).dev
-    own = getattr(op.definition, "kernels", None)
+    own = op.definition.kernels
     if own is not None and ((<device>DEVICES[dev]).type in own or "default" in own):
         return op.impl(*args)       # a user's operator that knows the device
     return BACKENDS[(<device>DEVICES[dev]).type].run(op, args)

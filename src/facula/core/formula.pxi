@@ -42,7 +42,7 @@ def make_formula(Op op, function):
             raise said(TypeError, "[%s] a backward parameter was required to be an argument, <tensor>_meta, <tensor>_shape, grad(s), "
                             "result(s), result_meta or needs: got '%s'" % (op.name, name) + "\nhint: rename the parameter of the backward formula")
     f.multiple = any(code == F_GRADS for code, _, _ in f.wants)
-    f.ties = getattr(op.definition, "ties", False)
+    f.ties = op.definition.ties
     return f
 
 

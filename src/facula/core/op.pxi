@@ -87,11 +87,11 @@ cdef class Op:
             self.setup_pointwise(definition)
         else:
             self.view_number = _VIEW_NUMBERS.get(definition.geometry, 0) if self.kind == KIND_VIEW else 0
-            self.fast_number = _FAST_NUMBERS.get(getattr(definition, "fast", None), 0)
+            self.fast_number = _FAST_NUMBERS.get(definition.fast, 0)
             prepare = OPERATOR_SETUP.get(definition.kind)
             if prepare is not None:
                 prepare(self, definition)
-        self.direct = getattr(definition, "cpu_inplace", None)
+        self.direct = definition.cpu_inplace
         self.opaque = definition.opaque
         self.keeps = self.kind >= KIND_OPERATOR and definition.keeps
         if definition.inplace:

@@ -351,7 +351,7 @@ cdef int copy_to_out(Op op, Tensor out, Tensor r) except -1:
         raise said(RuntimeError, "[%s] an out= of a dtype that holds %s was required: result type %s can't be cast to the desired "
                            "output type %s" % (op.name, (<dtype>DTYPES[r.dt]).name, (<dtype>DTYPES[r.dt]).type_word,
                                                (<dtype>DTYPES[out.dt]).type_word) + "\nhint: pass an out= of that dtype, or convert the result afterwards")
-    if out.dt != r.dt and not getattr(op.definition, "out_cast", False):
+    if out.dt != r.dt and not op.definition.out_cast:
         raise said(RuntimeError, "[%s] an out= of dtype %s was required: got %s (Expected out tensor to have dtype %s, but got %s instead)"
                            % (op.name, (<dtype>DTYPES[r.dt]).name, (<dtype>DTYPES[out.dt]).name,
                               (<dtype>DTYPES[r.dt]).name, (<dtype>DTYPES[out.dt]).name) + "\nhint: make it with facula.empty(0, dtype=...)")

@@ -39,9 +39,7 @@ def is_impure_function(target: Any, kwargs: dict[str, Any], impure_random: bool)
         return True
     if isinstance(function, core.Op):
         definition = function.definition
-        if impure_random and getattr(definition, "random", False):
-            return True
-        return bool(getattr(definition, "mutates", ()))
+        return bool(definition.mutated) or (impure_random and definition.random)
     name = getattr(function, "__name__", "")
     if isinstance(function, types.BuiltinFunctionType) and function.__module__ == "_operator":
         # operator.iadd(a, b) writes to a where a is a tensor; operator.setitem always writes

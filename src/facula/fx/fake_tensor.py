@@ -471,7 +471,7 @@ def _plan_of(func: Any) -> Any:
         return _run_reshape if function.op.definition.kind == "view" else _run_inplace
     if definition is None and getattr(function, "__name__", "").endswith("_"):
         return _run_inplace
-    if getattr(definition, "dynamic", False):
+    if definition is not None and definition.dynamic:
         return _raise_dynamic
     return _run
 

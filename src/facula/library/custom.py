@@ -17,7 +17,8 @@ from facula.autograd.function import Function
 from facula.backends.results import tensors_of
 from facula.core.errors import fail
 from facula.library.schemas import translate
-from facula.ops.registry import TABLE, Definition, register
+from facula.ops.definition import Definition
+from facula.ops.registry import TABLE, register
 from facula.ops.schema import parse
 
 __all__ = ["CustomOperator", "find", "make"]

@@ -14,7 +14,7 @@ from typing import Any
 
 from facula import core
 from facula.fx.symbols import plain
-from facula.ops.registry import Definition
+from facula.ops.definition import Definition
 
 
 def operator_of(target: Any) -> Any:
@@ -62,7 +62,7 @@ def is_cheap(node: Any) -> bool:
     definition = definition_of(node)
     if definition is None:
         return node.target is operator.getitem or is_copy(node.target)
-    if definition.kind in ("pointwise", "view") or getattr(definition, "cheap", False):
+    if definition.kind in ("pointwise", "view") or definition.cheap:
         return True
     # copies, casts and factories
     return definition.kind == "composite"

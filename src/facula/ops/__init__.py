@@ -29,13 +29,9 @@ core.SUM[0] = TABLE["sum"]
 
 
 def _attach_methods() -> None:
-    """Put the operators that are methods onto Tensor, as properties where they say so."""
+    """Put the operators that are methods onto Tensor."""
     for name, operator in PLACES.get("Tensor", {}).items():
-        definition = operator.definition
-        if name in getattr(definition, "properties", ()):
-            core.set_type_attribute(core.Tensor, name, property(operator))
-        else:
-            core.set_type_attribute(core.Tensor, name, operator)
+        core.set_type_attribute(core.Tensor, name, operator)
 
 
 _attach_methods()

@@ -156,7 +156,7 @@ def _form_of_numbers(definition: Any) -> Any:
     """How numbers are given to an operator beside tensors."""
     if definition.kind == "composite":
         return _plain
-    return _tensor if getattr(definition, "strict", ()) else _wrapped
+    return _tensor if definition.kind == "pointwise" and definition.strict else _wrapped
 
 
 class _TensorNamespace:

@@ -166,6 +166,7 @@ class ReductionProgram:
     outputs: tuple[Operand, ...]
     parameters: tuple[str, ...]
     dtypes: tuple[str, ...]
+    improves: Callable[..., Scalar] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,11 +236,17 @@ def reduction_program(
     **parameters)`, `merge(a, b)`, `identity(compute)`, `finalize(state, count, **row inputs,
     **parameters)`."""
 
-    def enter(definition: Any) -> Any:
+    def enter(body: Any) -> Any:
         REDUCTION_PROGRAMS[name] = ReductionProgram(
-            name, definition, operands(inputs), operands(outputs), tuple(parameters.split()), dtypes
+            name,
+            body,
+            operands(inputs),
+            operands(outputs),
+            tuple(parameters.split()),
+            dtypes,
+            getattr(body, "improves", None),
         )
-        return definition
+        return body
 
     return enter
 
@@ -366,7 +373,7 @@ def trace_reduction(program: ReductionProgram, storage: str) -> TracedReduction:
             _tuple(definition.finalize(left, count, **rest)), program.outputs, strict=True
         )
     )
-    improves = getattr(definition, "improves", None)
+    improves = program.improves
     guard = improves(trace.folds[0].leaf, left) if improves else None
     return TracedReduction(block, tuple(trace.folds), merge, kept, finalize, guard, trace.compute)
 

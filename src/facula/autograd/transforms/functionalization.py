@@ -266,7 +266,7 @@ class FunctionalLevel(Level):
         bound, out = core.bind_arguments(op, args, kwargs)
         if out is not None:
             return self._store_out(op, bound, out)
-        if getattr(definition, "mutated", ()):
+        if definition.mutated:
             return self._writing(op, bound)
         state_of = getattr(self.random, "state", None)
         if definition.random and op is F._philox_state and state_of is not None:

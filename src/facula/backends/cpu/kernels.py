@@ -98,7 +98,7 @@ def _wanted(definition: Any, variant: Any, code: str) -> bool:
     """Whether the operator computes in this dtype at all."""
     if code not in pointwise.compute_dtypes(definition):
         return False
-    unsupported = getattr(definition, "unsupported", None)
+    unsupported = definition.unsupported
     return unsupported is None or not unsupported(code, _chosen(definition, variant))
 
 

@@ -217,7 +217,7 @@ def kernels_of(definition: Any, compute_dtype: str) -> Iterator[tuple[str, Trace
     """Forward and gradient kernels of the default variant and of the `prebuilt` ones, with their names."""
     variants: list[dict[str, Any]] = [{}] if _has_default_variant(definition) else []
     for chosen in [*variants, *definition.prebuilt]:
-        unsupported = getattr(definition, "unsupported", None)
+        unsupported = definition.unsupported
         if unsupported is not None and unsupported(compute_dtype, chosen):
             continue
         key, traced = _variant(definition, chosen, compute_dtype)

@@ -58,7 +58,7 @@ def calls_on_images(graph: Graph) -> bool:
 def _images(node: Node) -> list[tuple[int, Node]]:
     """The arguments of a node that are images, and their places."""
     definition = table.definition_of(node)
-    names = getattr(definition, "images", ()) if definition is not None else ()
+    names = definition.images if definition is not None else ()
     found = []
     for place, parameter in enumerate(definition.schema.parameters if names else ()):  # type: ignore[union-attr]
         if parameter.name in names and place < len(node.args):

@@ -1,0 +1,269 @@
+"""What may be said of one operator: the fields of a definition, declared once and checked where they are given.
+
+Takes: a schema, a body (a function or a class) and fields by name. Gives: `Definition`, the base of every
+kind of definition.
+Keeps true: a field is a declared attribute with a type and a comment; a name that is none, or a value of
+another type, is an error when the operator is defined, with the nearest name; what is not given is the kind's
+default. So nobody has to ask whether a definition has a field.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+from facula import core
+from facula.core.errors import fail
+from facula.ops.schema import Schema
+
+if TYPE_CHECKING:
+    import inspect  # brings in a dozen modules, and is needed for documentation only
+
+_TYPES: dict[str, Any] = {
+    "bool": bool, "str": str, "tuple": tuple, "dict": dict, "Mapping": Mapping, "Callable": Callable,
+    "None": type(None),
+}  # fmt: skip
+
+
+class Definition:
+    """What was written about one operator; `core.Op` runs it."""
+
+    kind: ClassVar[str] = "operator"
+    #: declared field -> its annotation
+    FIELDS: ClassVar[dict[str, str]] = {}
+
+    # ---- the public API ----
+    #: where the operator appears: "Tensor.add", "special.erf"; by default its name, as function and method
+    names: tuple[str, ...] = ()
+    #: whether there is a form that writes to its first argument
+    inplace: bool = False
+    #: whether `out=` is taken
+    out: bool = True
+    #: whether `out=` may have another dtype than the result, which then decides the dtype of the call
+    out_cast: bool = False
+    #: whether an elementwise result is written to an `out=` of its own dtype only
+    out_exact: bool = False
+    #: other spellings of arguments that are taken as keywords: spelling -> argument
+    keyword_aliases: dict[str, str] | None = None
+    #: PyTorch's name of the overload where `ops.overloads` would give another; "dim=dim_IntList" is the
+    #: name where the argument `dim` is given
+    overload: str | None = None
+    #: the places ("", "Tensor.") of the form `name_copy`
+    copied: tuple[str, ...] = ()
+
+    # ---- values ----
+    #: the dtype of the result, as a function of the operands' dtypes, where no word says it
+    result_of: Callable[..., Any] | None = None
+    #: whether the result's shape depends on elements
+    dynamic: bool = False
+    #: whether two calls with the same arguments give different results: those that take a generator
+    random: bool = False
+    #: whether 16-bit floats are taken, or the name of the one that is; what calls an internal operator
+    #: without them casts
+    takes_16_bits: bool | str = True
+    #: what autocast does (`autograd.autocast`): "lower", "float32", "widest" or "unchanged", after "cpu" or
+    #: "accelerator" on these only
+    autocast: str | None = None
+    #: the arguments that a program's own operator writes to
+    mutated: tuple[str, ...] = ()
+
+    # ---- derivatives ----
+    #: the gradient as a formula over operators; kinds that derive it have none
+    backward: Callable[..., Any] | None = None
+    #: the tangent: "linear", "multilinear" or a function; None derives it
+    jvp: str | Callable[..., Any] | None = None
+    #: the results that have no gradient
+    nondifferentiable: tuple[int, ...] = ()
+    #: whether gradients that are linear count as functions of the arguments, as PyTorch's do
+    ties: bool = False
+    #: why the gradient is not the derivative of the value, where a convention says so
+    convention: str = ""
+
+    # ---- batches ----
+    #: the rule for a batch: the name of a general one (`autograd.transforms.batch_rules`) or a function
+    vmap: str | Callable[..., Any] | None = None
+    #: the rule that a program registered instead: `rule(info, in_dims, *args)` gives results and their dims
+    batching: Callable[..., Any] | None = None
+    #: whether `dim` names dimensions that the results lack, of an operator without `keepdim`
+    reduces: bool = False
+
+    # ---- how it runs ----
+    #: whether what a call allocates and launches may be kept and done again without Python: it must follow
+    #: from shapes, dtypes and the other arguments alone (`core/replay.pxi`)
+    keeps: bool = False
+    #: the short way through the core that serves its calls (`core/hot.pxi`)
+    fast: str | None = None
+    #: the function that writes the result over the first argument, of an operator that can do that
+    cpu_inplace: Callable[..., Any] | None = None
+    #: the functions that a program registered, by device
+    kernels: dict[str, Callable[..., Any]] | None = None
+    #: the floating-point operations of a call with these arguments, as profiles estimate them
+    flops: Callable[..., int] | None = None
+    #: whether to compute it again costs about as much as to read its result
+    cheap: bool = False
+    #: the arguments that are images: read fastest where they lie channels last
+    images: tuple[str, ...] = ()
+    #: of several results, those that an operator with the same arguments gives alone, and faster
+    alone: Mapping[int, str] = MappingProxyType({})
+
+    # ---- tests and documentation ----
+    #: calls to test it with: a function of a source of tensors
+    samples: Callable[..., Any] | None = None
+    #: calls that must raise, with what they raise
+    errors: Callable[..., Any] | None = None
+    #: the function of NumPy or SciPy that computes the same: its name, or a function
+    reference: str | Callable[..., Any] | None = None
+
+    def __init_subclass__(cls) -> None:
+        cls.FIELDS = {**cls.FIELDS, **_declared(cls)}
+
+    def __init__(self, schema: Schema, body: Any, fields: Mapping[str, Any]) -> None:
+        self.schema = schema
+        self.name = schema.name
+        self.body = body
+        self.names = (self.name, f"Tensor.{self.name}")
+        self.random = any(p.type == "generator" for p in schema.parameters)
+        if "::" in self.name:  # from outside the package: what its Python code does may be meant
+            self.keeps = False
+        for field, value in fields.items():
+            self._check(field, value)
+            setattr(self, field, value)
+
+    def _check(self, field: str, value: Any) -> None:
+        """Refuse what is no field of this kind, and a value that the field does not take."""
+        annotation = self.FIELDS.get(field)
+        if annotation is None:
+            self._unknown(field)
+        taken = _TAKEN.get(annotation) or _taken(annotation)
+        fits = value in taken if annotation.startswith("Literal") else isinstance(value, taken)
+        if not fits:
+            required = f"the field {field!r} was required to be {annotation}"
+            fail(TypeError, self.name, required, got=repr(value))
+
+    def _unknown(self, field: str) -> NoReturn:
+        # lazily: for an error only
+        from difflib import get_close_matches
+
+        near = get_close_matches(field, self.FIELDS, 1)
+        required = f"a field of a definition of kind {type(self).__name__} was required"
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        hint += "fields: " + ", ".join(self.FIELDS)
+        fail(TypeError, self.name, required, got=repr(field), hint=hint)
+
+    @property
+    def doc(self) -> str:
+        """The docstring of the body, with the schema above it."""
+        import inspect
+
+        return f"{self.schema.text}\n\n{inspect.cleandoc(self.body.__doc__ or '')}"
+
+    @property
+    def opaque(self) -> bool:
+        """Whether function transforms treat a composite as a whole."""
+        return self.vmap is not None
+
+    @property
+    def public_name(self) -> str:
+        """The name under which users know the operator."""
+        return self.names[0].rpartition(".")[2] if self.names else self.name.rpartition("::")[2]
+
+    @property
+    def public_module(self) -> str:
+        """The module in which users find the operator."""
+        place = self.names[0].rpartition(".")[0] if self.names else "ops"
+        package = core.DTYPE_PREFIX[0]
+        return package if place in ("", "Tensor") else f"{package}.{place}"
+
+    def signature(self, inplace: bool = False) -> inspect.Signature:
+        """The signature that `inspect` shows, with PyTorch's argument names."""
+        import inspect
+
+        parameters = []
+        empty, later = inspect.Parameter.empty, False
+        called_as_function = bool(self.names) and not self.names[0].startswith("Tensor.")
+        # special functions call their first argument x, and PyTorch's pages call it input
+        first = ("self", "x") if self.public_module.endswith(".special") else ("self",)
+        for p in self.schema.parameters:
+            name = "input" if p.name in first and called_as_function else p.name
+            kind = (
+                inspect.Parameter.KEYWORD_ONLY
+                if p.keyword_only
+                else inspect.Parameter.POSITIONAL_OR_KEYWORD
+            )
+            later = later or (p.has_default and not p.keyword_only)
+            default = (
+                p.default if p.has_default else (None if later and not p.keyword_only else empty)
+            )
+            parameters.append(inspect.Parameter(name, kind, default=default))
+        if self.out and not inplace:
+            parameters.append(
+                inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None)
+            )
+        return inspect.Signature(parameters)
+
+    def trim(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Positional and keyword arguments of a call, without trailing defaults."""
+        parameters = self.schema.parameters
+        positional = [a for a, p in zip(args, parameters, strict=True) if not p.keyword_only]
+        last = len(positional)
+        while (
+            last
+            and parameters[last - 1].has_default
+            and _same(positional[last - 1], parameters[last - 1].default)
+        ):
+            last -= 1
+        keywords = {
+            p.name: a
+            for a, p in zip(args, parameters, strict=True)
+            if p.keyword_only and not _same(a, p.default)
+        }
+        return tuple(positional[:last]), keywords
+
+    def complete(self, operator: core.Op) -> None:
+        """Give the core what it needs to run the operator."""
+        raise NotImplementedError(self.kind)
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.schema.text}>"
+
+
+def parts_of(body: type) -> dict[str, Any]:
+    """The fields that stand in the class which is a definition's body."""
+    return {
+        name: value.__func__ if isinstance(value, staticmethod) else value
+        for name, value in vars(body).items()
+        if not name.startswith("__")
+    }
+
+
+def _declared(kind: type) -> dict[str, str]:
+    """The fields that a class declares, with their annotations."""
+    annotations = vars(kind).get("__annotations__", {})
+    return {name: a for name, a in annotations.items() if not a.startswith("ClassVar")}
+
+
+#: annotation -> the types, or words, that it allows
+_TAKEN: dict[str, Any] = {}
+
+
+def _taken(annotation: str) -> Any:
+    """The types of a union, without what stands in brackets, or the words of `Literal["a", "b"]`."""
+    if annotation.startswith("Literal"):
+        found: Any = re.findall(r"'([^']*)'", annotation)
+    else:
+        bare, before = annotation, ""
+        while bare != before:
+            bare, before = re.sub(r"\[[^\[\]]*\]", "", bare), bare
+        found = tuple(_TYPES[kind] for kind in bare.split(" | "))
+    return _TAKEN.setdefault(annotation, found)
+
+
+def _same(value: Any, default: Any) -> bool:
+    return value is default or (
+        type(value) is type(default) and not isinstance(value, core.Tensor) and value == default
+    )
+
+
+Definition.FIELDS = _declared(Definition)
