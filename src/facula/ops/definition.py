@@ -140,7 +140,8 @@ class Definition:
         fits = value in taken if annotation.startswith("Literal") else isinstance(value, taken)
         if not fits:
             required = f"the field {field!r} was required to be {annotation}"
-            fail(TypeError, self.name, required, got=repr(value))
+            hint = "the kinds of definitions describe their fields (ops/definition.py, ops/registry.py)"
+            fail(TypeError, self.name, required, got=repr(value), hint=hint)
 
     def _unknown(self, field: str) -> NoReturn:
         # lazily: for an error only
