@@ -123,6 +123,7 @@ _SWITCHES: dict[str, Any] = {
     "matmul_said": False,
     "deterministic": False,
     "warn_only": False,
+    "fills": True,
     "warn_always": False,
     "interop": 1,
 }
@@ -159,8 +160,35 @@ def get_float32_matmul_precision() -> str:
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Every algorithm here is deterministic; the flag is kept."""
+    """Every algorithm here is deterministic; the flag is kept, and memory that `empty` and its like
+    leave unset is filled (`utils.deterministic.fill_uninitialized_memory`).
+    """
     _SWITCHES["deterministic"], _SWITCHES["warn_only"] = bool(mode), bool(warn_only)
+    core.UNSET[0] = _fill_unset if mode and _SWITCHES["fills"] else None
+
+
+def fill_unset_memory(mode: bool | None = None) -> bool:
+    """Whether unset memory is filled under `use_deterministic_algorithms`; sets it where a mode is
+    given.
+    """
+    if mode is not None:
+        _SWITCHES["fills"] = bool(mode)
+        use_deterministic_algorithms(_SWITCHES["deterministic"], warn_only=_SWITCHES["warn_only"])
+    return _SWITCHES["fills"]
+
+
+def _fill_unset(tensor: Tensor, before: int = 0) -> None:
+    """Set what lies behind so many bytes of a tensor's storage: NaN, True or the largest integer."""
+    dtype = tensor.dtype
+    if tensor.is_meta or not tensor.untyped_storage().nbytes():
+        return
+    if dtype.is_floating_point or dtype.is_complex:
+        value: Any = float("nan")
+    else:
+        value = True if dtype is core.bool_ else core.iinfo(dtype).max
+    count = tensor.untyped_storage().nbytes() // dtype.itemsize
+    whole = tensor.detach().as_strided((count,), (1,), 0)
+    whole[-(-before // dtype.itemsize) :].fill_(value)
 
 
 def are_deterministic_algorithms_enabled() -> bool:

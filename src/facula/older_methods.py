@@ -71,13 +71,15 @@ def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
     return self.reshape(tensor.shape)
 
 
-def new(self: Tensor, *args: Any, device: Any = None) -> Tensor:
+def new(self: Tensor, *args: Any, size: Any = None, device: Any = None) -> Tensor:
     """A tensor of this dtype: of sizes, or of data (deprecated: use `new_empty`, `new_tensor`)."""
     device = self.device if device is None else device
     if len(args) == 1 and isinstance(args[0], Tensor):
         return args[0].to(device=device, dtype=self.dtype)
     if len(args) == 1 and not isinstance(args[0], (int, core.Size)):
         return core.tensor(args[0], dtype=self.dtype, device=device)
+    if size is not None:
+        return core.empty(size, dtype=self.dtype, device=device)
     sizes = args[0] if len(args) == 1 and isinstance(args[0], core.Size) else args or (0,)
     return core.empty(sizes, dtype=self.dtype, device=device)
 

@@ -231,6 +231,9 @@ cdef Tensor sum_to_size(Tensor g, shape):
         g = g.reshape(shape)
     return g
 
+#: slot: function(tensor, bytes), which sets what lies behind so many bytes of the storage; None: unset memory stays as it is
+UNSET = [None]
+
 #: slot: sum(tensor, dims, keepdim)
 SUM = [None]
 

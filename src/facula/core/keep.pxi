@@ -164,6 +164,7 @@ cdef bint key_of(CallKey *key, Op op, PyObject **slots, int form) except -1:
     key.words[0] = (form | DEFAULT_DTYPE << 8 | <int64_t>fk_get_num_threads() << 16 |
                     <int64_t>(fk_tls_keys() & (K_NOGRAD | K_INFERENCE)) << 32)
     key.words[1] = KEPT_SETTINGS
+    if op.makes_tensors and UNSET[0] is not None: return False
     key.words[2] = 0                              # where tensors are made that are told no device
     if ENTERED and not fk_in_operator:
         number = DEVICE_NUMBER.get(ENTERED[len(ENTERED) - 1])

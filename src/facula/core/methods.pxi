@@ -424,7 +424,9 @@ def m_resize_(Tensor self, *shape, memory_format=None):
     if self.keys & K_GRAD and not (fk_tls_keys() & K_NOGRAD):
         raise said(RuntimeError, "[resize_] a tensor that does not require grad was required: cannot resize variables that require grad\nhint: resize x.detach(), or make a new tensor")
     if taken_by_mode(Tensor.resize_, (self, tuple(make_size(nd, sh)))): return self
+    before = self.st.nbytes if self.st != NULL else 0
     if nd != self.nd or memcmp(sh, self.sh, nd * 8) != 0: resize_tensor(self, nd, sh)
+    if UNSET[0] is not None and self.st != NULL and self.st.nbytes > before: UNSET[0](self, before)
     if memory_format is not None: lay_out(self, memory_format)
     return self
 

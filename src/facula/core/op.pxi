@@ -54,6 +54,7 @@ cdef class Op:
     cdef int view_number, fast_number
     cdef void *drivers[18]
     cdef unsigned char looked[18]
+    cdef bint of_numbers         # numbers alone will do
     cdef bint out_exact          # an elementwise result goes to an out= of its own dtype only
     cdef bint keeps, successes   # its launches may be kept, see `replay.pxi`; some were
     cdef int refusals
@@ -129,6 +130,7 @@ cdef class Op:
             self.mask |= _KIND_MASK[word]
         self.differentiable = definition.differentiable
         self.out_exact = definition.out_exact
+        self.of_numbers = definition.of_numbers
         self.check = definition.check
         self.chooses_dtype = definition.result_of is not None
         self.refuses_bools = definition.refuses_bools
@@ -456,7 +458,7 @@ cdef object op_call(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject *kw
         if recorded:
             k = take_recorded(k)
         elif op.kind == KIND_POINTWISE and not (k & (K_OVERRIDE | K_FUNCTION_MODE)):
-            check_tensors(op, slots)
+            check_tensors(op, slots, owned)
     if k & K_SLOW and ((k & K_SLOW) != K_AUTOCAST or op.autocasts):
         if op.kind == KIND_COMPOSITE and form == FORM_FUNCTIONAL and out == NULL and runs_through(op, k):
             return general_call(op, slots, form, None, k)
@@ -465,7 +467,7 @@ cdef object op_call(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject *kw
             return r
     if op.kind == KIND_POINTWISE:
         if not recorded:
-            check_tensors(op, slots)
+            check_tensors(op, slots, owned)
         return pointwise_call(op, slots, form, <object>out if out != NULL else None)
     if form == FORM_FUNCTIONAL and out == NULL:
         if op.view_number:
@@ -477,7 +479,7 @@ cdef object op_call(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject *kw
     return general_call(op, slots, form, <object>out if out != NULL else None, k)
 
 
-cdef int check_tensors(Op op, PyObject **slots) except -1:
+cdef int check_tensors(Op op, PyObject **slots, list owned) except -1:
     """At least one tensor, and tensors where the public form of the operator wants them."""
     cdef int i
     cdef bint found = False
@@ -487,7 +489,11 @@ cdef int check_tensors(Op op, PyObject **slots) except -1:
             found = True
         elif op.strict & (1 << op.tensor_at[i]) and x is not None:
             raise wrong_type(op, op.tensor_at[i], x, "Tensor")
-    if not found:
+    if not found and op.of_numbers and slots[0] != NULL and isinstance(<object>slots[0], (int, float, complex)):
+        x = tensor(<object>slots[0])              # PyTorch's arithmetic takes numbers alone
+        owned.append(x)
+        slots[0] = <PyObject *>x
+    elif not found:
         raise said(TypeError, "[%s] a tensor was required: %s() received an invalid combination of arguments - got (%s)\nhint: %s() is %s"
                         % (op.name, op.name, ", ".join([slot_value(op, slots, op.tensor_at[i]).__class__.__name__ for i in range(op.ntensors)]),
                            op.name, op.definition.schema.text))

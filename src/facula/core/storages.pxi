@@ -243,7 +243,7 @@ def set_storage(Tensor t, UntypedStorage source, int64_t offset, shape, strides)
         needed = geometry_bytes(nd, sh, sd, offset, ITEMSIZE[t.dt])
     if offset < 0 or needed < 0 or (needed > source.st.nbytes and source.dev != 1):
         raise said(RuntimeError, "[set_] a geometry inside the storage was required: sizes %s, strides %s, offset %d need %s bytes, the "
-                           "storage has %d (out of bounds for storage)" % (list(shape), list(strides), offset, needed if needed >= 0 else "more", source.st.nbytes) + "\nhint: resize the storage first, or ask for fewer elements")
+                           "storage has %d (out of bounds for storage of size %d)" % (list(shape), list(strides), offset, needed if needed >= 0 else "more", source.st.nbytes, source.st.nbytes) + "\nhint: resize the storage first, or ask for fewer elements")
     shape_numel(nd, sh)
     source.st.refs += 1
     if t.st != NULL: fk_storage_decref(t.st)

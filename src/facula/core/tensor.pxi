@@ -378,6 +378,8 @@ cdef class Tensor:
     def __rmatmul__(self, other): return OP_MATMUL(other, self) if isinstance(other, Tensor) else NotImplemented
     def __getitem__(self, index): return get_item(self, index)
     def __setitem__(self, index, value): set_item(self, index, value)
+    def __delitem__(self, index):
+        raise said(TypeError, "[Tensor.__delitem__] a change that keeps the shape was required: Tensor does not support deleting items\nhint: facula.cat((x[:i], x[i + 1:])) leaves one out")
     def __repr__(self): return PRINTER[0](self)
     def __format__(self, spec):
         if self.nd == 0 and not self.is_meta:

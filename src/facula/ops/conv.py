@@ -40,9 +40,8 @@ def _dense(x: Any) -> tuple[Any, int]:
     """The tensor in one of the two layouts that kernels take, and which: 0 contiguous, 1 channels
     last.
     """
-    if channels_last(x):
-        return x, 1
-    return x.contiguous(), 0
+    last = channels_last(x)
+    return memory_order.ordered(x, last), int(last)
 
 
 @lru_cache(maxsize=4096)

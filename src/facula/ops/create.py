@@ -153,6 +153,13 @@ def like(self: Any, dtype: Any, device: Any, memory_format: Any) -> Any:
     return new_tensor(self.shape, dtype or self.dtype, device or self.device, memory_format)
 
 
+def _unset(tensor: Any) -> Any:
+    """The tensor, whose elements nobody set: filled where the program asked for that."""
+    if core.UNSET[0] is not None:
+        core.UNSET[0](tensor, 0)
+    return tensor
+
+
 def finished(tensor: Any, requires_grad: bool | None) -> Any:
     """What a function that makes a tensor gives: no writes counted yet, a leaf if a gradient is wanted."""
     core.forget_writes(tensor)
@@ -166,7 +173,7 @@ def empty(size, dtype, layout, device, pin_memory, requires_grad, memory_format)
         return _without_elements(size, dtype, layout, device, requires_grad)
     check_layout("empty", layout)
     check_size("empty", size)
-    return finished(new_tensor(size, dtype, device, memory_format), requires_grad)
+    return finished(_unset(new_tensor(size, dtype, device, memory_format)), requires_grad)
 
 
 @composite(
@@ -178,7 +185,8 @@ def empty_strided(size, stride, dtype, layout, device, pin_memory, requires_grad
     """A tensor of unset elements with the given strides, in elements."""
     check_layout("empty_strided", layout)
     check_size("empty_strided", size)
-    return finished(core.empty_strided(size, stride, dtype=dtype, device=device), requires_grad)
+    made = core.empty_strided(size, stride, dtype=dtype, device=device)
+    return finished(_unset(made), requires_grad)
 
 
 @composite(
@@ -200,7 +208,8 @@ def empty_permuted(size, physical_layout, dtype, layout, device, pin_memory, req
             hint=f"{tuple(range(len(size)))} is the usual layout",
         )
     strides = strides_of(size, physical_layout)
-    return finished(core.empty_strided(size, strides, dtype=dtype, device=device), requires_grad)
+    made = core.empty_strided(size, strides, dtype=dtype, device=device)
+    return finished(_unset(made), requires_grad)
 
 
 def _filled(
@@ -250,7 +259,7 @@ def empty_like(self, dtype, layout, device, pin_memory, requires_grad, memory_fo
             self.shape, dtype or self.dtype, layout, device or self.device, requires_grad
         )
     check_layout("empty_like", layout)
-    return finished(like(self, dtype, device, memory_format), requires_grad)
+    return finished(_unset(like(self, dtype, device, memory_format)), requires_grad)
 
 
 @composite(f"zeros_like(Tensor self, *, {LIKE}) -> Tensor", names=("zeros_like",))

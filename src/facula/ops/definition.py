@@ -45,6 +45,8 @@ class Definition:
     out_cast: bool = False
     #: whether an elementwise result is written to an `out=` of its own dtype only
     out_exact: bool = False
+    #: whether an elementwise operator takes numbers alone, as tensors without dimensions
+    of_numbers: bool = False
     #: other spellings of arguments that are taken as keywords: spelling -> argument
     keyword_aliases: dict[str, str] | None = None
     #: PyTorch's name of the overload where `ops.overloads` would give another; "dim=dim_IntList" is the

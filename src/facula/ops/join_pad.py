@@ -161,19 +161,23 @@ class _pad_index:
     ties = True
 
     def meta(self, pad, mode):
-        return core.empty(_check_index_pad(self, pad, mode), dtype=self.dtype, device=self.device)
+        last = mode != "circular" and memory_order.channels_last(self)
+        return memory_order.empty(_check_index_pad(self, pad, mode), self, last)
 
     def cpu(out, self, pad, mode):
         if out.numel() == 0:
             return
         table, results, sizes = _plan(self.shape, pad, mode)
+        target = out if out.is_contiguous() else core.empty(out.shape, dtype=out.dtype)
         core.kernel("pad:" + launch.size_code(self.dtype))(
-            (out, self.contiguous(), table),
+            (target, self.contiguous(), table),
             (*results, *sizes),
             (),
             total=out.numel() // results[2],
             grain=max(1, launch.SERIAL // results[2]),
         )
+        if target is not out:
+            out.copy_(target)
 
     def backward(grad, self_shape, pad, mode):
         return F._pad_index_backward(grad, tuple(self_shape), pad, mode)

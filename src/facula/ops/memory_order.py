@@ -1,8 +1,8 @@
 """Channels-last memory of batches of images and volumes, which results keep.
 
 Takes tensors `[N, C, spatial...]` of four or five dimensions; gives whether they lie channels last,
-and results in the same order. Keeps true: what is contiguous in both orders counts as contiguous,
-and so does every tensor of another rank.
+and results in the same order. Keeps true: strides alone decide, gaps or not, as in PyTorch; what is
+contiguous in both orders counts as contiguous, and so does every tensor of another rank.
 """
 
 from __future__ import annotations
@@ -14,10 +14,17 @@ from facula import core
 
 
 def channels_last(x: Any) -> bool:
-    """Whether a 4-d or 5-d tensor lies channels last, and not also plainly contiguous."""
+    """Whether the strides of a 4-d or 5-d tensor are in the order of channels last, with or without
+    gaps, and it is not plainly contiguous: results that follow it lie channels last.
+    """
     if x.is_contiguous() or x.dim() not in (4, 5):
         return False
-    return x.is_contiguous(memory_format=_format(x.dim()))
+    shape, strides, least = x.shape, x.stride(), 0
+    for d in (1, *range(x.dim() - 1, 1, -1)):
+        if shape[d] == 0 or strides[d] < least or strides[1] == 0:
+            return False
+        least = strides[d] * shape[d]
+    return bool(shape[0] != 0 and strides[0] >= least and least != strides[1])
 
 
 def empty(shape: Sequence[int], like: Any, last: bool, dtype: Any = None) -> Any:

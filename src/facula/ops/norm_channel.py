@@ -27,7 +27,7 @@ class Layout:
         self.space = prod(x.shape[2:])
         self.last = self.space == 1 or not x.is_contiguous()
         if self.last and self.space != 1:
-            self.last = memory_order.rows(x).is_contiguous()
+            self.last = memory_order.channels_last(x) or memory_order.rows(x).is_contiguous()
 
     def dense(self, x: Any) -> Any:
         """The tensor with this memory format."""
@@ -390,7 +390,7 @@ class GroupNorm:
         wide = wide_of(input.dtype)
         size = (input.shape[0], groups)
         return (
-            core.empty(input.shape, dtype=input.dtype, device=input.device),
+            memory_order.empty(input.shape, input, memory_order.channels_last(input)),
             core.empty(size, dtype=wide, device=input.device),
             core.empty(size, dtype=wide, device=input.device),
         )
@@ -406,10 +406,13 @@ class GroupNorm:
             (out[1], out[2], x), (rows, x.numel() // rows, 1, 1), (float(eps),)
         )
         suffix, parameters = _parameters(weight, bias, channels, wide)
+        result = out[0] if out[0].is_contiguous() else core.empty(x.shape, dtype=x.dtype)
         core.kernel(f"standardise.group{suffix}:{code}")(
-            (out[0], x, out[1], out[2], *parameters),
+            (result, x, out[1], out[2], *parameters),
             (x.shape[0] * channels, space, 1, channels, channels // groups),
         )
+        if result is not out[0]:
+            out[0].copy_(result)
 
     def backward(grads, input, groups, weight, bias_meta, eps, result_1, result_2, needs):
         if grads[0] is None:
@@ -584,4 +587,4 @@ def instance_norm(
         )
     if running_mean is not None and running_var is not None:
         return _instance_running(input, running_mean, running_var, weight, bias, momentum, eps)
-    return _group_norm(input, input.shape[1], weight, bias, eps)
+    return _group_norm(input.contiguous(), input.shape[1], weight, bias, eps)

@@ -27,9 +27,8 @@ CHANNEL_BLOCK = 64
 
 def dense(x: Any, space: int) -> tuple[Any, bool]:
     """The tensor in an order that kernels take, and whether that is channels last."""
-    if dense_order(x, space):
-        return x, True
-    return x.contiguous(), False
+    last = dense_order(x, space)
+    return memory_order.ordered(x, last), last
 
 
 def like(x: Any, shape: Sequence[int], space: int, dtype: Any = None) -> Any:
@@ -272,20 +271,22 @@ class AdaptiveMaxPool:
 
     def meta(self, output_size):
         check_adaptive("adaptive_max_pool", self, output_size)
-        shape = (*self.shape[: self.dim() - len(output_size)], *output_size)
-        return (
-            core.empty(shape, dtype=self.dtype, device=self.device),
-            core.empty(shape, dtype=core.int64, device=self.device),
-        )
+        space = len(output_size)
+        shape = (*self.shape[: self.dim() - space], *output_size)
+        return like(self, shape, space), like(self, shape, space, core.int64)
 
     def cpu(out, self, output_size):
         x = self.contiguous()
         space = len(output_size)
         numbers = _numbers(x.shape, output_size, _adaptive_windows(space), False, 8)
         window = math.prod(x.shape[x.dim() - space :]) // max(1, math.prod(output_size)) + 1
+        direct = out[0].is_contiguous()
+        target = out if direct else [core.empty(part.shape, dtype=part.dtype) for part in out]
         core.kernel(f"adaptive_max_pool:{x.dtype.code}")(
-            (*out, x), numbers, (), total=_rows(numbers), grain=_row_grain(numbers, window)
+            (*target, x), numbers, (), total=_rows(numbers), grain=_row_grain(numbers, window)
         )
+        if not direct:
+            out[0].copy_(target[0]), out[1].copy_(target[1])
 
     def backward(grads, self_meta, output_size, result_1):
         space = len(output_size)

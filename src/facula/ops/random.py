@@ -108,7 +108,7 @@ def _check_integers(op: str, low: int, high: int, dtype: Any) -> None:
 
 
 @composite(
-    f"randint(any low, any high=None, any size=None, *, {SOURCE}, {OPTIONS}) -> Tensor",
+    f"randint(any low=None, any high=None, any size=None, *, {SOURCE}, {OPTIONS}) -> Tensor",
     names=("randint",),
     out_cast=True,
 )
@@ -128,6 +128,9 @@ def randint(low, high, size, generator, dtype, layout, device, pin_memory, requi
             )
     elif high is None:
         low, high = 0, low
+    if high is None:
+        fail(TypeError, "randint", "the argument 'high' was required", "none", "randint(high, size)")
+    low = 0 if low is None else low
     check_size("randint", size)
     low, high = _index(low), _index(high)
     dtype = core.int64 if dtype is None else dtype

@@ -14,7 +14,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops.pool import dense_order, full, like, planes
+from facula.ops.pool import dense, full, like, planes
 from facula.ops.registry import F, composite, operator
 
 #: mode -> (method of the kernel, admitted numbers of spatial dimensions)
@@ -75,8 +75,7 @@ class Resample:
         if not out.numel():
             return
         space = len(sizes)
-        last = dense_order(self, space)
-        x = self if last else self.contiguous()
+        x, last = dense(self, space)
         outer = x.shape[x.dim() - space :]
         call = (method, align_corners, antialias, scales)
         if method < 2:
@@ -139,19 +138,20 @@ class ResampleBackward:
 
     def meta(grad, sizes, method, align_corners, antialias, scales):
         shape = (*grad.shape[: grad.dim() - len(sizes)], *sizes)
-        return core.empty(shape, dtype=grad.dtype, device=grad.device)
+        return like(grad, shape, len(sizes))
 
     def cpu(out, grad, sizes, method, align_corners, antialias, scales):
         half = grad.dtype in (core.bfloat16, core.float16)
         given = grad.to(core.float32).contiguous() if half else grad.contiguous()
-        target = core.empty(out.shape, dtype=core.float32) if half else out
+        direct = out.is_contiguous() and not half
+        target = out if direct else core.empty(out.shape, dtype=given.dtype)
         if out.numel() and not given.numel():
             out.zero_()
             return
         call = (method, align_corners, antialias, scales)
         after = grad.shape[grad.dim() - len(sizes) :]
         _launch(f"resample.grad:{given.dtype.code}", target, given, sizes, after, call, False)
-        if half:
+        if not direct:
             out.copy_(target)
 
     def backward(grad, grad_out_shape, sizes, method, align_corners, antialias, scales):

@@ -95,7 +95,7 @@ def t(self: Any) -> Any:
         fail(
             RuntimeError,
             "t",
-            "t() expects a tensor with <= 2 dimensions",
+            "t() expects a tensor with <= 2 sparse and 0 dense dimensions",
             self.dim(),
             hint="transpose(-2, -1) exchanges the last two dimensions",
         )

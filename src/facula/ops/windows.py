@@ -13,6 +13,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops import memory_order
 from facula.ops.registry import F, composite, operator
 
 GRAIN = 16384
@@ -226,6 +227,11 @@ def _check_factor(op: str, self: Any, factor: int, by: int, least: int) -> None:
         )
 
 
+def _in_order_of(like: Any, x: Any) -> Any:
+    """`x`, contiguous or channels last as `like` is."""
+    return memory_order.ordered(x, memory_order.channels_last(like))
+
+
 @composite(
     "pixel_shuffle(Tensor self, int upscale_factor) -> Tensor",
     names=("pixel_shuffle", "nn.functional.pixel_shuffle"),
@@ -240,7 +246,8 @@ def pixel_shuffle(self: Any, upscale_factor: int) -> Any:
     at = len(lead)
     split = self.reshape((*lead, channels // (r * r), r, r, height, width))
     order = (*range(at), at, at + 3, at + 1, at + 4, at + 2)
-    return split.permute(order).reshape((*lead, channels // (r * r), height * r, width * r))
+    shuffled = split.permute(order).reshape((*lead, channels // (r * r), height * r, width * r))
+    return _in_order_of(self, shuffled)
 
 
 @composite(
@@ -265,7 +272,8 @@ def pixel_unshuffle(self: Any, downscale_factor: int) -> Any:
     at = len(lead)
     split = self.reshape((*lead, channels, height // r, r, width // r, r))
     order = (*range(at), at, at + 2, at + 4, at + 1, at + 3)
-    return split.permute(order).reshape((*lead, channels * r * r, height // r, width // r))
+    shuffled = split.permute(order).reshape((*lead, channels * r * r, height // r, width // r))
+    return _in_order_of(self, shuffled)
 
 
 @composite(
@@ -291,4 +299,4 @@ def channel_shuffle(self: Any, groups: int) -> Any:
             hint="groups=1 changes nothing",
         )
     split = self.reshape((self.shape[0], groups, self.shape[1] // groups, *self.shape[2:]))
-    return split.transpose(1, 2).reshape(self.shape)
+    return _in_order_of(self, split.transpose(1, 2).reshape(self.shape))

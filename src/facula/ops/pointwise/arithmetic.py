@@ -18,7 +18,7 @@ from facula.ops.registry import F, composite, operator, pointwise
 
 
 @pointwise(
-    "add(Operand self, Operand other, *, Number alpha=1) -> Tensor",
+    "add(Operand self, Operand other, *, Number alpha=1) -> Tensor", of_numbers=True,
     prebuilt=({"alpha": RUNTIME},),
     reference="numpy.add",
 )
@@ -28,7 +28,7 @@ def add(x, y, *, alpha):
 
 
 @pointwise(
-    "sub(Operand self, Operand other, *, Number alpha=1) -> Tensor",
+    "sub(Operand self, Operand other, *, Number alpha=1) -> Tensor", of_numbers=True,
     names=functions_and_methods("sub", "subtract"),
     dtypes="int float complex",
     prebuilt=({"alpha": RUNTIME},),
@@ -55,7 +55,7 @@ def rsub(x, y, *, alpha):
 
 
 @pointwise(
-    "mul(Operand self, Operand other) -> Tensor",
+    "mul(Operand self, Operand other) -> Tensor", of_numbers=True,
     names=functions_and_methods("mul", "multiply"),
     reference="numpy.multiply",
 )
