@@ -26,6 +26,7 @@ from facula.core import Tensor as TensorBase
 from facula.core import _disabled_torch_function_impl as _disabled_torch_function_impl
 from facula.core import is_grad_enabled as is_grad_enabled
 from facula.nn.modules.module import parse_to
+from facula.ops.tags import Tag as Tag
 from facula.overrides import (
     DisableTorchFunction,
     DisableTorchFunctionSubclass,

@@ -45,6 +45,7 @@ _FROM = {
         "unravel_index"
     ),
     "facula.alias": "install_as_torch",
+    "facula.ops.tags": "Tag",
     "facula.checks": (
         "_assert _assert_async _check _check_index _check_is_size _check_not_implemented "
         "_check_tensor_all _check_type _check_value _check_with"

@@ -167,7 +167,7 @@ def test_wrong_names():
     with pytest.raises(ValueError, match="namespace::name"):
         library.custom_op("plain", cube.__wrapped__, mutates_args=())
     with pytest.raises(ValueError, match="defined once"):
-        library.custom_op("custom::cube", cube.__wrapped__, mutates_args=())
+        library.define("custom::cube", "(Tensor x) -> Tensor")
     with pytest.raises(RuntimeError, match="an operator that is defined"):
         library.register_fake("custom::never", lambda x: x)
     with pytest.raises(RuntimeError, match="already a kernel"):

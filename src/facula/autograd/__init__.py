@@ -71,6 +71,12 @@ def _check_gradient(op: str, index: int, output: Any, grad: Any) -> None:
         )
 
 
+def _as_output(output: Any, grad: Any) -> Any:
+    """The gradient in its output's dtype."""
+    wanted = output.dtype if isinstance(output, Tensor) else grad.dtype
+    return grad if grad.dtype is wanted or grad.dtype.is_complex else grad.to(wanted)
+
+
 def _make_gradients(op: str, outputs: tuple, grads: tuple, batched: bool = False) -> tuple:
     """A gradient for every output: those given, or ones for scalars."""
     if len(grads) != len(outputs):
@@ -86,7 +92,7 @@ def _make_gradients(op: str, outputs: tuple, grads: tuple, batched: bool = False
         if isinstance(grad, Tensor):
             if not batched:
                 _check_gradient(op, i, output, grad)
-            made.append(grad)
+            made.append(_as_output(output, grad))
         elif grad is not None:
             fail(
                 TypeError,

@@ -584,7 +584,7 @@ def gradgradcheck(
         values, vectors = args[:-count], args[-count:]
         # an input that is passed through itself: grad with respect to it must see this use of it
         # only
-        values = tuple(v.view_as(v) if _is_differentiable(v) else v for v in values)
+        values = tuple(_shown(v) if _is_differentiable(v) else v for v in values)
         with enable_grad():
             results = [o for o in _outputs(func(*values)) if o.requires_grad]
             wanted = [values[k] for k in positions]
@@ -607,6 +607,12 @@ def gradgradcheck(
         fast_mode=fast_mode,
         masked=masked,
     )
+
+
+def _shown(value: Any) -> Any:
+    """A view whose gradient is asked for; a dual tensor may need none by itself."""
+    shown = value.view_as(value)
+    return shown if shown.requires_grad else shown.requires_grad_()
 
 
 def _random_cotangent(output: Any, non_contiguous: bool) -> Any:

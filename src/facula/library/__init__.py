@@ -22,6 +22,7 @@ from facula.library.registration import (
     register_torch_dispatch,
     register_vmap,
 )
+from facula.library.registration import _scoped_library as _scoped_library
 from facula.library.schemas import infer_schema
 
 __all__ = [

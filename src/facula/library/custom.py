@@ -20,6 +20,7 @@ from facula.library.schemas import translate
 from facula.ops.definition import Definition
 from facula.ops.registry import TABLE, register
 from facula.ops.schema import parse
+from facula.ops.tags import Tag
 
 __all__ = ["CustomOperator", "find", "make"]
 
@@ -37,6 +38,7 @@ class CustomOperator(Definition):
         super().__init__(parse(text), None, {"names": (), "inplace": False, "out": False})
         self.kernels: dict[str, Callable[..., Any]] = {}
         self.disabled: set[str] = set()
+        self.tags: tuple[Tag, ...] = ()
         self.composite: Callable[..., Any] | None = None
         self.gradient: Callable[..., Any] | None = None
         self.setup_context: Callable[..., Any] | None = None

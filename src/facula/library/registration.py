@@ -7,7 +7,8 @@ one device replaces nothing silently.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from facula import backends, core
@@ -16,6 +17,7 @@ from facula.library.custom import EVERY_DEVICE, CustomOperator, find, make
 from facula.library.schemas import infer_schema
 from facula.ops import REFUSED_LIBRARIES
 from facula.ops.registry import TABLE, F
+from facula.ops.tags import Tag, as_tags
 from facula.utils.backend_registration import privateuse1_name
 
 __all__ = [
@@ -137,6 +139,17 @@ class _KernelSwitch:
         (self.disabled.add if self.before else self.disabled.discard)(self.device)
 
 
+#: what `custom_op` made, by name
+_BY_FUNCTION: dict[str, CustomOpDef] = {}
+
+
+def _forget(qualname: str) -> None:
+    """Take an operator out of the table."""
+    TABLE.pop(qualname, None)
+    vars(F).pop(qualname, None)
+    _BY_FUNCTION.pop(qualname, None)
+
+
 def custom_op(
     name: str,
     fn: Callable[..., Any] | None = None,
@@ -162,8 +175,11 @@ def custom_op(
 
     def decorate(function: Callable[..., Any]) -> CustomOpDef:
         text = infer_schema(function, mutates_args=mutates_args) if schema is None else schema
+        if _BY_FUNCTION.pop(name, None) is not None:  # a second custom_op takes the first's place
+            _forget(name)
         definition = make(name, text)
-        made = CustomOpDef(definition, function)
+        definition.tags = (Tag.pt2_compliant_tag, *as_tags(tags))
+        made = _BY_FUNCTION[name] = CustomOpDef(definition, function)
         made.register_kernel(device_types, function)
         return made
 
@@ -182,7 +198,11 @@ def define(
             repr(schema),
             hint="for example define('mylib::scale', '(Tensor x, float factor) -> Tensor')",
         )
-    make(qualname, schema)
+    if "::" not in qualname and isinstance(lib, Library):
+        qualname = f"{lib.ns}::{qualname}"
+    make(qualname, schema).tags = as_tags(tags)
+    if isinstance(lib, Library):
+        lib.defined.append(qualname.partition("::")[2])
     return None
 
 
@@ -201,7 +221,12 @@ def impl(
     *,
     lib: Any = None,
 ) -> Any:
-    """Registers a function for device types or dispatch keys of a defined operator."""
+    """Registers a function for device types or dispatch keys of a defined operator, given by its
+    name, or in the older form as a library and a name: `impl(lib, "name", "CPU")`.
+    """
+    if isinstance(qualname, Library):
+        library, name, key = qualname, types, func if isinstance(func, str) else ""
+        return _decorator(None, lambda function: library.impl(name, function, key))
     keys = [types] if isinstance(types, str) else list(types)
 
     def enter(function: Callable[..., Any]) -> None:
@@ -409,7 +434,7 @@ class Library:
                 hint="make another Library of the namespace with the kind FRAGMENT",
             )
         name = schema.partition("(")[0].strip()
-        make(f"{self.ns}::{name}", schema)
+        make(f"{self.ns}::{name}", schema).tags = as_tags(tags)
         self.defined.append(name)
         return name
 
@@ -434,7 +459,15 @@ class Library:
 
     def _destroy(self) -> None:
         for name in self.defined:
-            qualname = f"{self.ns}::{name}"
-            TABLE.pop(qualname, None)
-            vars(F).pop(qualname, None)
+            _forget(f"{self.ns}::{name}")
         self.defined.clear()
+
+
+@contextlib.contextmanager
+def _scoped_library(ns: str, kind: str, dispatch_key: str = "") -> Iterator[Library]:
+    """A library whose operators are gone at the end of the block."""
+    library = Library(ns, kind, dispatch_key)
+    try:
+        yield library
+    finally:
+        library._destroy()

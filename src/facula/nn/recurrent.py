@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import facula
 from facula.autograd import autocast
+from facula.core.errors import fail
 from facula.nn import functional as F
 from facula.ops.lstm import FUSED
 from facula.ops.registry import TABLE
@@ -258,6 +259,19 @@ rnn_tanh = _entry("RNN_TANH")
 rnn_relu = _entry("RNN_RELU")
 
 
+def _check_rows(mode: str, name: str, weight: Any, hidden: int) -> None:
+    """Raise unless a weight has a row for each gate of each hidden unit."""
+    gates = {"LSTM": 4, "GRU": 3}.get(mode, 1)
+    if weight.dim() != 2 or weight.shape[0] != gates * hidden:
+        fail(
+            RuntimeError,
+            mode.lower() + "_cell",
+            f"{name} of {gates} * hidden_size = {gates * hidden} rows was required",
+            list(weight.shape),
+            hint="hidden_size is the number of columns of weight_hh",
+        )
+
+
 def _cell_entry(mode: str) -> Callable:
     cell = CELLS[mode]
 
@@ -266,6 +280,8 @@ def _cell_entry(mode: str) -> Callable:
     ) -> Any:
         weights = Weights(w_ih, w_hh, b_ih, b_hh)
         state = tuple(hx) if cell.states > 1 else (hx,)
+        _check_rows(mode, "weight_ih", w_ih, w_hh.shape[1])
+        _check_rows(mode, "weight_hh", w_hh, w_hh.shape[1])
         out = cell.step(cell.input(input, weights), state, weights, w_hh.t())
         return out if cell.states > 1 else out[0]
 

@@ -168,6 +168,10 @@ def ctc_loss(
             log_probs.dim(),
             hint="the shape is [time, batch, classes] or [time, classes]",
         )
+    if log_probs.numel() == 0:
+        hint = "give at least one step, one sequence and one class"
+        required = "log_probs tensor must not be empty"
+        fail(RuntimeError, _OP, required, list(log_probs.shape), hint=hint)
     _check(log_probs, targets, blank)
     batch = log_probs.shape[1]
     counts = _lengths(input_lengths, batch, targets), _lengths(target_lengths, batch, targets)

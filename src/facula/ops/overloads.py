@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from facula import core
 from facula.ops.overload_names import overload_name
 from facula.ops.registry import TABLE, own_operators
+from facula.ops.tags import Tag, tags_of
 
 if TYPE_CHECKING:
     from facula.ops.schema import Parameter
@@ -108,7 +109,6 @@ class OpOverload:
         self._text = f"{namespace}.{opname}.{overloadname}"
         self._hash = hash(function)
         self._schema_of: OverloadSchema | None = None
-        self.tags: list[Any] = []
 
     @property
     def __module__(self) -> str:  # type: ignore[override]
@@ -117,6 +117,12 @@ class OpOverload:
     @property
     def _qualified_python_name(self) -> str:
         return f"{core.DTYPE_PREFIX[0]}.ops.{self._text}"
+
+    @property
+    def tags(self) -> list[Tag]:
+        """What is known of the operator beside its schema."""
+        below = getattr(TABLE.get(f"_{self._opname}"), "definition", None)
+        return tags_of(self._definition, below, isinstance(self._op, core.InplaceOp))
 
     @property
     def _definition(self) -> Any:

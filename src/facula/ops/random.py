@@ -129,7 +129,9 @@ def randint(low, high, size, generator, dtype, layout, device, pin_memory, requi
     elif high is None:
         low, high = 0, low
     if high is None:
-        fail(TypeError, "randint", "the argument 'high' was required", "none", "randint(high, size)")
+        fail(
+            TypeError, "randint", "the argument 'high' was required", "none", "randint(high, size)"
+        )
     low = 0 if low is None else low
     check_size("randint", size)
     low, high = _index(low), _index(high)

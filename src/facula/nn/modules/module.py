@@ -143,8 +143,8 @@ class Module(HookMixin, StateMixin, ModuleBase):
             fail(
                 TypeError,
                 op,
-                f"a str as the {kind} name",
-                got=type(name).__name__,
+                f"a str as the {kind} name was required: {kind} name should be a string. Got "
+                f"{type(name).__name__}",
                 hint="str(name) makes one",
             )
         if "." in name:
@@ -171,7 +171,7 @@ class Module(HookMixin, StateMixin, ModuleBase):
         if "_buffers" not in self.__dict__:
             _too_early("buffer")
         self._check_new_name("Module.register_buffer", name, "buffer")
-        if tensor is not None and not isinstance(tensor, Tensor):
+        if tensor is not None and not hasattr(tensor, "__torch_function__"):
             fail(
                 TypeError,
                 "Module.register_buffer",
@@ -770,7 +770,9 @@ def parse_to(args: tuple, kwargs: dict) -> tuple[Any, Any, bool, Any]:
         kwargs.pop("memory_format", None),
     )
     other = kwargs.pop("tensor", None)
-    kwargs.pop("copy", None)
+    if kwargs.pop("copy", False):
+        required = "a conversion in place was required: .to() does not accept copy argument"
+        fail(RuntimeError, "Module.to", required, hint="copy.deepcopy(module).to(...) makes a copy")
     flags = []
     for value in args:
         if isinstance(value, core.dtype):

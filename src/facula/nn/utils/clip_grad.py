@@ -27,7 +27,7 @@ def _as_list(parameters: Any, op: str) -> list[Any]:
         parameters = list(parameters)
         if not parameters:
             warnings.warn(
-                f"`parameters` is an empty generator, no gradient clipping will occur in {op}.",
+                "`parameters` is an empty generator, no gradient clipping will occur.",
                 stacklevel=3,
             )
     return list(parameters)

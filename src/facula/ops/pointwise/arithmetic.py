@@ -18,7 +18,8 @@ from facula.ops.registry import F, composite, operator, pointwise
 
 
 @pointwise(
-    "add(Operand self, Operand other, *, Number alpha=1) -> Tensor", of_numbers=True,
+    "add(Operand self, Operand other, *, Number alpha=1) -> Tensor",
+    of_numbers=True,
     prebuilt=({"alpha": RUNTIME},),
     reference="numpy.add",
 )
@@ -28,7 +29,8 @@ def add(x, y, *, alpha):
 
 
 @pointwise(
-    "sub(Operand self, Operand other, *, Number alpha=1) -> Tensor", of_numbers=True,
+    "sub(Operand self, Operand other, *, Number alpha=1) -> Tensor",
+    of_numbers=True,
     names=functions_and_methods("sub", "subtract"),
     dtypes="int float complex",
     prebuilt=({"alpha": RUNTIME},),
@@ -55,7 +57,8 @@ def rsub(x, y, *, alpha):
 
 
 @pointwise(
-    "mul(Operand self, Operand other) -> Tensor", of_numbers=True,
+    "mul(Operand self, Operand other) -> Tensor",
+    of_numbers=True,
     names=functions_and_methods("mul", "multiply"),
     reference="numpy.multiply",
 )

@@ -34,7 +34,8 @@ def _no_rounding(code: str, chosen: dict[str, Any]) -> bool:
 
 
 @pointwise(
-    "div(Operand self, Operand other, *, str? rounding_mode=None) -> Tensor", of_numbers=True,
+    "div(Operand self, Operand other, *, str? rounding_mode=None) -> Tensor",
+    of_numbers=True,
     names=functions_and_methods("div", "divide"),
     result_of=_quotient_dtype,
     nonzero_divisor=True,
@@ -85,7 +86,8 @@ def _(grad, x, y, *, rounding_mode):
 
 
 @pointwise(
-    "true_divide(Operand self, Operand other) -> Tensor", of_numbers=True,
+    "true_divide(Operand self, Operand other) -> Tensor",
+    of_numbers=True,
     result="float",
     reference="numpy.true_divide",
 )
@@ -101,7 +103,8 @@ def _(grad, x, y):
 
 
 @pointwise(
-    "floor_divide(Operand self, Operand other) -> Tensor", of_numbers=True,
+    "floor_divide(Operand self, Operand other) -> Tensor",
+    of_numbers=True,
     nonzero_divisor=True,
     dtypes="int float",
     reference="numpy.floor_divide",
