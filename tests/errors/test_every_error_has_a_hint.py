@@ -76,6 +76,7 @@ ASKED = {
     "KeyError": re.compile(r"__(get|del)item__|__missing__"),
     "IndexError": re.compile(r"__(get|set|del)item__"),
     "NotImplementedError": re.compile(r"__(getstate|reduce|reduce_ex)__"),
+    "TypeError": re.compile(r"no_length"),  # what `len` says of a pipe whose length nobody knows
 }
 #: files whose exceptions are no errors of facula about an argument, with the reason
 OTHERS = {

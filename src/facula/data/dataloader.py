@@ -20,19 +20,25 @@ from collections.abc import Callable, Iterator
 from multiprocessing.connection import wait
 from typing import Any
 
+import facula
 from facula.core.errors import fail
 from facula.data import transport
 from facula.data.collate import default_collate, default_convert
+from facula.data.datapipes.datapipe import IterDataPipe, MapDataPipe
+from facula.data.datapipes.utils.common import drawn_seed
 from facula.data.dataset import IterableDataset
 from facula.data.fetch import DatasetKind as _DatasetKind
 from facula.data.fetch import create_fetcher
+from facula.data.graph_settings import apply_shuffle_settings
 from facula.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, random_seed
 from facula.data.worker import (
     EndOfIterable,
     ExceptionWrapper,
+    PipeSettings,
     Restart,
     Settings,
     get_worker_info,
+    prepare_pipe,
     worker_loop,
 )
 
@@ -46,9 +52,11 @@ class _InfiniteConstantSampler(Sampler):
         return itertools.repeat(None)
 
 
-def _check_iterable_arguments(shuffle: bool | None, sampler: Any, batch_sampler: Any) -> None:
-    """An iterable dataset decides the order itself."""
-    if shuffle not in (False, None):
+def _check_iterable_arguments(
+    dataset: Any, shuffle: bool | None, sampler: Any, batch_sampler: Any
+) -> None:
+    """An iterable dataset decides the order itself; pipes are told whether to shuffle."""
+    if shuffle not in (False, None) and not isinstance(dataset, IterDataPipe):
         fail(
             ValueError,
             "DataLoader",
@@ -156,7 +164,9 @@ class DataLoader:
         iterable = isinstance(dataset, IterableDataset)
         self._dataset_kind = _DatasetKind.Iterable if iterable else _DatasetKind.Map
         if iterable:
-            _check_iterable_arguments(shuffle, sampler, batch_sampler)
+            _check_iterable_arguments(dataset, shuffle, sampler, batch_sampler)
+        if isinstance(dataset, IterDataPipe):
+            self.dataset = apply_shuffle_settings(dataset, shuffle)
         _check_order_arguments(batch_size, shuffle, sampler, batch_sampler, drop_last)
         if batch_sampler is not None:
             batch_size, drop_last = None, False
@@ -339,6 +349,26 @@ def _check_worker_arguments(
         )
 
 
+def _settings_of_pipe(loader: DataLoader) -> PipeSettings | None:
+    """Seed and share of this process for a data set of pipes; None for others.
+
+    The seed is the same in all processes of a group, so that their shares are those of one order.
+    """
+    if not isinstance(loader.dataset, (IterDataPipe, MapDataPipe)):
+        return None
+    seed = None
+    if isinstance(loader.dataset, IterDataPipe):
+        seed = drawn_seed(loader.generator)
+    distributed = facula.distributed
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return PipeSettings(seed, 1, 0)
+    if seed is not None:
+        shared = [seed]
+        distributed.broadcast_object_list(shared, src=0)
+        seed = shared[0]
+    return PipeSettings(seed, distributed.get_world_size(), distributed.get_rank())
+
+
 class _BaseDataLoaderIter:
     """One pass through a loader."""
 
@@ -355,6 +385,7 @@ class _BaseDataLoaderIter:
         self._timeout = loader.timeout
         self._collate_fn = loader.collate_fn
         self._sampler_iter = iter(self._index_sampler)
+        self._pipe_settings = _settings_of_pipe(loader)
         self._base_seed = random_seed(loader.generator)
         self._persistent_workers = loader.persistent_workers
         self._num_yielded = 0
@@ -368,6 +399,8 @@ class _BaseDataLoaderIter:
         self._sampler_iter = iter(self._index_sampler)
         self._num_yielded = 0
         self._IterableDataset_len_called = loader._IterableDataset_len_called
+        if not first_iter:
+            self._pipe_settings = _settings_of_pipe(loader)
 
     def _next_index(self) -> Any:
         return next(self._sampler_iter)
@@ -425,6 +458,8 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
                 "timeout needs num_workers > 0",
                 hint="leave timeout out: without workers there is nobody to wait for",
             )
+        if self._pipe_settings is not None:
+            prepare_pipe(self._dataset, self._pipe_settings)
         self._dataset_fetcher = create_fetcher(
             self._dataset_kind,
             self._dataset,
@@ -482,6 +517,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             worker_id,
             self._num_workers,
             self._persistent_workers,
+            self._pipe_settings,
         )
         ours, theirs = transport.channel_pair()
         forked = context.get_start_method() == "fork"
@@ -514,7 +550,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         """Throw away what is still under way, until every worker has answered."""
         waiting = set()
         for handle in self._handles:
-            transport.send(handle.channel, Restart())
+            transport.send(handle.channel, Restart(self._pipe_settings))
             waiting.add(handle)
         while waiting:
             handle, (number, _) = self._receive()

@@ -18,9 +18,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import facula
 from facula import core
 from facula.core.errors import fail
 from facula.data import fetch, transport
+from facula.data.graph_settings import apply_random_seed, apply_sharding
 
 __all__ = ["ExceptionWrapper", "WorkerInfo", "get_worker_info"]
 
@@ -101,10 +103,30 @@ class EndOfIterable:
 
 
 @dataclass(frozen=True)
-class Restart:
-    """Start a new epoch with another seed; the worker sends it back."""
+class PipeSettings:
+    """What a data set of pipes is told before a pass: the seed that all readers share, and which
+    of how many processes of a group this one is.
+    """
 
-    seed: int | None = None
+    seed: int | None
+    world_size: int
+    rank: int
+
+
+def prepare_pipe(pipe: Any, settings: PipeSettings, workers: int = 1, worker: int = 0) -> None:
+    """Give a graph of pipes its seeds and its share."""
+    apply_sharding(
+        pipe, workers * settings.world_size, worker * settings.world_size + settings.rank
+    )
+    if settings.seed is not None:
+        apply_random_seed(pipe, facula.Generator().manual_seed(settings.seed))
+
+
+@dataclass(frozen=True)
+class Restart:
+    """Start a new epoch, of pipes with another seed; the worker sends it back."""
+
+    pipe_settings: PipeSettings | None = None
 
 
 @dataclass
@@ -121,6 +143,7 @@ class Settings:
     worker_id: int
     num_workers: int
     persistent: bool
+    pipe_settings: PipeSettings | None = None
 
 
 def _numpy_seed(seed: int) -> None:
@@ -162,6 +185,8 @@ class _Worker:
             id=s.worker_id, num_workers=s.num_workers, seed=seed, dataset=s.dataset
         )
         try:
+            if s.pipe_settings is not None:
+                prepare_pipe(s.dataset, s.pipe_settings, s.num_workers, s.worker_id)
             if s.init_fn is not None:
                 s.init_fn(s.worker_id)
             self.make_fetcher()
@@ -174,7 +199,10 @@ class _Worker:
         transport.send(self.channel, (message, None))
         if self.failure is not None:
             return
+        s, given = self.settings, message.pipe_settings
         try:
+            if given is not None:
+                prepare_pipe(s.dataset, given, s.num_workers, s.worker_id)
             self.make_fetcher()
         except Exception:
             self.failure = ExceptionWrapper(where=self.where())

@@ -5,19 +5,19 @@ Keeps true: importing this package registers all steps as methods of the base cl
 """
 
 from facula.data.datapipes import iter, map
-from facula.data.datapipes.pipe import (
-    DataChunk,
-    DFIterDataPipe,
-    IterDataPipe,
-    MapDataPipe,
-    functional_datapipe,
-)
-from facula.data.datapipes.typed import (
+from facula.data.datapipes._decorator import (
     argument_validation,
+    functional_datapipe,
     guaranteed_datapipes_determinism,
     non_deterministic,
     runtime_validation,
     runtime_validation_disabled,
+)
+from facula.data.datapipes.datapipe import (
+    DataChunk,
+    DFIterDataPipe,
+    IterDataPipe,
+    MapDataPipe,
 )
 
 __all__ = [

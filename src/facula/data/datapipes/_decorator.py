@@ -1,4 +1,4 @@
-"""Decorators that check what pipes are given and give, and which of them may be random.
+"""Decorators: names of steps, checks of what pipes are given and give, and which may be random.
 
 Takes functions and classes. Gives wrappers.
 Keeps true: a check can be switched off; without annotations nothing is checked.
@@ -12,9 +12,44 @@ from collections.abc import Callable, Iterator
 from typing import Any, get_origin, get_type_hints
 
 from facula.core.errors import fail
+from facula.data.datapipes.datapipe import IterDataPipe, MapDataPipe
+
+__all__ = [
+    "argument_validation",
+    "functional_datapipe",
+    "guaranteed_datapipes_determinism",
+    "non_deterministic",
+    "runtime_validation",
+    "runtime_validation_disabled",
+]
 
 _CHECKING = [True]
 _DETERMINISM = [False]
+
+
+class functional_datapipe:  # noqa: N801 - PyTorch's name
+    """Class decorator: the step is also a method `name` of all pipes of its kind."""
+
+    def __init__(self, name: str, enable_df_api_tracing: bool = False) -> None:
+        self.name = name
+        self.enable_df_api_tracing = enable_df_api_tracing
+
+    def __call__(self, cls: Any) -> Any:
+        for base in (IterDataPipe, MapDataPipe):
+            if isinstance(cls, type) and issubclass(cls, base):
+                base.register_datapipe_as_function(self.name, cls, self.enable_df_api_tracing)
+                return cls
+            decides = getattr(cls, "__wrapped__", None)  # a class behind `non_deterministic`
+            if isinstance(decides, type) and issubclass(decides, base):
+                base.register_datapipe_as_function(self.name, cls, self.enable_df_api_tracing)
+                return cls
+        fail(
+            TypeError,
+            "functional_datapipe",
+            "Can only decorate IterDataPipe",
+            cls,
+            hint="let the class inherit from IterDataPipe or MapDataPipe",
+        )
 
 
 def _fits(value: Any, hint: Any) -> bool:

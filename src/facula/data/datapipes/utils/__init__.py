@@ -1,0 +1,1 @@
+"""What steps have in common: streams, columns, decoders, snapshots."""
