@@ -91,13 +91,11 @@ def test_functions_for_a_refused_library_wait_for_nobody(tmp_path):
         facula.library.register_fake("otherlibrary::nms")(lambda x: x)
 
 
-def test_classes_may_be_scripted_and_functions_not():
+def test_classes_may_be_scripted():
     class Pair:
         pass
 
     assert facula.jit.script(Pair) is Pair
-    with pytest.raises(NotImplementedError, match="TorchScript"):
-        facula.jit.script(lambda x: x)
 
 
 def test_what_is_registered_for_onnx_is_kept_and_files_are_refused():

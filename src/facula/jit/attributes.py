@@ -1,0 +1,107 @@
+"""Lowering of `value.name`: attributes of tensors, tuples, modules, classes, enums and Python's objects.
+
+Takes the builder, what stands before the dot, and the name. Gives what the attribute stands for.
+Keeps true: names of tensors are looked up in the operator table and the primitives.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from facula.jit import types as T
+from facula.jit.ir import Value
+from facula.jit.signatures import signatures
+from facula.jit.values import Bound, Operator, Operators, Python, TypeName, Unit
+
+__all__ = ["attribute"]
+
+_RENAMED = {"shape": "aten::size", "is_cuda": "prim::is_cuda"}
+
+
+def attribute(builder: Any, thing: Any, name: str) -> Any:
+    """What `thing.name` stands for."""
+    if isinstance(thing, Python):
+        return _of_python(builder, thing, name)
+    if isinstance(thing, Operators):
+        inner = Operators(name) if thing.space == "ops" else Operator(f"{thing.space}::{name}")
+        return builder.archive_name(thing, name) or inner
+    if isinstance(thing, TypeName) and isinstance(thing.type, T.EnumType):
+        return builder.constant(thing.type.members[name], thing.type)
+    if isinstance(thing, TypeName) and isinstance(thing.type, T.ClassType):
+        return Unit(thing.type.static.get(name) or thing.type.methods[name])
+    if not isinstance(thing, Value):
+        return builder.refuse("a value before the dot was required", repr(thing))
+    kind = thing.type
+    if isinstance(kind, T.ClassType):
+        return _of_object(builder, thing, kind, name)
+    if isinstance(kind, T.NamedTupleType) and name in kind.fields:
+        return builder.unpack(thing)[kind.fields.index(name)]
+    if isinstance(kind, T.EnumType) and name in ("name", "value"):
+        result = T.STR if name == "name" else kind.item
+        return builder.value("prim::enum_" + name, [thing], result, lambda e: getattr(e, name))
+    if kind.kind == "Tensor":
+        return _of_tensor(builder, thing, name)
+    if kind.kind == "Device" and name in ("type", "index"):
+        return builder.call(f"prim::{name}", [thing])
+    if kind.kind == "Optional" and not signatures(f"aten::{name}"):
+        return _missing(builder, kind, name)
+    if kind.kind == "complex" and name in ("real", "imag"):
+        return builder.value(f"aten::{name}", [thing], T.FLOAT, lambda c: getattr(c, name))
+    return Bound(thing, name)
+
+
+def _of_tensor(builder: Any, value: Value, name: str) -> Any:
+    if name in _RENAMED:
+        return builder.call(_RENAMED[name], [value])
+    if name in ("real", "imag") or _asks_tensor(name):
+        space = "aten" if name in ("real", "imag") else "prim"
+        return builder.call(f"{space}::{name}", [value])
+    return Bound(value, name)
+
+
+def _asks_tensor(name: str) -> bool:
+    """Whether a primitive of this name reads something off a tensor."""
+    found = signatures(f"prim::{name}")
+    return bool(found) and found[0].parameters[0].type == T.TENSOR
+
+
+def _missing(builder: Any, kind: T.Type, name: str) -> Any:
+    return builder.refuse(
+        f"a type with the attribute {name!r} was required", str(kind),
+        hint="exclude None first: `if x is not None:`, or `assert x is not None`",
+    )  # fmt: skip
+
+
+def _of_object(builder: Any, value: Value, kind: T.ClassType, name: str) -> Any:
+    found = builder.attribute_of_instance(value, kind, name)
+    if found is not None:
+        return found
+    if name in kind.properties:
+        getter = kind.properties[name]
+        return builder.call_unit(getter, [value], {})
+    if name in kind.methods:
+        return Bound(value, name)
+    if kind.is_module and name in ("items", "values", "keys", "children", "named_children"):
+        return Bound(value, name)
+    if name in kind.static:
+        return Unit(kind.static[name])
+    if name in kind.attributes:
+        return builder.value("prim::GetAttr", [value], kind.attributes[name], name=name)
+    if name in kind.constants:
+        return builder.wrap(kind.constants[name])
+    note = kind.notes.get(name)
+    shown = f"{kind} has no attribute {name!r}" + (f" ({note})" if note else "")
+    return builder.refuse("an attribute that exists was required", shown,
+                          hint="set it in __init__, with an annotation where it is empty")  # fmt: skip
+
+
+def _of_python(builder: Any, thing: Python, name: str) -> Any:
+    obj = thing.obj
+    if isinstance(obj, type) and issubclass(obj, enum.Enum):
+        return builder.python_constant(getattr(obj, name))
+    try:
+        return builder.wrap(getattr(obj, name))
+    except AttributeError:
+        return builder.refuse("an attribute that exists was required",
+                              f"{thing!r} has none named {name!r}")  # fmt: skip

@@ -1,0 +1,392 @@
+"""Python's built-in functions in scripted code, and the forms of the language that look like calls.
+
+Takes the lowering and the call's syntax tree. Gives what the call stands for.
+Keeps true: each is one function, found by the Python object that it stands for.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import typing
+from collections.abc import Callable
+from typing import Any
+
+from facula.jit import types as T
+from facula.jit.builder import constant_of
+from facula.jit.conditions import Condition
+from facula.jit.ir import Value
+from facula.jit.python_types import NoType, type_of_class
+from facula.jit.values import Items, Python, Range
+
+__all__ = ["BUILTINS", "form", "type_question"]
+
+#: Python object or name of a form -> its lowering
+BUILTINS: dict[Any, Callable[[Any, ast.Call], Any]] = {}
+
+
+def form(*keys: Any) -> Callable[[Any], Any]:
+    """Register the lowering of calls of some objects."""
+
+    def register(function: Any) -> Any:
+        BUILTINS.update(dict.fromkeys(keys, function))
+        return function
+
+    return register
+
+
+# ------------------------------------------------------------------ iteration
+
+
+@form(range)
+def _range(b: Any, node: ast.Call) -> Range:
+    args = [b.converted(b.expression(a), T.INT) for a in node.args]
+    if len(args) == 1:
+        return Range(args[0], lambda i: i)
+    start, stop = args[0], args[1]
+    step = args[2] if len(args) > 2 else b.constant(1)
+    length = b.value("aten::__range_length", [start, stop, step], T.INT, _range_length)
+    return Range(length, lambda i: b.call("aten::add", [start, b.call("aten::mul", [i, step])])
+                 if len(args) > 2 else b.call("aten::add", [start, i]))  # fmt: skip
+
+
+def _range_length(start: int, stop: int, step: int) -> int:
+    return len(builtins.range(start, stop, step))
+
+
+@form(enumerate)
+def _enumerate(b: Any, node: ast.Call) -> Any:
+    source = b.iterable(b.sugared(node.args[0]))
+    given = node.args[1] if len(node.args) > 1 else next((k.value for k in node.keywords), None)
+    if isinstance(source, Items):
+        first = constant_of(b.expression(given))[1] if given is not None else 0
+        return Items(
+            [Items([b.constant(first + i), v]) for i, v in builtins.enumerate(source.items)]
+        )
+    start = b.expression(given) if given is not None else None
+
+    def item(i: Value) -> Items:
+        counted = i if start is None else b.call("aten::add", [i, start])
+        return Items([counted, source.item(i)])
+
+    return Range(source.length, item)
+
+
+@form(zip)
+def _zip(b: Any, node: ast.Call) -> Any:
+    sources = [b.iterable(b.sugared(a)) for a in node.args]
+    fixed = [s for s in sources if isinstance(s, Items)]
+    if fixed:
+        count = builtins.min(len(s.items) for s in fixed)
+        columns = [s.items[:count] if isinstance(s, Items) else [s.item(b.constant(i)) for i in
+                   builtins.range(count)] for s in sources]  # fmt: skip
+        return Items([Items(list(row)) for row in builtins.zip(*columns, strict=True)])
+    length = sources[0].length
+    for other in sources[1:]:
+        length = b.call("prim::min", [length, other.length])
+    return Range(length, lambda i: Items([s.item(i) for s in sources]))
+
+
+@form(reversed)
+def _reversed(b: Any, node: ast.Call) -> Any:
+    source = b.iterable(b.sugared(node.args[0]))
+    if isinstance(source, Items):
+        return Items(source.items[::-1])
+    last = b.call("aten::sub", [source.length, b.constant(1)])
+    return Range(source.length, lambda i: source.item(b.call("aten::sub", [last, i])))
+
+
+@form(list)
+def _list(b: Any, node: ast.Call) -> Value:
+    if not node.args:
+        return b.make_list([], T.TENSOR)
+    thing = b.sugared(node.args[0])
+    if isinstance(thing, Value) and thing.type.kind in ("List", "str"):
+        return b.call("aten::list", [thing])
+    source = b.iterable(thing)
+    if isinstance(source, Items):
+        return b.list_of_values([b.as_value(i) for i in source.items], None)
+    result = b.make_list([], T.TENSOR)
+
+    def body(item: Any) -> None:
+        value = b.as_value(item)
+        result.type = T.list_of(value.type)
+        b.call("aten::append", [result, value])
+
+    b.simple_loop(source, body)
+    return result
+
+
+@form(tuple)
+def _tuple(b: Any, node: ast.Call) -> Value:
+    source = b.iterable(b.sugared(node.args[0])) if node.args else Items([])
+    if not isinstance(source, Items):
+        b.refuse("a tuple of known length was required", "a list", hint="write its items")
+    return b.make_tuple([b.as_value(i) for i in source.items])
+
+
+@form(dict)
+def _dict(b: Any, node: ast.Call) -> Value:
+    pairs: list[Value] = []
+    if node.args:
+        given = b.sugared(node.args[0])
+        if not isinstance(given, (Items, Range)):
+            return b.call("aten::dict", [b.as_value(given)])
+        for item in b.iterable(given).items:
+            pairs += [b.as_value(v) for v in b.iterable(item).items]
+    for keyword in node.keywords:
+        pairs += [b.constant(keyword.arg), b.expression(keyword.value)]
+    return b.dict_of_values(pairs, None)
+
+
+# ------------------------------------------------------------------ numbers
+
+
+def _conversion(word: str) -> Callable[[Any, ast.Call], Value]:
+    def convert(b: Any, node: ast.Call) -> Value:
+        if not node.args:
+            return b.constant({"Int": 0, "Float": 0.0, "Bool": False, "Complex": 0j}[word])
+        value = b.expression(node.args[0])
+        if value.type.kind == word.lower():
+            return value
+        if word == "Bool":
+            return b.truth(value)
+        args = [value, *(b.expression(a) for a in node.args[1:])]
+        if isinstance(value.type, T.ClassType):
+            return b.call_method(value, f"__{word.lower()}__", args[1:], {})
+        known, constant = constant_of(value)
+        if known and word == "Float" and isinstance(constant, str):
+            return b.constant(float(constant))
+        return b.call(f"aten::{word}", args)
+
+    return convert
+
+
+for _kind, _word in ((int, "Int"), (float, "Float"), (bool, "Bool"), (complex, "Complex")):
+    BUILTINS[_kind] = _conversion(_word)
+
+
+def _extreme(name: str) -> Callable[[Any, ast.Call], Value]:
+    def lower(b: Any, node: ast.Call) -> Value:
+        things = [b.sugared(a) for a in node.args]
+        if len(things) == 1 and isinstance(things[0], Value) and things[0].type.kind == "List":
+            return b.call(f"prim::{name}", [things[0]])
+        values = [b.as_value(t) for t in things]
+        if len(values) == 1 and values[0].type.kind == "Tensor":
+            return b.call(f"aten::{name}", values)
+        if len(values) == 1:
+            values = b.unpack(values[0])
+        made = values[0]
+        for value in values[1:]:
+            space = "aten" if "Tensor" in (made.type.kind, value.type.kind) else "prim"
+            made = b.call(f"{space}::{name}", [made, value])
+        return made
+
+    return lower
+
+
+BUILTINS[min], BUILTINS[max] = _extreme("min"), _extreme("max")
+
+
+@form(len)
+def _len(b: Any, node: ast.Call) -> Value:
+    thing = b.sugared(node.args[0])
+    if isinstance(thing, Items):
+        return b.constant(len(thing.items))
+    value = b.as_value(thing)
+    if isinstance(value.type, T.ClassType):
+        items = b.items_of_module(value, value.type)
+        return (
+            b.constant(len(items)) if items is not None else b.call_method(value, "__len__", [], {})
+        )
+    if value.type.kind == "Tuple":
+        return b.constant(len(value.type.inner))
+    return b.call("aten::len", [value])
+
+
+@form(print)
+def _print(b: Any, node: ast.Call) -> Value:
+    b.emit("prim::Print", [b.expression(a) for a in node.args], [])
+    return b.constant(None)
+
+
+@form(getattr)
+def _getattr(b: Any, node: ast.Call) -> Any:
+    known, name = constant_of(b.expression(node.args[1]))
+    if not known or not isinstance(name, str):
+        b.refuse("a constant name was required", ast.unparse(node.args[1]))
+    if len(node.args) > 2:
+        found = _has(b, b.sugared(node.args[0]), name)
+        if not found:
+            return b.sugared(node.args[2])
+    return b.sugared(ast.copy_location(ast.Attribute(node.args[0], name, ast.Load()), node))
+
+
+def _has(b: Any, thing: Any, name: str) -> bool:
+    if isinstance(thing, Python):
+        return hasattr(thing.obj, name)
+    kind = thing.type
+    if isinstance(kind, T.ClassType):
+        parts = (kind.attributes, kind.methods, kind.constants, kind.static, kind.properties)
+        return (
+            any(name in part for part in parts)
+            or b.attribute_of_instance(thing, kind, name) is not None
+        )
+    if isinstance(kind, T.NamedTupleType):
+        return name in kind.fields
+    return False
+
+
+# ------------------------------------------------------------------ questions about types
+
+
+def type_question(b: Any, node: ast.Call) -> Condition | None:
+    """`isinstance`, `hasattr`, `is_scripting`, ..., whose answers are known, or refine types."""
+    if not isinstance(node.func, (ast.Name, ast.Attribute)):
+        return None
+    if isinstance(node.func, ast.Name):
+        if node.func.id in b.env:
+            return None
+        try:
+            obj = b.look_up(node.func.id)
+        except KeyError:
+            return None
+    else:
+        root: Any = node.func
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        if not isinstance(root, ast.Name) or root.id in b.env:
+            return None
+        thing = b.sugared(node.func)
+        obj = thing.obj if isinstance(thing, Python) else None
+    question = _QUESTIONS.get(getattr(obj, "__name__", "") or getattr(obj, "name", ""))
+    if question is None or not (
+        obj in (isinstance, hasattr) or getattr(obj, "_jit_question", False)
+    ):
+        return None
+    return question(b, node)
+
+
+def _isinstance(b: Any, node: ast.Call) -> Condition:
+    thing = b.sugared(node.args[0])
+    given = node.args[1].elts if isinstance(node.args[1], ast.Tuple) else [node.args[1]]
+    wanted: list[T.Type] = []
+    for each in given:
+        wanted.extend(_classes(b, each))
+    if isinstance(thing, Python):
+        return Condition(
+            None,
+            isinstance(
+                thing.obj,
+                tuple(p for w in wanted if isinstance(p := getattr(w, "python", None), type)),
+            ),
+        )
+    value = b.as_value(thing)
+    inside = [m for m in T.members(value.type) if any(T.is_subtype(m, w) for w in wanted)]
+    others = [m for m in T.members(value.type) if m not in inside]
+    name = node.args[0].id if isinstance(node.args[0], ast.Name) else ""
+    if value.type.kind == "Any":
+        test = b.value("prim::isinstance", [value], T.BOOL, kinds=tuple(wanted))
+        exact = [w for w in wanted if w.kind not in ("AnyList", "AnyTuple")]
+        return Condition(test, None, {name: T.union_of(exact)} if name and exact else {}, {})
+    if not others or not inside:
+        return Condition(None, bool(inside))
+    test = b.value("prim::isinstance", [value], T.BOOL, kinds=tuple(wanted))
+    if not name:
+        return Condition(test)
+    return Condition(test, None, {name: T.union_of(inside)}, {name: T.union_of(others)})
+
+
+def _classes(b: Any, node: ast.AST) -> list[T.Type]:
+    if isinstance(node, ast.Name):
+        thing = b.wrap(b.look_up(node.id)) if node.id not in b.env else b.env[node.id]
+        if isinstance(thing, Python):
+            obj = thing.obj
+            if isinstance(obj, tuple) and not hasattr(obj, "_fields"):
+                return [t for o in obj for t in _class(b, o)]
+            if obj in (list, typing.List):  # noqa: UP006
+                return [T.ANY_LIST]
+            if obj in (tuple, typing.Tuple):  # noqa: UP006
+                return [T.ANY_TUPLE]
+            return _class(b, obj)
+    return [b.annotation(node)]
+
+
+def _class(b: Any, obj: Any) -> list[T.Type]:
+    if obj in (list, tuple):
+        return [T.ANY_LIST if obj is list else T.ANY_TUPLE]
+    try:
+        return [type_of_class(obj)]
+    except NoType:
+        return [T.Type(f"class {obj.__name__}")]
+
+
+def _hasattr(b: Any, node: ast.Call) -> Condition:
+    known, name = constant_of(b.expression(node.args[1]))
+    if not known:
+        b.refuse("a constant name was required", ast.unparse(node.args[1]))
+    return Condition(None, _has(b, b.sugared(node.args[0]), name))
+
+
+_QUESTIONS: dict[str, Any] = {
+    "isinstance": _isinstance,
+    "hasattr": _hasattr,
+    "is_scripting": lambda b, node: Condition(None, True),
+    "is_tracing": lambda b, node: Condition(None, False),
+}
+
+
+# ------------------------------------------------------------------ forms of the language
+
+
+def type_argument(b: Any, node: ast.AST) -> T.Type:
+    """A type that stands as an argument."""
+    return b.annotation(node)
+
+
+@form("annotate")
+def _annotate(b: Any, node: ast.Call) -> Value:
+    kind = type_argument(b, node.args[0])
+    value = b.expression(node.args[1], kind)
+    if (
+        value.node.kind_ in ("prim::ListConstruct", "prim::DictConstruct")
+        and not value.node.inputs_
+    ):
+        value.type = T.without_none(kind)
+    if value.node.kind_ == "prim::tolist":
+        value.type = kind
+    made = b.converted(value, kind)
+    if made.type != kind and kind.kind in ("Optional", "Union", "Any"):
+        made = b.cast(made, kind)
+    return made
+
+
+@form("uninitialized")
+def _uninitialized(b: Any, node: ast.Call) -> Value:
+    return b.uninitialized(type_argument(b, node.args[0]))
+
+
+@form("unchecked_cast")
+def _unchecked_cast(b: Any, node: ast.Call) -> Value:
+    return b.cast(b.expression(node.args[1]), type_argument(b, node.args[0]))
+
+
+@form("fork")
+def _fork(b: Any, node: ast.Call) -> Value:
+    callee = b.sugared(node.args[0])
+    args = [b.sugared(a) for a in node.args[1:]]
+    kwargs = {k.arg: b.sugared(k.value) for k in node.keywords}
+    before = b.block
+    result = b.call_thing(callee, args, kwargs)
+    made = result.node
+    assert before is b.block
+    if made.kind_ not in ("prim::CallFunction", "prim::CallMethod"):
+        b.refuse("a scripted function to fork was required", made.kind_)
+    unit = made.attributes.get("function") or made.inputs_[0].type.methods[made.attributes["name"]]
+    b.block.nodes_.remove(made)
+    return b.value("prim::fork", made.inputs_, T.future_of(result.type), function=unit)
+
+
+@form("wait")
+def _wait(b: Any, node: ast.Call) -> Value:
+    return b.call("aten::wait", [b.expression(node.args[0])])

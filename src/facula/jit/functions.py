@@ -1,0 +1,290 @@
+"""Compiled functions: from a definition in source text to a graph that runs.
+
+Takes a Python function, or the definition in an archive. Gives `Unit`: its parameters, result, graph; compiled
+when it is first needed.
+Keeps true: a function is compiled once; one that calls itself has to say its result type.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any
+
+from facula.core.errors import fail
+from facula.jit import types as T
+from facula.jit.interpreter import Program
+from facula.jit.ir import Graph, Value
+from facula.jit.python_types import NoType, annotation_type, qualified_name
+from facula.jit.source import Source, refuse, source_of
+from facula.jit.statements import Statements
+
+__all__ = ["FunctionUnit", "Lowering", "unit_of_python"]
+
+Empty = inspect.Parameter.empty
+
+
+class Lowering(Statements):
+    """One function on its way to a graph."""
+
+    def __init__(self, unit: FunctionUnit) -> None:
+        super().__init__(Graph(), unit.source)
+        self.unit = unit
+        self.look_up = unit.look_up
+        self.unit_of = unit.unit_of
+        self.env: dict[str, Any] = {}
+        self.declared: dict[str, T.Type] = {}
+        self.homes: dict[str, Any] = {}
+        self.in_init = unit.definition.name == "__init__"
+        self.result_type = unit.declared_result
+
+    def archive_name(self, thing: Any, name: str) -> Any:
+        return self.unit.archive_name(thing, name)
+
+    def run(self) -> Graph:
+        """The graph of the whole function."""
+        for name, kind, _ in self.unit.parameters:
+            value = self.graph.add_parameter(kind, name)
+            self.env[name] = value
+            self.declared[name] = kind
+        self.env.update(self.unit.presets)
+        self.statements(self.unit.definition.body)
+        result = self._result_value()
+        self.graph.results = [result]
+        self.unit.found_result = result.type
+        return self.graph
+
+    def _result_value(self) -> Value:
+        result = self.env.get("$result")
+        returned = self.env.get("$returned")
+        if isinstance(result, Value) and (self.gone() or not isinstance(returned, Value)):
+            return self._declared(result)
+        if isinstance(result, Value) and isinstance(returned, Value):
+            return self._falls_through(result, returned)
+        self.place = self.source.place(self.unit.definition)
+        if self.result_type not in (None, T.NONE) and not self.gone():
+            self.refuse("a return value on every path was required", "a path without one")
+        if self.result_type is not None and self.gone():
+            return self.uninitialized(self.result_type)
+        return self.constant(None)
+
+    def _declared(self, result: Value) -> Value:
+        wanted = self.result_type
+        if (
+            wanted is not None
+            and result.type != wanted
+            and wanted.kind in ("Optional", "Union", "Any")
+        ):
+            self.unit.found_result = wanted
+        return result
+
+    def _falls_through(self, result: Value, returned: Value) -> Value:
+        """Some path comes to the end without `return`: that gives None."""
+        wanted = self.result_type
+        kind = T.unify(result.type, T.NONE, wanted)
+        assert kind is not None
+        if wanted is not None and T.NONE not in T.members(wanted):
+            return result  # a loop that only `return` leaves
+        node = self.emit("prim::If", [returned], [])
+        node.add_block().results = [result]
+        outer, self.block = self.block, node.add_block()
+        self.block.results = [self.constant(None)]
+        self.block = outer
+        node.outputs_ = [Value(kind, node)]
+        return node.outputs_[0]
+
+
+class FunctionUnit:
+    """A function, method or archive function that is compiled when needed."""
+
+    def __init__(
+        self,
+        name: str,
+        definition: ast.FunctionDef,
+        source: Source,
+        look_up: Callable[[str], Any],
+        defaults: dict[str, Any],
+        self_type: T.ClassType | None = None,
+        python: Any = None,
+    ) -> None:
+        self.name, self.definition, self.source, self.look_up = name, definition, source, look_up
+        self.defaults, self.self_type, self.python = defaults, self_type, python
+        self.unit_of: Callable[[Any], Any] = unit_of_python
+        self._graph: Graph | None = None
+        self._program: Program | None = None
+        self._busy = False
+        #: what stands for arguments that are no values: functions, and defaults that a call leaves
+        self.presets: dict[str, Any] = {}
+        self.method_name = ""
+        self.found_result: T.Type | None = None
+        self._read = False
+        self._parameters: list[tuple[str, T.Type, Any]] = []
+        self._result: T.Type | None = None
+
+    def archive_name(self, thing: Any, name: str) -> Any:
+        """Names of an archive's code; Python code has none."""
+        return None
+
+    # ---- the declaration
+    def _declare(self) -> None:
+        if self._read:
+            return
+        self._read = True
+        arguments = self.definition.args
+        if arguments.vararg is not None or arguments.kwarg is not None:
+            refuse(self.source.place(self.definition), "named parameters were required", "* or **",
+                   "write the parameters out")  # fmt: skip
+        comment = self._type_comment()
+        listed = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        start = 1 if self.self_type is not None else 0
+        for i, argument in enumerate(listed):
+            if i < start:
+                assert self.self_type is not None
+                self._parameters.append((argument.arg, self.self_type, Empty))
+                continue
+            kind = T.TENSOR
+            if comment is not None and i - start < len(comment[0]):
+                kind = comment[0][i - start]
+            elif argument.annotation is not None:
+                kind = self._type(argument.annotation, argument)
+            self._parameters.append((argument.arg, kind, self.defaults.get(argument.arg, Empty)))
+        if comment is not None:
+            self._result = comment[1]
+        elif self.definition.returns is not None:
+            self._result = self._type(self.definition.returns, self.definition.returns)
+
+    def _type(self, node: ast.AST, place: ast.AST) -> T.Type:
+        try:
+            return annotation_type(node, self.look_up)
+        except (NoType, KeyError) as reason:
+            return refuse(self.source.place(place), "an annotation that TorchScript has was required",
+                          str(reason))  # fmt: skip
+
+    def _type_comment(self) -> tuple[list[T.Type], T.Type] | None:
+        """`# type: (Tensor, int) -> Tensor` below the first line."""
+        first = self.definition.lineno - 1
+        last = self.definition.body[0].lineno
+        for line in self.source.lines[first:last]:
+            found = re.search(r"#\s*type:\s*\((.*)\)\s*->\s*(.*)$", line)
+            if found:
+                given = ast.parse(f"({found[1]},)" if found[1].strip() else "()", mode="eval").body
+                assert isinstance(given, ast.Tuple)
+                result = ast.parse(found[2].strip(), mode="eval").body
+                return [self._type(e, self.definition) for e in given.elts], self._type(
+                    result, self.definition
+                )
+        return None
+
+    @property
+    def parameters(self) -> list[tuple[str, T.Type, Any]]:
+        """Name, type and default of each argument."""
+        self._declare()
+        return self._parameters
+
+    @property
+    def declared_result(self) -> T.Type | None:
+        """The annotated type of the result."""
+        self._declare()
+        return self._result
+
+    def result_type(self) -> T.Type:
+        """The type of the result."""
+        if self.declared_result is not None:
+            return self.declared_result
+        self.compiled()
+        if self.found_result is None:
+            refuse(self.source.place(self.definition), "a function that calls itself was required to have "
+                   "an annotated result", self.name, "def f(x: int) -> int: ...")  # fmt: skip
+        return self.found_result
+
+    # ---- compilation
+    def compiled(self) -> FunctionUnit:
+        """Compiles, unless that is done or under way."""
+        if self._graph is None and not self._busy:
+            self._busy = True
+            try:
+                self._graph = Lowering(self).run()
+            finally:
+                self._busy = False
+        return self
+
+    @property
+    def graph(self) -> Graph:
+        self.compiled()
+        assert self._graph is not None
+        return self._graph
+
+    @graph.setter
+    def graph(self, graph: Graph) -> None:
+        self._graph, self._program = graph, None
+
+    def run(self, *args: Any) -> Any:
+        """Run with all arguments in order."""
+        if self._program is None:
+            self._program = Program(self.graph)
+        return self._program(*args)
+
+
+# ------------------------------------------------------------------ Python functions
+
+_UNITS: dict[Any, Any] = {}
+#: what makes units of functions that are not compiled: ignored, overloaded, dispatched, the library's
+SPECIAL: list[Callable[[Any], Any]] = []
+
+
+def names_of(function: Any) -> Callable[[str], Any]:
+    """A way to look names up as the function does."""
+    function = inspect.unwrap(function)
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    scope = function.__globals__
+
+    def look_up(name: str) -> Any:
+        if name in cells:
+            try:
+                return cells[name].cell_contents
+            except ValueError:
+                raise KeyError(name) from None
+        if name in scope:
+            return scope[name]
+        if hasattr(builtins, name):
+            return getattr(builtins, name)
+        for frame_names in EXTRA_NAMES:
+            if name in frame_names:
+                return frame_names[name]
+        raise KeyError(name)
+
+    return look_up
+
+
+#: names of the frame that called `script`, for annotations of classes defined in functions
+EXTRA_NAMES: list[dict[str, Any]] = []
+
+
+def unit_of_python(function: Any, self_type: T.ClassType | None = None) -> Any:
+    """The unit of a Python function."""
+    key = (function, self_type)
+    if key not in _UNITS:
+        for special in SPECIAL:
+            made = special(function)
+            if made is not None:
+                _UNITS[key] = made
+                return made
+        _UNITS[key] = make_unit(function, self_type)
+    return _UNITS[key]
+
+
+def make_unit(function: Any, self_type: T.ClassType | None = None) -> FunctionUnit:
+    """A new unit of a Python function or method."""
+    function = inspect.unwrap(getattr(function, "__func__", function))
+    if not hasattr(function, "__code__"):
+        fail(RuntimeError, "jit.script", "a Python function was required", repr(function)[:80],
+             hint="operators are called by their public names")  # fmt: skip
+    source, definition = source_of(function)
+    assert isinstance(definition, ast.FunctionDef)
+    parameters = inspect.signature(function).parameters
+    defaults = {n: p.default for n, p in parameters.items() if p.default is not Empty}
+    name = qualified_name(function)
+    return FunctionUnit(name, definition, source, names_of(function), defaults, self_type, function)

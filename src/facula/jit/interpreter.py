@@ -1,0 +1,139 @@
+"""Runs graphs: each block becomes a list of steps over a frame of values, made once.
+
+Takes a graph and the arguments. Gives the results.
+Keeps true: what runs is the graph as data; an error inside names the place in the user's source; a
+graph that was changed is prepared again by whoever changed it (`Program` is made anew).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from facula.core.errors import message
+from facula.jit.ir import Block, Graph, Node, Value
+from facula.jit.running import RUNS
+
+__all__ = ["Program", "ScriptError"]
+
+Step = Callable[[list[Any]], None]
+
+
+class ScriptError(RuntimeError):
+    """An exception that scripted code raised (PyTorch's `torch.jit.Error`)."""
+
+
+class Program:
+    """A graph, ready to run."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.slots: dict[Value, int] = {}
+        self.constants: list[tuple[int, Any]] = []
+        self.inputs = [self.slot(v) for v in graph.parameters]
+        self.steps = self.block(graph)
+        self.results = [self.slot(v) for v in graph.results]
+        self.initial = [None] * len(self.slots)
+        for slot, value in self.constants:
+            self.initial[slot] = value
+
+    def slot(self, value: Value) -> int:
+        """The place of a value in the frame."""
+        return self.slots.setdefault(value, len(self.slots))
+
+    def __call__(self, *arguments: Any) -> Any:
+        frame = self.initial.copy()
+        for slot, value in zip(self.inputs, arguments, strict=True):
+            frame[slot] = value
+        for step in self.steps:
+            step(frame)
+        results = self.results
+        return frame[results[0]] if len(results) == 1 else tuple(frame[r] for r in results)
+
+    # ---- preparation
+    def block(self, block: Block) -> list[Step]:
+        """The steps of a block."""
+        made = []
+        for node in block.nodes_:
+            if node.kind_ == "prim::Constant":
+                self.constants.append((self.slot(node.outputs_[0]), node.attributes.get("value")))
+            elif node.kind_ == "prim::If":
+                made.append(self._if(node))
+            elif node.kind_ == "prim::Loop":
+                made.append(self._loop(node))
+            else:
+                made.append(self._operation(node))
+        return made
+
+    def _copies(self, sources: list[Value], targets: list[Value]) -> tuple[list[int], list[int]]:
+        return [self.slot(v) for v in sources], [self.slot(v) for v in targets]
+
+    def _if(self, node: Node) -> Step:
+        condition = self.slot(node.inputs_[0])
+        branches = []
+        for block in node.blocks:
+            steps = self.block(block)
+            branches.append((steps, *self._copies(block.results, node.outputs_)))
+        yes, no = branches
+
+        def run(frame: list[Any]) -> None:
+            steps, sources, targets = yes if frame[condition] else no
+            for step in steps:
+                step(frame)
+            for source, target in zip(sources, targets, strict=True):
+                frame[target] = frame[source]
+
+        return run
+
+    def _loop(self, node: Node) -> Step:
+        body = node.blocks[0]
+        limit, condition = self.slot(node.inputs_[0]), self.slot(node.inputs_[1])
+        first, carried = self._copies(node.inputs_[2:], body.parameters[1:])
+        counter = self.slot(body.parameters[0])
+        steps = self.block(body)
+        again = self.slot(body.results[0])
+        last, _ = self._copies(body.results[1:], [])
+        _, outputs = self._copies([], node.outputs_)
+
+        def run(frame: list[Any]) -> None:
+            values = [frame[i] for i in first]
+            count, going, most = 0, frame[condition], frame[limit]
+            while going and count < most:
+                frame[counter] = count
+                for slot, value in zip(carried, values, strict=True):
+                    frame[slot] = value
+                for step in steps:
+                    step(frame)
+                values = [frame[i] for i in last]
+                going = frame[again]
+                count += 1
+            for slot, value in zip(outputs, values, strict=True):
+                frame[slot] = value
+
+        return run
+
+    def _operation(self, node: Node) -> Step:
+        function = node.run or RUNS[node.kind_](node)
+        inputs, outputs = self._copies(node.inputs_, node.outputs_)
+        place = node.place
+
+        def run(frame: list[Any]) -> None:
+            try:
+                made = function(*[frame[i] for i in inputs])
+            except Exception as error:
+                if place is not None:
+                    _note(error, place)
+                raise
+            if len(outputs) == 1:
+                frame[outputs[0]] = made
+            elif outputs:
+                for slot, value in zip(outputs, made, strict=True):
+                    frame[slot] = value
+
+        return run
+
+
+def _note(error: Exception, place: Any) -> None:
+    """Say where in the scripted source an exception came from, innermost place only."""
+    if not getattr(error, "__notes__", None):
+        error.add_note(message("jit", "this happened in scripted code:") + "\n" + place.shown())

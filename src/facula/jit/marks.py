@@ -1,0 +1,132 @@
+"""TorchScript's marks on Python code, and the questions that code asks about where it runs.
+
+Takes functions, methods and classes. Gives them back with a note for the compiler.
+Keeps true: a mark changes nothing for Python.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+__all__ = [
+    "Attribute",
+    "annotate",
+    "export",
+    "ignore",
+    "interface",
+    "is_scripting",
+    "is_tracing",
+    "unused",
+]
+
+MARK = "_torchscript_modifier"
+
+
+def mark_of(function: Any) -> str:
+    """The mark of a function, or nothing."""
+    return getattr(getattr(function, "__func__", function), MARK, "")
+
+
+def _marked(function: Any, mark: str) -> Any:
+    if isinstance(function, property):
+        setattr(function.fget, MARK, mark)
+    else:
+        setattr(function, MARK, mark)
+    return function
+
+
+def ignore(drop: Any = False, **options: Any) -> Any:
+    """Leave a function or method to Python: scripted code calls it as it is."""
+    if callable(drop):
+        return _marked(drop, "ignore")
+    return lambda function: _marked(function, "unused" if drop else "ignore")
+
+
+def unused(fn: Any) -> Any:
+    """Do not compile a function or method: a call of it in scripted code raises."""
+    return _marked(fn, "unused")
+
+
+def export(fn: Any) -> Any:
+    """Compile a method although `forward` does not call it."""
+    return _marked(fn, "export")
+
+
+def interface(obj: Any) -> Any:
+    """A class of methods without bodies: any scripted class with these methods is of this type."""
+    obj.__torch_script_interface__ = True
+    return obj
+
+
+#: overloads by the name of the function
+OVERLOADS: dict[str, list[Any]] = {}
+
+
+def _overload(func: Any) -> Any:
+    """One of the declarations among which the arguments' types choose."""
+    OVERLOADS.setdefault(f"{func.__module__}.{func.__qualname__}", []).append(func)
+    return func
+
+
+_overload_method = _overload
+
+
+def annotate(the_type: Any, the_value: Any) -> Any:
+    """The value; scripted code takes its type from here."""
+    return the_value
+
+
+class Attribute:
+    """A value with the type that scripted code gives it."""
+
+    def __init__(self, value: Any, type: Any) -> None:
+        self.value, self.type = value, type
+
+
+def is_scripting() -> bool:
+    """Whether the code is scripted: Python never sees True."""
+    return False
+
+
+TRACING: list[Any] = []
+
+
+def is_tracing() -> bool:
+    """Whether `trace` is recording."""
+    return bool(TRACING)
+
+
+is_scripting._jit_question = is_tracing._jit_question = True  # type: ignore[attr-defined]
+
+
+def script_if_tracing(fn: Callable) -> Callable:
+    """Compile the function once a trace comes by."""
+
+    @functools.wraps(fn)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if not is_tracing():
+            return fn(*args, **kwargs)
+        return SCRIPT[0](fn)(*args, **kwargs)
+
+    wrapper.__original_fn = fn  # type: ignore[attr-defined]
+    wrapper.__script_if_tracing_wrapper = True  # type: ignore[attr-defined]
+    return wrapper
+
+
+#: `script`, filled by the package
+SCRIPT: list[Any] = []
+
+
+def container_isinstance(obj: Any, target: Any) -> bool:
+    """`isinstance` for `List[int]` and the like: the items count, too."""
+    from facula.jit.python_types import type_of_class
+    from facula.jit.running import is_instance
+
+    targets = target if isinstance(target, tuple) else (target,)
+    return any(is_instance(obj, type_of_class(t)) for t in targets)
+
+
+container_isinstance.__name__ = "isinstance"
+container_isinstance._jit_question = True  # type: ignore[attr-defined]

@@ -1,0 +1,253 @@
+"""Types of modules and classes: attributes, constants, methods that compile when they are needed.
+
+Takes a module, or a Python class. Gives its `ClassType`.
+Keeps true: modules of one class with attributes of the same types, the same constants and submodules of the
+same types share a type, and so their compiled methods.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from typing import Any
+
+from facula import core, nn
+from facula.jit import types as T
+from facula.jit.functions import make_unit
+from facula.jit.marks import Attribute
+from facula.jit.python_types import (
+    CLASS_TYPE,
+    MODULE_TYPE,
+    NoType,
+    qualified_name,
+    type_of_class,
+    type_of_value,
+)
+from facula.jit.python_values import is_own
+from facula.jit.special_units import special_unit
+
+__all__ = ["class_type", "module_type"]
+
+_HIDDEN = frozenset(vars(nn.Module())) - {"training"}
+_TYPES: dict[Any, T.ClassType] = {}
+_CLASSES: dict[type, T.ClassType] = {}
+
+
+def module_type(module: Any) -> T.ClassType:
+    """The type of a module."""
+    known = getattr(module, "_script_type", None)
+    if isinstance(known, T.ClassType):
+        return known
+    kind = T.ClassType(qualified_name(type(module)), True, type(module))
+    _attributes(kind, module)
+    key = (
+        type(module),
+        tuple(kind.attributes.items()),
+        repr(sorted(kind.constants.items(), key=str)),
+    )
+    if key in _TYPES:
+        return _TYPES[key]
+    _TYPES[key] = kind
+    _methods(kind, type(module))
+    if type(module).forward is nn.Sequential.forward:
+        kind.methods["forward"] = SequentialUnit(kind)
+    return kind
+
+
+def _annotations(kind: type) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for base in reversed(kind.__mro__):
+        if base.__module__ != nn.Module.__module__:
+            try:
+                found.update(inspect.get_annotations(base, eval_str=True))
+            except Exception:  # what a name in quotes stands for may be gone
+                found.update(inspect.get_annotations(base))
+    return found
+
+
+def _attributes(kind: T.ClassType, module: Any) -> None:
+    hints = _annotations(type(module))
+    finals = {n for n, h in hints.items() if _is_final(h)} | set(
+        getattr(module, "__constants__", ())
+    )
+    for name, value in module._parameters.items():
+        kind.attributes[name] = T.TENSOR if value is not None else T.NONE
+        if value is not None:
+            kind.parameters.append(name)
+        elif name in hints:
+            _typed(kind, name, hints[name])
+    for name, value in module._buffers.items():
+        kind.attributes[name] = T.TENSOR if value is not None else T.NONE
+        kind.buffers.append(name)
+        if name in hints and _is_optional(hints[name]):
+            _typed(kind, name, hints[name])
+    for name, child in module._modules.items():
+        kind.attributes[name] = T.NONE if child is None else module_type(child)
+    for name, value in vars(module).items():
+        if name not in _HIDDEN and not name.startswith("__"):
+            _plain(kind, name, value, hints, finals)
+    for name in finals - set(vars(module)):
+        if name in kind.attributes:
+            continue
+        if hasattr(type(module), name):
+            kind.constants[name] = getattr(type(module), name)
+
+
+def _plain(
+    kind: T.ClassType, name: str, value: Any, hints: dict[str, Any], finals: set[str]
+) -> None:
+    """An attribute that is neither parameter, buffer nor module."""
+    if name in finals and name not in kind.attributes:
+        kind.constants[name] = value
+        return
+    if isinstance(value, Attribute):
+        kind.attributes[name] = type_of_class(value.type)
+        return
+    if name in hints and not is_own(kind.python):
+        _typed(kind, name, hints[name])
+        return
+    if (
+        inspect.isroutine(value)
+        or isinstance(value, (type, core.Op))
+        or hasattr(value, "_script_unit")
+    ):
+        kind.constants[name] = value
+        return
+    try:
+        kind.attributes[name] = type_of_value(value)
+    except NoType as reason:
+        kind.notes[name] = f"its value has no TorchScript type: {reason}"
+    except RuntimeError as reason:
+        kind.notes[name] = f"its class cannot be scripted: {str(reason).splitlines()[0]}"
+
+
+def _typed(kind: T.ClassType, name: str, hint: Any) -> None:
+    try:
+        found = type_of_class(hint)
+    except NoType as reason:
+        kind.notes[name] = f"its annotation is no TorchScript type: {reason}"
+        return
+    if found.kind != "Any" or not is_own(kind.python):
+        kind.attributes[name] = found
+
+
+def _is_final(hint: Any) -> bool:
+    return hint is typing.Final or typing.get_origin(hint) is typing.Final or (
+        isinstance(hint, str) and hint.startswith(("Final", "torch.jit.Final"))
+    )  # fmt: skip
+
+
+def _is_optional(hint: Any) -> bool:
+    return type(None) in typing.get_args(hint)
+
+
+class SequentialUnit:
+    """`Sequential.forward`: each module in turn; its graph is made for one tensor."""
+
+    def __init__(self, kind: T.ClassType) -> None:
+        self.kind, self.name, self._unit = kind, "forward", None
+
+    def lower_call(self, builder: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """The calls, one after the other."""
+        container, thing = builder.as_value(args[0]), args[1] if len(args) > 1 else kwargs["input"]
+        items = builder.items_of_module(container, self.kind)
+        assert items is not None
+        for _, each in items:
+            thing = builder.call_method(each, "forward", [thing], {})
+        return builder.as_value(thing)
+
+    def compiled(self) -> Any:
+        """The unit that runs it: made like that of a method of three lines."""
+        if self._unit is None:
+            unit: Any = make_unit(_sequential_forward, self.kind)
+            unit.name = "forward"
+            self._unit = unit
+            self.kind.methods["forward$"] = unit
+        assert self._unit is not None
+        return self._unit.compiled()
+
+
+def _sequential_forward(self, input):  # type: ignore[no-untyped-def]
+    for module in self:
+        input = module(input)
+    return input
+
+
+def _methods(kind: T.ClassType, python: type) -> None:
+    """Units of all methods; they compile when they are called."""
+    for base in reversed(python.__mro__):
+        if base in (object, nn.Module, tuple) or base.__module__ == nn.Module.__module__:
+            continue
+        for name, found in vars(base).items():
+            if isinstance(found, staticmethod):
+                kind.static[name] = _unit(found.__func__, None)
+            elif isinstance(found, property) and found.fget is not None:
+                if name not in getattr(python, "__jit_unused_properties__", ()):
+                    kind.properties[name] = _unit(found.fget, kind)
+            elif inspect.isfunction(found):
+                kind.methods[name] = _unit(found, kind)
+
+
+class _Later:
+    """A unit that is made when it is first asked for."""
+
+    def __init__(self, function: Any, kind: T.ClassType | None) -> None:
+        self.function, self.kind, self.name = function, kind, function.__name__
+        self._unit: Any = None
+
+    @property
+    def unit(self) -> Any:
+        if self._unit is None:
+            made = special_unit(self.function, self.kind)
+            self._unit = made if made is not None else make_unit(self.function, self.kind)
+        return self._unit
+
+    @property
+    def lower_call(self) -> Any:
+        return getattr(self.unit, "lower_call", None)
+
+    def compiled(self) -> Any:
+        return self.unit.compiled()
+
+    @property
+    def parameters(self) -> Any:
+        return self.unit.parameters
+
+    def result_type(self) -> T.Type:
+        return self.unit.result_type()
+
+
+def _unit(function: Any, kind: T.ClassType | None) -> _Later:
+    return _Later(function, kind)
+
+
+def class_type(python: type) -> T.ClassType:
+    """The type of a Python class that scripted code uses."""
+    if python in _CLASSES:
+        return _CLASSES[python]
+    if issubclass(python, nn.Module) and not getattr(python, "__torch_script_interface__", False):
+        raise NoType(f"the module class {python.__name__} (a module is an attribute of another)")
+    if python.__module__ == "builtins" or issubclass(python, BaseException) or is_own(python):
+        raise NoType(f"{python.__module__}.{python.__qualname__}")
+    kind = _CLASSES[python] = T.ClassType(qualified_name(python), False, python)
+    kind.is_interface = bool(getattr(python, "__torch_script_interface__", False))
+    _methods(kind, python)
+    for name, hint in inspect.get_annotations(python).items():
+        if not isinstance(hint, str):
+            _typed(kind, name, hint)
+    for name, value in vars(python).items():
+        if name in getattr(python, "__constants__", ()) or _is_final(
+            inspect.get_annotations(python).get(name)
+        ):
+            kind.constants[name] = value
+    if "__init__" in kind.methods and not kind.is_interface:
+        try:
+            kind.methods["__init__"].compiled()  # it says which attributes there are
+        except Exception:
+            del _CLASSES[python]
+            raise
+    return kind
+
+
+CLASS_TYPE.append(class_type)
+MODULE_TYPE.append(module_type)

@@ -1,0 +1,60 @@
+"""Which operator a Python object is in scripted code, and what it stands for otherwise.
+
+Takes objects of the surrounding program. Gives names of operators, or wrapped objects.
+Keeps true: the core's functions and Python's `math` are found by name among the primitives and operators.
+"""
+
+from __future__ import annotations
+
+import math
+import types
+import warnings
+from typing import Any
+
+from facula import core
+from facula.jit.ir import Value
+from facula.jit.signatures import signatures
+from facula.jit.values import Items, Python
+
+__all__ = ["builtin_name", "is_own", "wrapped"]
+
+_PYTHON = {
+    len: "aten::len", abs: "prim::abs", ord: "aten::ord", chr: "aten::chr", hex: "aten::hex",
+    oct: "aten::oct", bin: "aten::bin", str: "aten::str", divmod: "aten::divmod", round: "aten::round",
+    sorted: "aten::sorted", pow: "aten::pow", any: "aten::any", all: "aten::all", sum: "aten::sum",
+    warnings.warn: "aten::warn", math.remainder: "aten::mathremainder", math.pow: "aten::pow",
+    core.device: "aten::device",
+}  # fmt: skip
+
+
+def is_own(obj: Any) -> bool:
+    """Whether an object belongs to the library."""
+    return core.errors.is_own(getattr(obj, "__module__", None) or "")
+
+
+def builtin_name(obj: Any) -> str | None:
+    """The operator that a Python function is, or None."""
+    try:
+        known = _PYTHON.get(obj)
+    except TypeError:
+        return None
+    if known is not None:
+        return known
+    module = getattr(obj, "__module__", None)
+    name = getattr(obj, "__name__", "")
+    if module in ("math", "cmath") and signatures(f"aten::{name}"):
+        return f"aten::{name}"
+    if isinstance(obj, (types.BuiltinFunctionType, type(core.tensor))) and is_own(obj):
+        found = signatures(f"aten::{name}")
+        return f"aten::{name}" if found else None
+    if isinstance(obj, types.FunctionType) and is_own(obj):
+        found = [s for s in signatures(f"aten::{name}") if isinstance(s.source, str)]
+        return f"aten::{name}" if found else None
+    return None
+
+
+def wrapped(obj: Any) -> Any:
+    """What an object of the program stands for in scripted code."""
+    if isinstance(obj, (Value, Items, Python)):
+        return obj
+    return Python(obj)

@@ -1,0 +1,174 @@
+"""What the structural nodes of a graph do when it runs: attributes, calls, containers, exceptions, tasks.
+
+Takes a node. Gives the function of its inputs' values.
+Keeps true: names of attributes and types come from the node; nothing is imported or evaluated.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from typing import Any
+
+from facula.futures import Future
+from facula.jit import types as T
+from facula.jit.ir import Node
+from facula.jit.primitive_containers import format_text, percent_format
+
+__all__ = ["RUNS", "is_instance"]
+
+
+def _tuple(node: Node) -> Callable[..., Any]:
+    kind = node.outputs_[0].type
+    if isinstance(kind, T.NamedTupleType) and kind.python is not None:
+        return kind.python
+    return lambda *items: items
+
+
+def _get(node: Node) -> Callable[..., Any]:
+    name = node.attributes["name"]
+    return lambda obj: getattr(obj, name)
+
+
+def _set(node: Node) -> Callable[..., Any]:
+    name = node.attributes["name"]
+    return lambda obj, value: setattr(obj, name, value)
+
+
+def _method(node: Node) -> Callable[..., Any]:
+    name, kind = node.attributes["name"], node.inputs_[0].type
+    if isinstance(kind, T.ClassType) and not kind.is_interface:
+        function = kind.methods[name]
+        return lambda obj, *args: function.compiled().run(obj, *args)
+    return lambda obj, *args: script_type(obj).methods[name].compiled().run(obj, *args)
+
+
+def script_type(obj: Any) -> T.ClassType:
+    """The class type of a scripted object."""
+    return obj._script_type
+
+
+def _function(node: Node) -> Callable[..., Any]:
+    function = node.attributes["function"]
+    return lambda *args: function.compiled().run(*args)
+
+
+def _dict(node: Node) -> Callable[..., Any]:
+    return lambda *items: dict(builtins.zip(items[::2], items[1::2], strict=True))
+
+
+_EXCEPTIONS = {
+    name: kind
+    for name, kind in vars(builtins).items()
+    if isinstance(kind, type) and issubclass(kind, Exception)
+}
+
+
+def _raise(node: Node) -> Callable[..., Any]:
+    kind = node.attributes.get("exception")
+
+    def run(text: Any, name: Any = None) -> None:
+        named = name.rpartition(".")[2] if isinstance(name, str) else None
+        made = kind or _EXCEPTIONS.get(named or "", RuntimeError)
+        raise made(text)
+
+    return run
+
+
+def _fork(node: Node) -> Callable[..., Any]:
+    function = node.attributes["function"]
+
+    def run(*args: Any) -> Future:
+        made: Future = Future()
+        try:
+            made.set_result(function.compiled().run(*args))
+        except Exception as error:
+            made.set_exception(error)
+        return made
+
+    return run
+
+
+def is_instance(value: Any, kind: T.Type) -> bool:
+    """Whether a value has a type at run time."""
+    if kind.kind in ("Optional", "Union"):
+        return any(is_instance(value, m) for m in T.members(kind))
+    if kind.kind == "Any":
+        return True
+    if kind.kind == "List":
+        return isinstance(value, list) and all(is_instance(v, kind.item) for v in value)
+    if kind.kind == "Dict":
+        key, item = kind.inner
+        return isinstance(value, dict) and all(
+            is_instance(k, key) and is_instance(v, item) for k, v in value.items()
+        )
+    if kind.kind == "Tuple":
+        return (
+            isinstance(value, tuple)
+            and len(value) == len(kind.inner)
+            and all(map(is_instance, value, kind.inner))
+        )
+    if isinstance(kind, (T.ClassType, T.EnumType)):
+        return kind.python is not None and isinstance(value, kind.python)
+    found = _PLAIN.get(kind.kind)
+    return found is not None and (type(value) is found if found is not _tensor else _tensor(value))
+
+
+def _tensor(value: Any) -> bool:
+    return hasattr(value, "untyped_storage")
+
+
+_PLAIN: dict[str, Any] = {
+    "int": int, "float": float, "bool": bool, "str": str, "NoneType": type(None), "Tensor": _tensor,
+    "AnyList": list, "AnyTuple": tuple, "complex": complex,
+}  # fmt: skip
+
+
+def _isinstance(node: Node) -> Callable[..., Any]:
+    kinds = node.attributes["kinds"]
+    return lambda value: any(is_instance(value, k) for k in kinds)
+
+
+def _list_of(node: Node) -> Callable[..., Any]:
+    """`tensor.tolist()` with the type that was asked for."""
+
+    def run(value: Any) -> Any:
+        return value.tolist()
+
+    return run
+
+
+def _new(node: Node) -> Callable[..., Any]:
+    kind: Any = node.outputs_[0].type
+    python = kind.python
+    return lambda: python.__new__(python)
+
+
+#: what a node does, by its kind
+RUNS: dict[str, Callable[[Node], Callable[..., Any]]] = {
+    "prim::TupleConstruct": _tuple,
+    "prim::ListConstruct": lambda node: lambda *items: list(items),
+    "prim::DictConstruct": _dict,
+    "prim::TupleUnpack": lambda node: lambda items: items,
+    "prim::ListUnpack": lambda node: lambda items: items,
+    "prim::TupleIndex": lambda node: lambda items, i: items[i],
+    "prim::TupleSlice": lambda node: (
+        lambda items: items[node.attributes["beg"] : node.attributes["end"]]
+    ),
+    "prim::unchecked_cast": lambda node: lambda value: value,
+    "prim::unchecked_unwrap_optional": lambda node: lambda value: value,
+    "prim::Uninitialized": lambda node: lambda: None,
+    "prim::GetAttr": _get,
+    "prim::SetAttr": _set,
+    "prim::CallMethod": _method,
+    "prim::CallFunction": _function,
+    "prim::PythonOp": lambda node: node.attributes["function"],
+    "prim::RaiseException": _raise,
+    "prim::isinstance": _isinstance,
+    "prim::tolist": _list_of,
+    "prim::fork": _fork,
+    "prim::CreateObject": _new,
+    "prim::Print": lambda node: print,
+    "aten::format": lambda node: format_text,
+    "aten::percentFormat": lambda node: percent_format,
+}

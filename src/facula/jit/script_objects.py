@@ -1,0 +1,323 @@
+"""What `script` gives: functions and modules that run their graphs.
+
+Takes units and types. Gives `ScriptFunction`, `ScriptModule`, `RecursiveScriptModule`, `ScriptMethod`.
+Keeps true: arguments are checked against the declared types before anything runs; a scripted module is a
+module: parameters, buffers, `state_dict`, `to`, `train`, hooks are those of `nn.Module`.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from facula.core.errors import fail
+from facula.jit import types as T
+from facula.jit.codes import CODED, code_of
+from facula.jit.functions import Empty
+from facula.jit.refused import save
+from facula.jit.running import is_instance
+from facula.nn import Module
+
+__all__ = ["RecursiveScriptModule", "ScriptFunction", "ScriptMethod", "ScriptModule"]
+
+
+def converted(value: Any, kind: T.Type, what: str) -> Any:
+    """An argument from Python as a type wants it; an error where it does not fit."""
+    if kind.kind == "Tensor" and hasattr(value, "untyped_storage"):
+        return value
+    if kind.kind == "Any":
+        return value
+    if kind.kind in ("Optional", "Union"):
+        return _one_of(value, kind, what)
+    if kind.kind == "int" and isinstance(value, CODED):
+        return code_of(value)
+    if kind.kind in ("float", "int", "bool", "Scalar", "complex") and hasattr(value, "item"):
+        if not hasattr(value, "untyped_storage") or value.numel() == 1:
+            value = value.item()
+    if kind.kind == "float" and type(value) is int:
+        return float(value)
+    if kind.kind == "List" and isinstance(value, (list, tuple)):
+        return [converted(v, kind.item, what) for v in value]
+    if kind.kind == "Dict" and isinstance(value, dict):
+        key, item = kind.inner
+        return {converted(k, key, what): converted(v, item, what) for k, v in value.items()}
+    if kind.kind == "Tuple" and isinstance(value, tuple) and len(value) == len(kind.inner):
+        items = [converted(v, t, what) for v, t in zip(value, kind.inner, strict=True)]
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+    if _good(value, kind):
+        return value
+    return fail(
+        RuntimeError, what.partition("() ")[0], f"Expected a value of type '{kind.annotation_str}' for "
+        f"{what.partition('() ')[2]}", f"type '{type(value).__name__}'",
+        hint="convert the value, or change the annotation and script again",
+    )  # fmt: skip
+
+
+def _one_of(value: Any, kind: T.Type, what: str) -> Any:
+    if value is None:
+        if T.NONE in T.members(kind):
+            return None
+    members = [m for m in T.members(kind) if m != T.NONE]
+    for member in members:
+        if is_instance(value, member):
+            return value
+    for member in members:
+        try:
+            return converted(value, member, what)
+        except RuntimeError:
+            continue
+    return converted(value, members[0], what)
+
+
+def _good(value: Any, kind: T.Type) -> bool:
+    plain = {"Device": "device", "Generator": "Generator", "Future": "Future"}.get(kind.kind)
+    if plain is not None:
+        return type(value).__name__ == plain or (kind.kind == "Device" and isinstance(value, str))
+    if kind.kind == "Scalar":
+        return isinstance(value, (int, float, complex))
+    if isinstance(kind, T.EnumType):
+        return isinstance(value, enum.Enum)
+    if isinstance(kind, T.ClassType):
+        return kind.is_module or kind.is_interface or isinstance(value, kind.python or object)
+    return is_instance(value, kind)
+
+
+def run_unit(unit: Any, name: str, given: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run a unit with arguments from Python."""
+    unit = unit.compiled()
+    if not hasattr(unit, "parameters"):
+        return unit.run(*given, **kwargs)
+    values = []
+    rest, left = list(given), dict(kwargs)
+    for own, kind, default in unit.parameters:
+        if rest:
+            value = rest.pop(0)
+        elif own in left:
+            value = left.pop(own)
+        elif default is not Empty:
+            value = default
+        else:
+            fail(RuntimeError, name, f"a value for argument '{own}' was required", "none",
+                 hint=f"the arguments are {', '.join(n for n, _, _ in unit.parameters)}")  # fmt: skip
+        is_self = isinstance(kind, T.ClassType) and kind.is_module
+        values.append(value if is_self else converted(value, kind, f"{name}() argument '{own}'"))
+    if rest or left:
+        extra = (
+            f"Unknown keyword argument '{next(iter(left))}'"
+            if left
+            else f"{len(rest)} more arguments"
+        )
+        fail(RuntimeError, name, f"{name}() expected at most {len(unit.parameters)} argument(s)", extra,
+             hint=f"the arguments are {', '.join(n for n, _, _ in unit.parameters)}")  # fmt: skip
+    return unit.run(*values)
+
+
+class _HasGraph:
+    """Graph and code of a unit, under PyTorch's names."""
+
+    @property
+    def unit(self) -> Any:
+        raise NotImplementedError
+
+    @property
+    def graph(self) -> Any:
+        """The graph."""
+        return self.unit.compiled().graph
+
+    def graph_for(self, *args: Any, **kwargs: Any) -> Any:
+        """The graph that runs for such arguments: the same for all."""
+        return self.graph
+
+
+class ScriptFunction(_HasGraph):
+    """A scripted function."""
+
+    def __init__(self, unit: Any) -> None:
+        self._script_unit = unit
+        self.__name__ = unit.definition.name
+        self.__qualname__ = getattr(unit.python, "__qualname__", self.__name__)
+        self.__module__ = getattr(unit.python, "__module__", "__torch__")
+        self.__doc__ = getattr(unit.python, "__doc__", None)
+        self._torchdynamo_inline = unit.python
+        self.__wrapped__ = unit.python
+
+    @property
+    def unit(self) -> Any:
+        return self._script_unit
+
+    @property
+    def name(self) -> str:
+        return self.__name__
+
+    @property
+    def qualified_name(self) -> str:
+        return self.unit.name
+
+    @property
+    def schema(self) -> str:
+        """The arguments and the result."""
+        given = ", ".join(f"{k} {n}" for n, k, _ in self.unit.parameters)
+        return f"{self.name}({given}) -> {self.unit.result_type()}"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return run_unit(self.unit, self.__name__, args, kwargs)
+
+    def save(self, filename: Any, _extra_files: Any = None) -> None:
+        """Write the function to a file."""
+        save(self, filename, _extra_files)
+
+    def __repr__(self) -> str:
+        return f"<ScriptFunction {self.qualified_name}>"
+
+    def __deepcopy__(self, memo: Any) -> ScriptFunction:
+        return self
+
+
+class ScriptMethod(_HasGraph):
+    """A method of a scripted module, bound to it."""
+
+    def __init__(self, owner: Any, name: str, unit: Any) -> None:
+        self.owner, self.name, self._unit = owner, name, unit
+        self.__name__ = name
+
+    @property
+    def unit(self) -> Any:
+        return self._unit
+
+    @property
+    def schema(self) -> str:
+        given = ", ".join(f"{k} {n}" for n, k, _ in self.unit.compiled().parameters)
+        return f"{self.name}({given}) -> {self.unit.compiled().result_type()}"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return run_unit(self._unit, self.name, (self.owner, *args), kwargs)
+
+
+class ScriptModule(Module):
+    """The base of scripted modules."""
+
+    def __init__(self) -> None:
+        if type(self) not in (ScriptModule, RecursiveScriptModule):
+            fail(NotImplementedError, "jit.ScriptModule", "a module that jit.script() makes was required",
+                 f"the subclass {type(self).__name__}",
+                 hint="derive from nn.Module, and pass an instance to jit.script()")  # fmt: skip
+        super().__init__()
+
+
+class RecursiveScriptModule(ScriptModule, _HasGraph):
+    """A module whose methods run their graphs."""
+
+    def __init__(self, kind: T.ClassType, state: dict[str, Any]) -> None:
+        super().__init__()
+        self.__dict__.update(state)
+        self.__dict__["_script_type"] = kind
+
+    @property
+    def unit(self) -> Any:
+        return self._unit_named("forward")
+
+    def _unit_named(self, name: str) -> Any:
+        kind = self.__dict__["_script_type"]
+        found = kind.methods.get(name)
+        if found is None:
+            raise AttributeError(f"'{self.original_name}' has no compiled method {name!r}")
+        return found
+
+    @property
+    def original_name(self) -> str:
+        """The name of the Python class."""
+        return self.__dict__["_script_type"].name.rpartition(".")[2]
+
+    @property
+    def qualified_name(self) -> str:
+        return self.__dict__["_script_type"].name
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the graph of `forward`."""
+        return run_unit(self._unit_named("forward"), "forward", (self, *args), kwargs)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "forward":
+            kind = object.__getattribute__(self, "__dict__").get("_script_type")
+            if kind is not None and name in kind.methods:
+                return ScriptMethod(self, name, kind.methods[name])
+        return super().__getattribute__(name)
+
+    def __getattr__(self, name: str) -> Any:
+        kind = self.__dict__.get("_script_type")
+        if kind is not None and not name.startswith("__"):
+            if name in kind.methods:
+                return ScriptMethod(self, name, kind.methods[name])
+            if name in kind.properties:
+                return run_unit(kind.properties[name], name, (self,), {})
+            if name in kind.constants:
+                return kind.constants[name]
+        return super().__getattr__(name)
+
+    def _items(self) -> list[Any]:
+        return list(self._modules.values())
+
+    def __len__(self) -> int:
+        return self._special("__len__", lambda: len(self._modules))
+
+    def __iter__(self) -> Any:
+        return self._special("__iter__", lambda: iter(self._items()))
+
+    def __contains__(self, key: Any) -> bool:
+        return self._special("__contains__", lambda: key in self._modules, key)
+
+    def __getitem__(self, key: Any) -> Any:
+        given = lambda: self._modules[key] if isinstance(key, str) else self._items()[key]  # noqa: E731
+        return self._special("__getitem__", given, key)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def _special(self, name: str, otherwise: Any, *args: Any) -> Any:
+        """A method with a special name that the class defines, or what lists of modules do."""
+        kind = self.__dict__["_script_type"]
+        if name in kind.methods and not self._modules_only():
+            return run_unit(kind.methods[name], name, (self, *args), {})
+        if not self._modules_only() and name != "__contains__":
+            raise TypeError(f"{self.original_name} has no {name}")
+        return otherwise()
+
+    def _modules_only(self) -> bool:
+        return self.original_name in ("ModuleList", "Sequential", "ModuleDict")
+
+    def get_debug_state(self) -> Any:
+        raise NotImplementedError("there is no profiling executor: graphs run as they stand")
+
+    def save(self, f: Any, **kwargs: Any) -> None:
+        """Write the module to a file."""
+        save(self, f, kwargs.get("_extra_files"))
+
+    def save_to_buffer(self, **kwargs: Any) -> bytes:
+        """The bytes of the file."""
+        import io
+
+        made = io.BytesIO()
+        self.save(made, **kwargs)
+        return made.getvalue()
+
+    def extra_repr(self) -> str:
+        return f"original_name={self.original_name}"
+
+    def _get_name(self) -> str:
+        return "RecursiveScriptModule"
+
+
+def script_module(module: Module, kind: T.ClassType) -> RecursiveScriptModule:
+    """The scripted form of a module: its tensors are shared, its other attributes copied."""
+    state = dict(vars(module))
+    for name in ("_parameters", "_buffers", "_modules"):
+        state[name] = dict(state[name])
+    for name, child in module._modules.items():
+        if child is not None and not isinstance(child, ScriptModule):
+            child_kind = kind.attributes[name]
+            assert isinstance(child_kind, T.ClassType)
+            state["_modules"][name] = script_module(child, child_kind)
+    for name, value in module.__dict__.items():
+        if type(value).__name__ == "Attribute" and hasattr(value, "type"):
+            state[name] = value.value
+    return RecursiveScriptModule(kind, state)

@@ -1,0 +1,122 @@
+"""`script`: from a Python function, class or module to its scripted form.
+
+Takes them. Gives `ScriptFunction`, the class itself, or `RecursiveScriptModule`.
+Keeps true: `forward` and what is marked `@export` compile at once; what they call compiles with them.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+from typing import Any
+
+from facula.core.errors import fail
+from facula.futures import Future
+from facula.jit.builtin_calls import BUILTINS
+from facula.jit.functions import EXTRA_NAMES, FunctionUnit, make_unit, unit_of_python
+from facula.jit.marks import SCRIPT, annotate, mark_of
+from facula.jit.modules import class_type, module_type
+from facula.jit.python_types import NoType, enum_type, named_tuple
+from facula.jit.script_objects import ScriptFunction, ScriptModule, script_module
+from facula.jit.source import refuse
+from facula.nn import Module
+
+__all__ = ["fork", "script", "wait"]
+
+
+def script(
+    obj: Any,
+    optimize: Any = None,
+    _frames_up: int = 0,
+    _rcb: Any = None,
+    example_inputs: Any = None,
+) -> Any:
+    """The scripted form of a function or module; a class is checked, and given back.
+
+    Raises:
+        RuntimeError: the source is not TorchScript; the error names the line.
+    """
+    if isinstance(obj, (ScriptModule, ScriptFunction)):
+        return obj
+    frame = inspect.currentframe()
+    outer = frame.f_back if frame is not None else None
+    EXTRA_NAMES.append(dict(outer.f_locals) if outer is not None else {})
+    try:
+        return _scripted(obj)
+    finally:
+        EXTRA_NAMES.pop()
+
+
+def _scripted(obj: Any) -> Any:
+    if isinstance(obj, Module):
+        return _module(obj)
+    if isinstance(obj, type):
+        return _class(obj)
+    if isinstance(obj, dict):
+        fail(NotImplementedError, "jit.script", "a function, class or module was required", "a dict",
+             hint="pass it as an argument, or make it an attribute of a module")  # fmt: skip
+    if not callable(obj):
+        fail(RuntimeError, "jit.script", "a function, class or module was required", type(obj).__name__,
+             hint="see docs/torchscript.md")  # fmt: skip
+    unit = unit_of_python(obj)
+    if not isinstance(unit, FunctionUnit):
+        unit = make_unit(obj)
+    unit.compiled()
+    return ScriptFunction(unit)
+
+
+def _class(kind: type) -> type:
+    if issubclass(kind, Module) and not getattr(kind, "__torch_script_interface__", False):
+        fail(RuntimeError, "jit.script", "an instance of a module was required",
+             f"the class {kind.__name__}", hint=f"jit.script({kind.__name__}(...))")  # fmt: skip
+    try:
+        if issubclass(kind, enum.Enum):
+            enum_type(kind)
+        elif issubclass(kind, tuple) and hasattr(kind, "_fields"):
+            named_tuple(kind)
+        else:
+            made = class_type(kind)
+            if not made.is_interface:
+                for unit in list(made.methods.values()):
+                    unit.compiled()
+    except NoType as reason:
+        refuse(None, "a class that can be scripted was required", str(reason))
+    return kind
+
+
+def _module(module: Module) -> Any:
+    prepare = getattr(module, "__prepare_scriptable__", None)
+    if prepare is not None:
+        module = prepare()
+    kind = module_type(module)
+    for name in ["forward", *(n for n, u in kind.methods.items() if _exported(u))]:
+        unit = kind.methods.get(name)
+        if unit is not None and getattr(type(module), name, None) is not getattr(
+            Module, name, None
+        ):
+            unit.compiled()
+    return script_module(module, kind)
+
+
+def _exported(unit: Any) -> bool:
+    return mark_of(getattr(unit, "function", None)) == "export"
+
+
+def fork(func: Any, *args: Any, **kwargs: Any) -> Future:
+    """Start a function; gives a future. It is done when `fork` comes back."""
+    made: Future = Future()
+    try:
+        made.set_result(func(*args, **kwargs))
+    except Exception as error:
+        made.set_exception(error)
+    return made
+
+
+def wait(future: Any) -> Any:
+    """The value of a future."""
+    return future.wait()
+
+
+SCRIPT.append(script)
+for _function, _name in ((annotate, "annotate"), (fork, "fork"), (wait, "wait")):
+    BUILTINS[_function] = BUILTINS[_name]

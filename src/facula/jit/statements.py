@@ -1,0 +1,332 @@
+"""Lowering of statements: assignments, branches, loops, early exits, assertions, exceptions.
+
+Takes the statements of a function. Gives the nodes of its graph and its result.
+Keeps true: the graph has no jumps. What follows a branch that leaves goes into the other branch; where
+only some path leaves, a flag says so, and what follows is guarded by it.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import partial
+from typing import Any
+
+from facula.jit import types as T
+from facula.jit.calls import Calls
+from facula.jit.ir import Value
+from facula.jit.joins import Joins
+from facula.jit.values import Items, Python
+
+__all__ = ["Statements"]
+
+_IN_PLACE = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Mod: "remainder",
+    ast.FloorDiv: "floor_divide", ast.Pow: "pow", ast.BitAnd: "__iand__", ast.BitOr: "__ior__",
+    ast.BitXor: "__ixor__",
+}  # fmt: skip
+
+
+class Statements(Joins, Calls):
+    """The lowering of statements."""
+
+    def statements(self, nodes: list[ast.stmt]) -> None:
+        """Statements in order; stops where control leaves."""
+        for i, node in enumerate(nodes):
+            if self.gone():
+                return
+            rest = nodes[i + 1 :]
+            if isinstance(node, ast.If) and rest and (leaves(node.body) or leaves(node.orelse)):
+                self.statement(_moved(node, rest))
+                return
+            self.statement(node)
+            if self.may_be_gone() and rest:
+                self.guarded(partial(self.statements, rest))
+                return
+
+    def statement(self, node: ast.stmt) -> None:
+        """One statement."""
+        self.place = self.source.place(node) or self.place
+        method = getattr(self, "_" + type(node).__name__, None)
+        if method is None:
+            self.refuse("a statement that TorchScript has was required", type(node).__name__)
+        assert method is not None
+        method(node)
+
+    # ---- simple ones
+    def _Expr(self, node: ast.Expr) -> None:
+        if not isinstance(node.value, ast.Constant):
+            self.sugared(node.value)
+
+    def _Pass(self, node: ast.Pass) -> None:
+        pass
+
+    def _Global(self, node: ast.Global) -> None:
+        self.refuse("names of the function's own were required", "global",
+                    hint="give the value as an argument")  # fmt: skip
+
+    def _Assert(self, node: ast.Assert) -> None:
+        found = self.examine(node.test)
+        if found.known is None:
+            made = self.emit("prim::If", [self.truth(found.value)], [])
+            made.add_block()
+            outer, self.block = self.block, made.add_block()
+            self._fail(node)
+            self.block = outer
+        elif not found.known:
+            self._fail(node)
+            self.leave()
+        self.refine(found.yes)
+
+    def _fail(self, node: ast.Assert) -> None:
+        text = self.constant("AssertionError: ")
+        if node.msg is not None:
+            said = self.expression(node.msg)
+            said = said if said.type == T.STR else self.call("aten::str", [said])
+            text = self.call("aten::add", [text, said])
+        self.emit("prim::RaiseException", [text, self.constant(None)], [], exception=AssertionError)
+
+    def _Raise(self, node: ast.Raise) -> None:
+        text, kind = self.constant(""), None
+        if node.exc is not None:
+            exception: ast.expr = node.exc
+            arguments: list[ast.expr] = []
+            if isinstance(exception, ast.Call):
+                exception, arguments = exception.func, exception.args
+            thing = self.sugared(exception)
+            kind = thing.obj if isinstance(thing, Python) and isinstance(thing.obj, type) else None
+            if arguments:
+                said = self.expression(arguments[0])
+                text = said if said.type == T.STR else self.call("aten::str", [said])
+        name = f"builtins.{kind.__name__}" if kind is not None else "builtins.RuntimeError"
+        self.emit("prim::RaiseException", [text, self.constant(name)], [], exception=kind)
+        self.leave()
+
+    def _Delete(self, node: ast.Delete) -> None:
+        for target in node.targets:
+            if isinstance(target, ast.Name):
+                del self.env[target.id]
+            elif isinstance(target, ast.Subscript):
+                container = self.expression(target.value)
+                self.call("aten::Delete", [container, self.expression(target.slice)])
+            else:
+                self.refuse("a name or an item to delete was required", ast.unparse(target))
+
+    def _FunctionDef(self, node: ast.FunctionDef) -> None:
+        self.refuse("functions at the top of a module were required", f"def {node.name} inside of another",
+                    hint="move it out of the function")  # fmt: skip
+
+    def _Try(self, node: ast.Try) -> None:
+        self.refuse("statements that TorchScript has were required", "try",
+                    hint="test the condition beforehand, or mark the function @jit.ignore")  # fmt: skip
+
+    # ---- assignments
+    def _Assign(self, node: ast.Assign) -> None:
+        hint = None
+        if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            hint = self.declared.get(node.targets[0].id)
+        elif len(node.targets) == 1 and isinstance(node.targets[0], ast.Attribute):
+            hint = self._attribute_hint(node.targets[0])
+        thing = self.sugared(node.value, hint)
+        for target in node.targets:
+            self.bind(target, thing)
+
+    def _attribute_hint(self, target: ast.Attribute) -> T.Type | None:
+        if isinstance(target.value, ast.Name):
+            owner = self.env.get(target.value.id)
+            if isinstance(owner, Value) and isinstance(owner.type, T.ClassType):
+                return owner.type.attributes.get(target.attr)
+        return None
+
+    def _AnnAssign(self, node: ast.AnnAssign) -> None:
+        kind = self.annotation(node.annotation)
+        if isinstance(node.target, ast.Name):
+            self.declared[node.target.id] = kind
+            self.homes.pop(node.target.id, None)
+        elif isinstance(node.target, ast.Attribute):
+            self.declare_attribute(node.target, kind)
+        if node.value is None:
+            return
+        value = self.expression(node.value, kind)
+        self.bind(node.target, self.converted(value, kind))
+
+    def declare_attribute(self, target: ast.Attribute, kind: T.Type) -> None:
+        """`self.x: T = ...` in the constructor of a class."""
+        owner = self.sugared(target.value)
+        if isinstance(owner, Value) and isinstance(owner.type, T.ClassType) and self.in_init:
+            owner.type.attributes.setdefault(target.attr, kind)
+
+    def converted(self, value: Value, kind: T.Type) -> Value:
+        """The value where a type is required."""
+        made = self.fitted(value, kind)
+        if made is None:
+            self.refuse(
+                f"a value of type {kind.annotation_str} was required", value.type.annotation_str
+            )
+        assert made is not None
+        return made
+
+    def bind(self, target: ast.AST, thing: Any) -> None:
+        """Assign to a name, an attribute, an item, or several."""
+        if isinstance(target, ast.Name):
+            self._bind_name(target.id, thing)
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            self._bind_several(target, thing)
+        elif isinstance(target, ast.Attribute):
+            self._bind_attribute(target, thing)
+        elif isinstance(target, ast.Subscript):
+            self.store_subscript(target, self.as_value(thing))
+        else:
+            self.refuse("a name, attribute or item to assign to was required", ast.unparse(target))
+
+    def _bind_name(self, name: str, thing: Any) -> None:
+        if not isinstance(thing, Python):
+            known = self.declared.get(name)
+            if self.homes.get(name) is self.block:  # in its own block a name may change its type
+                known = None
+            if known is not None and isinstance(thing, Value):
+                made = self.fitted(thing, known, convert=False)
+                if made is None:
+                    self.refuse(
+                        f"variable {name!r} was required to keep its type {known.annotation_str}",
+                        thing.type.annotation_str,
+                        hint="use another name, or annotate the first assignment",
+                    )
+                thing = made
+            elif isinstance(thing, Value):
+                self.declared[name], self.homes[name] = thing.type, self.block
+            if isinstance(thing, Value) and not thing.hint:
+                thing.hint = name
+            self.env[name] = thing
+            return
+        self._bind_python(name, thing)
+
+    def _bind_python(self, name: str, thing: Python) -> None:
+        """A function or a constant of the program, under another name."""
+        try:
+            self._bind_name(name, self.python_constant(thing.obj))
+        except RuntimeError:
+            self.env[name] = thing
+
+    def _bind_several(self, target: ast.Tuple | ast.List, thing: Any) -> None:
+        items = self._items_of(thing, len(target.elts))
+        star = next((i for i, e in enumerate(target.elts) if isinstance(e, ast.Starred)), None)
+        if star is None:
+            if len(items) != len(target.elts):
+                self.refuse(f"{len(target.elts)} values to unpack were required", len(items))
+            for each, item in zip(target.elts, items, strict=True):
+                self.bind(each, item)
+            return
+        after = len(target.elts) - star - 1
+        middle = items[star : len(items) - after]
+        for each, item in zip(target.elts[:star], items[:star], strict=True):
+            self.bind(each, item)
+        starred = target.elts[star]
+        assert isinstance(starred, ast.Starred)
+        self.bind(starred.value, self.make_tuple([self.as_value(m) for m in middle]))
+        for each, item in zip(target.elts[star + 1 :], items[len(items) - after :], strict=True):
+            self.bind(each, item)
+
+    def _items_of(self, thing: Any, count: int) -> list[Any]:
+        if isinstance(thing, Items):
+            return thing.items
+        value = self.as_value(thing)
+        if value.type.kind == "Tuple":
+            return self.unpack(value)
+        if value.type.kind == "List":
+            node = self.emit("prim::ListUnpack", [value], [value.type.item] * count)
+            return list(node.outputs_)
+        if value.type.kind == "Tensor":
+            parts = self.call("aten::unbind", [value])
+            return list(self.emit("prim::ListUnpack", [parts], [T.TENSOR] * count).outputs_)
+        return self.refuse("a tuple or list to unpack was required", value.type)
+
+    def _bind_attribute(self, target: ast.Attribute, thing: Any) -> None:
+        owner = self.as_value(self.sugared(target.value), target)
+        kind, value = owner.type, self.as_value(thing)
+        if kind.kind == "Tensor" and target.attr in ("requires_grad", "data", "grad"):
+            self.refuse("a method instead of an assignment was required", f"tensor.{target.attr} = ...",
+                        hint="requires_grad_() and copy_() write in place")  # fmt: skip
+        if not isinstance(kind, T.ClassType):
+            self.refuse("an object with attributes was required", kind)
+        assert isinstance(kind, T.ClassType)
+        wanted = kind.attributes.get(target.attr)
+        if wanted is None and self.in_init:
+            wanted = kind.attributes[target.attr] = value.type
+        if wanted is None:
+            self.refuse(f"an attribute that {kind} has was required", target.attr,
+                        hint="attributes are set in __init__ first")  # fmt: skip
+        assert wanted is not None
+        self.emit("prim::SetAttr", [owner, self.converted(value, wanted)], [], name=target.attr)
+
+    def _AugAssign(self, node: ast.AugAssign) -> None:
+        target = node.target
+        current = self.expression(_loaded(target))
+        if current.type.kind == "Tensor" and type(node.op) in _IN_PLACE:
+            given = self.expression(node.value)
+            name = _IN_PLACE[type(node.op)]
+            name = name if name.startswith("__") else name + "_"
+            made = self.call(f"aten::{name}", [current, given])
+            if isinstance(target, ast.Name):
+                self.bind(target, made)
+            return
+        given = self.expression(node.value, current.type)
+        if current.type.kind == "List" and isinstance(node.op, (ast.Add, ast.Mult)):
+            name = "add_" if isinstance(node.op, ast.Add) else "mul_"
+            self.bind(target, self.call(f"aten::{name}", [current, given]))
+            return
+        self.bind(target, self.augmented(node.op, current, given))
+
+    # ---- leaving
+    def _Return(self, node: ast.Return) -> None:
+        if node.value is None:
+            value = self.constant(None)
+        else:
+            value = self.expression(node.value, self.result_type)
+        if self.result_type is not None:
+            value = self._as_result(value)
+        self.leave_with(value)
+
+    def _as_result(self, value: Value) -> Value:
+        assert self.result_type is not None
+        made = self.fitted(value, self.result_type)
+        if made is None:
+            self.refuse(
+                f"a return value of type {self.result_type.annotation_str} was required",
+                value.type.annotation_str,
+                hint="change the annotation, or convert the value",
+            )
+        assert made is not None
+        return made
+
+    def _Break(self, node: ast.Break) -> None:
+        self.set_flag("$broke")
+        self.leave()
+
+    def _Continue(self, node: ast.Continue) -> None:
+        self.set_flag("$continued")
+        self.leave()
+
+
+def leaves(nodes: list[ast.stmt]) -> bool:
+    """Whether control cannot come to the end of the statements, as their form says."""
+    for node in nodes:
+        if isinstance(node, (ast.Return, ast.Raise, ast.Break, ast.Continue)):
+            return True
+        if isinstance(node, ast.If) and node.orelse and leaves(node.body) and leaves(node.orelse):
+            return True
+    return False
+
+
+def _moved(node: ast.If, rest: list[ast.stmt]) -> ast.If:
+    """The branch with what follows it inside of the side that goes on."""
+    body, orelse = node.body, node.orelse
+    if not leaves(body):
+        body = [*body, *rest]
+    if not leaves(orelse):
+        orelse = [*orelse, *rest]
+    return ast.copy_location(ast.If(node.test, body, orelse), node)
+
+
+def _loaded(target: ast.expr) -> ast.expr:
+    """The target of an assignment as an expression."""
+    return target

@@ -1,0 +1,277 @@
+"""The types of TorchScript: tensors, numbers, text, containers, classes, and how they relate.
+
+Takes nothing. Gives `Type` and its makers, the two spellings (of graphs, `int[]`, and of annotations,
+`List[int]`), `is_subtype` and `unify`.
+Keeps true: types are compared by what they say; a class is one object, equal to itself only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any as Object
+
+__all__ = ["Type", "is_subtype", "unify"]
+
+
+class Type:
+    """A type: its kind, and the types inside."""
+
+    __slots__ = ("inner", "kind")
+
+    def __init__(self, kind: str, inner: tuple[Type, ...] = ()) -> None:
+        self.kind, self.inner = kind, inner
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            self is other
+            or type(self) is type(other)
+            and isinstance(other, Type)
+            and self._key() == other._key()
+        )
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[Object, ...]:
+        return self.kind, self.inner
+
+    def __str__(self) -> str:
+        return _graph_text(self)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    @property
+    def annotation_str(self) -> str:
+        """The type as an annotation: `List[int]`."""
+        return _annotation_text(self)
+
+    @property
+    def item(self) -> Type:
+        """What a list, an Optional or a future holds."""
+        return self.inner[0]
+
+    # PyTorch's names
+    def kind_name(self) -> str:
+        return self.kind
+
+    def getElementType(self) -> Type:
+        return self.item
+
+
+class NamedTupleType(Type):
+    """A tuple whose items have names."""
+
+    __slots__ = ("defaults", "fields", "name", "python")
+
+    def __init__(
+        self,
+        name: str,
+        fields: tuple[str, ...],
+        inner: tuple[Type, ...],
+        python: Object = None,
+        defaults: dict[str, Object] | None = None,
+    ) -> None:
+        super().__init__("Tuple", inner)
+        self.name, self.fields, self.python = name, fields, python
+        self.defaults = defaults or {}
+
+    def _key(self) -> tuple[Object, ...]:
+        return self.name, self.fields, self.inner
+
+
+class EnumType(Type):
+    """An enumeration: Python's class, or the members that a file names."""
+
+    __slots__ = ("members", "name", "python")
+
+    def __init__(self, name: str, members: dict[str, Object], item: Type, python: Object) -> None:
+        super().__init__("Enum", (item,))
+        self.name, self.members, self.python = name, members, python
+
+    def _key(self) -> tuple[Object, ...]:
+        return "Enum", self.name
+
+
+class ClassType(Type):
+    """A class or module: attributes with types, constants, and compiled methods by name."""
+
+    __slots__ = (
+        "attributes",
+        "buffers",
+        "constants",
+        "is_interface",
+        "is_module",
+        "methods",
+        "name",
+        "notes",
+        "parameters",
+        "properties",
+        "python",
+        "static",
+    )
+
+    def __init__(self, name: str, is_module: bool = False, python: Object = None) -> None:
+        super().__init__("Class")
+        self.name, self.is_module, self.python = name, is_module, python
+        self.is_interface = False
+        self.attributes: dict[str, Type] = {}
+        self.parameters: list[str] = []
+        self.buffers: list[str] = []
+        self.constants: dict[str, Object] = {}
+        #: compiled functions, or functions that compile when they are first asked for
+        self.methods: dict[str, Object] = {}
+        self.static: dict[str, Object] = {}
+        self.properties: dict[str, Object] = {}
+        #: why an attribute has no type
+        self.notes: dict[str, str] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def method(self, name: str) -> Object:
+        """The compiled method of a name, or None."""
+        found = self.methods.get(name)
+        return found.compiled() if hasattr(found, "compiled") else found
+
+
+TENSOR, INT, FLOAT, BOOL = Type("Tensor"), Type("int"), Type("float"), Type("bool")
+STR, NONE, DEVICE, NUMBER = Type("str"), Type("NoneType"), Type("Device"), Type("Scalar")
+COMPLEX, ANY, GENERATOR, STREAM = Type("complex"), Type("Any"), Type("Generator"), Type("Stream")
+ANY_LIST, ANY_TUPLE = Type("AnyList"), Type("AnyTuple")
+#: a list whose item type is not known yet: `[]`
+NUMBERS = (INT, FLOAT, COMPLEX, NUMBER, BOOL)
+
+
+def list_of(item: Type) -> Type:
+    return Type("List", (item,))
+
+
+def future_of(item: Type) -> Type:
+    return Type("Future", (item,))
+
+
+def dict_of(key: Type, value: Type) -> Type:
+    return Type("Dict", (key, value))
+
+
+def tuple_of(items: Sequence[Type]) -> Type:
+    return Type("Tuple", tuple(items))
+
+
+def optional_of(item: Type) -> Type:
+    """`Optional[item]`; what may be None already stays."""
+    if item.kind in ("Optional", "NoneType", "Any"):
+        return item
+    if item.kind == "Union" and NONE in item.inner:
+        return item
+    return Type("Optional", (item,))
+
+
+def union_of(items: Sequence[Type]) -> Type:
+    """The union, without those that another one covers; an Optional where that says the same."""
+    flat: list[Type] = []
+    for item in items:
+        flat.extend(
+            item.inner
+            if item.kind == "Union"
+            else (item.item, NONE)
+            if item.kind == "Optional"
+            else (item,)
+        )
+    kept: list[Type] = []
+    for item in flat:
+        if not any(is_subtype(item, other) for other in kept):
+            kept = [other for other in kept if not is_subtype(other, item)] + [item]
+    if len(kept) == 1:
+        return kept[0]
+    if len(kept) == 2 and NONE in kept:
+        return optional_of(kept[0] if kept[1] == NONE else kept[1])
+    return Type("Union", tuple(sorted(kept, key=str)))
+
+
+def members(type: Type) -> tuple[Type, ...]:
+    """The alternatives of a type: itself, unless it is a union."""
+    if type.kind == "Optional":
+        return (*members(type.item), NONE)
+    return type.inner if type.kind == "Union" else (type,)
+
+
+def without_none(type: Type) -> Type:
+    """What is left of a type when None is excluded."""
+    return union_of([m for m in members(type) if m != NONE]) if type != NONE else type
+
+
+def is_subtype(a: Type, b: Type) -> bool:
+    """Whether a value of type `a` may stand where `b` is needed."""
+    if a == b or b.kind == "Any":
+        return True
+    if a.kind in ("Union", "Optional"):
+        return all(is_subtype(m, b) for m in members(a))
+    if b.kind in ("Union", "Optional"):
+        return any(is_subtype(a, m) for m in members(b))
+    if b.kind == "Scalar":
+        return a.kind in ("int", "float", "complex")
+    if b.kind in ("AnyList", "AnyTuple", "AnyEnum"):
+        return a.kind == b.kind[3:]
+    if a.kind == b.kind == "Tuple":
+        if isinstance(b, NamedTupleType):
+            return False
+        return len(a.inner) == len(b.inner) and all(map(is_subtype, a.inner, b.inner))
+    if a.kind == b.kind == "Future":
+        return is_subtype(a.item, b.item)
+    if isinstance(a, ClassType) and isinstance(b, ClassType) and b.is_interface:
+        return all(name in a.methods for name in b.methods)
+    return False
+
+
+def unify(a: Type, b: Type, default: Type | None = None) -> Type | None:
+    """The least type that covers both; None where there is none (other than a union)."""
+    if is_subtype(a, b):
+        return b
+    if is_subtype(b, a):
+        return a
+    if default is not None and is_subtype(a, default) and is_subtype(b, default):
+        return default
+    if a == NONE or b == NONE:
+        return optional_of(b if a == NONE else a)
+    if a.kind == "Optional" or b.kind == "Optional":
+        inner = unify(without_none(a), without_none(b))
+        return None if inner is None else optional_of(inner)
+    if a.kind == b.kind == "Tuple" and len(a.inner) == len(b.inner):
+        items = [unify(x, y) for x, y in zip(a.inner, b.inner, strict=True)]
+        return None if None in items else tuple_of([i for i in items if i is not None])
+    return None
+
+
+def _graph_text(t: Type) -> str:
+    if isinstance(t, (ClassType, NamedTupleType)):
+        return t.name
+    if isinstance(t, EnumType):
+        return f"Enum<{t.name}>"
+    texts = [_graph_text(i) for i in t.inner]
+    if t.kind == "List":
+        return f"{texts[0]}[]"
+    if t.kind == "Optional":
+        return f"{texts[0]}?"
+    if t.kind == "Dict":
+        return f"Dict({', '.join(texts)})"
+    if t.kind == "Tuple":
+        return f"({', '.join(texts)})"
+    return f"{t.kind}({', '.join(texts)})" if texts else t.kind
+
+
+def _annotation_text(t: Type) -> str:
+    if isinstance(t, (ClassType, NamedTupleType, EnumType)):
+        return t.name
+    texts = [_annotation_text(i) for i in t.inner]
+    if t.kind == "Scalar":
+        return "number"
+    if t.kind in ("Generator", "Device"):
+        return t.kind if t.kind == "Device" else "Generator"
+    if t.kind == "Tuple" and not texts:
+        return "Tuple[()]"
+    return f"{t.kind}[{', '.join(texts)}]" if texts else t.kind
