@@ -442,6 +442,7 @@ def core_package_stub() -> str:
     lines.append("from facula.core import printing as printing\n")
     lines.append(
         "from facula.core.limits import finfo as finfo, iinfo as iinfo\n\nbool = bool_\n__all__: list[str]\n"
+        "PUBLIC: frozenset[str]\n"
     )
     return "".join(lines)
 
@@ -486,8 +487,6 @@ def _import_of(name: str, module: str) -> str:
 
 def package_stub() -> str:
     """`facula/__init__.pyi`: operators of the top level, the core, and names found on first use."""
-    from facula.core import _core
-
     lines = [HEADER.format(doc=(facula.__doc__ or "").strip().splitlines()[0])]
     lines.append(ALIASES.format(imports=FROM_CORE))
     submodules = sorted(n for n in SUBMODULES if _exists(f"facula.{n}"))
@@ -500,12 +499,10 @@ def package_stub() -> str:
         if name not in places and name not in submodules and _exists(module)
     ]
     # a name of Python's that is a dtype here comes last: annotations above mean Python's
-    shown = [n for n in core.__all__ if n == "bool" or hasattr(_core, n)]
-    shown = [n for n in shown if n not in places and n not in NAMES]
     lines += [
         f"from facula.core import {name} as {name}\n"
-        for name in sorted({*shown, "finfo", "iinfo"})
-        if not isinstance(getattr(core, name), ModuleType)
+        for name in sorted(core.PUBLIC)
+        if name not in places and name not in NAMES
     ]
     lines.append("\n__all__: list[str]\n\n")
     lines += [

@@ -8,11 +8,11 @@ Keeps true: importing facula imports neither NumPy nor the compiler.
 from __future__ import annotations
 
 import os as _os
+import sys as _sys
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
 from facula import core, ops
-from facula.core import *  # noqa: F403
 from facula.core.errors import no_attribute as _no_attribute
 from facula.ops.registry import PLACES as _PLACES
 from facula.runtime.libraries import kernel_libraries as _kernel_libraries
@@ -46,14 +46,26 @@ def _find_backend(name: str) -> bool:
     return load(name)
 
 
+def _make_shared(nbytes: int) -> _Any:
+    """Brings in what makes memory that processes share, when some is needed."""
+    # lazily: it brings in Python's multiprocessing
+    from facula import shared_memory
+
+    return shared_memory.fresh(nbytes)
+
+
 core.MISSING_KERNEL[0] = _make_kernel
+core.SHARED_MEMORY[0] = _make_shared
 core.FIND_BACKEND[0] = _find_backend
+globals().update({_n: getattr(core, _n) for _n in core.PUBLIC})
 globals().update(_PLACES[""])
 globals().update({_n: getattr(_constants, _n) for _n in _constants.__all__})
 for _name in _NAMES:
     globals().pop(_name, None)
 _tensor_methods.attach()
 _SecondNames.install()
+if "multiprocessing.reduction" in _sys.modules:
+    _import_module("facula.shared_memory")
 
 
 def __getattr__(name: str) -> _Any:

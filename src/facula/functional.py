@@ -6,7 +6,6 @@ says so in its docstring.
 
 from __future__ import annotations
 
-import mmap
 import os
 import warnings
 from collections.abc import Sequence
@@ -445,22 +444,17 @@ def from_file(
     length = count * dtype.itemsize
     if count == 0:
         return core.empty((0,), dtype=dtype, device=device)
-    with open(filename, "a+b" if shared else "rb") as file:
-        present = file.seek(0, os.SEEK_END)
-        if present < length:
-            if not shared:
-                fail(
-                    RuntimeError,
-                    "from_file",
-                    f"a file of at least {length} bytes was required",
-                    f"{present} bytes",
-                    hint="shared=True makes the file as large as needed",
-                )
-            file.truncate(length)
-    with open(filename, "r+b" if shared else "rb") as file:
-        access = mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY
-        memory = mmap.mmap(file.fileno(), length, access=access)
-    result = core.frombuffer(memory, dtype=dtype, count=count)
+    present = os.path.getsize(filename) if os.path.exists(filename) or not shared else 0
+    if present < length and not shared:
+        fail(
+            RuntimeError,
+            "from_file",
+            f"a file of at least {length} bytes was required",
+            f"{present} bytes",
+            hint="shared=True makes the file as large as needed",
+        )
+    memory = core.UntypedStorage.from_file(filename, bool(shared), length)
+    result = core.empty((0,), dtype=dtype, device="cpu").set_(memory)
     return result if device is None else result.to(device)
 
 

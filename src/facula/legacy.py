@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
+from facula.storage import TypedStorage
 
 
 class _TypedTensor(type):
@@ -18,6 +19,8 @@ class _TypedTensor(type):
     def __call__(cls, *args: Any, device: Any = None) -> core.Tensor:
         if len(args) == 1 and isinstance(args[0], core.Tensor):
             return args[0].to(cls.dtype)
+        if len(args) == 1 and isinstance(args[0], (TypedStorage, core.UntypedStorage)):
+            return core.empty((0,), dtype=cls.dtype, device=device).set_(args[0])
         if len(args) == 1 and not isinstance(args[0], int) and not isinstance(args[0], core.Size):
             return core.tensor(args[0], dtype=cls.dtype, device=device)
         sizes = args[0] if len(args) == 1 and isinstance(args[0], core.Size) else args or (0,)

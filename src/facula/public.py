@@ -7,6 +7,8 @@ imported here before it is asked for; no operator is named (their names are deri
 
 from __future__ import annotations
 
+import importlib
+import importlib.machinery
 import sys
 from typing import Any
 
@@ -85,6 +87,8 @@ class SecondNames:
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
         """Where the module is, if it is one under a second name."""
+        if name == "multiprocessing.reduction":
+            return _with_tensors(name, path)
         if not name.startswith("facula.") or name == "facula.second_names":
             return None
         # lazily: most programs import no module by a second name
@@ -98,3 +102,19 @@ class SecondNames:
         finder: Any = SecondNames
         if finder not in sys.meta_path:
             sys.meta_path.insert(0, finder)
+
+
+def _with_tensors(name: str, path: Any) -> Any:
+    """Python's module by which processes send objects; when it is there, it learns of tensors."""
+    spec = importlib.machinery.PathFinder.find_spec(name, path)
+    loader: Any = spec and spec.loader
+    if loader is None:
+        return None
+    execute = loader.exec_module
+
+    def exec_module(module: Any) -> None:
+        execute(module)
+        importlib.import_module("facula.shared_memory")
+
+    loader.exec_module = exec_module
+    return spec

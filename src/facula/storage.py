@@ -7,6 +7,7 @@ it was made of.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,14 @@ from facula.core import UntypedStorage
 from facula.core.errors import fail
 
 __all__ = ["TypedStorage", "UntypedStorage"]
+
+
+def _swap_bytes(data: Any) -> None:
+    """Turn the bytes of each number around."""
+    parts = 2 if data.dtype.is_complex else 1
+    if data.element_size() > parts:
+        rows = data.view(core.uint8).view(-1, data.element_size() // parts)
+        rows.copy_(rows.flip(1))
 
 
 class _Kind(type):
@@ -78,7 +87,10 @@ class TypedStorage(metaclass=_Kind):
         """A storage with a copy of a buffer's bytes."""
         kind = cls._dtype if dtype is None else dtype
         kind = core.get_default_dtype() if kind is None else kind
+        order = args[1] if len(args) > 1 else kwargs.get("byte_order", sys.byteorder)
         data = core.frombuffer(bytearray(args[0]), dtype=kind)
+        if order not in ("native", sys.byteorder):
+            _swap_bytes(data)
         return TypedStorage(wrap_storage=data.untyped_storage(), dtype=kind)
 
     @classmethod
@@ -195,8 +207,7 @@ class TypedStorage(metaclass=_Kind):
 
     def share_memory_(self) -> TypedStorage:
         """Move the numbers to memory that other processes see."""
-        shared = self._tensor().share_memory_()
-        self._untyped_storage = shared.untyped_storage()
+        self._untyped_storage.share_memory_()
         return self
 
     def is_pinned(self, device: Any = None) -> bool:

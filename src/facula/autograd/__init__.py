@@ -240,7 +240,7 @@ def grad(
         )
     if materialize_grads:
         result = tuple(
-            F.zeros_like(i).detach() if g is None else g
+            F.zeros_like(i).detach().requires_grad_(create_graph) if g is None else g
             for g, i in zip(result, input_tuple, strict=True)
         )
     return result

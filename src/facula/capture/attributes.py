@@ -120,6 +120,8 @@ class Attributes(Part):
                 return self.build_dict(names, list(owner.kwargs.values()))
             if name in parts:
                 return parts[name]
+            if name == "__call__":
+                return self.made(MethodValue(name, owner))
         if isinstance(owner, SliceValue) and name in ("start", "stop", "step"):
             return owner.parts[("start", "stop", "step").index(name)]
         if isinstance(owner, CellValue) and name == "cell_contents":
@@ -395,6 +397,8 @@ class Attributes(Part):
         written = self.attribute_writes.get((id(owner), name))
         if written is not None:
             return self.force(written[2])
+        if name in owner.special:
+            return self.force(owner.special[name])
         if name in ("__name__", "__qualname__"):
             return Known(owner.name if owner.real is None else getattr(owner.real, name))
         if name == "__class__":
@@ -415,8 +419,11 @@ class Attributes(Part):
             if name in vars(owner.real) and not is_trusted_name(owner.real.__module__):
                 return self.wrap(found, held(owner.real).attr("__dict__").item(name))
             return self.trusted(found)
-        if name in ("__doc__", "__wrapped__", "__module__"):
-            return Known(None) if name == "__doc__" else Known(owner.globals.get("__name__"))
+        if name == "__doc__":
+            first = owner.code.co_consts[:1]
+            return Known(first[0] if first and isinstance(first[0], str) else None)
+        if name == "__module__":
+            return Known(owner.globals.get("__name__"))
         self.fail(AttributeError, f"'function' object has no attribute '{name}'")
 
     def _function_dict(self, owner: FunctionValue) -> DictValue:
@@ -463,6 +470,7 @@ class Attributes(Part):
             if name in ("__name__", "__qualname__", "__doc__", "__module__"):
                 if name == "__name__":
                     owner.name = self.constant_of(value)
+                owner.special[name] = value
                 return
             self.dict_set(self._function_dict(owner), Known(name), value)
         elif isinstance(owner, FunctionValue) and not name.startswith("__"):

@@ -551,8 +551,10 @@ class Calls(Part):
         generator.started = True
         try:
             signal = self.run_inner(frame)
-        except Raised:
+        except Raised as raised:
             generator.done = True
+            if issubclass(raised.value.kind, StopIteration):
+                self.fail(RuntimeError, "generator raised StopIteration")
             raise
         if isinstance(signal, Returned):
             generator.done = True

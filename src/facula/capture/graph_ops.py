@@ -373,6 +373,8 @@ class GraphOps(Part):
         cls = owner.cls
         found = getattr(cls, name, None)
         if found is None and not hasattr(cls, name):
+            if owner.source is not None:
+                self.guards.add("lacks", owner.source.attr("__dict__"), name)
             self.fail(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
         if callable(found):
             return self.made(MethodValue(name, owner))

@@ -431,7 +431,12 @@ class Operators(Part):
             return bool(self.length(value).obj)
         if isinstance(value, ObjectValue):
             if self.type_lookup(value.kind, "__bool__") is not None:
-                return self.truth(self.call_special(value, "__bool__", []))
+                answer = self.force(self.call_special(value, "__bool__", []))
+                if answer.cls is not bool:
+                    self.fail(
+                        TypeError, f"__bool__ should return bool, returned {answer.cls.__name__}"
+                    )
+                return self.truth(answer)
             if self.type_lookup(value.kind, "__len__") is not None:
                 return self.truth(self.call_special(value, "__len__", []))
         return True

@@ -120,6 +120,8 @@ def make_function(
     made.__kwdefaults__ = more.get("kwdefaults") or None
     made.__dict__.update(more.get("attributes") or {})
     made.__module__ = names.get("__name__")  # type: ignore[assignment]
+    for special, value in more["special"].items():
+        setattr(made, special, value)
     return made
 
 
@@ -260,21 +262,33 @@ class Builder:
 
     def cell(self, value: CellValue) -> str:
         name = self.name(value, f"{self.out.hold(make_cell)}()")
-        if value.content is not UNBOUND:
-            self.out.lines.append(f"{name}.cell_contents = {self.emit(value.content)}")
+        self._fill(value)
         return name
 
+    def _fill(self, value: CellValue) -> None:
+        if value.content is not UNBOUND:
+            content = self.emit(value.content)
+            self.out.lines.append(f"{self.names[id(value)]}.cell_contents = {content}")
+
     def function(self, value: FunctionValue) -> str:
+        empty = [c for c in value.cells if c.source is None and id(c) not in self.names]
+        for cell in empty:
+            self.name(cell, f"{self.out.hold(make_cell)}()")
         defaults = "".join([f"{self.emit(v)}, " for v in value.defaults])
         cells = "".join([f"{self.emit(c)}, " for c in value.cells])
         words = ", ".join([f"{n!r}: {self.emit(v)}" for n, v in value.kwdefaults.items()])
         own = self.emit(value.attributes) if value.attributes is not None else "None"
+        special = ", ".join([f"{n!r}: {self.emit(v)}" for n, v in value.special.items()])
         hold = self.out.hold
-        return self.name(
+        name = self.name(
             value,
             f"{hold(make_function)}({hold(value.code)}, {hold(value.globals)}, {value.name!r}, "
-            f"({defaults}), ({cells}), {{'kwdefaults': {{{words}}}, 'attributes': {own}}})",
+            f"({defaults}), ({cells}), {{'kwdefaults': {{{words}}}, 'attributes': {own}, "
+            f"'special': {{{special}}}}})",
         )
+        for cell in empty:  # filled now: a function may be in its own cell
+            self._fill(cell)
+        return name
 
     def method(self, value: MethodValue) -> str:
         owner = self.emit(value.owner)

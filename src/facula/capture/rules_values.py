@@ -124,8 +124,10 @@ def _hash(d: Any, args: list, kwargs: dict) -> Any:
 # numbers and text
 def _convert(kind: type, special: str) -> Rule:
     def run(d: Any, args: list, kwargs: dict) -> Any:
-        if not args:
+        if not args and not kwargs:
             return Known(kind())
+        if kwargs or len(args) > 1:
+            return d.fold(kind, args, kwargs)
         value = d.force(args[0])
         if isinstance(value, TensorValue):
             raise Break("data-dependent-value", f"{kind.__name__}() of a tensor")

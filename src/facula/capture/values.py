@@ -311,7 +311,10 @@ class CellValue(Value):
 class FunctionValue(Value):
     """A function written in Python: one of the outside (`real`), or one made in the segment."""
 
-    __slots__ = ("attributes", "cells", "code", "defaults", "globals", "kwdefaults", "name", "real")
+    __slots__ = (
+        "attributes", "cells", "code", "defaults", "globals", "kwdefaults", "name", "real",
+        "special",
+    )  # fmt: skip
 
     def __init__(self, code: Any, globals_: dict[str, Any], name: str) -> None:
         super().__init__()
@@ -323,6 +326,8 @@ class FunctionValue(Value):
         self.defaults: list[Value] = []
         self.kwdefaults: dict[str, Value] = {}
         self.attributes: DictValue | None = None
+        #: `__doc__` and the like, where they were set
+        self.special: dict[str, Value] = {}
 
     @property
     def cls(self) -> type:

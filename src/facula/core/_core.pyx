@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, cdivision=True, initializedcheck=False
 # cython: always_allow_keywords=True, binding=False, infer_types=False, auto_pickle=False, embedsignature=False
+# cython: allow_none_for_extension_args=False
 """The core: tensors, dispatch, the tape and its engine, memory and threads.
 
 Takes: kernel libraries (`load_library`), operator definitions (`Op`), and a few slots that upper layers fill.
@@ -33,6 +34,7 @@ include "foreign.pxi"
 include "fake.pxi"
 include "interop.pxi"
 include "storages.pxi"
+include "shared.pxi"
 include "generators.pxi"
 include "draws.pxi"
 include "graph_launch.pxi"

@@ -248,7 +248,7 @@ cdef int resize_tensor(Tensor t, int nd, const int64_t *sh) except -1:
     if t.keys & K_META:
         pass
     elif needed > t.st.nbytes:
-        if t.st.flags & (FK_FOREIGN | FK_NO_RESIZE | FK_READONLY):
+        if t.st.flags & (FK_FOREIGN | FK_NO_RESIZE | FK_READONLY | FK_SHARED):
             raise said(RuntimeError, "[resize_] resizable storage was required: Trying to resize storage that is not resizable (it "
                                "belongs to somebody else, such as a NumPy array)\nhint: clone() gives a storage of its own")
         if fk_storage_resize(t.st, needed) != 0:

@@ -272,8 +272,7 @@ cdef class Run:
             return 0
         if n.pre_hooks is not None:
             for number, hooks in n.pre_hooks:
-                if gradients[number] is not None:
-                    gradients[number] = run_tensor_hooks(hooks, gradients[number])
+                gradients[number] = run_tensor_hooks(hooks, gradients[number])
         if n.node_pre_hooks:
             for hook in list(n.node_pre_hooks.values()):
                 r = hook(tuple(gradients))
@@ -528,6 +527,8 @@ def run_backward(tuple tensors, tuple grads, bint retain_graph, bint create_grap
                                        "scalar outputs: got a tensor of shape %s\nhint: reduce it (.sum(), .mean()) or pass "
                                        "gradient=" % (list(make_size(t.nd, t.sh)),))
                 g = ones_like_(t)
+            elif g.dt != t.dt and KIND[t.dt] >= KIND_FLOAT and (KIND[g.dt] != KIND_COMPLEX or KIND[t.dt] == KIND_COMPLEX):
+                g = g.to(DTYPES[t.dt])
             roots.append((n, t.out_nr, g))
         else:
             roots.append((tensors[i][0], tensors[i][1], grads[i]))
@@ -541,6 +542,7 @@ def run_backward(tuple tensors, tuple grads, bint retain_graph, bint create_grap
                 if not (t.keys & K_GRAD):
                     raise said(RuntimeError, "[grad] inputs that require grad were required: One of the differentiated Tensors does "
                                        "not require grad (input %d)" % i + "\nhint: call requires_grad_() on the input before the outputs are computed")
+                if accumulate: m_retain_grad(t)
                 n = edge(t)
                 number = t.out_nr if t.fn_ is not None else 0
             else:

@@ -310,7 +310,7 @@ cdef class WideState:
 cdef Node pointwise_formula_node(Op op, Variant v, int cd, list values, list operands, Tensor r, Tensor saved_result, GradientPlan plan):
     cdef Node n = new_node(op, wide_backward, op.ntensors, 1)
     cdef WideState s = WideState.__new__(WideState)
-    cdef int i
+    cdef int i, saves = plan.saves_for(operands)
     cdef Tensor t
     n.variant = v; n.compute = cd
     s.values = values
@@ -322,7 +322,7 @@ cdef Node pointwise_formula_node(Op op, Variant v, int cd, list values, list ope
             continue
         t = <Tensor>operands[i]
         add_edge(n, i, t)
-        if plan.saves & (1 << i):
+        if saves & (1 << i):
             s.saved[i] = save(t, False, 0)
         if t.dt != r.dt or not same_shape(t, r):
             s.fits[i] = (shape_of_fake(t), t.dt)

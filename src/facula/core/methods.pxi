@@ -264,7 +264,7 @@ def m_retain_grad(Tensor self):
 
     def keep(grad):
         tensor = reference()
-        if tensor is not None:
+        if tensor is not None and grad is not None:
             tensor._grad = grad if tensor._grad is None else tensor._grad + grad
     m_register_hook(self, keep)
     self._retains_grad = True
@@ -557,21 +557,8 @@ def m___dlpack_device__(Tensor self):
 @_method
 @cython.binding(True)
 def m_share_memory_(Tensor self):
-    """Move the elements to memory that other processes can map."""
-    cdef UntypedStorage s
-    if self.st.flags & FK_SHARED:
-        return self
-    import mmap
-    nbytes = self.st.nbytes
-    if nbytes == 0:
-        self.st.flags |= FK_SHARED
-        return self
-    shared = mmap.mmap(-1, nbytes)
-    s = frombuffer(shared, dtype=DTYPES[U8]).untyped_storage()
-    memcpy(s.st.data, self.st.data, nbytes)
-    s.st.flags |= FK_SHARED
-    offset = self.storage_offset()
-    set_storage(self, s, offset, tuple(self.shape), tuple(self.stride()))
+    """Move the storage, with every tensor on it, to memory that other processes can map."""
+    share_bytes(storage_of(self), self)
     return self
 
 
@@ -712,7 +699,7 @@ ctypedef dtype dtype_
 
 def _rebuild_tensor(cls, data, name, shape, requires_grad, device="cpu", state=None):
     cdef Tensor t = empty(shape, dtype=DTYPE_BY_NAME[name], device=device if device == "meta" else "cpu")
-    if data:
+    if data and not (t.keys & K_META):       # under a fake mode there is nothing to fill
         memcpy(t.data_, <const char *><bytes>data, len(data))
     if cls is not Tensor:
         t = m__make_subclass_(cls, t, requires_grad)

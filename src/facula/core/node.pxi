@@ -303,7 +303,7 @@ cdef Tensor saved_alias(Tensor t):
 cdef SavedTensor save(Tensor t, bint is_result, int number):
     cdef SavedTensor s = SavedTensor.__new__(SavedTensor)
     if not is_result: check_savable(t)
-    if SAVED_HOOKS and fk_tls_hooks():
+    if SAVED_HOOKS and fk_tls_hooks() and not (t.keys & K_WRAPPED):     # a number is no tensor of the user
         pack, unpack = SAVED_HOOKS[len(SAVED_HOOKS) - 1]
         if pack is None:
             raise said(RuntimeError, "[saved_tensors] no saved tensors were required (hooks are disabled): got one\nhint: " + str(unpack))

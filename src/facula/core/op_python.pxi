@@ -359,7 +359,10 @@ cdef int copy_to_out(Op op, Tensor out, Tensor r) except -1:
     if out.dev != r.dev:
         raise said(RuntimeError, "[%s] an out= on %s was required: got %s" % (op.name, DEVICES[r.dev], DEVICES[out.dev]) + "\nhint: make it on the device of the inputs")
     if not same_shape(out, r):
-        resize_out(op, out, r.nd, r.sh)
+        if out.numel_ == r.numel_ and op.definition.out_fills:
+            r = r.reshape(make_size(out.nd, out.sh))
+        else:
+            resize_out(op, out, r.nd, r.sh)
     check_writable(op.name, out)
     if (out.keys | r.keys | fk_tls_keys()) & K_DISPATCH:
         m_copy_(out, r)

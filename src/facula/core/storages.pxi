@@ -21,7 +21,7 @@ cdef class UntypedStorage:
             data = bytes(size)
             n = len(data)
             self.st = new_storage(n, self.dev)
-            memcpy(self.st.data, <const char *><bytes>data, n)
+            if self.st.data != NULL: memcpy(self.st.data, <const char *><bytes>data, n)
         else:
             self.st = new_storage(size, self.dev)
 
@@ -52,8 +52,11 @@ cdef class UntypedStorage:
             n = nbytes or size
             if n == 0:
                 return UntypedStorage(0)
-            mapped = mmap.mmap(fd, n, flags=mmap.MAP_SHARED if shared else mmap.MAP_PRIVATE,
-                               prot=mmap.PROT_READ | mmap.PROT_WRITE)
+            if shared:
+                memory = SharedMemory(fd, n)
+                memory.filename = filename
+                return memory.storage()
+            mapped = mmap.mmap(fd, n, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
         finally:
             os.close(fd)
         return frombuffer(mapped, dtype=DTYPES[U8]).untyped_storage()
@@ -99,12 +102,29 @@ cdef class UntypedStorage:
     def is_shared(self):
         return (self.st.flags & FK_SHARED) != 0
 
+    @property
+    def filename(self):
+        """The file that holds the bytes and gets what is written to them; None where there is none."""
+        return getattr(shared_memory_of(self), "filename", None)
+
+    def share_memory_(self):
+        """Move the bytes, with every tensor on them, to memory that other processes can map."""
+        share_bytes(self, None)
+        return self
+
+    @staticmethod
+    def _new_shared(int64_t nbytes, *, device="cpu"):
+        """A storage whose bytes other processes can map."""
+        cdef UntypedStorage s = UntypedStorage(nbytes, device=device)
+        share_bytes(s, None)
+        return s
+
     def resizable(self):
-        return not (self.st.flags & (FK_FOREIGN | FK_NO_RESIZE))
+        return not (self.st.flags & (FK_FOREIGN | FK_NO_RESIZE | FK_SHARED))
 
     def resize_(self, int64_t nbytes):
         """Change the number of bytes, keeping what fits."""
-        if self.st.flags & (FK_FOREIGN | FK_NO_RESIZE):
+        if self.st.flags & (FK_FOREIGN | FK_NO_RESIZE | FK_SHARED):
             raise said(RuntimeError, "[resize_] resizable storage was required: Trying to resize storage that is not resizable\nhint: clone() gives a storage of its own")
         if nbytes < 0:
             raise said(RuntimeError, "[resize_] a non-negative number of bytes was required: got %d\nhint: 0 gives the memory back" % nbytes)
@@ -122,6 +142,7 @@ cdef class UntypedStorage:
         t.data_ = self.st.data
         t.dt = dt; t.nd = 1; t.dev = self.dev
         if self.dev: t.keys |= K_META if self.dev == 1 else K_FOREIGN
+        if self.st.flags & FK_META: t.keys |= K_META
         t.numel_ = self.st.nbytes // ITEMSIZE[dt]
         t.sh[0] = t.numel_; t.sd[0] = 1
         return t
@@ -181,7 +202,9 @@ cdef class UntypedStorage:
         pass
 
 
-cdef void show_bytes(Py_buffer *buffer, object owner, fk_storage *st):
+cdef int show_bytes(Py_buffer *buffer, object owner, fk_storage *st) except -1:
+    if st.data == NULL and st.nbytes:
+        raise said(NotImplementedError, "[storage] a storage with bytes was required: Cannot copy out of meta tensor; no data!\nhint: a tensor of the meta device has a shape only: make one with device='cpu'")
     buffer.buf = st.data
     buffer.obj = owner
     buffer.len = st.nbytes
@@ -193,6 +216,7 @@ cdef void show_bytes(Py_buffer *buffer, object owner, fk_storage *st):
     buffer.strides = &buffer.itemsize
     buffer.suboffsets = NULL
     buffer.internal = NULL
+    return 0
 
 
 cdef class _Bytes:
@@ -254,4 +278,7 @@ def set_storage(Tensor t, UntypedStorage source, int64_t offset, shape, strides)
     for i in range(nd):
         t.sh[i] = sh[i]; t.sd[i] = sd[i]
     finish_view(t)
+    t.keys &= ~<uint32_t>(K_META | K_FOREIGN)
+    if source.dev == 1 or source.st.flags & FK_META: t.keys |= K_META
+    elif source.dev: t.keys |= K_FOREIGN
     return t

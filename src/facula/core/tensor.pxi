@@ -468,7 +468,9 @@ cdef class Tensor:
         return t
 
     @data.setter
-    def data(self, Tensor other):
+    def data(self, other):
+        if not isinstance(other, Tensor):
+            raise said(TypeError, "[data] a tensor was required: Variable data has to be a tensor, but got %s" % type(other).__name__ + "\nhint: x.grad = None drops a gradient; del x drops the tensor itself")
         assign_data(self, other)
 
     @property

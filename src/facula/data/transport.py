@@ -23,10 +23,12 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.storage import TypedStorage
 
 _HEADER = struct.Struct(
     "<QQQB"
 )  # bytes of the pickle, of the block, in the socket; a descriptor comes along
+_SENT_AS_MEMORY = (core.Tensor, core.UntypedStorage, TypedStorage)
 _ALIGN = 64
 _SMALL = 1 << 14  # below this a block of its own costs more than the copy through the socket
 
@@ -88,6 +90,12 @@ class _Packer(ForkingPickler):
 
     def __init__(self, file: io.BytesIO, buffers: list) -> None:
         super().__init__(file, 5, True, buffers.append)
+        # not as memory that lives as long as this process: a worker may end before it is mapped
+        self.dispatch_table = {
+            kind: reduce
+            for kind, reduce in self.dispatch_table.items()
+            if not issubclass(kind, _SENT_AS_MEMORY)
+        }
         self.tensors: list[Any] = []
         self.numbers: dict[int, int] = {}
 

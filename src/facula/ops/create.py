@@ -459,6 +459,7 @@ def _arange(op: str, start: Any, end: Any, step: Any, dtype: Any, device: Any, c
     f"arange(Number? start=None, Number? end=None, Number step=1, *, {OPTIONS}) -> Tensor",
     names=("arange",),
     out_cast=True,
+    out_fills=True,
 )
 def arange(start, end, step, dtype, layout, device, pin_memory, requires_grad):
     """start, start + step, ... below `end`; one number is the end. Whole numbers give int64."""
@@ -483,6 +484,7 @@ def arange(start, end, step, dtype, layout, device, pin_memory, requires_grad):
     f"range(Number start, Number end, Number step=1, *, {OPTIONS}) -> Tensor",
     names=("range",),
     out_cast=True,
+    out_fills=True,
 )
 def range_closed(start, end, step, dtype, layout, device, pin_memory, requires_grad):
     """start, start + step, ... up to and including `end`; prefer `arange`."""
@@ -547,6 +549,7 @@ def _linspace(op: str, start: Any, end: Any, steps: int, dtype: Any, device: Any
     f"linspace(Operand start, Operand end, int steps, *, {OPTIONS}) -> Tensor",
     names=("linspace",),
     out_cast=True,
+    out_fills=True,
     vmap="entries",
 )
 def linspace(start, end, steps, dtype, layout, device, pin_memory, requires_grad):
@@ -563,6 +566,7 @@ def _on_meta(x: Any) -> bool:
     f"logspace(Operand start, Operand end, int steps, float base=10.0, *, {OPTIONS}) -> Tensor",
     names=("logspace",),
     out_cast=True,
+    out_fills=True,
     vmap="entries",
 )
 def logspace(start, end, steps, base, dtype, layout, device, pin_memory, requires_grad):

@@ -43,6 +43,8 @@ class Definition:
     out: bool = True
     #: whether `out=` may have another dtype than the result, which then decides the dtype of the call
     out_cast: bool = False
+    #: whether an `out=` of as many elements, in whatever shape, keeps its shape
+    out_fills: bool = False
     #: whether an elementwise result is written to an `out=` of its own dtype only
     out_exact: bool = False
     #: whether an elementwise operator takes numbers alone, as tensors without dimensions

@@ -148,5 +148,7 @@ class standard_gamma:
 def sample_dirichlet(self: Any, generator: Any) -> Any:
     """Points of a simplex: gamma samples over their sum along the last dimension."""
     wide = F._standard_gamma(self.to(core.float64), generator)
-    tiny = core.finfo(self.dtype).tiny
-    return (wide / wide.sum(-1, keepdim=True)).clamp(min=tiny).to(self.dtype)
+    limits = core.finfo(self.dtype)
+    # inside of (0, 1), also where the dtype would round to an end of it
+    points = (wide / wide.sum(-1, keepdim=True)).clamp(limits.tiny, 1 - limits.eps / 2)
+    return points.to(self.dtype)

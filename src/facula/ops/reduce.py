@@ -266,8 +266,13 @@ class CountNonzero:
         yield (S(3, 4), 1), {}
 
 
+def _truth_dims(op: str, self: Any, dim: Any) -> tuple[int, ...]:
+    """Unlike a sum, the truth of no dimension is each element's own."""
+    return () if isinstance(dim, tuple) and not dim else launch.wrap_dims(op, dim, self.dim())
+
+
 def _truth(op: str, self: Any, dim: Any, keepdim: bool) -> Any:
-    dims = launch.wrap_dims(op, dim, self.dim())
+    dims = _truth_dims(op, self, dim)
     dtype = core.uint8 if self.dtype is core.uint8 else core.bool_
     return core.empty(
         launch.reduced_shape(self.shape, dims, keepdim), dtype=dtype, device=self.device
@@ -275,8 +280,12 @@ def _truth(op: str, self: Any, dim: Any, keepdim: bool) -> Any:
 
 
 def _run_truth(op: str, out: Any, self: Any, dim: Any) -> None:
+    dims = _truth_dims(op, self, dim)
+    if not dims and self.dim():
+        out.copy_(self != 0)
+        return
     x = self if core.has_kernel(f"{op}:{self.dtype.code}") else self != 0
-    launch.run_reduction(op, (out,), x, launch.wrap_dims(op, dim, self.dim()))
+    launch.run_reduction(op, (out,), x, dims)
 
 
 @operator(f"any(Tensor self, {_DIM}) -> Tensor")

@@ -53,7 +53,7 @@ def _shared(grad: Any, self: Any, result: Any, dims: tuple[int, ...], keepdim: b
     return F.where(reached, share, launch.full(self, (), 0))
 
 
-@operator("amax(Tensor self, int[1] dim=(), bool keepdim=False) -> Tensor")
+@operator("amax(Tensor self, int[1]? dim=(), bool keepdim=False) -> Tensor")
 class Amax:
     """The largest elements along some dimensions."""
 
@@ -76,7 +76,7 @@ class Amax:
         yield (S(0, 3), 0), {}, IndexError, "non-zero size"
 
 
-@operator("amin(Tensor self, int[1] dim=(), bool keepdim=False) -> Tensor")
+@operator("amin(Tensor self, int[1]? dim=(), bool keepdim=False) -> Tensor")
 class Amin:
     """The smallest elements along some dimensions."""
 
