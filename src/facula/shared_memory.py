@@ -217,7 +217,7 @@ def _empty_storage() -> UntypedStorage:
     return UntypedStorage(0).share_memory_()
 
 
-def _reduce_storage(storage: UntypedStorage) -> tuple[Any, tuple[Any, ...]]:
+def _reduce_storage(storage: UntypedStorage) -> Any:
     """What another process makes the same storage of."""
     if storage.device.type != "cpu":
         return storage.__reduce__()

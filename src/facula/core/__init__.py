@@ -1,6 +1,7 @@
 """The core: tensors, dispatch, the tape and its engine, memory, threads, random numbers, errors.
 
-Takes: nothing of facula. Gives: the names below, of which `PUBLIC` are everybody's. Keeps true: it is importable without NumPy and in milliseconds.
+Takes: nothing of facula. Gives: the names below, of which `PUBLIC` are everybody's.
+Keeps true: it is importable without NumPy and in milliseconds.
 """
 
 from facula.core import errors

@@ -307,10 +307,22 @@ cdef class WideState:
     cdef object result
 
 
+cdef int saves_for(GradientPlan plan, list operands):
+    """Of what the plan saves, what the gradients of the operands that ask for one need."""
+    cdef int i, j, needed = 0
+    cdef GradientInput g
+    for i in range(len(operands)):
+        if operands[i] is None or not ((<Tensor>operands[i]).keys & K_GRAD): continue
+        g = <GradientInput>plan.inputs[i]
+        for j in range(g.nuses):
+            if g.uses[j] < USE_GRAD: needed |= 1 << g.uses[j]
+    return needed
+
+
 cdef Node pointwise_formula_node(Op op, Variant v, int cd, list values, list operands, Tensor r, Tensor saved_result, GradientPlan plan):
     cdef Node n = new_node(op, wide_backward, op.ntensors, 1)
     cdef WideState s = WideState.__new__(WideState)
-    cdef int i, saves = plan.saves_for(operands)
+    cdef int i, saves = saves_for(plan, operands)
     cdef Tensor t
     n.variant = v; n.compute = cd
     s.values = values

@@ -113,7 +113,7 @@ cdef class UntypedStorage:
         return self
 
     @staticmethod
-    def _new_shared(int64_t nbytes, *, device="cpu"):
+    def _new_shared(nbytes, *, device="cpu"):
         """A storage whose bytes other processes can map."""
         cdef UntypedStorage s = UntypedStorage(nbytes, device=device)
         share_bytes(s, None)
