@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import facula
 from facula import core
 from facula.ops.registry import PLACES
 from facula.public import NAMES, SUBMODULES
@@ -84,3 +85,15 @@ def test_no_exception_is_out_of_use():
         for name in names_of_the_root(path)
     }
     assert CALLS_UP <= used
+
+
+def test_no_helper_of_the_core_is_seen_from_the_root():
+
+    own = {n for n in vars(core) if not n.startswith("_")} - core.PUBLIC
+    shown = {
+        n for n in own & set(dir(facula)) if getattr(facula, n, None) is getattr(core, n, None)
+    }
+    assert not shown - set(PLACES[""]) - set(NAMES)
+    assert all(getattr(facula, n) is getattr(core, n) for n in core.PUBLIC - set(PLACES[""]))
+    for name in ("foreign_buffer", "take_history", "set_type_attribute", "kernel", "BACKENDS"):
+        assert not hasattr(facula, name)

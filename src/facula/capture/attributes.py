@@ -399,6 +399,8 @@ class Attributes(Part):
             return self.force(written[2])
         if name in owner.special:
             return self.force(owner.special[name])
+        if name == "__qualname__" and owner.real is None:
+            return Known(getattr(owner.code, "co_qualname", owner.name))
         if name in ("__name__", "__qualname__"):
             return Known(owner.name if owner.real is None else getattr(owner.real, name))
         if name == "__class__":

@@ -16,7 +16,7 @@ import types
 import weakref
 from typing import Any
 
-from facula import core
+from facula import core, legacy
 from facula.capture import narration, rules, special_methods, subclasses, transform_rules
 from facula.capture.arrays import python_of
 from facula.capture.breaks import Break
@@ -310,6 +310,8 @@ class Calls(Part):
             return self.call(name, [owner, *args], kwargs)
         if "." in name:
             return special_methods.call_base(self, owner, name, args, kwargs)
+        if isinstance(owner, PartialValue) and name == "__call__":
+            return self.call(owner, args, kwargs)
         if isinstance(owner, TensorValue):
             return self._tensor_method(owner, name, args, kwargs)
         if isinstance(owner, ArrayValue):
@@ -453,6 +455,8 @@ class Calls(Part):
         kind = cls.obj
         if issubclass(kind, core.Tensor):
             raise Break("unsupported-call", f"the constructor {kind.__name__}")
+        if isinstance(kind, type(legacy.FloatTensor)):
+            return self._typed_tensor(kind, args, kwargs)
         meta_call = self.type_lookup(type(kind), "__call__")
         if isinstance(meta_call, types.FunctionType) and not is_trusted_name(meta_call.__module__):
             return self.call(self.trusted(meta_call), [cls, *args], kwargs)
@@ -469,6 +473,12 @@ class Calls(Part):
         if issubclass(kind, enum.Enum) or is_numpy_scalar(kind) or kind is bytes:
             return self.fold(kind, args)
         return self.new_instance(cls, kind, args, kwargs)
+
+    def _typed_tensor(self, kind: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """`LongTensor([1, 2])` and the like."""
+        if kwargs or len(args) != 1 or not isinstance(self.force(args[0]), SequenceValue):
+            raise Break("unsupported-call", f"the constructor {kind.__name__}")
+        return self.call(Known(core.tensor), args, {"dtype": Known(kind.dtype)})
 
     def new_instance(self, cls: Known, kind: type, args: list, kwargs: dict) -> Any:
         """`type.__call__`."""

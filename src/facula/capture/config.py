@@ -18,6 +18,8 @@ recompile_limit = 8
 accumulated_recompile_limit = 256
 #: combinations of sizes for which a dynamic graph stays compiled, the last ones that were used
 sizes_kept = 256
+#: values that are taken of an iterator at once; one that has more is left to Python
+iteration_limit = 100_000
 #: make a recompile an error
 error_on_recompile = False
 #: make the recompile limit an error

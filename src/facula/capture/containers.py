@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import collections
 import functools
+import itertools
 import operator
 from collections.abc import Iterator
 from typing import Any
 
 from facula import core
+from facula.capture import config
 from facula.capture.breaks import Break
 from facula.capture.domain import Part
 from facula.capture.frames import STOP, UNBOUND
@@ -298,11 +300,13 @@ class Containers(Part):
     def iterate(self, value: Any) -> Iterator[Any]:
         """A host iterator over the values."""
         iterator = self.iter(value)
-        while True:
+        for _ in range(config.iteration_limit):
             item = self.next(iterator)
             if item is STOP:
                 return
             yield item
+        # it may have no end, which is Python's to find out
+        raise Break("unsupported-value", f"{config.iteration_limit} values of an iterator and more")
 
     def unpack_all(self, value: Any) -> list[Any]:
         """All values of an iterable; items are not looked at."""
@@ -312,7 +316,11 @@ class Containers(Part):
         return list(self.iterate(value))
 
     def unpack(self, value: Any, count: int) -> list[Any]:
-        values = self.unpack_all(value)
+        value = self.force(value)
+        if isinstance(value, SequenceValue):
+            values = list(value.items)
+        else:
+            values = list(itertools.islice(self.iterate(value), count + 1))
         if len(values) > count:
             self.fail(ValueError, f"too many values to unpack (expected {count})")
         if len(values) < count:

@@ -42,8 +42,10 @@ _ELEMENTS = frozenset(
     "item tolist __bool__ __int__ __float__ __complex__ __index__ __contains__ numpy __array__ "
     "__repr__ __str__ __format__ data_ptr storage untyped_storage".split()
 )
+#: methods that say what a stand-in for a tensor does not know
+_STATES = frozenset("is_inference is_shared".split())
 #: methods that give a tensor other memory
-_MEMORY = frozenset("resize_ resize_as_ resize_as_sparse_ set_ swap_".split())
+_MEMORY = frozenset("resize_ resize_as_ resize_as_sparse_ set_ swap_ share_memory_".split())
 _ENGINE = frozenset("backward register_hook register_post_accumulate_grad_hook retain_grad".split())
 #: functions that change a mode of the thread; they run while the program is captured, too
 MODE_FUNCTIONS: set[Any] = {
@@ -195,6 +197,13 @@ class GraphOps(Part):
         """A method of a tensor."""
         if name in ("size", "numel", "nelement", "stride", "__len__", "dim", "ndimension"):
             return self._geometry(name, owner, args, kwargs)
+        if name == "get_device":
+            return Known(-1 if owner.fake.device.index is None else owner.fake.device.index)
+        if name in _STATES and owner.source is not None:
+            question = getattr(core.Tensor, name)
+            answer = question(owner.real)
+            self.guards.add("is", owner.source.apply(question), answer)
+            return Known(answer)
         if name == "numpy":
             return self.array_of(owner, *args, **kwargs)
         if name in _ELEMENTS:

@@ -240,9 +240,9 @@ cdef class Tensor:
     is_sparse = is_sparse_csr = is_quantized = is_mkldnn = is_nested = property(lambda self: False)
 
     def get_device(self):
-        """The device index, -1 for the CPU."""
+        """The device index, -1 for devices without one, such as the CPU."""
         index = (<device>DEVICES[self.dev]).index
-        return -1 if self.dev == 0 else (index or 0)
+        return -1 if self.dev <= 1 else (index or 0)
 
     def is_contiguous(self, *, memory_format=contiguous_format):
         """Whether the elements lie in memory in the order of the dimensions (or of `memory_format`)."""

@@ -9,6 +9,7 @@ pass between a sparse tensor and its values through `_sparse_compose` and `_spar
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -345,6 +346,8 @@ class SparseTensor(core.Tensor):
         made = self.detach().clone()
         made.requires_grad_(self.requires_grad)
         memo[id(self)] = made
+        if self.grad is not None:
+            made.grad = copy.deepcopy(self.grad, memo)
         return made
 
     def __reduce_ex__(self, protocol: Any) -> Any:

@@ -1,0 +1,78 @@
+"""What backward adds to, the dtype of what it is given, and which tensors saved-tensor hooks see."""
+
+import facula
+from facula.autograd.graph import saved_tensors_hooks
+
+
+def test_backward_adds_to_results_that_are_inputs():
+    x = facula.ones(3, requires_grad=True)
+    y = x * 3
+    (y**2).sum().backward(inputs=[y])
+    assert y.grad.tolist() == [6.0] * 3 and x.grad is None
+    z = y * 2
+    z.sum().backward(inputs=[y, x])
+    assert y.grad.tolist() == [8.0] * 3 and x.grad.tolist() == [6.0] * 3
+
+
+def test_a_given_gradient_takes_the_dtype_of_the_output():
+    a = facula.ones(3, 3, dtype=facula.float64, requires_grad=True)
+    (gradient,) = facula.autograd.grad(a.diagonal(), a, facula.ones(3))
+    assert gradient.dtype is facula.float64
+    a.diagonal().backward(facula.full((3,), 2, dtype=facula.float16))
+    assert a.grad.dtype is facula.float64 and a.grad.trace().item() == 6
+
+
+def test_gradients_made_for_unused_inputs_can_be_differentiated_again():
+    x, a = (facula.tensor(v, requires_grad=True) for v in (0.5, 1.0))
+    first = facula.autograd.grad(x * a, x, create_graph=True)  # `a`: x has no part in it
+    second = facula.autograd.grad(first, x, create_graph=True, materialize_grads=True)
+    third = facula.autograd.grad(second, x, materialize_grads=True)
+    assert second[0].item() == 0 and third[0].item() == 0 and not third[0].requires_grad
+
+
+def test_hooks_hear_that_their_result_had_no_gradient():
+    x = facula.ones(3, requires_grad=True)
+    parts, heard = x.unbind(), []
+    parts[0].register_hook(heard.append)
+    parts[0].retain_grad()
+    parts[1].backward()
+    assert heard == [None] and x.grad.tolist() == [0.0, 1.0, 0.0]
+
+
+def saved_by(function):
+    seen = []
+
+    def pack(tensor):
+        seen.append(tuple(tensor.shape))
+        return tensor
+
+    with saved_tensors_hooks(pack, lambda tensor: tensor):
+        result = function()
+    return seen, result
+
+
+def test_numbers_are_no_saved_tensors():
+    x = facula.full((2,), 3.0, requires_grad=True)
+    seen, y = saved_by(lambda: x**3)
+    assert set(seen) == {(2,)}
+    y.sum().backward()
+    assert x.grad.tolist() == [27.0, 27.0]
+
+
+def test_only_what_the_wanted_gradients_need_is_saved():
+    x, y = facula.ones(4, requires_grad=True), facula.ones(1, 4)
+    assert saved_by(lambda: x * y)[0] == [(1, 4)]
+    assert saved_by(lambda: y * x)[0] == [(1, 4)]
+    assert saved_by(lambda: x * x)[0] == [(4,), (4,)]
+    assert saved_by(lambda: x + y)[0] == []
+
+
+def test_what_hooks_gave_back_is_differentiated_again():
+    """At 2a = 2: the gradient of a**3 is 3 (2a)**2, its derivative by what was saved 6 (2a)."""
+    with saved_tensors_hooks(lambda tensor: 2 * tensor, lambda tensor: tensor):
+        a = facula.ones(2, requires_grad=True)
+        total = (a**3).sum()
+    (gradient,) = facula.autograd.grad(total, a, create_graph=True)
+    assert gradient.tolist() == [12.0, 12.0]
+    gradient.sum().backward()
+    assert a.grad.tolist() == [12.0, 12.0]
