@@ -1,5 +1,7 @@
 """Typed storages read and write the memory of tensors."""
 
+import numpy as np
+
 import facula
 
 
@@ -22,3 +24,18 @@ def test_kinds():
     assert isinstance(made.long(), facula.LongStorage) and made.nbytes() == 8
     assert made.pickle_storage_type() == "FloatStorage"
     assert facula.DoubleStorage(3).size() == 3
+
+
+def test_bytes_of_the_other_order_are_turned_around():
+    big = bytes([1, 2, 3, 4])
+    assert facula.ShortStorage.from_buffer(big, "big").tolist() == [0x0102, 0x0304]
+    assert facula.ShortStorage.from_buffer(big, "little").tolist() == [0x0201, 0x0403]
+    assert facula.ShortStorage.from_buffer(big, byte_order="big").tolist() == [0x0102, 0x0304]
+    assert facula.ByteStorage.from_buffer(big, "big").tolist() == [1, 2, 3, 4]
+    pair = np.array([1 + 2j], dtype=">c8")
+    assert facula.ComplexFloatStorage.from_buffer(pair.tobytes(), "big").tolist() == [1 + 2j]
+
+
+def test_typed_tensors_lie_on_storages():
+    x = facula.arange(3.0)
+    assert facula.FloatTensor(x.storage()).data_ptr() == x.data_ptr()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 import facula
@@ -167,3 +169,19 @@ def test_spdiags():
     assert facula.equal(got.to_dense(), expected)
     with pytest.raises(RuntimeError, match="duplicate"):
         facula.sparse.spdiags(diagonals, facula.tensor([0, 0, 2]), (3, 3))
+
+
+def test_an_entry_keeps_the_dtype():
+    """Sums of places that are given twice, where a sum of integers would be of int64."""
+    places = facula.tensor([[0, 0, 1]])
+    for dtype in (facula.int16, facula.uint8, facula.float32):
+        x = facula.sparse_coo_tensor(places, facula.tensor([1, 2, 3], dtype=dtype), (2,))
+        assert x[0].dtype is dtype and x[0].item() == 3
+
+
+def test_copies_of_leaves_keep_their_gradient():
+    leaf = facula.ones(3).to_sparse().requires_grad_()
+    leaf.grad = facula.full((3,), 2.0).to_sparse()
+    made = copy.deepcopy(leaf)
+    assert made.grad.to_dense().tolist() == [2.0] * 3
+    assert made.grad is not leaf.grad and made.requires_grad

@@ -73,7 +73,7 @@ def warn_if_has_hooks(tensor: Any) -> None:
             warnings.warn(f"backward hook {hook!r} on tensor will not be serialized", stacklevel=3)
 
 
-class _Identity(Function):
+class BackwardHookFunction(Function):
     """Passes tensors through, so that one node sees all of their gradients together."""
 
     @staticmethod
@@ -124,7 +124,7 @@ class BackwardHook:
         indices = [i for i, v in enumerate(values) if isinstance(v, core.Tensor)]
         if not any(values[i].requires_grad for i in indices) or not core.is_grad_enabled():
             return values, None, indices
-        passed = _Identity.apply(*[values[i] for i in indices])
+        passed = BackwardHookFunction.apply(*[values[i] for i in indices])
         node = next((t.grad_fn for t in passed if t.grad_fn is not None), None)
         if node is None:
             core.errors.fail(

@@ -286,7 +286,8 @@ cdef class Run:
                 self.deliver(<Node>target, number, NULL)
             return 0
         results = [None] * len(edges)
-        if any(g is not None for g in gradients) or n.fn == NULL:
+        # a compiled call without gradients has nothing to do, also when what it kept is gone
+        if any(g is not None for g in gradients) or n.fn == NULL and type(n) is not CompiledFunctionBackward:
             results = self.call(n, gradients, len(edges))
             if n.node_hooks:
                 for hook in list(n.node_hooks.values()):

@@ -307,6 +307,10 @@ cdef class WideState:
     cdef object result
 
 
+cdef enum:
+    SAVES_RESULT = 1 << 30
+
+
 cdef int saves_for(GradientPlan plan, list operands):
     """Of what the plan saves, what the gradients of the operands that ask for one need."""
     cdef int i, j, needed = 0
@@ -316,6 +320,7 @@ cdef int saves_for(GradientPlan plan, list operands):
         g = <GradientInput>plan.inputs[i]
         for j in range(g.nuses):
             if g.uses[j] < USE_GRAD: needed |= 1 << g.uses[j]
+            elif g.uses[j] == USE_RESULT: needed |= SAVES_RESULT
     return needed
 
 
@@ -338,7 +343,7 @@ cdef Node pointwise_formula_node(Op op, Variant v, int cd, list values, list ope
             s.saved[i] = save(t, False, 0)
         if t.dt != r.dt or not same_shape(t, r):
             s.fits[i] = (shape_of_fake(t), t.dt)
-    if plan.saves_result:
+    if saves & SAVES_RESULT:
         s.result = save(saved_result if saved_result is not None else r, True, 0)
     n.extra = s
     return n

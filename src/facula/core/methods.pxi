@@ -683,11 +683,9 @@ def m___copy__(Tensor self):
 @_method
 @cython.binding(True)
 def m___reduce_ex__(Tensor self, protocol):
-    """Pickle by bytes; storages shared between tensors stay shared only through `facula.save`."""
+    """Pickle by bytes, without history; storages shared between tensors stay shared only through `facula.save`."""
     if self.keys & K_OVERRIDE and "__reduce_ex__" not in self.__class__.__dict__ and hasattr(self.__class__, "__reduce__") and self.__class__.__reduce__ is not object.__reduce__:
         return self.__class__.__reduce__(self)
-    if self.fn_ is not None and self.keys & K_GRAD:
-        raise said(RuntimeError, "[pickle] a leaf was required: cannot pickle a tensor with history\nhint: detach() it first")
     cdef Tensor plain = contiguous_(detach_(self))
     data = b"" if plain.numel_ == 0 or self.keys & K_META else bytes(bytes_of(storage_of(copy_like(plain, plain))))
     state = dict(<dict>self.dict_) if self.dict_ != NULL else None

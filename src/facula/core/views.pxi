@@ -443,6 +443,8 @@ cdef object view_call(Op op, PyObject **slots, uint32_t k):
     if r is None:
         r = run_view(op.view_number, op, slots)
     if k & K_GRAD and not (k & K_NOGRAD) and KIND[r.dt] >= KIND_FLOAT:
+        # bytes read as other numbers have no gradient
+        if op.view_number == 1 and isinstance(<object>slots[1], (dtype, type)): return r
         n = formula_node(op, view_arguments(op, slots), r)
         formula_saved_result(n, r)
         attach(r, n, 0)

@@ -142,7 +142,9 @@ def type_text(annotation: Any) -> str:
     origin = typing.get_origin(annotation)
     if origin is None:
         return _dotted_or_quoted(annotation)
-    arguments = ", ".join(map(type_text, typing.get_args(annotation)))
+    if not hasattr(annotation, "__args__"):  # a bare `typing.Tuple`
+        return type_text(origin)
+    arguments = ", ".join(map(type_text, typing.get_args(annotation))) or "()"  # the empty tuple's
     if origin in (typing.Union, types.UnionType):
         parts = typing.get_args(annotation)
         if len(parts) == 2 and type(None) in parts:

@@ -284,9 +284,17 @@ class Packet:
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
+            if "_qualified_op_name" not in self.__dict__:  # while it is copied
+                raise AttributeError(name)
             raise AttributeError(f"'{self._qualified_op_name}' has no attribute {name!r}")
         space, _, own = self._qualified_op_name.partition("::")
         return named_overload(space, own, name, self._function)
+
+    def __copy__(self) -> Packet:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Packet:
+        return self  # there is one of each
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Packet):

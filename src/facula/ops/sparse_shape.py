@@ -155,7 +155,7 @@ def select(self: Any, dim: int, index: int) -> Any:
     kept = (places[dim] == index).nonzero().reshape(-1)
     picked = values.index_select(0, kept)
     if count == 1:
-        return picked.sum(0) if picked.dtype is not core.bool else picked.any(0)
+        return picked.any(0) if picked.dtype is core.bool else picked.sum(0, dtype=picked.dtype)
     rows = [d for d in range(count) if d != dim]
     left = F.stack([places[d] for d in rows]).index_select(1, kept)
     return compose((left,), picked, rest, COO, coo._unique)

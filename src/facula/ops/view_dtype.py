@@ -74,16 +74,13 @@ class view_as_dtype:
         shape[-1] //= factor
         return core.view_dtype(self, dtype, shape, stride)
 
-    def backward(grad, self_meta):
-        fail(
-            RuntimeError,
-            "view",
-            "a differentiable view was required: view as another dtype has no gradient",
-            hint="take the view of x.detach(), or convert with x.to(dtype), which has a gradient",
-        )
+
+def _view_as(self: Tensor, dtype: Any) -> Tensor:
+    """`x.view(dtype)`: bytes read as other numbers have no gradient."""
+    return F.view_as_dtype(self.detach() if self.requires_grad else self, dtype)
 
 
-core.VIEW_AS_DTYPE[0] = F.view_as_dtype
+core.VIEW_AS_DTYPE[0] = _view_as
 
 
 @view("view_as_real(Tensor self) -> Tensor", names=("view_as_real",))
