@@ -1,5 +1,7 @@
 """What backward adds to, the dtype of what it is given, and which tensors saved-tensor hooks see."""
 
+import pickle
+
 import facula
 from facula.autograd.graph import saved_tensors_hooks
 
@@ -76,3 +78,13 @@ def test_what_hooks_gave_back_is_differentiated_again():
     assert gradient.tolist() == [12.0, 12.0]
     gradient.sum().backward()
     assert a.grad.tolist() == [12.0, 12.0]
+
+
+def test_pickles_hold_values_without_their_history():
+    x = facula.full((2,), 3.0, requires_grad=True)
+    loaded = pickle.loads(pickle.dumps(x * 2))
+    assert loaded.tolist() == [6.0, 6.0] and loaded.requires_grad and loaded.is_leaf
+    module = facula.nn.utils.weight_norm(facula.nn.Linear(2, 2))
+    module(facula.ones(1, 2))
+    copied = pickle.loads(pickle.dumps(module))
+    assert facula.equal(copied(facula.ones(1, 2)), module(facula.ones(1, 2)))
