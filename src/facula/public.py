@@ -7,8 +7,6 @@ imported here before it is asked for; no operator is named (their names are deri
 
 from __future__ import annotations
 
-import importlib
-import importlib.machinery
 import sys
 from typing import Any
 
@@ -87,10 +85,8 @@ class SecondNames:
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
         """Where the module is, if it is one under a second name."""
-        if name == "multiprocessing.reduction":
-            return _with_tensors(name, path)
         if not name.startswith("facula.") or name == "facula.second_names":
-            return None
+            return _with_tensors(name, path) if name == "multiprocessing.reduction" else None
         # lazily: most programs import no module by a second name
         from facula import second_names
 
@@ -106,7 +102,11 @@ class SecondNames:
 
 def _with_tensors(name: str, path: Any) -> Any:
     """Python's module by which processes send objects; when it is there, it learns of tensors."""
-    spec = importlib.machinery.PathFinder.find_spec(name, path)
+    # lazily: most programs have one process
+    import importlib
+    from importlib.machinery import PathFinder
+
+    spec = PathFinder.find_spec(name, path)
     loader: Any = spec and spec.loader
     if loader is None:
         return None

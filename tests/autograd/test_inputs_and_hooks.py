@@ -2,6 +2,8 @@
 
 import pickle
 
+import pytest
+
 import facula
 from facula.autograd.graph import saved_tensors_hooks
 
@@ -80,6 +82,7 @@ def test_what_hooks_gave_back_is_differentiated_again():
     assert a.grad.tolist() == [12.0, 12.0]
 
 
+@pytest.mark.filterwarnings("ignore:`weight_norm` is deprecated")
 def test_pickles_hold_values_without_their_history():
     x = facula.full((2,), 3.0, requires_grad=True)
     loaded = pickle.loads(pickle.dumps(x * 2))

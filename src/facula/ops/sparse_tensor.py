@@ -9,7 +9,6 @@ pass between a sparse tensor and its values through `_sparse_compose` and `_spar
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -347,6 +346,9 @@ class SparseTensor(core.Tensor):
         made.requires_grad_(self.requires_grad)
         memo[id(self)] = made
         if self.grad is not None:
+            # lazily: who copies has imported it, others need not
+            import copy
+
             made.grad = copy.deepcopy(self.grad, memo)
         return made
 
