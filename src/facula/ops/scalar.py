@@ -9,13 +9,16 @@ parameters stand in the order of the attributes, the same in the forward and in 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from facula.core.errors import fail
 from facula.ops import scalar_primitives
 from facula.ops.scalar_complex import angle, conj, sgn, sigmoid
 from facula.ops.scalar_derivative import derivative, scale
+from facula.ops.scalar_holomorphic import continued, continues
 from facula.ops.scalar_node import (
+    COMPLEX_PARTS,
     FLOATS,
     Complex,
     Scalar,
@@ -95,7 +98,7 @@ class Runtime:
 class Traced:
     """An expression with its place in a kernel: pointers are outputs, then `inputs`; attributes are `parameters`."""
 
-    __slots__ = ("attributes", "inputs", "names", "outputs", "parameters", "values")
+    __slots__ = ("attributes", "inputs", "names", "outputs", "parameters", "real", "values")
 
     def __init__(
         self,
@@ -105,6 +108,7 @@ class Traced:
         values: tuple[Any, ...] = (),
         names: tuple[str, ...] = (),
         attributes: dict[str, Any] | None = None,
+        real: Callable[[], Traced | None] | None = None,
     ) -> None:
         self.outputs = outputs
         self.inputs = inputs
@@ -112,6 +116,8 @@ class Traced:
         self.values = values
         self.names = names
         self.attributes = attributes or {}
+        #: the same body over real numbers, of an expression over complex ones
+        self.real = real
 
     @property
     def uses(self) -> tuple[Any, ...]:
@@ -164,7 +170,20 @@ def trace(
     outputs = tuple(_settle(output, strong) for output in returned)
     inputs = tuple(node("input", (), d, i) for i, d in enumerate(dtypes) if d is not None)
     names = _argument_names(body)[: len(dtypes)]
-    return Traced(outputs, inputs, tuple(parameters), values, names, resolved)
+    real = None
+    if any(d in COMPLEX_PARTS for d in dtypes):
+        real = partial(_over_real_numbers, body, tuple(dtypes), attributes)
+    return Traced(outputs, inputs, tuple(parameters), values, names, resolved, real)
+
+
+def _over_real_numbers(
+    body: Callable[..., Any], dtypes: Sequence[str | None], attributes: dict[str, Any] | None
+) -> Traced | None:
+    """The expression of a body for real arguments; None where it has none."""
+    try:
+        return trace(body, [d and COMPLEX_PARTS.get(d, d) for d in dtypes], attributes)
+    except (TypeError, NotImplementedError):
+        return None  # a function of complex numbers only
 
 
 def _settle(output: Value, dtype: str) -> Any:
@@ -201,10 +220,31 @@ def gradient(traced: Traced, wrt: int, backward: Callable[..., Any] | None = Non
         return None
     if backward is not None:
         return _explicit(traced, wrt, backward)
+    if traced.real is not None and leaf.is_complex:
+        found = _by_continuation(traced, wrt, traced.real())
+        if found is not None:
+            return found
     incoming = _incoming(traced)
     sums = tuple(_reverse(traced.outputs, incoming, part) for part in flatten((leaf,)))
     output = Complex(*sums) if isinstance(leaf, Complex) else sums[0]
     return _with_results(traced, output)
+
+
+def _by_continuation(traced: Traced, wrt: int, real: Traced | None) -> Traced | None:
+    """The gradient of a holomorphic function, from that of the function over real numbers."""
+    if real is None or len(traced.outputs) != 1 or not continues(real.outputs):
+        return None
+    found = gradient(real, wrt)
+    if found is None or not continues(found.outputs):
+        return None
+    saved = {"grad": _incoming(traced)[0], "result": conj(result(0, traced.outputs[0].dtype))}
+    values = {
+        id(leaf): conj(traced.values[leaf.value]) if leaf.op == "input" else saved[leaf.op]
+        for leaf in found.inputs
+    }
+    output = cast(continued(found.outputs[0], values), traced.values[wrt].dtype)
+    inputs = _leaves((output,)) or (node("grad", (), traced.outputs[0].dtype, 0),)
+    return Traced((output,), inputs, traced.parameters)
 
 
 def _reverse(outputs: Sequence[Any], incoming: list[Any], leaf: Scalar) -> Scalar:

@@ -17,14 +17,20 @@ from facula.ops import scalar_primitives as real
 from facula.ops.scalar_node import Complex, Scalar, Value, apply, complex_builders, lift, parts
 from facula.ops.scalar_primitives import where
 
+#: functions that are the analytic continuation of the real function of the same name
+HOLOMORPHIC = {"mul", "div"}
+
 
 def _rule(function: Callable[..., Any]) -> Callable[..., Any]:
     """Register under the function's name; arguments arrive as `Complex`."""
+    name = function.__name__.rstrip("_")
 
     def build(*args: Value) -> Any:
         return function(*(Complex(*parts(arg)) for arg in args))
 
-    complex_builders[function.__name__.rstrip("_")] = build
+    complex_builders[name] = build
+    if function.__annotations__["return"] == "Complex":  # the others give real numbers
+        HOLOMORPHIC.add(name)
     return function
 
 

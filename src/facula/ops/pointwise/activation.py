@@ -302,11 +302,6 @@ def leaky_relu(x, *, negative_slope):
     return s.where(x > 0, x, x * negative_slope)
 
 
-@leaky_relu.backward
-def _(grad, x, *, negative_slope):
-    return s.where(x > 0, grad, grad * negative_slope)
-
-
 @pointwise(
     "threshold(Tensor self, Number threshold, Number value) -> Tensor",
     names=("threshold",),
@@ -315,11 +310,6 @@ def _(grad, x, *, negative_slope):
 def threshold(x, *, threshold, value):
     """`self` above the threshold, `value` elsewhere."""
     return s.where(x <= _bound(threshold, x), _bound(value, x), x)
-
-
-@threshold.backward
-def _(grad, x, *, threshold, value):
-    return s.where(x <= _bound(threshold, x), 0.0, grad)
 
 
 @pointwise(
@@ -348,8 +338,3 @@ def _(grad, x):
 def _prelu(x, weight):
     """`self` above zero, ``weight * self`` below [He et al. 2015]; `weight` broadcasts."""
     return s.where(x > 0, x, weight * x)
-
-
-@_prelu.backward
-def _(grad, x, weight):
-    return s.where(x > 0, grad, weight * grad), s.where(x > 0, 0.0, x * grad)

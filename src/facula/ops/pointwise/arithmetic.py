@@ -134,20 +134,10 @@ def square(x):
     return x * x
 
 
-@square.backward
-def _(grad, x):
-    return grad * (2.0 * s.conj(x))
-
-
 @pointwise("sqrt(Tensor self) -> Tensor", result="float", domain=(0, None), reference="numpy.sqrt")
 def sqrt(x):
     """Square root, NaN for negative real numbers."""
     return s.sqrt(x)
-
-
-@sqrt.backward
-def _(grad, result):
-    return grad / (2.0 * s.conj(result))
 
 
 @pointwise(
@@ -156,12 +146,6 @@ def _(grad, result):
 def rsqrt(x):
     """``1 / sqrt(self)``."""
     return s.rsqrt(x)
-
-
-@rsqrt.backward
-def _(grad, result):
-    r = s.conj(result)
-    return grad * (-0.5 * (r * r * r))
 
 
 @pointwise(
@@ -173,12 +157,6 @@ def _(grad, result):
 def reciprocal(x):
     """``1 / self``."""
     return s.reciprocal(x)
-
-
-@reciprocal.backward
-def _(grad, result):
-    r = s.conj(result)
-    return -(grad * (r * r))
 
 
 @pointwise(

@@ -77,14 +77,6 @@ def div(x, y, *, rounding_mode):
     return s.trunc(x / y) if rounding_mode == "trunc" else x / y
 
 
-@div.backward
-def _(grad, x, y, *, rounding_mode):
-    if rounding_mode is not None:
-        return None, None
-    w = s.conj(y)
-    return grad / w, -(grad * ((s.conj(x) / w) / w))
-
-
 @pointwise(
     "true_divide(Operand self, Operand other) -> Tensor",
     of_numbers=True,
@@ -94,12 +86,6 @@ def _(grad, x, y, *, rounding_mode):
 def true_divide(x, y):
     """Exact quotient; integers give floats."""
     return x / y
-
-
-@true_divide.backward
-def _(grad, x, y):
-    w = s.conj(y)
-    return grad / w, -(grad * ((s.conj(x) / w) / w))
 
 
 @pointwise(

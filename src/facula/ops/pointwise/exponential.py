@@ -31,11 +31,6 @@ def exp(x):
     return s.exp(x)
 
 
-@exp.backward
-def _(grad, result):
-    return grad * s.conj(result)
-
-
 @pointwise(
     "exp2(Tensor self) -> Tensor",
     names=functions_and_methods("exp2", special=("exp2",)),
@@ -45,11 +40,6 @@ def _(grad, result):
 def exp2(x):
     """``2 ** self``."""
     return s.exp2(x)
-
-
-@exp2.backward
-def _(grad, result):
-    return grad * (s.conj(result) * LN2)
 
 
 @pointwise(
@@ -64,11 +54,6 @@ def expm1(x):
     return s.expm1(x)
 
 
-@expm1.backward
-def _(grad, result):
-    return grad * (s.conj(result) + 1.0)
-
-
 @pointwise(
     "log(Tensor self) -> Tensor",
     result="float",
@@ -79,11 +64,6 @@ def _(grad, result):
 def log(x):
     """Natural logarithm."""
     return s.log(x)
-
-
-@log.backward
-def _(grad, x):
-    return grad / s.conj(x)
 
 
 @pointwise(
@@ -98,11 +78,6 @@ def log2(x):
     return s.log2(x)
 
 
-@log2.backward
-def _(grad, x):
-    return grad / (s.conj(x) * LN2)
-
-
 @pointwise(
     "log10(Tensor self) -> Tensor",
     result="float",
@@ -113,11 +88,6 @@ def _(grad, x):
 def log10(x):
     """Logarithm to base 10."""
     return s.log10(x)
-
-
-@log10.backward
-def _(grad, x):
-    return grad / (s.conj(x) * LN10)
 
 
 @pointwise(
@@ -131,11 +101,6 @@ def _(grad, x):
 def log1p(x):
     """``log(1 + self)``, exact near zero."""
     return s.log1p(x)
-
-
-@log1p.backward
-def _(grad, x):
-    return grad / (s.conj(x) + 1.0)
 
 
 def _log_add(

@@ -25,20 +25,10 @@ def sin(x):
     return s.sin(x)
 
 
-@sin.backward
-def _(grad, x):
-    return grad * s.cos(s.conj(x))
-
-
 @pointwise("cos(Tensor self) -> Tensor", result="float", reference="numpy.cos")
 def cos(x):
     """Cosine."""
     return s.cos(x)
-
-
-@cos.backward
-def _(grad, x):
-    return -(grad * s.sin(s.conj(x)))
 
 
 @pointwise(
@@ -50,12 +40,6 @@ def _(grad, x):
 def tan(x):
     """Tangent."""
     return s.tan(x)
-
-
-@tan.backward
-def _(grad, result):
-    r = s.conj(result)
-    return grad * (1.0 + r * r)
 
 
 def _slope_of_asin(z: Any) -> Any:
@@ -113,12 +97,6 @@ def atan(x):
     return s.atan(x)
 
 
-@atan.backward
-def _(grad, x):
-    z = s.conj(x)
-    return grad / (z * z + 1.0)
-
-
 @pointwise(
     "atan2(Operand self, Operand other) -> Tensor",
     names=functions_and_methods("atan2", "arctan2"),
@@ -144,11 +122,6 @@ def sinh(x):
     return s.sinh(x)
 
 
-@sinh.backward
-def _(grad, x):
-    return grad * s.cosh(s.conj(x))
-
-
 @pointwise(
     "cosh(Tensor self) -> Tensor",
     result="float",
@@ -160,11 +133,6 @@ def cosh(x):
     return s.cosh(x)
 
 
-@cosh.backward
-def _(grad, x):
-    return grad * s.sinh(s.conj(x))
-
-
 @pointwise(
     "tanh(Tensor self) -> Tensor",
     names=(*functions_and_methods("tanh"), "nn.functional.tanh"),
@@ -174,12 +142,6 @@ def _(grad, x):
 def tanh(x):
     """Hyperbolic tangent."""
     return s.tanh(x)
-
-
-@tanh.backward
-def _(grad, result):
-    r = s.conj(result)
-    return grad * (1.0 - r * r)
 
 
 @pointwise(
@@ -232,12 +194,6 @@ def _(grad, x):
 def atanh(x):
     """Inverse hyperbolic tangent."""
     return s.atanh(x)
-
-
-@atanh.backward
-def _(grad, x):
-    z = s.conj(x)
-    return grad / (1.0 - z * z)
 
 
 @pointwise(
