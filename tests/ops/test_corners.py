@@ -208,3 +208,13 @@ def test_floored_quotients_are_exact(dtype):
     for count in (4000, 3):  # vectors, and single elements
         found = facula.floor_divide(facula.tensor(x[:count]), facula.tensor(y[:count]))
         np.testing.assert_array_equal(found.numpy(), expected[:count])
+
+
+def test_slopes_far_out_and_at_nan():
+    x = facula.tensor([20.0, 90.0, 1e18, float("inf"), -1e10], requires_grad=True)
+    F.mish(x).sum().backward()
+    assert x.grad.tolist() == [1.0, 1.0, 1.0, 1.0, 0.0]
+    for shrink in (F.hardshrink, F.softshrink):
+        x = facula.tensor([float("nan"), 0.5, -0.5, 0.75], requires_grad=True)
+        shrink(x).sum().backward()
+        assert x.grad.tolist() == [1.0, 0.0, 0.0, 1.0]

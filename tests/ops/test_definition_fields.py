@@ -100,3 +100,12 @@ def test_calls_of_operators_that_write_are_not_removed_as_dead():
     assert [node.op for node in graph.nodes] == ["placeholder", "call_function", "output"]
     module = fx.GraphModule({}, graph)
     assert module(facula.zeros(3)).tolist() == [2.0, 2.0, 2.0]
+
+
+def test_a_gradient_that_is_written_by_hand_says_why():
+    by_hand = {
+        name: op.definition.explicit_backward
+        for name, op in TABLE.items()
+        if op.definition.kind == "pointwise" and op.definition.explicit_backward is not None
+    }
+    assert by_hand and not [name for name, body in by_hand.items() if not body.__doc__]

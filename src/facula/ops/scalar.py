@@ -234,6 +234,10 @@ def _by_continuation(traced: Traced, wrt: int, real: Traced | None) -> Traced | 
     """The gradient of a holomorphic function, from that of the function over real numbers."""
     if real is None or len(traced.outputs) != 1 or not continues(real.outputs):
         return None
+    pairs = zip(real.values, traced.values, strict=True)
+    same = continued(real.outputs[0], {id(a): b for a, b in pairs})
+    if list(map(id, flatten((same,)))) != list(map(id, flatten(traced.outputs))):
+        return None  # a body that takes a conjugate, or does something else for complex numbers
     found = gradient(real, wrt)
     if found is None or not continues(found.outputs):
         return None

@@ -30,6 +30,7 @@ def relu(x):
 
 @relu.backward
 def _(grad, result):
+    """From the result, so that the input need not be kept; nothing at zero, as in PyTorch."""
     return s.where(result <= 0, 0.0, grad)
 
 
@@ -41,6 +42,7 @@ def relu6(x):
 
 @relu6.backward
 def _(grad, x):
+    """Nothing at both bounds, as in PyTorch, where a half each is the derivative."""
     return s.where((x <= 0) | (x >= 6), 0.0, grad)
 
 
@@ -57,6 +59,7 @@ def elu(x, *, alpha):
 
 @elu.backward
 def _(grad, x, *, alpha):
+    """From the exponential itself: from `expm1(x) + 1` far below zero nothing would be left."""
     return s.where(x > 0, grad, grad * (alpha * s.exp(x)))
 
 
@@ -68,6 +71,7 @@ def selu(x):
 
 @selu.backward
 def _(grad, x):
+    """From the exponential itself: from `expm1(x) + 1` far below zero nothing would be left."""
     slope = s.where(x > 0, SELU_SCALE, (SELU_SCALE * SELU_ALPHA) * s.exp(x))
     return grad * slope
 
@@ -85,6 +89,7 @@ def celu(x, *, alpha):
 
 @celu.backward
 def _(grad, x, *, alpha):
+    """From the exponential itself: from `expm1(x / alpha) + 1` far below zero nothing would be left."""
     return s.where(x > 0, grad, grad * s.exp(x / alpha))
 
 
@@ -112,6 +117,7 @@ def gelu(x, *, approximate):
 
 @gelu.backward
 def _(grad, x, *, approximate):
+    """The distribution and its density as they stand: fewer roundings where they nearly cancel."""
     if approximate == "tanh":
         t = s.tanh(SQRT_2_OVER_PI * (x + CUBIC * x * x * x))
         inner = SQRT_2_OVER_PI * (1.0 + 3.0 * CUBIC * x * x)
@@ -129,6 +135,7 @@ def silu(x):
 
 @silu.backward
 def _(grad, x):
+    """With the gate in factors that stay finite where the exponential is infinite."""
     gate = s.sigmoid(s.conj(x))
     return grad * (gate * (1.0 + s.conj(x) * (1.0 - gate)))
 
@@ -148,10 +155,11 @@ def mish(x):
 
 @mish.backward
 def _(grad, x):
+    """Over the parts of the value, which stay finite where exponentials are not."""
     e, n = _mish_parts(x)
     below = n + 2.0
     slope = 4.0 * (n + 1.0) / (below * below)
-    return grad * (n / below + x * (e / (1.0 + e)) * slope)
+    return grad * (n / below + s.minimum(x, 20.0) * (e / (1.0 + e)) * slope)
 
 
 @pointwise(
@@ -170,6 +178,7 @@ def softplus(x, *, beta, threshold):
 
 @softplus.backward
 def _(grad, x, *, beta, threshold):
+    """As the logistic function, not as a quotient of exponentials."""
     scaled = x * beta
     return s.where(scaled > threshold, grad, grad / (1.0 + s.exp(-scaled)))
 
@@ -182,6 +191,7 @@ def softsign(x):
 
 @softsign.backward
 def _(grad, x):
+    """One quotient: of the derivative's two terms little is left far from zero."""
     below = 1.0 + s.apply("abs", x)
     if not x.is_complex:
         return grad / (below * below)
@@ -197,6 +207,7 @@ def tanhshrink(x):
 
 @tanhshrink.backward
 def _(grad, x):
+    """From `tanh(x)^2`: `1 - (1 - tanh(x)^2)` has no digits near zero."""
     t = s.conj(s.tanh(x))
     return grad * (t * t)
 
@@ -209,6 +220,7 @@ def hardswish(x):
 
 @hardswish.backward
 def _(grad, x):
+    """PyTorch's slopes at the two kinks, and finite ones at infinity."""
     middle = grad * (x * (1.0 / 3.0) + 0.5)
     return s.where(x <= -3.0, 0.0, s.where(x < 3.0, middle, grad))
 
@@ -221,6 +233,7 @@ def hardsigmoid(x):
 
 @hardsigmoid.backward
 def _(grad, x):
+    """Nothing at the two kinks, as in PyTorch."""
     return s.where((x > -3.0) & (x < 3.0), grad * (1.0 / 6.0), 0.0)
 
 
@@ -241,6 +254,7 @@ def _bound(value: s.Scalar, x: s.Scalar) -> s.Scalar:
 
 @hardtanh.backward
 def _(grad, x, *, min_val, max_val):
+    """Nothing at both bounds, as in PyTorch."""
     return s.where((x <= _bound(min_val, x)) | (x >= _bound(max_val, x)), 0.0, grad)
 
 
@@ -254,11 +268,6 @@ def _(grad, x, *, min_val, max_val):
 def hardshrink(x, *, lambd):
     """`self` where ``|self| > lambd``, else 0."""
     return s.where((x >= -lambd) & (x <= lambd), 0.0, x)
-
-
-@hardshrink.backward
-def _(grad, x, *, lambd):
-    return s.where((x > lambd) | (x < -lambd), grad, 0.0)
 
 
 def _check_lambd(*, lambd: float) -> None:
@@ -284,11 +293,6 @@ def softshrink(x, *, lambd):
     """`self` moved by `lambd` towards zero, 0 between ``-lambd`` and ``lambd``."""
     value = s.where(x > lambd, x - lambd, s.where(x < -lambd, x + lambd, 0.0))
     return s.where(s.isnan(x), x, value)
-
-
-@softshrink.backward
-def _(grad, x, *, lambd):
-    return s.where((x > lambd) | (x < -lambd), grad, 0.0)
 
 
 @pointwise(
@@ -325,6 +329,7 @@ def logsigmoid(x):
 
 @logsigmoid.backward
 def _(grad, x):
+    """One quotient that neither overflows nor cancels."""
     return grad / (1.0 + s.exp(x))
 
 

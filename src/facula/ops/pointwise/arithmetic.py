@@ -101,6 +101,7 @@ def abs(x):
 
 @abs.backward
 def _(grad, x):
+    """Nothing at zero, of complex numbers too, where the modulus has no derivative."""
     return grad * s.sgn(x)
 
 
@@ -173,6 +174,7 @@ def pow(x, exponent):
 
 @pow.backward
 def _(grad, x, exponent, result):
+    """No logarithm of zero and no power of zero below it is taken: they would be NaN in further derivatives."""
     y, r = s.conj(exponent), s.conj(result)
     base = s.conj(x)
     by_base = s.where(exponent == 0, 0.0, grad * (y * s.pow(base, y - 1.0)))
@@ -244,6 +246,7 @@ def lerp(x, end, weight):
 
 @lerp.backward
 def _(grad, x, end, weight):
+    """By the weight alone; the value takes the way round that is exact at its end."""
     w = s.conj(weight)
     return grad * (1.0 - w), grad * w, grad * s.conj(end - x)
 

@@ -24,6 +24,7 @@ def angle(x):
 
 @angle.backward
 def _(grad, x):
+    """Nothing at zero, where it has no derivative, and nothing of a real NaN."""
     if not x.is_complex:
         return None
     square = x.re * x.re + x.im * x.im
@@ -37,11 +38,6 @@ def _(grad, x):
 def _conjugate(x):
     """Complex conjugate in new memory, of real tensors too."""
     return s.conj(x)
-
-
-@_conjugate.backward
-def _(grad):
-    return s.conj(grad)
 
 
 @composite("conj_physical(Tensor self) -> Tensor", inplace=True)

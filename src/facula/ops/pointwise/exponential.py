@@ -132,6 +132,7 @@ def logaddexp(x, y):
 
 @logaddexp.backward
 def _(grad, x, y):
+    """One logistic function each; a half each where both are infinite."""
     if x.is_complex:
         return grad / (1.0 + s.exp(s.conj(y - x))), grad / (1.0 + s.exp(s.conj(x - y)))
     gap = _gap(x, y)
@@ -148,6 +149,7 @@ def logaddexp2(x, y):
 
 @logaddexp2.backward
 def _(grad, x, y):
+    """One logistic function each; a half each where both are infinite."""
     gap = _gap(x, y)
     return grad / (1.0 + s.exp2(gap)), grad / (1.0 + s.exp2(-gap))
 
@@ -167,6 +169,7 @@ def xlogy(x, y):
 
 @xlogy.backward
 def _(grad, x, y):
+    """PyTorch's values where `x` is zero and the logarithm is not finite."""
     nothing = s.logical_or(s.logical_and(x == 0, y <= 0), grad == 0)
     return s.where(nothing, 0.0, grad * s.log(y)), grad * x / y
 
@@ -187,6 +190,7 @@ def special_xlog1py(x, y):
 
 @special_xlog1py.backward
 def _(grad, x, y):
+    """PyTorch's values where `x` is zero and the logarithm is not finite."""
     nothing = s.logical_or(s.logical_and(x == 0, y <= -1), grad == 0)
     return s.where(nothing, 0.0, grad * s.log1p(y)), grad * x / (y + 1.0)
 
@@ -204,6 +208,7 @@ def sigmoid(x):
 
 @sigmoid.backward
 def _(grad, result):
+    """From the result, so that the input need not be kept, and no exponential is taken again."""
     r = s.conj(result)
     return grad * ((1.0 - r) * r)
 
@@ -227,6 +232,7 @@ def logit(x, *, eps):
 
 @logit.backward
 def _(grad, x, *, eps):
+    """PyTorch's values outside of the domain: NaN, and nothing where `eps` clamps."""
     slope = grad / (x * (1.0 - x))
     if eps is None:
         return s.where((x < 0) | (x > 1), math.nan, slope)

@@ -85,6 +85,7 @@ def clamp(x, low, high):
 
 @clamp.backward
 def _(grad, x, low, high):
+    """All of it at a bound, as in PyTorch; a bound gets what the value loses."""
     if low is None:
         return s.where(x <= high, grad, 0.0), None, s.where(x > high, grad, 0.0)
     if high is None:
@@ -187,6 +188,7 @@ def _nan_to_num(x, *, nan, posinf, neginf):
 
 @_nan_to_num.backward
 def _(grad, x, *, nan, posinf, neginf):
+    """All of it for finite numbers, and nothing for those that are replaced."""
     return s.where(s.isfinite(x), grad, 0.0)
 
 

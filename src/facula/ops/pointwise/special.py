@@ -88,6 +88,7 @@ def special_ndtr(x):
 
 @special_ndtr.backward
 def _(grad, x):
+    """The density itself; the derivative of the two branches cancels."""
     return grad * (s.exp(-0.5 * x * x) * INV_SQRT_2PI)
 
 
@@ -107,6 +108,7 @@ def special_log_ndtr(x):
 
 @special_log_ndtr.backward
 def _(grad, x):
+    """By `erfcx`, which is finite far below zero, where the quotient of the derivative is not."""
     return grad / s.erfcx(-x * SQRT_HALF) * SQRT_2_OVER_PI
 
 
@@ -141,6 +143,7 @@ def special_entr(x):
 
 @special_entr.backward
 def _(grad, x):
+    """NaN below zero, as in PyTorch, where the value is constant."""
     return grad * (-(s.log(x) + 1.0))
 
 

@@ -105,6 +105,7 @@ def special_spherical_bessel_j0(x):
 
 @special_spherical_bessel_j0.backward
 def _(grad, x):
+    """A series near zero, where the two terms of the derivative cancel."""
     near = s.abs(x) < 0.1
     square = x * x
     series = -x * (

@@ -65,6 +65,7 @@ def asin(x):
 
 @asin.backward
 def _(grad, x):
+    """By two factors that keep the side of the cut (`_slope_of_asin`)."""
     return grad * _slope_of_asin(s.conj(x))
 
 
@@ -83,6 +84,7 @@ def acos(x):
 
 @acos.backward
 def _(grad, x):
+    """By two factors that keep the side of the cut (`_slope_of_asin`)."""
     return -(grad * _slope_of_asin(s.conj(x)))
 
 
@@ -157,6 +159,7 @@ def asinh(x):
 
 @asinh.backward
 def _(grad, x):
+    """By two factors that keep the side of the cut (`_slope_of_asin`)."""
     z = s.conj(x)
     if not x.is_complex:
         return grad * s.rsqrt(z * z + 1.0)
@@ -177,6 +180,7 @@ def acosh(x):
 
 @acosh.backward
 def _(grad, x):
+    """By two factors that keep the side of the cut, as in `_slope_of_asin`."""
     z = s.conj(x)
     if not x.is_complex:
         return grad * s.rsqrt(z * z - 1.0)
@@ -209,6 +213,7 @@ def sinc(x):
 
 @sinc.backward
 def _(grad, x):
+    """A series near zero, where the two terms of the derivative cancel."""
     z = s.conj(x)
     turn = PI * z
     small = s.abs(turn) < 0.1
