@@ -25,6 +25,7 @@ from facula.core import (
 from facula.core import Tensor as TensorBase
 from facula.core import _disabled_torch_function_impl as _disabled_torch_function_impl
 from facula.core import is_grad_enabled as is_grad_enabled
+from facula.core import set_grad_enabled as _set_grad_enabled  # noqa: F401
 from facula.nn.modules.module import parse_to
 from facula.ops.tags import Tag as Tag
 from facula.overrides import (

@@ -14,8 +14,8 @@ SUBMODULES = frozenset(
     (
         "nn optim autograd signal utils data serialization testing random backends fx func amp linalg "
         "special fft masked sparse storage distributions cpu cuda mps xpu accelerator types return_types overrides "
-        "library jit profiler _C version compiler _dynamo _logging ao alias torch_version distributed __config__ hub "
-        "export futures multiprocessing onnx"
+        "library jit profiler _C _VF version compiler _dynamo _logging ao alias torch_version distributed __config__ "
+        "hub export futures multiprocessing onnx"
     ).split()
 )
 
@@ -46,6 +46,11 @@ _FROM = {
     ),
     "facula.alias": "install_as_torch",
     "facula.ops.tags": "Tag",
+    "facula.ops.sparse_checks": (
+        "_validate_sparse_coo_tensor_args _validate_sparse_compressed_tensor_args "
+        "_validate_sparse_csr_tensor_args _validate_sparse_csc_tensor_args "
+        "_validate_sparse_bsr_tensor_args _validate_sparse_bsc_tensor_args"
+    ),
     "facula.checks": (
         "_assert _assert_async _check _check_index _check_is_size _check_not_implemented "
         "_check_tensor_all _check_type _check_value _check_with"

@@ -144,7 +144,15 @@ class TypedStorage(metaclass=_Kind):
     def _address(self) -> int:
         return int(core.address_of(self._untyped_storage))
 
+    def _check_elements(self) -> None:
+        """Raise where there are no numbers to read."""
+        if self.device.type == "meta":
+            required = "numbers were required: Not available for 'meta' device type"
+            hint = "make the storage on another device"
+            fail(NotImplementedError, "TypedStorage", required, hint=hint)
+
     def __getitem__(self, index: Any) -> Any:
+        self._check_elements()
         if isinstance(index, slice):
             return self._tensor()[index]
         return self._tensor()[index].item()
@@ -163,6 +171,7 @@ class TypedStorage(metaclass=_Kind):
 
     def tolist(self) -> list[Any]:
         """The numbers as a list."""
+        self._check_elements()
         return list(self._tensor().tolist())
 
     def clone(self) -> TypedStorage:
@@ -207,6 +216,9 @@ class TypedStorage(metaclass=_Kind):
 
     def share_memory_(self) -> TypedStorage:
         """Move the numbers to memory that other processes see."""
+        if self.device.type != "cpu":
+            required = "memory of the CPU was required: sharing is only available on CPU"
+            fail(RuntimeError, "TypedStorage.share_memory_", required, self.device, "use .cpu()")
         self._untyped_storage.share_memory_()
         return self
 
@@ -240,6 +252,13 @@ class TypedStorage(metaclass=_Kind):
             f" {numbers}\n[{core.DTYPE_PREFIX[0]}.storage.TypedStorage(dtype={self.dtype}, "
             f"device={self.device}) of size {self.size()}]"
         )
+
+
+def _dtype_to_storage_type_map() -> dict[Any, str]:
+    """The name of the kind of storage of each dtype that has one."""
+    words = "Double Float Half Long Int Short Char Byte Bool BFloat16 ComplexDouble ComplexFloat"
+    kinds = (globals()[f"{word}Storage"] for word in words.split())
+    return {kind._dtype: kind.__name__ for kind in kinds}
 
 
 def _cast(dtype: Any) -> Any:

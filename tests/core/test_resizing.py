@@ -44,3 +44,9 @@ def test_elements_that_share_a_place_share_its_gradient():
     y = x.expand(2, 3)
     y.as_strided((3,), (1,), 0).sum().backward()
     assert x.grad.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_slices_keep_their_order_with_a_dimension_of_size_1():
+    x = facula.arange(2 * 3 * 8 * 8).view(2, 3, 8, 8).contiguous(memory_format=facula.channels_last)
+    assert x[:1, :, ::2, ::2].float().stride() == (48, 1, 12, 3)
+    assert x[:, :1].clone().stride() == (64, 1, 8, 1)

@@ -1,6 +1,7 @@
 """Typed storages read and write the memory of tensors."""
 
 import numpy as np
+import pytest
 
 import facula
 
@@ -39,3 +40,23 @@ def test_bytes_of_the_other_order_are_turned_around():
 def test_typed_tensors_lie_on_storages():
     x = facula.arange(3.0)
     assert facula.FloatTensor(x.storage()).data_ptr() == x.data_ptr()
+
+
+def test_a_tensor_of_a_storage_holds_its_bytes():
+    storage = facula.tensor([1.0, 2.0]).untyped_storage()
+    assert facula.tensor(storage, dtype=facula.float32).tolist() == [1.0, 2.0]
+    assert facula.tensor(storage, dtype=facula.int16).shape == (4,)
+
+
+def test_a_storage_without_elements_says_so():
+    storage = facula.empty(3, device="meta").storage()
+    for read in (lambda: storage[0], storage.tolist):
+        with pytest.raises(NotImplementedError, match="Not available for 'meta'"):
+            read()
+    with pytest.raises(RuntimeError, match="only available on CPU"):
+        storage.share_memory_()
+
+
+def test_kinds_by_dtype():
+    kinds = facula.storage._dtype_to_storage_type_map()
+    assert kinds[facula.float32] == "FloatStorage" and kinds[facula.bool] == "BoolStorage"

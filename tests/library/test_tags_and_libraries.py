@@ -41,3 +41,26 @@ def test_a_second_custom_op_takes_the_place_of_the_first():
     library.define("replaced::other", "(Tensor x) -> Tensor")
     with pytest.raises(ValueError, match="defined once"):
         library.define("replaced::other", "(Tensor x) -> Tensor")
+
+
+def test_writes_to_lists_with_gaps_are_counted():
+    @library.custom_op("gaps::write", mutates_args={"values"})
+    def write(x: facula.Tensor, values: list[facula.Tensor | None]) -> None:
+        return None
+
+    first, last = facula.ones(2), facula.ones(2)
+    write(facula.ones(1), [first, None, last])
+    assert first._version == last._version == 1
+    with pytest.raises(TypeError):
+        facula.core.increment_version([1])
+
+
+def test_a_library_that_is_gone_makes_room():
+    lib = library.Library("gone", "FRAGMENT")
+    lib.define("f(Tensor x) -> Tensor")
+    with pytest.raises(ValueError, match="defined once"):
+        library.Library("gone", "FRAGMENT").define("f(Tensor x) -> Tensor")
+    del lib
+    again = library.Library("gone", "FRAGMENT")
+    assert again.define("f(Tensor x) -> Tensor") == "f"
+    again._destroy()

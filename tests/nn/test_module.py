@@ -301,3 +301,23 @@ def test_set_submodule_and_apply():
     names = []
     net.apply(lambda m: names.append(type(m).__name__))
     assert names == ["Identity", "Linear", "Net"]
+
+
+def test_buffers_take_what_stands_for_a_tensor_and_no_name_that_is_taken():
+    class Like:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            raise NotImplementedError
+
+    module = nn.Module()
+    first, second = Like(), Like()
+    module.register_buffer("like", first)
+    module.like = second
+    assert module.like is second and "like" in dict(module.named_buffers())
+    module.taken = 5
+    with pytest.raises(KeyError, match="already exists"):
+        module.taken = nn.Buffer(facula.ones(1))
+    with pytest.raises(TypeError, match="buffer name should be a string. Got int"):
+        module.register_buffer(3, facula.ones(1))
+    with pytest.raises(RuntimeError, match="does not accept copy"):
+        module.to("cpu", copy=True)

@@ -584,7 +584,7 @@ def gradgradcheck(
         values, vectors = args[:-count], args[-count:]
         # an input that is passed through itself: grad with respect to it must see this use of it
         # only
-        values = tuple(_shown(v) if _is_differentiable(v) else v for v in values)
+        values = tuple(_shown(v) if k in positions else v for k, v in enumerate(values))
         with enable_grad():
             results = [o for o in _outputs(func(*values)) if o.requires_grad]
             wanted = [values[k] for k in positions]

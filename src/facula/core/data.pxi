@@ -411,7 +411,7 @@ def bump_versions(columns):
     for column in columns:
         for t in column:
             if t is not None:
-                bump(<Tensor>t)
+                bump(<Tensor?>t)
 
 
 def count_writes(list inputs, values, tuple pairs):

@@ -271,7 +271,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
         t = from_numpy_copy(array)
         t = convert(t, t.dt if dtype is None else as_dtype(dtype).index, dev, True, contiguous_format)
     elif isinstance(data, UntypedStorage):
-        raise said(TypeError, "[tensor] numbers or sequences were required: got a storage\nhint: use facula.empty(0).set_(storage, offset, size, stride)")
+        t = empty((0,), dtype=DTYPES[I64] if dtype is None else dtype, device=data.device).set_(data).clone()
     else:
         if not isinstance(data, (list, tuple)) and hasattr(data, "__len__") and hasattr(data, "__getitem__") and not isinstance(data, (str, bytes, dict)):
             data = list(data)

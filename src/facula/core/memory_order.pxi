@@ -49,16 +49,18 @@ cdef inline bint dense(Tensor t):
 cdef bint packed_strides(Tensor a, int64_t *sd):
     """Strides without gaps in the memory order of `a`, or False where expanded dimensions leave it open."""
     cdef int order[16]
-    cdef int i, n = by_stride(a, order)
+    cdef int i, j, n = by_stride(a, order)
     cdef int64_t expected = 1
     if n and a.sd[order[0]] == 0:
         return False
     for i in range(n):
         sd[order[i]] = expected
         expected *= a.sh[order[i]]
-    for i in range(a.nd - 1, -1, -1):
-        if a.sh[i] == 1:
-            sd[i] = sd[i + 1] * a.sh[i + 1] if i + 1 < a.nd else 1
+    for i in range(a.nd):
+        if a.sh[i] == 1:                           # behind what it steps over
+            sd[i] = 1
+            for j in range(a.nd):
+                if a.sh[j] > 1 and a.sd[j] < a.sd[i]: sd[i] *= a.sh[j]
     return True
 
 

@@ -35,7 +35,7 @@ def increment_version(tensors):
     if isinstance(tensors, Tensor):
         tensors = (tensors,)
     for t in tensors:
-        bump(<Tensor>t)
+        bump(<Tensor?>t)
 
 
 def forget_writes(Tensor tensor):

@@ -148,9 +148,10 @@ class FakeTensor(Tensor):
         raise DataDependentOutputException("numpy")
 
     def __repr__(self) -> str:
-        shown = f"size={tuple(self.shape)}, dtype={self.dtype}"
-        if self.fake_device.type != "cpu":
-            shown += f", device='{self.fake_device}'"
+        place = f"device='{self.fake_device}', " if self.fake_device.type != "cpu" else ""
+        shown = f"{place}size={tuple(self.shape)}"
+        if self.dtype is not core.get_default_dtype():
+            shown += f", dtype={self.dtype}"
         if self.grad_fn is not None:
             shown += f", grad_fn=<{self.grad_fn.name()}>"
         elif self.requires_grad:

@@ -146,7 +146,8 @@ class CustomOperator(Definition):
         """Tells the version counters about arguments that were written to."""
         for value, parameter in zip(args, self.schema.parameters, strict=True):
             if parameter.name in self.mutated and value is not None:
-                core.increment_version(value)
+                tensors = (value,) if isinstance(value, core.Tensor) else value
+                core.increment_version([t for t in tensors if t is not None])
 
 
 def _functional_schema(definition: CustomOperator) -> str:

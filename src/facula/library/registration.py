@@ -8,6 +8,7 @@ one device replaces nothing silently.
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -200,9 +201,9 @@ def define(
         )
     if "::" not in qualname and isinstance(lib, Library):
         qualname = f"{lib.ns}::{qualname}"
-    make(qualname, schema).tags = as_tags(tags)
     if isinstance(lib, Library):
-        lib.defined.append(qualname.partition("::")[2])
+        _own(lib, qualname.partition("::")[2])
+    make(qualname, schema).tags = as_tags(tags)
     return None
 
 
@@ -434,8 +435,8 @@ class Library:
                 hint="make another Library of the namespace with the kind FRAGMENT",
             )
         name = schema.partition("(")[0].strip()
+        _own(self, name)
         make(f"{self.ns}::{name}", schema).tags = as_tags(tags)
-        self.defined.append(name)
         return name
 
     def impl(
@@ -461,6 +462,21 @@ class Library:
         for name in self.defined:
             _forget(f"{self.ns}::{name}")
         self.defined.clear()
+
+
+#: the library that defined an operator
+_OWNERS: dict[str, weakref.ref[Library]] = {}
+
+
+def _own(library: Library, name: str) -> None:
+    """Note who defines an operator; one of a library that is gone makes room."""
+    qualname = f"{library.ns}::{name}"
+    owner = _OWNERS.get(qualname)
+    if owner is not None and owner() is None:
+        _forget(qualname)
+    if qualname not in TABLE:
+        _OWNERS[qualname] = weakref.ref(library)
+        library.defined.append(name)
 
 
 @contextlib.contextmanager

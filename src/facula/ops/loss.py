@@ -218,10 +218,11 @@ def _check_classes(op: str, input: Any, target: Any, weight: Any) -> None:
                 f"input {tuple(input.shape)}, target {tuple(target.shape)}",
                 hint="class indices have the input's shape without its dimension 1",
             )
+        flat = "0D or 1D target tensor expected, multi-target not supported: "
         fail(
             RuntimeError,
             op,
-            f"Expected target size {list(expected)}",
+            f"{flat if input.dim() < 3 else ''}Expected target size {list(expected)}",
             list(target.shape),
             "a class index a sample, or probabilities of the shape of the input",
         )

@@ -379,6 +379,7 @@ def _bernoulli_into(tensor: Any, p: Any, generator: Any) -> Any:
 @composite(
     f"bernoulli(Tensor self, any p=None, *, {SOURCE}) -> Tensor",
     names=("bernoulli", "Tensor.bernoulli"),
+    out_cast=True,
 )
 def bernoulli(self: Any, p: Any, generator: Any) -> Any:
     """0 or 1, the latter with probability `p`, or the tensor's own values as probabilities."""

@@ -198,7 +198,8 @@ def renorm(self: Any, p: Any, dim: int, maxnorm: Any) -> Any:
 def cosine_similarity(x1: Any, x2: Any, dim: int, eps: float) -> Any:
     """The cosine of the angle: each vector is scaled to length one, or by 1 / eps where it is
     shorter than eps."""
-    x1, x2 = F.broadcast_tensors([x1, x2])
+    common = core.promote_types(x1.dtype, x2.dtype)
+    x1, x2 = F.broadcast_tensors([x1.to(common), x2.to(common)])
     length1 = F.linalg_vector_norm(x1, 2, dim, True).clamp(min=eps)
     length2 = F.linalg_vector_norm(x2, 2, dim, True).clamp(min=eps)
     return ((x1 / length1) * (x2 / length2)).sum(dim)

@@ -196,6 +196,18 @@ def _check_mode(input: Any, mode: str, op: str, space: int) -> None:
         )
 
 
+def _check_dtype(dtype: Any, mode: str, op: str) -> None:
+    """Raise for whole numbers other than bytes."""
+    if not (dtype.is_floating_point or dtype.is_complex or dtype is core.uint8):
+        fail(
+            NotImplementedError,
+            op,
+            f"floats or uint8 were required: {mode!r} is not implemented for '{dtype.type_word}'",
+            dtype,
+            hint="x.float() converts it",
+        )
+
+
 @composite(
     "interpolate(Tensor input, any size=None, any scale_factor=None, str mode='nearest', bool? "
     "align_corners=None, "
@@ -221,6 +233,7 @@ def interpolate(
     """
     op, space = "interpolate", input.dim() - 2
     _check_mode(input, mode, op, space)
+    _check_dtype(input.dtype, mode, op)
     _check_options(mode, align_corners, antialias, size, scale_factor, recompute_scale_factor)
     factors: Any = _numbers_of(scale_factor, space, "scale_factor")
     sizes = _numbers_of(size, space, "size")
@@ -230,11 +243,11 @@ def interpolate(
             for s, f in zip(input.shape[2:], factors, strict=True)
         ]
     sizes = [int(s) for s in sizes]
-    if min(sizes) < 1 or 0 in input.shape[1:]:
+    if min(sizes) < 1 or max(sizes) >= 2**62 or 0 in input.shape[1:]:
         fail(
             RuntimeError,
             op,
-            "Input and output sizes should be greater than 0",
+            "Input and output sizes should be greater than 0, and within int64",
             f"input {list(input.shape[2:])}, output {sizes}",
             hint="an empty image cannot be resized; too small a scale_factor leaves nothing of it",
         )

@@ -111,9 +111,8 @@ class _InstanceNorm(_NormBase):
         channels = input.dim() - self._get_no_batch_dim()
         if input.size(channels) != self.num_features:
             message = (
-                f"input's size at dim={channels} does not match num_features: expected "
-                f"{self.num_features}, got "
-                f"{input.size(channels)}"
+                f"as many channels as features were required: expected input's size at dim={channels} "
+                f"to match num_features ({self.num_features}), but got: {input.size(channels)}"
             )
             if self.affine:
                 fail(

@@ -312,6 +312,9 @@ class Module(HookMixin, StateMixin, ModuleBase):
     def _set_plain(self, name: str, value: Any) -> None:
         buffers = self.__dict__.get("_buffers")
         if buffers is not None and name in buffers:
+            if hasattr(value, "__torch_function__"):
+                buffers[name] = value
+                return
             fail(
                 TypeError,
                 "Module",
@@ -331,11 +334,7 @@ class Module(HookMixin, StateMixin, ModuleBase):
             return
         if buffers is None:
             _too_early("buffer")
-        if name in buffers:
-            persistent = name not in self._non_persistent_buffers_set
-        else:
-            persistent = True
-            self._drop_elsewhere(name, state, self._parameters, self._modules)
+        persistent = name not in buffers or name not in self._non_persistent_buffers_set
         if isinstance(value, Buffer):
             persistent = getattr(value, "persistent", persistent)
         if name in buffers and not isinstance(value, Buffer):
@@ -771,8 +770,8 @@ def parse_to(args: tuple, kwargs: dict) -> tuple[Any, Any, bool, Any]:
     )
     other = kwargs.pop("tensor", None)
     if kwargs.pop("copy", False):
-        required = "a conversion in place was required: .to() does not accept copy argument"
-        fail(RuntimeError, "Module.to", required, hint="copy.deepcopy(module).to(...) makes a copy")
+        hint = "copy.deepcopy(module).to(...) makes a copy"
+        fail(RuntimeError, "Module.to", "`.to()` does not accept copy argument", hint=hint)
     flags = []
     for value in args:
         if isinstance(value, core.dtype):

@@ -8,6 +8,7 @@ Keeps true: ``inplace=True`` writes to the argument and returns it.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from facula import core
@@ -105,6 +106,12 @@ for _name, _signature in _SIGNATURES.items():
 
 def _random_slopes(self: Any, lower: float, upper: float, training: bool, generator: Any) -> Any:
     """The slope below zero: random in training, the mean of the bounds otherwise."""
+    for name, bound in (("lower", lower), ("upper", upper)):
+        if not math.isfinite(bound):
+            required = (
+                f"finite bounds were required: rrelu: {name} bound must be finite, got {bound}"
+            )
+            core.errors.fail(RuntimeError, "rrelu", required, hint="1/8 and 1/3 are the defaults")
     if lower > upper:
         core.errors.fail(RuntimeError, "rrelu", "lower <= upper", got=f"{lower} and {upper}")
     if not training:
