@@ -46,3 +46,9 @@ def test_results_are_rounded_before_they_are_converted():
     assert facula.div(a, b, out=facula.zeros((), dtype=facula.float64)).item() == wanted
     a, b = facula.tensor(5, dtype=facula.uint8), facula.tensor(8, dtype=facula.uint8)
     assert facula.sub(a, b, out=facula.zeros((), dtype=facula.float64)).item() == 253
+
+
+def test_a_factor_of_integers_is_whole():
+    x = facula.zeros(3, dtype=facula.uint8)
+    source = facula.ones(1, dtype=facula.uint8)
+    assert x.index_add(0, facula.tensor([0]), source, alpha=2.0).tolist() == [2, 0, 0]

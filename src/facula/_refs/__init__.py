@@ -13,7 +13,7 @@ from facula.core.errors import no_attribute as _no_attribute
 from facula.lower.decompositions.level import decomposed
 from facula.ops.registry import PLACES, TABLE
 
-_PARTS = ("nn", "special", "linalg", "fft")
+_PARTS = ("nn", "special", "linalg", "fft", "_conversions")
 
 
 def reference(place: str, name: str) -> Any:

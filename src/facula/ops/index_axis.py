@@ -199,6 +199,8 @@ def index_add_into(target: Any, dim: int, index: Any, source: Any, alpha: Any = 
     dim = wrap_dim("index_add", dim, target.dim())
     size = target.shape[dim] if target.dim() else 1
     launch.check_bounds("index_add", index, size, dim, RuntimeError, negative=False)
+    if not (source.is_floating_point() or source.is_complex()):
+        alpha = int(alpha)
     _scatter_slices("add", target, dim, index, source if alpha == 1 else source * alpha)
 
 

@@ -83,6 +83,17 @@ def diff(self: Any, n: int, dim: int, prepend: Any, append: Any) -> Any:
                 f"{part.dim()} and {self.dim()}",
                 hint="unsqueeze() adds the dimensions that one of them lacks",
             )
+        along = wrap_dim("diff", dim, self.dim())
+        for d, (size, own) in enumerate(zip(part.shape, self.shape, strict=True)):
+            if size != own and d != along:
+                fail(
+                    RuntimeError,
+                    "diff",
+                    "diff expects the shape of tensor to prepend or append to match that of input "
+                    "except along the differencing dimension",
+                    f"input.size({d}) = {own}, but got tensor.size({d}) = {size}",
+                    hint="expand() repeats a size of 1",
+                )
     x = F.cat(parts, dim) if len(parts) > 1 else self
     for _ in range(n):
         size = x.shape[dim]

@@ -81,6 +81,10 @@ class Namespace:
         return F.where(condition, a, b)
 
 
+#: the dtype in which small integers are computed, as kernels do
+_WORKED_IN = {"i8": "i32", "i16": "i32", "u8": "i32", "u16": "i32", "u32": "i64"}
+
+
 def decompose_pointwise(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result of a call, by primitive operators."""
     definition = operator.definition
@@ -92,6 +96,7 @@ def decompose_pointwise(operator: Any, args: tuple[Any, ...], kwargs: dict[str, 
     operands = [x for p, x in zip(parameters, bound, strict=True) if p.is_tensor]
     tensors = [x for x in operands if isinstance(x, Tensor)]
     code = evaluation._compute_code(definition, variant, values, operands)
+    code = _WORKED_IN.get(code, code)
     expression = evaluation.traced(variant, code)
     inputs = _operands(expression, operands)
     namespace = Namespace(evaluation._DTYPE_OF[code], tensors[0].device)
