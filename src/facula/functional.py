@@ -263,7 +263,7 @@ def _sharing(obj: Any, dtype: Any) -> Tensor | None:
         return obj.as_tensor(dtype)
     if hasattr(obj, "__array_interface__"):
         return core.as_tensor(obj) if getattr(obj, "ndim", 1) == 0 else core.from_numpy(obj)
-    if hasattr(obj, "__dlpack__"):
+    if hasattr(obj, "__dlpack__") or type(obj).__name__ == "PyCapsule":
         return core.from_dlpack(obj)
     if isinstance(obj, (bytes, bytearray, memoryview)):
         return core.frombuffer(obj, dtype=core.get_default_dtype() if dtype is None else dtype)

@@ -79,3 +79,13 @@ def test_pickles_under_a_fake_mode():
 def test_shared_memory_inside_of_compiled_code():
     compiled = facula.compile(lambda x: x + facula.zeros(2).share_memory_(), backend="eager")
     assert compiled(facula.ones(2)).tolist() == [1.0, 1.0]
+
+
+def test_sums_of_more_terms_than_memory_holds_end():
+    with pytest.raises((RuntimeError, MemoryError)):
+        facula.mvlgamma(facula.ones(2), 10**12)
+
+
+def test_capsules_share_memory():
+    x = facula.ones(3)
+    assert facula.asarray(facula.to_dlpack(x)).data_ptr() == x.data_ptr()

@@ -1,5 +1,7 @@
 """Typed storages read and write the memory of tensors."""
 
+import io
+
 import numpy as np
 import pytest
 
@@ -60,3 +62,18 @@ def test_a_storage_without_elements_says_so():
 def test_kinds_by_dtype():
     kinds = facula.storage._dtype_to_storage_type_map()
     assert kinds[facula.float32] == "FloatStorage" and kinds[facula.bool] == "BoolStorage"
+
+
+def test_storages_are_saved_as_what_they_are():
+    numbers = facula.arange(3)
+    kept = io.BytesIO()
+    facula.save(
+        {"typed": numbers.storage(), "same": numbers, "bytes": numbers.untyped_storage()}, kept
+    )
+    kept.seek(0)
+    loaded = facula.load(kept)
+    assert isinstance(loaded["typed"], facula.LongStorage)
+    assert loaded["typed"].tolist() == loaded["same"].tolist() == [0, 1, 2]
+    assert isinstance(loaded["bytes"], facula.UntypedStorage)
+    loaded["typed"][1] = 7
+    assert loaded["same"].tolist() == [0, 7, 2] and loaded["bytes"].tolist()[8] == 7

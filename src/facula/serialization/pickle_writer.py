@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 from facula import core
 from facula.serialization import storages
 from facula.serialization.names import dtype_word, storage_name
+from facula.storage import TypedStorage
 
 __all__ = ["CheckpointPickler"]
 
@@ -71,6 +72,8 @@ class CheckpointPickler(_Pickler):
             return self._reference(obj.storage, obj.dtype)
         if isinstance(obj, core.UntypedStorage):
             return self._reference(obj, None)
+        if isinstance(obj, TypedStorage) and obj.device.type != "meta":
+            return self._reference(obj.untyped(), obj.dtype)
         return None
 
     def save_global(self, obj: Any, name: str | None = None) -> None:

@@ -21,6 +21,7 @@ from facula.core.errors import fail
 from facula.serialization import storages
 from facula.serialization.names import CONSTANTS, STORAGE_DTYPES, layout_named
 from facula.serialization.unpickle import Maker, UnpicklingError, checked_key, set_attributes
+from facula.storage import TypedStorage
 
 __all__ = [
     "StorageType",
@@ -87,6 +88,8 @@ def tensor(
     metadata: Any = None,
 ) -> Any:
     """A tensor on a storage of the file: one saved with a dtype, or untyped with `dtype`."""
+    if isinstance(storage, TypedStorage):
+        storage = storage.untyped()
     saved_as = vars(storage).get(_SAVED_AS) if isinstance(storage, core.UntypedStorage) else None
     if saved_as is None:
         raise TypeError("a tensor needs a storage")
@@ -110,7 +113,8 @@ def referenced(storage: Any, kind: StorageType) -> Any:
     """A handle of a storage that remembers under which type the file names it this time."""
     handle = storages.another_handle(storage)
     vars(handle)[_SAVED_AS] = kind
-    return handle
+    # where nothing is made of it, the storage itself is what was saved
+    return handle if kind.dtype is None else TypedStorage(wrap_storage=handle, dtype=kind.dtype)
 
 
 def _resolved(made: Any, metadata: Any) -> Any:

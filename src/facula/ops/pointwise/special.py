@@ -200,10 +200,10 @@ def mvlgamma(self: Any, p: int) -> Any:
     """Logarithm of the multivariate gamma function of dimension `p`."""
     if p < 1:
         core.errors.fail(RuntimeError, "mvlgamma", "a dimension p >= 1", got=p)
-    total = F.lgamma(self)
-    for j in range(1, p):
-        total = total + F.lgamma(self - 0.5 * j)
-    return total + p * (p - 1) / 4 * math.log(math.pi)
+    kind = self.dtype if self.is_floating_point() else core.get_default_dtype()
+    # all at once: a `p` that no memory holds is an error, not a loop without an end
+    halves = F.arange(0, p, dtype=kind, device=self.device) * -0.5
+    return F.lgamma(self.unsqueeze(-1) + halves).sum(-1) + p * (p - 1) / 4 * math.log(math.pi)
 
 
 @pointwise(
