@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from facula.jit import primitive_containers, primitives
+from facula.jit import primitive_containers, primitive_networks, primitives
+from facula.jit.archive_reading import load
 from facula.jit.interpreter import ScriptError as Error
 from facula.jit.marks import (
     Attribute,
@@ -25,7 +26,7 @@ from facula.jit.marks import (
     unused,
 )
 from facula.jit.marks import container_isinstance as isinstance  # noqa: A004
-from facula.jit.refused import load, save, trace, trace_module
+from facula.jit.refused import save, trace, trace_module
 from facula.jit.script_objects import (
     RecursiveScriptModule,
     ScriptFunction,
@@ -61,4 +62,4 @@ __all__ = [
 ]
 
 _script_if_tracing = script_if_tracing
-del primitive_containers, primitives
+del primitive_containers, primitive_networks, primitives

@@ -24,8 +24,7 @@ def attribute(builder: Any, thing: Any, name: str) -> Any:
     if isinstance(thing, Python):
         return _of_python(builder, thing, name)
     if isinstance(thing, Operators):
-        inner = Operators(name) if thing.space == "ops" else Operator(f"{thing.space}::{name}")
-        return builder.archive_name(thing, name) or inner
+        return Operators(name) if thing.space == "ops" else Operator(f"{thing.space}::{name}")
     if isinstance(thing, TypeName) and isinstance(thing.type, T.EnumType):
         return builder.constant(thing.type.members[name], thing.type)
     if isinstance(thing, TypeName) and isinstance(thing.type, T.ClassType):

@@ -98,7 +98,7 @@ class Builder:
         """A call of an operator by name; the one result, or a tuple of several."""
         candidates = signatures(name) if found is None else found
         if not candidates:
-            self.refuse("an operator that exists was required", name)
+            return self.missing(name, args)
         kwargs = kwargs or {}
         reasons: list[str] = []
         for convert in (False, True):
@@ -117,6 +117,10 @@ class Builder:
         )
         listed = "\n".join(reasons[:12])
         return self.refuse(f"arguments that {name} takes were required", f"({shown})\n{listed}")
+
+    def missing(self, name: str, args: list[Value]) -> Value:
+        """An operator that does not exist."""
+        return self.refuse("an operator that exists was required", name)
 
     def _apply(self, signature: Signature, inputs: list[Value], bound: dict[str, T.Type]) -> Value:
         results = signature.results

@@ -17,7 +17,7 @@ from facula.jit.builder import constant_of
 from facula.jit.conditions import Condition
 from facula.jit.ir import Value
 from facula.jit.python_types import NoType, type_of_class
-from facula.jit.values import Items, Python, Range
+from facula.jit.values import Items, Local, Python, Range
 
 __all__ = ["BUILTINS", "form", "type_question"]
 
@@ -45,13 +45,9 @@ def _range(b: Any, node: ast.Call) -> Range:
         return Range(args[0], lambda i: i)
     start, stop = args[0], args[1]
     step = args[2] if len(args) > 2 else b.constant(1)
-    length = b.value("aten::__range_length", [start, stop, step], T.INT, _range_length)
-    return Range(length, lambda i: b.call("aten::add", [start, b.call("aten::mul", [i, step])])
+    length = b.call("aten::__range_length", [start, stop, step])
+    return Range(length, lambda i: b.call("aten::__derive_index", [i, start, step])
                  if len(args) > 2 else b.call("aten::add", [start, i]))  # fmt: skip
-
-
-def _range_length(start: int, stop: int, step: int) -> int:
-    return len(builtins.range(start, stop, step))
 
 
 @form(enumerate)
@@ -374,6 +370,8 @@ def _unchecked_cast(b: Any, node: ast.Call) -> Value:
 @form("fork")
 def _fork(b: Any, node: ast.Call) -> Value:
     callee = b.sugared(node.args[0])
+    if isinstance(callee, Local):
+        return b.forked_local(callee)
     args = [b.sugared(a) for a in node.args[1:]]
     kwargs = {k.arg: b.sugared(k.value) for k in node.keywords}
     before = b.block
@@ -390,3 +388,32 @@ def _fork(b: Any, node: ast.Call) -> Value:
 @form("wait")
 def _wait(b: Any, node: ast.Call) -> Value:
     return b.call("aten::wait", [b.expression(node.args[0])])
+
+
+# ------------------------------------------------------------------ operators of archives with a form of their own
+
+
+def _raised(b: Any, args: list[Value]) -> Value:
+    b.emit("prim::RaiseException", args if len(args) > 1 else [*args, b.constant(None)], [])
+    return b.constant(None)
+
+
+def _printed(b: Any, args: list[Value]) -> Value:
+    b.emit("prim::Print", args, [])
+    return b.constant(None)
+
+
+def _unwrapped(b: Any, args: list[Value]) -> Value:
+    return b.value("prim::unchecked_unwrap_optional", args, T.without_none(args[0].type))
+
+
+def _text(kind: str) -> Callable[[Any, list[Value]], Value]:
+    return lambda b, args: b.value(kind, args, T.STR)
+
+
+#: operators whose arguments are not those of a signature: name -> lowering
+OPERATOR_FORMS: dict[str, Callable[[Any, list[Value]], Value]] = {
+    "prim::RaiseException": _raised, "prim::Print": _printed,
+    "prim::unchecked_unwrap_optional": _unwrapped, "aten::format": _text("aten::format"),
+    "aten::percentFormat": _text("aten::percentFormat"),
+}  # fmt: skip

@@ -16,7 +16,7 @@ from typing import Any
 from facula import core, nn
 from facula.jit import types as T
 from facula.jit.builder import constant_of
-from facula.jit.builtin_calls import BUILTINS, type_question
+from facula.jit.builtin_calls import BUILTINS, OPERATOR_FORMS, type_question
 from facula.jit.conditions import Condition
 from facula.jit.expressions import BINARY
 from facula.jit.ir import Value
@@ -60,10 +60,6 @@ class Calls(Subscripts):
         if isinstance(obj, (Operators, Operator, Special, TypeName, Unit, Value)):
             return obj
         return wrapped(obj)
-
-    def archive_name(self, thing: Operators, name: str) -> Any:
-        """Names in an archive's code that are no operators: none, in Python code."""
-        return None
 
     def type_of_object(self, obj: Any) -> T.Type:
         try:
@@ -152,6 +148,9 @@ class Calls(Subscripts):
         if isinstance(callee, Bound):
             return self.call_bound(callee, args, kwargs)
         if isinstance(callee, Operator):
+            form = OPERATOR_FORMS.get(callee.name)
+            if form is not None:
+                return form(self, self.plain(args, kwargs)[0])
             return self.call(callee.name, *self.plain(args, kwargs))
         if isinstance(callee, Unit):
             return self.call_unit(callee.function, args, kwargs)

@@ -21,6 +21,7 @@ from facula.jit.ir import Graph, Value
 from facula.jit.python_types import NoType, annotation_type, qualified_name
 from facula.jit.source import Source, refuse, source_of
 from facula.jit.statements import Statements
+from facula.jit.values import Compiled
 
 __all__ = ["FunctionUnit", "Lowering", "unit_of_python"]
 
@@ -41,8 +42,19 @@ class Lowering(Statements):
         self.in_init = unit.definition.name == "__init__"
         self.result_type = unit.declared_result
 
-    def archive_name(self, thing: Any, name: str) -> Any:
-        return self.unit.archive_name(thing, name)
+    def unit_is_archive(self) -> bool:
+        return self.unit.python is None
+
+    def missing(self, name: str, args: list[Value]) -> Value:
+        """In a file, a branch that is not taken may name operators that are not there."""
+        if not self.unit_is_archive():
+            return super().missing(name, args)
+
+        def run(*values: Any) -> Any:
+            fail(NotImplementedError, name, "an operator that facula has was required", name,
+                 hint="the program was written with an operator that only PyTorch has")  # fmt: skip
+
+        return self.value(name, args, T.TENSOR, run)
 
     def run(self) -> Graph:
         """The graph of the whole function."""
@@ -97,7 +109,7 @@ class Lowering(Statements):
         return node.outputs_[0]
 
 
-class FunctionUnit:
+class FunctionUnit(Compiled):
     """A function, method or archive function that is compiled when needed."""
 
     def __init__(
@@ -123,10 +135,6 @@ class FunctionUnit:
         self._read = False
         self._parameters: list[tuple[str, T.Type, Any]] = []
         self._result: T.Type | None = None
-
-    def archive_name(self, thing: Any, name: str) -> Any:
-        """Names of an archive's code; Python code has none."""
-        return None
 
     # ---- the declaration
     def _declare(self) -> None:

@@ -288,17 +288,11 @@ primitive("aten::index_put_(Tensor self, Tensor?[] indices, Tensor values, bool 
           "-> Tensor", _index_put)  # fmt: skip
 
 
-def _recurrent(mode: str) -> None:
-    function = getattr(facula, mode)
-    states, given = ("Tensor[] hx", 3) if mode == "lstm" else ("Tensor hx", 2)
-    results = ", ".join(["Tensor"] * given)
-    primitive(f"aten::{mode}.input(Tensor input, {states}, Tensor[] params, bool has_biases, int num_layers, "
-              f"float dropout, bool train, bool bidirectional, bool batch_first) -> ({results})",
-              function)  # fmt: skip
-    primitive(f"aten::{mode}.data(Tensor data, Tensor batch_sizes, {states}, Tensor[] params, "
-              "bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> "
-              f"({results})", function)  # fmt: skip
-
-
-for _name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
-    _recurrent(_name)
+primitive(
+    "aten::__range_length(int lo, int hi, int step) -> int", lambda a, b, s: len(range(a, b, s))
+)
+primitive("aten::__derive_index(int index, int start, int step) -> int", lambda i, a, s: a + i * s)
+primitive("aten::is_autocast_enabled() -> bool", lambda: bool(facula.is_autocast_enabled("cuda")))
+primitive(
+    "aten::is_autocast_cpu_enabled() -> bool", lambda: bool(facula.is_autocast_enabled("cpu"))
+)

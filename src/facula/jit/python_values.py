@@ -12,9 +12,10 @@ import warnings
 from typing import Any
 
 from facula import core
+from facula.jit import types as T
 from facula.jit.ir import Value
 from facula.jit.signatures import signatures
-from facula.jit.values import Items, Python
+from facula.jit.values import Compiled, Items, Python, TypeName, Unit
 
 __all__ = ["builtin_name", "is_own", "wrapped"]
 
@@ -57,4 +58,8 @@ def wrapped(obj: Any) -> Any:
     """What an object of the program stands for in scripted code."""
     if isinstance(obj, (Value, Items, Python)):
         return obj
+    if isinstance(obj, T.Type):
+        return TypeName(obj)
+    if isinstance(obj, Compiled):
+        return Unit(obj)
     return Python(obj)

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from facula.core.errors import fail
 
-__all__ = ["load", "save", "trace", "trace_module"]
+__all__ = ["save", "trace", "trace_module"]
 
 
 def _refuse(name: str, hint: str) -> NoReturn:
@@ -26,11 +26,6 @@ def trace(*arguments: Any, **options: Any) -> NoReturn:
 def trace_module(*arguments: Any, **options: Any) -> NoReturn:
     """Raises NotImplementedError."""
     _refuse("trace_module", "jit.script() compiles the source; export.export() records a call")
-
-
-def load(*arguments: Any, **options: Any) -> NoReturn:
-    """Raises NotImplementedError."""
-    _refuse("load", "export.load() reads what export.save() wrote")
 
 
 def save(*arguments: Any, **options: Any) -> NoReturn:

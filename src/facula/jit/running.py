@@ -89,6 +89,13 @@ def _fork(node: Node) -> Callable[..., Any]:
     return run
 
 
+def done_future(value: Any) -> Future:
+    """A future that has its value."""
+    made: Future = Future()
+    made.set_result(value)
+    return made
+
+
 def is_instance(value: Any, kind: T.Type) -> bool:
     """Whether a value has a type at run time."""
     if kind.kind in ("Optional", "Union"):

@@ -15,7 +15,8 @@ from facula.jit import types as T
 from facula.jit.calls import Calls
 from facula.jit.ir import Value
 from facula.jit.joins import Joins
-from facula.jit.values import Items, Python
+from facula.jit.running import done_future
+from facula.jit.values import Items, Local, Python
 
 __all__ = ["Statements"]
 
@@ -88,10 +89,9 @@ class Statements(Joins, Calls):
     def _Raise(self, node: ast.Raise) -> None:
         text, kind = self.constant(""), None
         if node.exc is not None:
-            exception: ast.expr = node.exc
-            arguments: list[ast.expr] = []
-            if isinstance(exception, ast.Call):
-                exception, arguments = exception.func, exception.args
+            given: Any = node.exc
+            called = isinstance(given, ast.Call)
+            exception, arguments = (given.func, given.args) if called else (given, [])
             thing = self.sugared(exception)
             kind = thing.obj if isinstance(thing, Python) and isinstance(thing.obj, type) else None
             if arguments:
@@ -112,8 +112,25 @@ class Statements(Joins, Calls):
                 self.refuse("a name or an item to delete was required", ast.unparse(target))
 
     def _FunctionDef(self, node: ast.FunctionDef) -> None:
+        if self.unit_is_archive():
+            self.env[node.name] = Local(node)
+            return
         self.refuse("functions at the top of a module were required", f"def {node.name} inside of another",
                     hint="move it out of the function")  # fmt: skip
+
+    def unit_is_archive(self) -> bool:
+        """Whether the code comes from a file."""
+        return False
+
+    def forked_local(self, local: Local) -> Value:
+        """The future of a function inside of another, as an archive's code forks it: it runs here."""
+        saved, self.env = self.env, dict(self.env)
+        *body, last = local.node.body
+        self.statements(body)
+        assert isinstance(last, ast.Return) and last.value is not None
+        value = self.expression(last.value)
+        self.env = saved
+        return self.value("prim::fork", [value], T.future_of(value.type), done_future)
 
     def _Try(self, node: ast.Try) -> None:
         self.refuse("statements that TorchScript has were required", "try",
@@ -181,7 +198,7 @@ class Statements(Joins, Calls):
     def _bind_name(self, name: str, thing: Any) -> None:
         if not isinstance(thing, Python):
             known = self.declared.get(name)
-            if self.homes.get(name) is self.block:  # in its own block a name may change its type
+            if name in self.homes and not self._locked(self.homes[name]):
                 known = None
             if known is not None and isinstance(thing, Value):
                 made = self.fitted(thing, known, convert=False)
@@ -199,6 +216,16 @@ class Statements(Joins, Calls):
             self.env[name] = thing
             return
         self._bind_python(name, thing)
+
+    def _locked(self, home: Any) -> bool:
+        """Whether a name that got its type in a block keeps it here: in blocks inside of that."""
+        block: Any = self.block.owner
+        while block is not None:
+            block = block.block
+            if block is home:
+                return True
+            block = block.owner
+        return False
 
     def _bind_python(self, name: str, thing: Python) -> None:
         """A function or a constant of the program, under another name."""

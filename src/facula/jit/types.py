@@ -135,7 +135,7 @@ class ClassType(Type):
     def method(self, name: str) -> Object:
         """The compiled method of a name, or None."""
         found = self.methods.get(name)
-        return found.compiled() if hasattr(found, "compiled") else found
+        return None if found is None else found.compiled()
 
 
 TENSOR, INT, FLOAT, BOOL = Type("Tensor"), Type("int"), Type("float"), Type("bool")

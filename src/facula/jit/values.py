@@ -62,11 +62,22 @@ class Bound:
         return f"the method {self.name} of {self.value.type}"
 
 
+class Compiled:
+    """The base of functions that are compiled when they are needed."""
+
+
 class Unit:
     """A function that is compiled, or will be."""
 
     def __init__(self, function: Any) -> None:
         self.function = function
+
+
+class Local:
+    """A function inside of another."""
+
+    def __init__(self, node: Any) -> None:
+        self.node = node
 
 
 class Items:

@@ -116,11 +116,14 @@ def _damaged(got: str) -> NoReturn:
 class ArchiveReader:
     """Finds and reads records of an archive.
 
-    `stream` must be able to seek; `mapping` is the same file mapped into memory, or None.
+    `stream` must be able to seek; `mapping` is the same file mapped into memory, or None; `program`
+    says that a TorchScript program is wanted.
     """
 
-    def __init__(self, stream: BinaryIO, mapping: mmap.mmap | None = None) -> None:
-        self.stream, self.mapping = stream, mapping
+    def __init__(
+        self, stream: BinaryIO, mapping: mmap.mmap | None = None, *, program: bool = False
+    ) -> None:
+        self.stream, self.mapping, self.program = stream, mapping, program
         self.length = stream.seek(0, io.SEEK_END)
         try:
             directory = zipfile.ZipFile(stream).infolist()
@@ -140,20 +143,17 @@ class ArchiveReader:
         self.prefix = self._find_prefix()
 
     def _find_prefix(self) -> str:
-        for name in self.records:
-            head, _, tail = name.partition("/")
-            if tail == "constants.pkl":
-                fail(
-                    RuntimeError,
-                    "load",
-                    "a checkpoint of tensors and plain data was required",
-                    got="a TorchScript program",
-                    hint="save the module's state_dict() with PyTorch first",
-                )
-            if tail == "data.pkl":
-                prefix = head
-                break
-        else:
+        tails = {name.partition("/")[2]: name.partition("/")[0] for name in self.records}
+        if "constants.pkl" in tails and not self.program:
+            fail(
+                RuntimeError,
+                "load",
+                "a checkpoint of tensors and plain data was required",
+                got="a TorchScript program",
+                hint="read it with jit.load()",
+            )
+        prefix = tails.get("data.pkl")
+        if prefix is None:
             _damaged("an archive without data.pkl")
         return prefix
 

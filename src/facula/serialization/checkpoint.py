@@ -149,7 +149,7 @@ def load(
     """
     encoding = pickle_load_args.pop("encoding", "utf-8")
     _check_load_arguments(f, pickle_module, weights_only, mmap, pickle_load_args)
-    place = _placer(map_location)
+    place = placer(map_location)
     with opened_for_reading(f, "load") as stream:
         start = stream.tell()
         head = stream.read(512)
@@ -196,13 +196,17 @@ def _check_head(head: bytes) -> None:
         )
 
 
-class _ArchiveUnpickler:
+class StorageReader:
     """Reads the object of an archive, and each storage the first time that it is named."""
 
     def __init__(
-        self, archive: ArchiveReader, place: Callable[[Any, str], Any], swapped: bool
+        self,
+        archive: ArchiveReader,
+        place: Callable[[Any, str], Any],
+        swapped: bool,
+        folder: str = "data",
     ) -> None:
-        self.archive, self.place, self.swapped = archive, place, swapped
+        self.archive, self.place, self.swapped, self.folder = archive, place, swapped, folder
         self.found: dict[str, Any] = {}
 
     def persistent(self, identity: Any) -> Any:
@@ -216,7 +220,7 @@ class _ArchiveUnpickler:
         return referenced(self.found[key], kind)
 
     def _fetch(self, kind: StorageType, key: str, location: str, nbytes: int) -> Any:
-        name = f"data/{key}"
+        name = f"{self.folder}/{key}"
         size = self.archive.place(name)[1]
         if size != nbytes:
             raise ValueError(f"the storage {key} has {size} bytes in the file, not {nbytes}")
@@ -255,7 +259,7 @@ def _read_archive(
             got=repr(order),
             hint="the file is damaged: write it again",
         )
-    reader = _ArchiveUnpickler(archive, place, order == b"big")
+    reader = StorageReader(archive, place, order == b"big")
     value = DataUnpickler(archive.read("data.pkl"), find, reader.persistent, encoding=encoding)
     return value.load()
 
@@ -263,7 +267,7 @@ def _read_archive(
 # ------------------------------------------------------------------ devices
 
 
-def _placer(map_location: MapLocation) -> Callable[[Any, str], Any]:
+def placer(map_location: MapLocation) -> Callable[[Any, str], Any]:
     """A function that puts a CPU storage where `map_location` wants it."""
     if map_location is None:
         return _as_saved

@@ -1,0 +1,185 @@
+"""Reading programs: `jit.load`.
+
+Takes the path of a file that `jit.save` of PyTorch or facula wrote, or a stream. Gives the scripted module.
+Keeps true: the code in the file is parsed and compiled to graphs, never executed; pickles make data and
+objects of the file's own classes only; whatever is wrong is a `RuntimeError` or `UnpicklingError`.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+import zlib
+from collections.abc import Callable
+from pickle import UnpicklingError
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.jit import types as T
+from facula.jit.archive_code import ArchiveCode
+from facula.jit.script_objects import RecursiveScriptModule, ScriptModule
+from facula.nn import Parameter
+from facula.serialization.archive import ArchiveReader
+from facula.serialization.checkpoint import StorageReader, placer
+from facula.serialization.files import opened_for_reading
+from facula.serialization.rebuild import find as find_data
+from facula.serialization.unpickle import DataUnpickler, Maker, set_attributes
+
+__all__ = ["load"]
+
+#: code files are small: a larger one is not read
+_CODE_LIMIT = 1 << 26
+
+
+def load(
+    f: Any,
+    map_location: Any = None,
+    _extra_files: dict[str, Any] | None = None,
+    _restore_shapes: bool = False,
+) -> Any:
+    """The module of a file.
+
+    `map_location` says where tensors go, as in `facula.load`; `_extra_files` is a dict whose keys name
+    further records, and whose values they become.
+    """
+    with opened_for_reading(f, "jit.load") as stream:
+        start = stream.tell()
+        whole = stream if start == 0 else io.BytesIO(stream.read())
+        try:
+            return _Program(whole, placer(map_location)).load(_extra_files)
+        except (zipfile.BadZipFile, SyntaxError, RecursionError, zlib.error, UnicodeDecodeError,
+                MemoryError, KeyError, IndexError, TypeError, AttributeError, AssertionError) as error:  # fmt: skip
+            return fail(RuntimeError, "jit.load", "a well-formed program was required",
+                        f"{type(error).__name__}: {str(error)[:200]}",
+                        hint="the file is damaged, or no TorchScript program")  # fmt: skip
+
+
+class _Program:
+    """An archive that is being read."""
+
+    def __init__(self, stream: Any, place: Callable[[Any, str], Any]) -> None:
+        self.archive = ArchiveReader(stream, program=True)
+        self.zip = zipfile.ZipFile(stream)
+        self.place = place
+        if "constants.pkl" not in self.archive:
+            fail(RuntimeError, "jit.load", "a TorchScript program was required", "a file of tensors",
+                 hint="read it with load()")  # fmt: skip
+        self.code = ArchiveCode(self.text, self._constants)
+        self._loaded_constants: list[Any] | None = None
+
+    def text(self, path: str) -> str | None:
+        """The code of a file in the archive."""
+        name = f"{self.archive.prefix}/code/{path}"
+        entry = self.archive.records.get(name)
+        if entry is None:
+            return None
+        if entry.file_size > _CODE_LIMIT:
+            raise ValueError(f"code of {entry.file_size} bytes")
+        with self.zip.open(name) as source:
+            return source.read(_CODE_LIMIT).decode()
+
+    def _constants(self) -> list[Any]:
+        """The tensors that the code names `CONSTANTS.c0`, ..."""
+        if self._loaded_constants is None:
+            found = self._unpickled("constants.pkl", "constants")
+            self._loaded_constants = list(found)
+        return self._loaded_constants
+
+    def _unpickled(self, record: str, folder: str) -> Any:
+        order = bytes(self.archive.read("byteorder")) if "byteorder" in self.archive else b"little"
+        reader = StorageReader(self.archive, self.place, order == b"big", folder)
+        return DataUnpickler(self.archive.read(record), self._find, reader.persistent).load()
+
+    def load(self, extra: dict[str, Any] | None) -> Any:
+        """The module."""
+        found = self._unpickled("data.pkl", "data")
+        if not isinstance(found, ScriptModule):
+            fail(RuntimeError, "jit.load", "a module was required", type(found).__name__,
+                 hint="jit.save() writes modules and functions")  # fmt: skip
+        for name in extra if extra is not None else ():
+            if f"extra/{name}" in self.archive:
+                assert extra is not None
+                extra[name] = self._extra(name)
+        self._compile(found)
+        return found
+
+    def _extra(self, name: str) -> bytes:
+        with self.zip.open(f"{self.archive.prefix}/extra/{name}") as record:
+            return record.read()
+
+    def _compile(self, module: Any) -> None:
+        for unit in list(module._script_type.methods.values()):
+            unit.compiled()
+
+    # ---- names in pickles
+    def _find(self, module: str, name: str) -> Any:
+        if module == "__torch__" or module.startswith("__torch__."):
+            return self._own(f"{module}.{name}")
+        if module == "torch.jit._pickle":
+            return _BUILDERS[name]
+        return find_data(module, name)
+
+    def _own(self, qualified: str) -> Maker:
+        kind = self.code.type_named(qualified)
+        if isinstance(kind, T.NamedTupleType):
+            return Maker(qualified, kind.python)
+        if isinstance(kind, T.EnumType):
+            values = {m.value: m for m in kind.members.values()}
+            return Maker(qualified, lambda value: values[value])
+        if not isinstance(kind, T.ClassType):
+            raise KeyError(qualified)
+        if kind.is_module:
+            return Maker(qualified, lambda: RecursiveScriptModule(kind, {}), _fill)
+        python: Any = kind.python
+        return Maker(qualified, lambda: python.__new__(python), _fill_object)
+
+
+def _fill_object(obj: Any, state: Any) -> None:
+    unit = obj._script_type.methods.get("__setstate__")
+    if unit is not None:
+        unit.compiled().run(obj, state)
+    else:
+        set_attributes(obj, state)
+
+
+def _fill(module: Any, state: Any) -> None:
+    """Gives a module its attributes."""
+    kind = module._script_type
+    unit = kind.methods.get("__setstate__")
+    if unit is not None and "__getstate__" in kind.methods:
+        unit.compiled().run(module, state)
+        return
+    if not isinstance(state, dict) or not all(isinstance(k, str) for k in state):
+        raise UnpicklingError("the state of a module is a dict of attributes")
+    for name, value in state.items():
+        if name.startswith("__") or name not in kind.attributes:
+            raise UnpicklingError(f"{kind.name} has no attribute {name!r}")
+        if isinstance(value, ScriptModule):
+            module._modules[name] = value
+        elif name in kind.parameters:
+            given = value if value is None else _parameter(value)
+            module._parameters[name] = given
+        elif name in kind.buffers:
+            module._buffers[name] = value
+        else:
+            module.__dict__[name] = value
+
+
+def _parameter(value: Any) -> Any:
+    if not isinstance(value, core.Tensor):
+        raise UnpicklingError("a parameter is a tensor")
+    return Parameter(value.detach(), bool(value.requires_grad))
+
+
+def _list(kind: str) -> Maker:
+    return Maker(kind, lambda items: list(items))
+
+
+_BUILDERS: dict[str, Any] = {
+    **{
+        n: _list(n)
+        for n in ("build_intlist", "build_tensorlist", "build_doublelist", "build_boollist")
+    },
+    "restore_type_tag": Maker("restore_type_tag", lambda value, tag: value),
+}

@@ -1,0 +1,141 @@
+"""Files that PyTorch 2.13 wrote give its numbers; loading runs no code; bad files are clear errors."""
+
+import io
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import facula
+from facula import jit
+
+FILES = Path(__file__).parent / "files"
+NAMES = sorted(p.stem for p in FILES.glob("*.pt"))
+
+
+def close(a, b):
+    if isinstance(a, facula.Tensor):
+        return a.shape == b.shape and facula.allclose(a, b, rtol=1e-4, atol=1e-5)
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(close, a, b))
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(close(a[k], b[k]) for k in a)
+    return a == b
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_of_pytorch_gives_its_numbers(name):
+    model = jit.load(FILES / f"{name}.pt")
+    values = facula.load(FILES / f"{name}.values")
+    with facula.no_grad():
+        assert close(model(*values["args"]), values["out"])
+
+
+def test_a_loaded_module_is_a_module():
+    model = jit.load(FILES / "s_res.pt")
+    assert model.original_name == "Res" and not model.training
+    assert "stem.0.weight" in model.state_dict()
+    assert all(p.requires_grad for p in model.parameters())
+    assert model.to(facula.float64).fc.weight.dtype == facula.float64
+    assert model.train().training and model.layers.training
+    assert "aten::adaptive_avg_pool2d" in str(model.graph) or "prim::CallFunction" in str(
+        model.graph
+    )
+
+
+def test_map_location_places_the_tensors():
+    assert jit.load(FILES / "ce.pt", map_location="cpu") is not None
+    model = jit.load(FILES / "s_res.pt", map_location="meta")
+    assert model.fc.weight.is_meta
+
+
+_WATCHED = """
+import sys, ast, facula
+from facula import jit
+with open(sys.argv[1], "rb") as f:
+    f.read()
+jit.load(sys.argv[2])  # what is imported on first use is imported now
+seen = []
+def hook(event, arguments):
+    if event == "compile" and (arguments[0] is None or isinstance(arguments[0], (str, bytes))):
+        return  # ast.parse: text to a syntax tree, checked below
+    if event in ("exec", "compile", "import", "os.system", "subprocess.Popen", "socket.connect", "pickle.find_class"):
+        seen.append((event, str(arguments)[:200]))
+sys.addaudithook(hook)
+jit.load(sys.argv[1])
+print(seen)
+"""
+
+
+@pytest.mark.parametrize("name", ["s_emb", "s_res", "f_f3_1"])
+def test_loading_executes_nothing(name):
+    arguments = [sys.executable, "-c", _WATCHED, FILES / f"{name}.pt", FILES / "f_f12_1.pt"]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]", done.stdout
+
+
+def changed(name, change):
+    """The file with records changed by a function of name and bytes."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(FILES / f"{name}.pt") as source, zipfile.ZipFile(made, "w") as target:
+        for entry in source.infolist():
+            data = change(entry.filename, source.read(entry.filename))
+            if data is not None:
+                target.writestr(entry.filename, data)
+    made.seek(0)
+    return made
+
+
+def with_code(text):
+    def change(name, data):
+        return text if name.endswith("code/__torch__.py") else data
+
+    return changed("f_f7_2", change)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        b"import os\nos.system('echo')\n",
+        b"class PlaceholderModule(Module):\n  __parameters__ = __import__('os').listdir()\n",
+        b"class PlaceholderModule(Module):\n  def forward(self: __torch__.PlaceholderModule) -> int:\n"
+        b"    return __import__('os').getpid()\n",
+        b"class PlaceholderModule(Module):\n  def forward(self: __torch__.PlaceholderModule,"
+        b" a: int=open(1)) -> int:\n    return 1\n",
+        b"class PlaceholderModule(Module):\n  def forward(self: __torch__.PlaceholderModule) -> str:\n"
+        b"    return len.__self__.__dict__\n",
+        b"class PlaceholderModule(Module:\n",
+        b"(" * 5000,
+        b"\xff\xfe",
+        b"",
+    ],
+)
+def test_code_that_is_no_torchscript_is_refused(code):
+    with pytest.raises((RuntimeError, ValueError, facula.serialization.unpickle.UnpicklingError)):
+        jit.load(with_code(code))
+
+
+@pytest.mark.parametrize("part", ["data.pkl", "constants.pkl", "code/__torch__.py"])
+def test_a_missing_record_is_refused(part):
+    drop = changed("f_f7_2", lambda name, data: None if name.endswith(part) else data)
+    with pytest.raises((RuntimeError, facula.serialization.unpickle.UnpicklingError)):
+        jit.load(drop)
+
+
+@pytest.mark.parametrize("keep", [0, 10, 100, 1000, 2000])
+def test_a_truncated_file_is_refused(keep):
+    data = (FILES / "f_f7_2.pt").read_bytes()[:keep]
+    with pytest.raises((RuntimeError, EOFError)):
+        jit.load(io.BytesIO(data))
+
+
+def test_load_says_that_a_program_is_one():
+    with pytest.raises(RuntimeError, match="jit.load"):
+        facula.load(FILES / "ce.pt")
+    made = io.BytesIO()
+    facula.save({"x": facula.ones(1)}, made)
+    made.seek(0)
+    with pytest.raises(RuntimeError, match="read it with load"):
+        jit.load(made)
