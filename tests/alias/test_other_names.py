@@ -98,13 +98,11 @@ def test_classes_may_be_scripted():
     assert facula.jit.script(Pair) is Pair
 
 
-def test_what_is_registered_for_onnx_is_kept_and_files_are_refused():
+def test_what_is_registered_for_onnx_is_kept():
     facula.onnx.register_custom_op_symbolic("some::name", lambda g: g, 11)
     facula.onnx.unregister_custom_op_symbolic("some::name", 11)
     with pytest.raises(ValueError, match="hint:|namespace"):
         facula.onnx.register_custom_op_symbolic("name", lambda g: g, 11)
-    with pytest.raises(NotImplementedError, match="facula.export"):
-        facula.onnx.export(facula.nn.Linear(1, 1), facula.ones(1), "file")
 
 
 def test_single_records_of_a_checkpoint(tmp_path):

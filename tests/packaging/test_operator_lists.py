@@ -25,6 +25,7 @@ DATA = {
     "lower/prims.py": "PyTorch's primitives that are no pointwise operators",
     "capture/rules.py": "functions of the core, which have no definitions",
     "lower/loops/lowering.py": "methods of the core, which have no definitions",
+    "onnx/translations/scattering.py": "the words that scatter_reduce takes",
     "codegen/c/templates/linalg.py": "kernels",
     "codegen/c/templates/arrange.py": "kernels, and what each reads and writes",
 }

@@ -136,9 +136,15 @@ def export(
     artifacts = Artifacts(artifacts_dir, report, profile, dump_exported_program)
     args = args if isinstance(args, tuple) else (args,)
     kwargs = dict(kwargs or {})
-    if args and isinstance(args[-1], dict) and not isinstance(model, ExportedProgram) and not dynamo:
+    if (
+        args
+        and isinstance(args[-1], dict)
+        and not isinstance(model, ExportedProgram)
+        and not dynamo
+    ):
         kwargs, args = {**args[-1], **kwargs}, args[:-1]
     of_outputs: dict[str, dict[int, str]] = {}
+    dims: dict[str, str] | None = None
     with _exporting(), artifacts.timed():
         if isinstance(model, ExportedProgram):
             program, dims = model, {}
@@ -152,7 +158,6 @@ def export(
                 )
             say("facula.onnx: the model becomes a graph of operators")
             program = _exported(model, args, kwargs, dynamic_shapes)
-            dims = None
         say("facula.onnx: operators become ONNX nodes")
         translated = translate(program, table_of(custom_translation_table), opset, input_names)
         translated.graph.domains.update(custom_opsets or {})
@@ -228,7 +233,9 @@ def _verify(
     for k, (found, wanted) in enumerate(zip(made(*args, **kwargs), expected, strict=False)):
         if found.is_floating_point():
             apart = (found.double() - wanted.double()).abs().max().item() if found.numel() else 0.0
-            near = apart <= 1e-3 * max(1.0, wanted.double().abs().max().item() if wanted.numel() else 1.0)
+            near = apart <= 1e-3 * max(
+                1.0, wanted.double().abs().max().item() if wanted.numel() else 1.0
+            )
         else:
             apart, near = "other values", bool((found == wanted).all())
         if not near:

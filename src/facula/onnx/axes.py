@@ -57,7 +57,9 @@ def from_axes(
             of_outputs[name] = by_dim
             continue
         tensor = tensors[names.index(name)]
-        collection[tensor] = {dim % max(tensor.dim(), 1): _dim(n, pool) for dim, n in by_dim.items()}
+        collection[tensor] = {
+            dim % max(tensor.dim(), 1): _dim(n, pool) for dim, n in by_dim.items()
+        }
     return collection if len(collection) else None, of_outputs
 
 

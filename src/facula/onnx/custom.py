@@ -90,7 +90,9 @@ def call_custom(
         names = list(proto.attribute)
         numbers = [a for a in arguments if not isinstance(a, Value) and a is not None]
         attributes = dict(zip(names, numbers, strict=False))
-        return graph.op(f"{proto.domain}::{proto.name}", *tensors, outputs=max(1, results), **attributes)
+        return graph.op(
+            f"{proto.domain}::{proto.name}", *tensors, outputs=max(1, results), **attributes
+        )
     made = function(graph, *arguments)
     several = isinstance(made, (tuple, list)) and len(made) == 1 and results <= 1
     return made[0] if several else made

@@ -12,8 +12,13 @@ from typing import Any
 
 from facula.core.errors import fail
 
-__all__ = ["OnnxExporterError", "OnnxExporterWarning", "SymbolicValueError",
-           "UnsupportedOperatorError", "onnx_package"]
+__all__ = [
+    "OnnxExporterError",
+    "OnnxExporterWarning",
+    "SymbolicValueError",
+    "UnsupportedOperatorError",
+    "onnx_package",
+]
 
 
 class OnnxExporterError(RuntimeError):

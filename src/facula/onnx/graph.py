@@ -9,11 +9,12 @@ the model alone; a constant is written once; weights are kept as tensors and cop
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.onnx.errors import OnnxExporterError, onnx_package
+from facula.onnx.errors import OnnxExporterError, UnsupportedOperatorError, onnx_package
 
 Tensor = core.Tensor
 
@@ -127,7 +128,21 @@ class Graph:
         if domain:
             self.domains.setdefault(domain, 1)
         first = next((x.dtype for x in inputs if isinstance(x, Value)), None)
-        names = ["" if x is None else self.value(x, first).name for x in inputs]
+        values = [None if x is None else self.value(x, first) for x in inputs]
+        narrow = None if domain else self._too_narrow(kind, values)
+        if narrow is not None:
+            wide = [
+                self.cast(v, core.float32) if v is not None and v.dtype is narrow else v
+                for v in values
+            ]
+            found = self.op(kind, *wide, outputs=outputs, gives=gives, **attributes)
+            like = _like_operands(kind, self.opset, outputs)
+            back = [
+                self.cast(v, narrow) if same and gives is None else v
+                for v, same in zip(_listed(found), like, strict=True)
+            ]
+            return back[0] if outputs == 1 else tuple(back)
+        names = ["" if v is None else v.name for v in values]
         while names and not names[-1]:
             names.pop()
         results = [self.name(f"{self.prefix}/{kind}") for _ in range(outputs)]
@@ -142,6 +157,24 @@ class Graph:
         self.nodes.append(node)
         made_values = tuple(Value(n, gives if gives is not None else first) for n in results)
         return made_values[0] if outputs == 1 else made_values
+
+    def _too_narrow(self, kind: str, values: Sequence[Any]) -> Any:
+        """The 16-bit dtype among the operands that ONNX's operator does not take.
+
+        What it does not take otherwise is an error.
+        """
+        for v, taken in zip(values, _taken(kind, self.opset, len(values)), strict=False):
+            if v is None or v.dtype is None or not taken:
+                continue
+            name = f"tensor({_SPELLED.get(v.dtype.code, str(v.dtype).rpartition('.')[2])})"
+            if name in taken:
+                continue
+            if v.dtype.is_floating_point and v.dtype.itemsize == 2 and "tensor(float)" in taken:
+                return v.dtype
+            required = f"a dtype that ONNX's {kind} takes (opset {self.opset}) was required"
+            fail(UnsupportedOperatorError, "onnx.export", required, v.dtype,
+                 hint="convert the operand, with .float() for example")  # fmt: skip
+        return None
 
     def value(self, x: Any, dtype: Any = None) -> Value:
         """Anything as a value: numbers become constants of the dtype."""
@@ -179,9 +212,7 @@ class Graph:
 
     def cast(self, x: Value, dtype: Any) -> Value:
         """`x` in a dtype."""
-        return (
-            x if x.dtype is dtype else self.op("Cast", x, to=element_type(dtype), gives=dtype)
-        )
+        return x if x.dtype is dtype else self.op("Cast", x, to=element_type(dtype), gives=dtype)
 
     def sizes(self, values: Sequence[Any]) -> Value:
         """Whole numbers, some of which may be values, as a vector."""
@@ -229,6 +260,34 @@ class Graph:
         """A range along a dimension."""
         bounds = [self.sizes([n]) for n in (start, stop)]
         return self.op("Slice", x, *bounds, [dim], [step])
+
+
+def _listed(found: Any) -> list[Any]:
+    return list(found) if isinstance(found, tuple) else [found]
+
+
+#: ONNX's words for dtypes in schemas, where they are not facula's
+_SPELLED = {"f32": "float", "f64": "double"}
+
+
+@cache
+def _taken(kind: str, opset: int, count: int) -> list[Any]:
+    """The types that each operand of an ONNX operator may have."""
+    defs = onnx_package("onnx.defs")
+    if not defs.has(kind):
+        return []
+    schema = defs.get_schema(kind, max_inclusive_version=opset)
+    allowed = {c.type_param_str: frozenset(c.allowed_type_strs) for c in schema.type_constraints}
+    found = [allowed.get(i.type_str, frozenset((i.type_str,))) for i in schema.inputs]
+    return found + found[-1:] * (count - len(found))
+
+
+@cache
+def _like_operands(kind: str, opset: int, count: int) -> list[bool]:
+    """Which results of an ONNX operator are of its first operand's type."""
+    schema = onnx_package("onnx.defs").get_schema(kind, max_inclusive_version=opset)
+    found = [result.type_str == schema.inputs[0].type_str for result in schema.outputs]
+    return (found + found[-1:] * count)[:count]
 
 
 def _attribute(helper: Any, name: str, given: Any) -> Any:

@@ -29,11 +29,20 @@ def needed(nodes: Sequence[Any], outputs: Iterable[str]) -> list[Any]:
     for node in reversed(nodes):
         if not any(name in wanted for name in node.output):
             continue
-        while len(node.output) > 1 and node.output[-1] not in wanted and node.op_type != "Split":
+        least = _least_results(node)
+        while len(node.output) > least and node.output[-1] not in wanted:
             del node.output[-1]
         wanted.update(node.input)
         kept.append(node)
     return kept[::-1]
+
+
+def _least_results(node: Any) -> int:
+    """How many results a node has to name."""
+    defs = onnx_package("onnx.defs")
+    if node.domain or node.op_type == "Split" or not defs.has(node.op_type):
+        return len(node.output)
+    return max(1, defs.get_schema(node.op_type).min_output)
 
 
 def rename(nodes: Sequence[Any], names: Mapping[str, str]) -> None:

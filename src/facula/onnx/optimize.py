@@ -93,8 +93,12 @@ class _Pass:
     def _value(self, node: Any, names: list[str]) -> Any:
         """The value of a node of constants; None where the evaluator does not have it."""
         helper, numpy = onnx_package("onnx.helper"), onnx_package("numpy")
-        inputs = [helper.make_value_info(name, helper.make_tensor_type_proto(
-            helper.np_dtype_to_tensor_dtype(self.known[name].dtype), None)) for name in dict.fromkeys(names)]  # fmt: skip
+        inputs = []
+        for name in dict.fromkeys(names):
+            element = helper.np_dtype_to_tensor_dtype(self.known[name].dtype)
+            inputs.append(
+                helper.make_value_info(name, helper.make_tensor_type_proto(element, None))
+            )
         outputs = [helper.make_value_info(node.output[0], onnx_package().TypeProto())]
         graph = helper.make_graph([node], "constant", inputs, outputs)
         model = helper.make_model(graph, opset_imports=self.versions)

@@ -20,6 +20,8 @@ from facula.ops import pointwise_rules as evaluation
 from facula.ops import scalar
 
 Tensor = core.Tensor
+#: whole numbers that expressions know as wider ones
+_COMPUTED = {"u8": "i32", "i8": "i32", "i16": "i32", "u16": "i32", "u32": "i64"}
 
 
 def _example(x: Any) -> Any:
@@ -48,6 +50,7 @@ def write_pointwise(
     operands = [x for p, x, _ in pairs if p.is_tensor]
     values = [v for p, _, v in pairs if p.is_tensor]
     code = evaluation._compute_code(definition, variant, runtime, operands)
+    code = _COMPUTED.get(code, code)
     expression = evaluation.traced(variant, code)
     dtypes = evaluation._DTYPE_OF
     wide = {leaf.dtype: dtypes[leaf.dtype] for leaf in expression.inputs}
@@ -74,12 +77,13 @@ def _leaf(graph: Graph, value: Any, dtype: Any) -> Any:
 
 
 def _narrow(expression: scalar.Traced, values: list[Any], metas: list[Any]) -> Any:
-    """float16 where the expression is one operation of it, which then needs no conversions."""
+    """float16 where the expression is one operation of it, which then needs no conversions; ONNX has
+    few operations of bfloat16."""
     order = scalar.topological_order(expression.outputs)
     inner = [n for n in order if n.args]
     tensors = [v for v in values if isinstance(v, Value)]
     dtype = metas[0].dtype
-    same = dtype in (core.float16, core.bfloat16) and all(v.dtype is dtype for v in tensors)
+    same = dtype is core.float16 and all(v.dtype is dtype for v in tensors)
     known = all(n.args or n.op == "input" for n in order)
     return dtype if same and known and len(inner) <= 1 and len(metas) == 1 else None
 

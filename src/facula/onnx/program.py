@@ -9,6 +9,7 @@ before; models above ONNX's limit of 2 GB have their weights in a second file.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -84,7 +85,9 @@ class ONNXProgram:
         for name, tensor in state_dict.items():
             held = self._weights.get(name)
             if held is None:
-                get_logger("export").warning("the ONNX model has no weight %r: it is left out", name)
+                get_logger("export").warning(
+                    "the ONNX model has no weight %r: it is left out", name
+                )
                 continue
             if tuple(held.shape) != tuple(tensor.shape) or held.dtype is not tensor.dtype:
                 fail(ValueError, "onnx.apply_weights", f"a tensor of shape {tuple(held.shape)} and "
@@ -131,7 +134,8 @@ class ONNXProgram:
                  type(destination).__name__, hint="pass external_data=False")  # fmt: skip
         model = self._model(include_initializers, keep_initializers_as_inputs, outside)
         if path is None:
-            destination.write(self._bytes(model))
+            opened: Any = destination
+            opened.write(self._bytes(model))
             return
         with _replacing(path) as file:
             if outside:
@@ -173,14 +177,10 @@ class ONNXProgram:
         """Run the model by onnxruntime, with the arguments that the original takes."""
         if self._session is None:
             self.initialize_inference_session()
-        feeds = {
-            name: _runtime_value(tensor) for name, tensor in self._feeds(args, kwargs).items()
-        }
+        feeds = {name: _runtime_value(tensor) for name, tensor in self._feeds(args, kwargs).items()}
         return tuple(map(_from_runtime, self._session.run_with_ort_values(None, feeds)))
 
-    def initialize_inference_session(
-        self, initializer: Callable[[Any], Any] | None = None
-    ) -> None:
+    def initialize_inference_session(self, initializer: Callable[[Any], Any] | None = None) -> None:
         """Make the session that calls use; `initializer` gets the model's bytes, or a file's path."""
         runtime = onnx_package("onnxruntime")
 
@@ -278,11 +278,13 @@ def _runtime_value(tensor: Tensor) -> Any:
     numpy = onnx_package("numpy")
     if array.dtype.kind == "V" or array.dtype.name not in numpy.sctypeDict:
         array = array.view(numpy.uint16 if array.dtype.itemsize == 2 else numpy.uint8)
-    return make(numpy.ascontiguousarray(array).reshape(tuple(tensor.shape)), element_type(tensor.dtype))
+    return make(
+        numpy.ascontiguousarray(array).reshape(tuple(tensor.shape)), element_type(tensor.dtype)
+    )
 
 
 def _from_runtime(value: Any) -> Any:
     """A value of onnxruntime as a tensor."""
     dtype = dtype_of_element(value.element_type())
-    array = value.numpy()
-    return _from_bytes(array.tobytes(), dtype, list(array.shape))
+    held = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
+    return _from_bytes(held, dtype, list(value.shape()))

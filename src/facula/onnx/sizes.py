@@ -37,7 +37,9 @@ class Sizes:
 
     def number(self, x: Any) -> Any:
         """A number, or the value of one that depends on sizes."""
-        return self.of(x.env.simplified(x.expr) if x.env else x.expr) if isinstance(x, SymInt) else x
+        return (
+            self.of(x.env.simplified(x.expr) if x.env else x.expr) if isinstance(x, SymInt) else x
+        )
 
     def shape_of(self, fake: Any) -> list[Any]:
         """The sizes of a result, as numbers and values."""

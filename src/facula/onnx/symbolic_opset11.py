@@ -13,12 +13,12 @@ __all__ = ["select", "squeeze", "unsqueeze"]
 
 def unsqueeze(g: Any, self: Any, dim: int) -> Any:
     """A dimension of size 1 more."""
-    return g.op("Unsqueeze", self, axes_i=[dim])
+    return g.op("Unsqueeze", self, [dim])
 
 
 def squeeze(g: Any, self: Any, dim: int | None = None) -> Any:
     """A dimension of size 1 less, or all of them."""
-    return g.op("Squeeze", self) if dim is None else g.op("Squeeze", self, axes_i=[dim])
+    return g.op("Squeeze", self) if dim is None else g.op("Squeeze", self, [dim])
 
 
 def select(g: Any, self: Any, dim: int, index: Any) -> Any:

@@ -8,7 +8,8 @@ without a node of their own from their program. The table stands here, and not i
 because ONNX lies layers above them, as the code generator's templates do.
 
 A translation is `f(call, *arguments)`, arguments in schema order: tensors are values, numbers that
-depend on sizes too. It gives a value, or a list of them.
+depend on sizes too. It gives a value, or a list of them; NotImplemented leaves a pointwise operator to
+its expression.
 """
 
 from __future__ import annotations

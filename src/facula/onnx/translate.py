@@ -7,12 +7,14 @@ is left is an error that names the operator, the line of the program, and what t
 
 from __future__ import annotations
 
+import builtins
 import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from facula import core
+from facula.autograd.transforms.functional import functionalize
 from facula.core.errors import fail
 from facula.core.logs import get_logger
 from facula.export.signature import ConstantArgument, InputKind, OutputKind
@@ -54,6 +56,7 @@ def prepared(program: Any, custom: Custom, opset: int) -> Any:
         for node in program.graph.nodes:
             found = _rule(node, custom, opset)
             if found is not None:
+                found = functionalize(found)  # what it writes to is its own
                 rules[node.target] = found
                 rules[overload(operator_of(node.target))] = found
         if not rules:
@@ -138,6 +141,9 @@ class _Translator:
     def _input_name(self, own: str) -> str:
         """The name of the next input: the user's, else its own."""
         place = len(self.made.inputs)
+        plain = own.removesuffix("_1")
+        if hasattr(builtins, plain) and plain in self.program.argument_names:
+            own = plain  # graphs have no names of Python's functions
         wanted = self.names[place] if place < len(self.names) else own
         found = self.graph.name(wanted)
         if found != wanted and place < len(self.names):
@@ -217,21 +223,30 @@ class _Translator:
             arguments = self._arguments(node, found)
             return self._named(call_custom(written, self.graph, arguments, len(metas)), metas, node)
         if node.target is operator.getitem:
-            values = self._given(node.args[0])
-            return values[node.args[1]]
+            values, place = self._given(node.args[0]), node.args[1]
+            if place >= len(values):
+                _refuse(node, f"result {place} of {node.args[0]}")
+            return values[place]
         if found is None:
             return self._other(node, metas)
-        call = Call(self.graph, self.sizes, found.name, metas)
+        operands = [meta for n in node.all_input_nodes for meta in _metas(n)]
+        if any(meta.dtype.is_complex for meta in (*metas, *operands)):
+            _refuse(node, f"{found.name} of complex numbers")
+        return self._named(self._written(node, found, metas), metas, node)
+
+    def _written(self, node: Node, found: Any, metas: list[Any]) -> Any:
+        """An operator of the table: by its translation, else by its expression."""
+        given = self._arguments(node, found)
         if found.name in TRANSLATIONS:
-            results = TRANSLATIONS[found.name](call, *self._arguments(node, found))
-        elif found.definition.kind == "pointwise":
-            shown = [_shown(x) for x in complete(found.definition.schema, node.args, node.kwargs)]
-            given = self._arguments(node, found)
-            results = write_pointwise(self.graph, found, shown, given, metas)
-            results = results if len(results) > 1 else results[0]
-        else:
+            call = Call(self.graph, self.sizes, found.name, metas)
+            results = TRANSLATIONS[found.name](call, *given)
+            if results is not NotImplemented:
+                return results
+        if found.definition.kind != "pointwise":
             _refuse(node, found.name)
-        return self._named(results, metas, node)
+        shown = [_shown(x) for x in complete(found.definition.schema, node.args, node.kwargs)]
+        results = write_pointwise(self.graph, found, shown, given, metas)
+        return results if len(results) > 1 else results[0]
 
     def _arguments(self, node: Node, found: Any) -> list[Any]:
         """The arguments in schema order."""
@@ -289,7 +304,9 @@ class _Translator:
             return self.graph.op("Div", first, divisor)
         if target is operator.neg:
             return self.graph.op("Neg", args[0])
-        return first if target is float else self.graph.cast(self.graph.op("Floor", first), core.int64)
+        return (
+            first if target is float else self.graph.cast(self.graph.op("Floor", first), core.int64)
+        )
 
 
 def _shown(x: Any) -> Any:
@@ -316,14 +333,18 @@ def _origin(node: Node) -> str:
 
 def _refuse(node: Node, name: str) -> Any:
     at = f" (called by {_origin(node)})" if _origin(node) else ""
-    fail(
-        UnsupportedOperatorError,
-        "onnx.export",
-        f"operators that have a form in ONNX were required{at}",
-        name,
-        hint=f"write it by other operators, or pass custom_translation_table={{facula.ops.aten."
-        f"{name}.default: f}}, f(graph, *arguments) giving graph.op(...)",
-    )
+    found = operator_of(node.target)
+    if found is not None and found.definition.random:
+        hint = "export the model in eval(), where dropout and its like draw nothing"
+    else:
+        space, _, last = name.rpartition("::")
+        key = f"facula.ops.{space or 'aten'}.{last}.default"
+        hint = (
+            f"write it by other operators, or pass custom_translation_table={{{key}: f}}, "
+            "f(graph, *arguments) giving graph.op(...)"
+        )
+    fail(UnsupportedOperatorError, "onnx.export",
+         f"operators that have a form in ONNX were required{at}", name, hint=hint)  # fmt: skip
 
 
 def check_opset(opset: int, least: int, most: int) -> None:

@@ -34,7 +34,7 @@ def linear(input: Tensor, weight: Tensor, bias: Any = None) -> Tensor:
 @register("dot")
 def dot(self: Tensor, tensor: Tensor) -> Tensor:
     """The sum of products."""
-    return (self * tensor).sum()
+    return F.sum(self * tensor, dtype=self.dtype)
 
 
 @register("baddbmm")

@@ -19,6 +19,7 @@ from facula.onnx.translations import (
     recurrent,
     reduction,
     resampling,
+    rewritten,
     scattering,
     sorting,
     views,
@@ -26,5 +27,6 @@ from facula.onnx.translations import (
 
 __all__ = [
     "activation", "attention", "convolution", "creation", "indexing", "joining", "normalisation",
-    "pooling", "products", "recurrent", "reduction", "resampling", "scattering", "sorting", "views",
+    "pooling", "products", "recurrent", "reduction", "resampling", "rewritten", "scattering",
+    "sorting", "views",
 ]  # fmt: skip

@@ -42,20 +42,22 @@ def silu(call: Call, x: Any) -> Any:
 @translation("hardsigmoid")
 def hardsigmoid(call: Call, x: Any) -> Any:
     """min(max(x / 6 + 1 / 2, 0), 1)."""
+    if call.dtype is core.float64:  # attributes are float32
+        return NotImplemented
     return call.op("HardSigmoid", x, alpha=1 / 6, beta=0.5)
 
 
 @translation("hardswish")
 def hardswish(call: Call, x: Any) -> Any:
     """x hardsigmoid(x)."""
-    return call.op("HardSwish", x)
+    return NotImplemented if call.dtype is core.float64 else call.op("HardSwish", x)
 
 
 @translation("leaky_relu")
 def leaky_relu(call: Call, x: Any, negative_slope: Any) -> Any:
     """x where positive, else a multiple of it."""
-    if isinstance(negative_slope, Value):
-        call.unsupported("a constant slope was required", "one that depends on sizes", "fix it")
+    if isinstance(negative_slope, Value) or call.dtype is core.float64:
+        return NotImplemented
     return call.op("LeakyRelu", x, alpha=float(negative_slope))
 
 

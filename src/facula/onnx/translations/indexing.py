@@ -16,7 +16,9 @@ from facula.onnx.table import Call, translation
 def whole(call: Call, index: Any) -> Any:
     """Indices of a dtype that gathers take."""
     kept = index.dtype in (core.int32, core.int64)
-    return index if kept else Value(call.graph.cast(index, core.int64).name, core.int64, index.shape)
+    return (
+        index if kept else Value(call.graph.cast(index, core.int64).name, core.int64, index.shape)
+    )
 
 
 @translation("embedding")

@@ -94,7 +94,9 @@ def native_layer_norm(
     shift = None if bias is None else call.graph.cast(bias, x.dtype)
     results = call.op("LayerNormalization", x, scale, shift, outputs=3, axis=-len(shape),
                       epsilon=float(eps))  # fmt: skip
-    return [results[0], *(Value(r.name, core.float32) for r in results[1:])]
+    # ONNX has statistics in float32
+    statistics = [Value(r.name, core.float32) for r in results[1:]]
+    return [results[0], *(call.graph.cast(v, call.metas[1].dtype) for v in statistics)]
 
 
 def _along(name: str, kind: str) -> None:
@@ -102,7 +104,9 @@ def _along(name: str, kind: str) -> None:
         rank, x = x.rank, call.graph.cast(x, call.dtype)
         if rank:
             return call.op(kind, x, axis=dim)
-        return call.op("Reshape", call.op(kind, call.op("Reshape", x, [1]), axis=0), call.graph.sizes([]))
+        return call.op(
+            "Reshape", call.op(kind, call.op("Reshape", x, [1]), axis=0), call.graph.sizes([])
+        )
 
     translation(name)(along)
 

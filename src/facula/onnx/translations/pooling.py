@@ -128,7 +128,9 @@ def _adaptive(call: Call, x: Any, output_size: Any, kind: str, reduction: str) -
     rank = x.rank
     for d, (size, out) in enumerate(zip(sizes, outs, strict=True), rank - space):
         pieces = [call.graph.slice(x, d, a, b) for a, b in _windows(size, out)]
-        x = call.op("Concat", *[reduce(call, reduction, p, [d], True, rank) for p in pieces], axis=d)
+        x = call.op(
+            "Concat", *[reduce(call, reduction, p, [d], True, rank) for p in pieces], axis=d
+        )
     return x
 
 

@@ -35,8 +35,22 @@ def _elements(
     flat = x.rank == 0
     if flat:
         x, index, updates = (call.op("Reshape", v, [-1]) for v in (x, index, updates))
-    found = call.op("ScatterElements", x, index, updates, axis=0 if flat else dim, reduction=reduction)
+    dtype, (x, updates) = x.dtype, _wide(call, (x, updates), reduction)
+    found = call.op(
+        "ScatterElements", x, index, updates, axis=0 if flat else dim, reduction=reduction
+    )
+    found = call.graph.cast(found, dtype)
     return call.op("Reshape", found, call.graph.sizes([])) if flat else found
+
+
+def _wide(call: Call, values: Any, reduction: str | None) -> list[Any]:
+    """What is combined in a dtype that runtimes combine, and in which nothing is rounded early."""
+    dtype = values[0].dtype
+    if reduction is None or dtype.itemsize >= 4:
+        return list(values)
+    return [
+        call.graph.cast(v, core.float32 if dtype.is_floating_point else core.int32) for v in values
+    ]
 
 
 def _cut(call: Call, source: Any, index: Any) -> Any:
@@ -90,8 +104,9 @@ def _rows(
     index = call.graph.cast(index, core.int64)
     places = call.op("Reshape", index, [-1, 1])
     turned, rows = call.graph.transpose(x, order), call.graph.transpose(source, order)
+    turned, rows = _wide(call, (turned, rows), reduction)
     found = call.op("ScatterND", turned, places, rows, reduction=reduction)
-    return call.graph.transpose(found, back)
+    return call.graph.transpose(call.graph.cast(found, x.dtype), back)
 
 
 def _needs_dimensions(call: Call, x: Any) -> None:
@@ -104,7 +119,9 @@ def _needs_dimensions(call: Call, x: Any) -> None:
 def index_add(call: Call, x: Any, dim: int, index: Any, source: Any, alpha: Any = 1) -> Any:
     """Slices added at indices."""
     _needs_dimensions(call, x)
-    source = source if alpha == 1 else Value(call.op("Mul", source, alpha).name, x.dtype, source.shape)
+    source = (
+        source if alpha == 1 else Value(call.op("Mul", source, alpha).name, x.dtype, source.shape)
+    )
     return _rows(call, x, dim, index, source, "add")
 
 
@@ -147,9 +164,11 @@ def index_put(call: Call, x: Any, indices: Any, values: Any, accumulate: bool = 
     updates = call.op("Expand", call.graph.cast(values, x.dtype), call.graph.sizes(ordered))
     updates = call.graph.transpose(updates, subscript.leading())
     turned = call.graph.transpose(x, subscript.order)
-    found = call.op("ScatterND", turned, joined, updates, reduction="add" if accumulate else None)
+    reduction = "add" if accumulate else None
+    turned, updates = _wide(call, (turned, updates), reduction)
+    found = call.op("ScatterND", turned, joined, updates, reduction=reduction)
     back = [subscript.order.index(d) for d in range(x.rank)]
-    return call.graph.transpose(found, back)
+    return call.graph.transpose(call.graph.cast(found, x.dtype), back)
 
 
 def _block(call: Call, subscript: Subscript) -> list[Any]:

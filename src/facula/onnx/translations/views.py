@@ -198,18 +198,15 @@ def within(call: Call, x: Any, low: int, high: int, op: str, message: str) -> An
     return x
 
 
-def _itself(call: Call, x: Any, *args: Any, **kwargs: Any) -> Any:
+@translation("clone")
+@translation("detach")
+@translation("lift_fresh_copy")
+def itself(call: Call, x: Any, *args: Any, **kwargs: Any) -> Any:
+    """A copy, or a view of everything."""
     return x
 
 
-for _name in ("clone", "contiguous", "detach", "alias", "lift_fresh_copy", "lift_fresh",
-              "detach_copy", "alias_copy", "positive", "lift", "requires_grad_"):  # fmt: skip
-    translation(_name)(_itself)
-
-
-def _cast(call: Call, x: Any, *args: Any, **kwargs: Any) -> Any:
+@translation("_to_copy")
+def to_copy(call: Call, x: Any, *args: Any, **kwargs: Any) -> Any:
+    """The elements in another dtype."""
     return call.graph.cast(x, call.dtype)
-
-
-for _name in ("_to_copy", "to", "type", "type_as"):
-    translation(_name)(_cast)
