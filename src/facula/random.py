@@ -1,7 +1,7 @@
-"""The default generator: seeds and states.
+"""The default generator: seeds, states, and the kind of its stream.
 
-Takes seeds and byte tensors; gives PyTorch's functions of `torch.random`. Keeps true: one generator serves the CPU and
-every device whose numbers are defined by (seed, offset, element index).
+Takes seeds and byte tensors; gives PyTorch's functions of `torch.random`, and `set_stream`. Keeps true: one generator
+serves the CPU and every device; in the stream "torch" its numbers and states are those of PyTorch's CPU generator.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ from contextlib import contextmanager
 from typing import Any
 
 from facula import core
-from facula.core import default_generator, manual_seed
+from facula.core import default_generator, get_stream, manual_seed, set_stream
 
 __all__ = [
     "default_generator",
     "fork_rng",
     "get_rng_state",
+    "get_stream",
     "initial_seed",
     "manual_seed",
     "seed",
     "set_rng_state",
+    "set_stream",
 ]
 
 

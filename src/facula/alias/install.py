@@ -35,8 +35,9 @@ def install_as_torch() -> None:
     """Makes `import torch` mean facula, in this process and in those that it starts.
 
     Submodules follow, versions say what PyTorch's interface is (`torch.__version__`, and
-    `importlib.metadata.version("torch")`), and types, functions and `repr` speak of torch. Calling
-    it again changes nothing.
+    `importlib.metadata.version("torch")`), and types, functions and `repr` speak of torch. Random
+    numbers are PyTorch's for the same seed (`facula.random.set_stream`). Calling it again changes
+    nothing.
 
     Raises RuntimeError where the real torch was imported before.
     """
@@ -52,6 +53,7 @@ def install_as_torch() -> None:
             hint="call facula.install_as_torch() before anything imports torch",
         )
     core.name_types(_THEIRS)
+    core.set_stream(_THEIRS)
     facula.__version__ = facula.version.__version__ = TorchVersion(API_VERSION)
     _Aliases.of_loaded_modules()
     sys.meta_path[:0] = [_TorchFinder(), _FaculaFinder()]

@@ -1,17 +1,11 @@
-# Random numbers by rejection: gamma, Poisson and binomial samples with parameters per element.
+# Random numbers by rejection: gamma, Poisson and binomial samples with parameters per element; classes by weights.
 #
-# Keeps true: one call uses up one offset of its generator; element i is a function of (seed, offset, i) and its
-# parameters.
+# Keeps true: one call is one draw of its generator.
 
 cdef extern from "fk_random_rejection.h" nogil:
-    enum:
-        FK_DRAW_GAMMA
-        FK_DRAW_POISSON
-        FK_DRAW_BINOMIAL
-    void fk_random_draws(int, double *, const double *, const double *, int64_t, uint64_t, uint64_t)
     void fk_gamma_rate_body(char **, const int64_t *, const fk_scalar *, int64_t, int64_t) noexcept
 
-cdef dict _DRAW_KINDS = {"gamma": FK_DRAW_GAMMA, "poisson": FK_DRAW_POISSON, "binomial": FK_DRAW_BINOMIAL}
+cdef dict _DRAW_KINDS = {"gamma": FK_GAMMA, "gamma of f32": FK_GAMMA_SINGLE, "poisson": FK_POISSON, "binomial": FK_BINOMIAL}
 
 
 cdef Tensor doubles(str op, Tensor t):
@@ -22,18 +16,35 @@ cdef Tensor doubles(str op, Tensor t):
 
 
 def random_draws(str kind, Tensor a, Tensor b=None, Generator generator=None):
-    """float64 samples in the shape of `a`: gamma (shape a), poisson (rate a), binomial (a trials, probability b)."""
+    """float64 samples in the shape of `a`: gamma (shape a), poisson (rate a), binomial (a trials, probability b).
+
+    "gamma of f32" has parameters of single precision, which PyTorch's stream takes account of."""
     cdef Tensor x = doubles(kind, a), y = doubles(kind, a if b is None else b)
     cdef Tensor out = new_tensor(x.nd, x.sh, F64, 0)
-    cdef int which = _DRAW_KINDS[kind]
-    cdef uint64_t seed, offset
+    cdef fk_stream stream
+    cdef fk_request request
     if x.numel_ != y.numel_:
         raise said(ValueError, "[%s] parameters of one shape were required: got %s and %s" % (kind, tuple(a.shape), tuple(b.shape)) + "\nhint: facula.broadcast_tensors(a, b) brings them to one shape")
-    if generator is None:
-        generator = default_generator
-    seed = generator._seed; offset = generator._offset
-    generator._offset += 1
-    with nogil: fk_random_draws(which, <double *>out.data_, <double *>x.data_, <double *>y.data_, out.numel_, seed, offset)
+    memset(&request, 0, sizeof(fk_request))
+    request.kind = _DRAW_KINDS[kind]
+    request.out = out.data_; request.n = out.numel_
+    request.p = x.data_; request.q = <double *>y.data_
+    stream = (<Generator>default_generator if generator is None else generator).next_draw()
+    with nogil: fk_stream_fill(&stream, &request)
+    return out
+
+
+def random_choices(Tensor weights, int64_t count, bint single, Generator generator=None):
+    """`count` class numbers for each row of float64 weights, as PyTorch's stream draws them; sums in single precision or not."""
+    cdef Tensor x = doubles("multinomial", weights)
+    cdef int64_t classes = x.sh[x.nd - 1], rows = x.numel_ // classes if classes else 0
+    cdef int64_t shape[2]
+    shape[0] = rows; shape[1] = count
+    cdef Tensor out = new_tensor(2, shape, I64, 0), share = new_tensor(1, &classes, F64, 0)
+    cdef fk_stream stream = (<Generator>default_generator if generator is None else generator).next_draw()
+    if stream.twister == NULL:
+        raise said(RuntimeError, "[multinomial] PyTorch's stream was required: got the counter\nhint: Generator(stream='torch') draws from PyTorch's stream")
+    with nogil: fk_twister_choose(stream.twister, <double *>x.data_, <double *>share.data_, <int64_t *>out.data_, rows, classes, count, single)
     return out
 
 

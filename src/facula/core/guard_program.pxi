@@ -65,6 +65,7 @@ cdef class GuardProgram:
     cdef size_t room
     cdef uint32_t mode
     cdef object default_dtype
+    cdef bint twists             # whether random numbers come from PyTorch's stream
     cdef list kept
     cdef NameWatch watch
     cdef int *wanted_registers
@@ -77,6 +78,7 @@ cdef class GuardProgram:
         cdef int64_t *p
         cdef Py_ssize_t total = 0
         self.mode = state[0]; self.default_dtype = state[1]
+        self.twists = (<Generator>default_generator).twists
         self.watch = watch
         self.count = len(steps); self.registers = registers
         self.kept = [step[3] for step in steps]
@@ -130,6 +132,8 @@ cdef class GuardProgram:
         cdef PyObject **r = few
         cdef int i
         if fk_tls_keys() != self.mode or <dtype>DTYPES[DEFAULT_DTYPE] is not self.default_dtype:
+            return None
+        if (<Generator>default_generator).twists != self.twists:
             return None
         if self.watch is not None and not self.watch.holds():
             return None

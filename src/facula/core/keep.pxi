@@ -163,7 +163,7 @@ cdef bint key_of(CallKey *key, Op op, PyObject **slots, int form) except -1:
     key.ntensors = 0
     key.words[0] = (form | DEFAULT_DTYPE << 8 | <int64_t>fk_get_num_threads() << 16 |
                     <int64_t>(fk_tls_keys() & (K_NOGRAD | K_INFERENCE)) << 32)
-    key.words[1] = KEPT_SETTINGS
+    key.words[1] = KEPT_SETTINGS << 1 | (<Generator>default_generator).twists
     if op.makes_tensors and UNSET[0] is not None: return False
     key.words[2] = 0                              # where tensors are made that are told no device
     if ENTERED and not fk_in_operator:
@@ -390,17 +390,17 @@ cdef int keep_zero(fk_storage *st, char *data, int64_t nbytes) except -1:
     return 0
 
 
-cdef int keep_draw(Tensor out, int which, double x, double y, int64_t low, uint64_t span) except -1:
-    """Note random numbers of the default generator; a replay takes as many offsets as the call did."""
+cdef int keep_draw(Tensor out, const fk_request *request) except -1:
+    """Note random numbers of the default generator; a replay takes as many draws as the call did."""
     cdef Keeper k = keeper()
     cdef Step *step
     if k.refused: return 0
     step = next_step(k, STEP_DRAW, 1)
     step.total = out.numel_
     step.n = <int64_t *>malloc(5 * 8)
-    step.n[0] = which; step.n[1] = out.dt; step.n[2] = k.ndraws; step.n[3] = low; step.n[4] = <int64_t>span
+    step.n[0] = request.kind; step.n[1] = out.dt; step.n[2] = k.ndraws; step.n[3] = request.low; step.n[4] = <int64_t>request.range
     step.s = <fk_scalar *>malloc(2 * sizeof(fk_scalar))
-    step.s[0].f = x; step.s[1].f = y
+    step.s[0].f = request.a; step.s[1].f = request.b
     resolve(k, step, 0, out.st, out.data_)
     k.ndraws += 1
     k.work += out.numel_

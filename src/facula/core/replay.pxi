@@ -145,14 +145,18 @@ cdef Kept find_kept(Op op, CallKey *key):
     return e
 
 
-cdef int run_draw(Step *s, char *p, uint64_t seed, uint64_t offset) noexcept nogil:
-    cdef int which = <int>s.n[0], dt = <int>s.n[1]
-    cdef double x = s.s[0].f, y = s.s[1].f
-    if which == 7: return fk_random_integers(p, dt, s.total, s.n[3], <uint64_t>s.n[4], seed, offset)
-    return random_numbers(which, p, dt, s.total, x, y, seed, offset)
+cdef int run_draw(Step *s, char *p, const fk_stream *stream) noexcept nogil:
+    cdef fk_stream at = stream[0]
+    cdef fk_request request
+    memset(&request, 0, sizeof(fk_request))
+    at.offset += <uint64_t>s.n[2]
+    request.kind = <int>s.n[0]; request.dtype = <int>s.n[1]; request.low = s.n[3]; request.range = <uint64_t>s.n[4]
+    request.a = s.s[0].f; request.b = s.s[1].f
+    request.out = p; request.n = s.total
+    return fk_stream_fill(&at, &request)
 
 
-cdef int run_step(Step *s, char **p, uint64_t seed, uint64_t offset) noexcept nogil:
+cdef int run_step(Step *s, char **p, const fk_stream *stream) noexcept nogil:
     """One step on resolved pointers; 1 where a check failed, -1 where memory ended."""
     cdef fk_iter it
     cdef int i
@@ -169,7 +173,7 @@ cdef int run_step(Step *s, char **p, uint64_t seed, uint64_t offset) noexcept no
     elif s.kind == STEP_CHECK:
         return 1 if (<int64_t *>p[0])[0] >= 0 else 0
     elif s.kind == STEP_DRAW:
-        return -1 if run_draw(s, p[0], seed, offset + <uint64_t>s.n[2]) else 0
+        return -1 if run_draw(s, p[0], stream) else 0
     elif s.kind == STEP_COUNT:
         return 0
     else:
@@ -181,7 +185,7 @@ cdef int run_step(Step *s, char **p, uint64_t seed, uint64_t offset) noexcept no
     return 0
 
 
-cdef int run_steps(Kept e, char **bases, uint64_t seed, uint64_t offset) noexcept nogil:
+cdef int run_steps(Kept e, char **bases, const fk_stream *stream) noexcept nogil:
     cdef char *p[STEP_POINTERS]
     cdef Step *s
     cdef int i, j, b, r
@@ -190,7 +194,7 @@ cdef int run_steps(Kept e, char **bases, uint64_t seed, uint64_t offset) noexcep
         for j in range(s.np):
             b = s.base[j]
             p[j] = bases[b] + s.offset[j] if b >= 0 else NULL if b == BASE_NULL else <char *><uintptr_t>s.offset[j]
-        r = run_step(s, p, seed, offset)
+        r = run_step(s, p, stream)
         if r: return r
     return 0
 
@@ -240,11 +244,11 @@ cdef object replay(Kept e, CallKey *key):
     cdef uint32_t tls = fk_tls_keys()
     cdef object result = NotImplemented
     cdef Generator g
-    cdef uint64_t seed = 0, offset = 0
+    cdef fk_stream stream
     if e.ndraws:
         g = <Generator>default_generator
-        seed = g._seed; offset = g._offset
-        g._offset += e.ndraws
+        stream = g.next_draw()
+        g._offset += e.ndraws - 1
     for i in range(e.ntensors):
         bases[i] = (<Tensor>key.tensors[i]).data_
     try:
@@ -258,9 +262,9 @@ cdef object replay(Kept e, CallKey *key):
                 bases[e.ntensors + i] = scratch.data + e.places[i]
             done = i + 1
         if e.long_:
-            with nogil: r = run_steps(e, bases, seed, offset)
+            with nogil: r = run_steps(e, bases, &stream)
         else:
-            r = run_steps(e, bases, seed, offset)
+            r = run_steps(e, bases, &stream)
         if r == 0:
             if e.ncounts: count_versions(e, key)
             if e.result_type is None:

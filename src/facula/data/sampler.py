@@ -24,7 +24,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 def random_seed(generator: Any = None) -> int:
     """A seed drawn from a generator."""
-    return int(facula.randint(0, 2**63 - 1, (), dtype=core.int64, generator=generator))
+    return int(core.empty((), dtype=core.int64).random_(generator=generator))
 
 
 def _fresh_generator() -> Any:
@@ -108,7 +108,9 @@ class RandomSampler(Sampler[int]):
                 ).tolist()
                 left -= piece
             return
-        while n and left > 0:
+        while (
+            n and left >= 0
+        ):  # where `left` comes to 0 the generator moves on all the same, as PyTorch's does
             order = facula.randperm(n, generator=generator).tolist()
             yield from order[:left]
             left -= n

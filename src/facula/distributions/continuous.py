@@ -21,12 +21,6 @@ from facula.distributions.utils import (
 HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
 
 
-def _uniform(self: Any, shape: Any, like: Any) -> Any:
-    """Uniform numbers of the open interval (0, 1)."""
-    tiny = facula.finfo(like.dtype).tiny
-    return facula.rand(shape, dtype=like.dtype, device=like.device).clamp(min=tiny)
-
-
 class _LocationScale(Distribution):
     """Parameters `loc` and `scale` that broadcast."""
 
@@ -106,10 +100,9 @@ class Laplace(_LocationScale):
         return math.sqrt(2) * self.scale
 
     def rsample(self, sample_shape: Any = ()) -> Any:
-        u = _uniform(self, self._extended_shape(sample_shape), self.loc)
-        side = facula.where(u < 0.5, -1.0, 1.0).to(u.dtype)
-        tail = facula.where(u < 0.5, 2 * u, 2 - 2 * u).clamp(min=facula.finfo(u.dtype).tiny)
-        return self.loc - self.scale * side * tail.log()
+        u = self.loc.new_empty(self._extended_shape(sample_shape))
+        u = u.uniform_(facula.finfo(u.dtype).eps - 1, 1)
+        return self.loc - self.scale * u.sign() * facula.log1p(-u.abs())
 
     def log_prob(self, value: Any) -> Any:
         return -facula.log(2 * self.scale) - self._checked(value).abs()
@@ -178,8 +171,11 @@ class Gumbel(_LocationScale):
         return (math.pi / math.sqrt(6)) * self.scale
 
     def rsample(self, sample_shape: Any = ()) -> Any:
-        noise = self.loc.new_empty(self._extended_shape(sample_shape)).exponential_()
-        return self.loc - self.scale * noise.log()
+        limits = facula.finfo(self.loc.dtype)
+        shape = self._extended_shape(sample_shape)
+        share = facula.rand(shape, dtype=self.loc.dtype, device=self.loc.device)
+        share = limits.tiny + share * (1 - limits.eps - limits.tiny)
+        return self.loc - self.scale * (-share.log()).log()
 
     def log_prob(self, value: Any) -> Any:
         z = self._checked(value)

@@ -12,7 +12,7 @@ from typing import Any
 import facula
 from facula.core.errors import fail
 from facula.distributions import constraints
-from facula.distributions.continuous import HALF_LOG_TAU, Chi2, Gamma, _uniform  # noqa: F401
+from facula.distributions.continuous import HALF_LOG_TAU, Chi2, Gamma  # noqa: F401
 from facula.distributions.distribution import Distribution, ExponentialFamily
 from facula.distributions.utils import (
     broadcast_all,
@@ -342,11 +342,11 @@ class Kumaraswamy(Distribution):
 
     def rsample(self, sample_shape: Any = ()) -> Any:
         shape = self._extended_shape(sample_shape)
-        eps = facula.finfo(self.concentration1.dtype).eps
         noise = facula.rand(
             shape, dtype=self.concentration1.dtype, device=self.concentration1.device
         )
-        return self.icdf(noise.clamp(min=eps, max=1 - eps))
+        rest = 1 - noise.pow(self.concentration0.reciprocal())
+        return rest.pow(self.concentration1.reciprocal())
 
     def log_prob(self, value: Any) -> Any:
         if self._validate_args:
@@ -516,22 +516,22 @@ class VonMises(Distribution):
         """By a wrapped Cauchy envelope, in float64. [Best & Fisher 1979]"""
         shape = self._extended_shape(sample_shape)
         with facula.no_grad():
-            k = self.concentration.double().expand(shape).reshape(-1)
+            k = self.concentration.double()
             tau = 1 + facula.sqrt(1 + 4 * k.square())
             rho = (tau - facula.sqrt(2 * tau)) / (2 * k)
-            wide = (1 + rho.square()) / (2 * rho)
+            r = (1 + rho.square()) / (2 * rho)
             # close to uniform the root above cancels: its limit is 1 / k + k
-            wide = facula.where(k < 1e-5, 1 / k + k, wide)
-            result = facula.zeros_like(k)
-            left = facula.arange(k.shape[0])
-            while left.numel():
-                u = facula.rand(3, left.numel(), dtype=k.dtype)
-                z, r, c = facula.cos(math.pi * u[0]), wide[left], k[left]
+            r = facula.where(k < 1e-5, 1 / k + k, r)
+            result = facula.zeros(shape, dtype=k.dtype, device=k.device)
+            done = facula.zeros(shape, dtype=facula.bool, device=k.device)
+            while not bool(done.all()):  # what is done draws along, and may be replaced
+                u = facula.rand((3, *shape), dtype=k.dtype, device=k.device)
+                z = facula.cos(math.pi * u[0])
                 f = (1 + r * z) / (r + z)
-                y = c * (r - f)
+                y = k * (r - f)
                 taken = (y * (2 - y) - u[1] > 0) | (facula.log(y / u[1]) + 1 - y >= 0)
                 angle = (u[2] - 0.5).sign() * f.clamp(-1, 1).acos()
-                result[left[taken]] = angle[taken]
-                left = left[~taken]
-            turned = result.reshape(tuple(shape)) + self.loc.double() + math.pi
+                result = facula.where(taken, angle, result)
+                done = done | taken
+            turned = result + math.pi + self.loc.double()
             return (turned.remainder(2 * math.pi) - math.pi).to(self.loc.dtype)

@@ -77,7 +77,8 @@ def trunc_normal_(
     b: float = 2.0,
     generator: Any = None,
 ) -> Any:
-    """Normal, limited to ``[a, b]``; drawn by inverting the distribution function."""
+    """Normal, limited to ``[a, b]``: by drawing again what lies outside, or, where that is most, by
+    accepting uniform numbers with the density's share of its peak."""
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn(
             "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of "
@@ -85,12 +86,41 @@ def trunc_normal_(
             "incorrect.",
             stacklevel=2,
         )
-    low, high = _normal_cdf((a - mean) / std), _normal_cdf((b - mean) / std)
+    if tensor.is_meta:
+        return tensor
+    inside = _normal_cdf((b - mean) / std) - _normal_cdf((a - mean) / std)
     with no_grad():
-        tensor.uniform_(2 * low - 1, 2 * high - 1, generator=generator)
-        tensor.erfinv_()
-        tensor.mul_(std * math.sqrt(2.0)).add_(mean)
-        return tensor.clamp_(min=a, max=b)
+        if inside > 0.3:
+            return _draw_until_inside(tensor, mean, std, (a, b), generator)
+        return _accept_uniform(tensor, mean, std, (a, b), generator)
+
+
+def _draw_until_inside(
+    tensor: Any, mean: float, std: float, limits: tuple[float, float], generator: Any
+) -> Any:
+    low, high = (tensor.new_tensor(x, device="cpu").item() for x in limits)
+    tensor.normal_(mean, std, generator=generator)
+    outside = (tensor < low) | (tensor > high)
+    while bool(outside.any()):
+        again = facula.empty_like(tensor).normal_(mean, std, generator=generator)
+        tensor.copy_(facula.where(outside, again, tensor))
+        outside = (tensor < low) | (tensor > high)
+    return tensor
+
+
+def _accept_uniform(
+    tensor: Any, mean: float, std: float, limits: tuple[float, float], generator: Any
+) -> Any:
+    low, high = limits
+    peak = -0.5 * ((min(max(mean, low), high) - mean) / std) ** 2
+    left = facula.ones_like(tensor, dtype=facula.bool)
+    while bool(left.any()):
+        drawn = facula.empty_like(tensor).uniform_(low, high, generator=generator)
+        tensor.copy_(facula.where(left, drawn, tensor))
+        density = drawn.sub_(mean).div_(std).square_().mul_(-0.5).sub_(peak)
+        chance = facula.empty_like(tensor).uniform_(generator=generator).log_()
+        left = left & (chance > density)
+    return tensor
 
 
 def constant_(tensor: Any, val: float) -> Any:

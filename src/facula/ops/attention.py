@@ -580,8 +580,9 @@ def scaled_dot_product_attention(
         if query.dtype is core.float64 and attn_mask.dtype is core.float32:
             attn_mask = attn_mask.to(core.float64)
         attn_mask = _mask_of_scores(attn_mask, (*shape, rows, count), batch, heads)
-    # under a function transform dropout must draw where the transform sees it
-    if _choose(q) == "math" or (dropout_p > 0 and _transformed()):
+    # dropout must draw where a function transform sees it, and PyTorch's stream numbers from outside of kernels
+    apart = dropout_p > 0 and (_transformed() or core.by_element())
+    if _choose(q) == "math" or apart:
         out = F._scaled_dot_product_attention_math(q, k, v, attn_mask, is_causal, scale, dropout_p)
     else:
         state = F._philox_state(device=q.device) if dropout_p > 0 else None

@@ -12,6 +12,7 @@ from typing import Any
 
 from facula import core
 from facula.ops.registry import F, operator
+from facula.ops.streams import of_a_part
 
 
 @operator(
@@ -77,13 +78,17 @@ class Draws:
         #: the generators and what they were
         self.before: dict[int, tuple[Any, Any]] = {}
 
-    def state(self, generator: Any, device: Any) -> Any:
-        """The state of the next draw."""
+    def _next(self, generator: Any) -> tuple[int, int, int]:
+        """The number of the next draw; the generator moves on."""
         source = core.default_generator if generator is None else generator
         if id(source) not in self.before:
             self.before[id(source)] = (source, source.clone_state())
-        key = (id(source), source.initial_seed(), source.get_offset())
-        source.take()
+        seed, number = source.take()
+        return id(source), seed, number
+
+    def state(self, generator: Any, device: Any) -> Any:
+        """The state of the next draw."""
+        key = self._next(generator)
         found = self.states.get(key)
         if found is None:
             found = self.states[key] = F._philox_state(generator=generator, device=device)
@@ -95,7 +100,25 @@ class Draws:
             source.graphsafe_set_state(before)
 
     def __call__(self, tensor: Any, kind: str, a: Any, b: Any, generator: Any) -> Any:
+        if core.by_element(generator):
+            return self.in_order(tensor, kind, a, b, generator)
         return functional_draw(tensor, kind, a, b, self.state(generator, tensor.device))
+
+    def in_order(self, tensor: Any, kind: str, a: Any, b: Any, generator: Any) -> Any:
+        """A draw from PyTorch's stream. What a program draws again, having put the generator back, is
+        what it drew before."""
+        key = self._next(generator)
+        found = self.states.get(key)
+        if found is None:
+            like: dict[str, Any] = {"generator": generator, "device": tensor.device}
+            if tensor.dtype.is_complex:
+                size, dtype = (*tensor.shape, 2), tensor.dtype.to_real()
+                pairs = F._stream_fill(size, *of_a_part(kind, a, b), dtype=dtype, **like)
+                found = F.view_as_complex(pairs)
+            else:
+                found = F._stream_fill(tensor.shape, kind, a, b, dtype=tensor.dtype, **like)
+            self.states[key] = found
+        return found
 
 
 def functional_draw(tensor: Any, kind: str, a: Any, b: Any, state: Any) -> Any:
@@ -103,8 +126,7 @@ def functional_draw(tensor: Any, kind: str, a: Any, b: Any, state: Any) -> Any:
     size, dtype = tuple(tensor.shape), tensor.dtype
     if not dtype.is_complex:
         return F._philox_fill(state, size, kind, a, b, dtype=dtype, device=tensor.device)
-    width = b * 0.5**0.5 if kind == "normal" else b
     pairs = F._philox_fill(
-        state, (*size, 2), kind, a, width, dtype=dtype.to_real(), device=tensor.device
+        state, (*size, 2), *of_a_part(kind, a, b), dtype=dtype.to_real(), device=tensor.device
     )
     return F.view_as_complex(pairs)

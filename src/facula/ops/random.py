@@ -1,10 +1,9 @@
 """Operators that draw random numbers, and dropout.
 
 Takes sizes or tensors, parameters of a distribution, and a generator (the default one when None).
-Keeps true: element i of
-a draw is a function of (seed, offset, i) alone, so results are the same on every number of threads;
-each draw moves the
-generator's offset on by one; samples carry no gradient, except through `x * noise` in dropout.
+Keeps true: a draw is one request to the generator's stream, so results are the same on every number of
+threads; where the stream is PyTorch's, they are PyTorch's. Samples carry no gradient, except through
+`x * noise` in dropout.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from facula.ops import batch_forms
 from facula.ops.create import LIKE, OPTIONS, check_layout, check_size, finished, like, new_tensor
 from facula.ops.index_launch import broadcast_shapes
 from facula.ops.registry import F, composite
+from facula.ops.streams import in_memory_order, of_a_part
 
 SOURCE = "generator? generator=None"
 
@@ -39,13 +39,18 @@ def draw(tensor: Any, kind: str, a: Any = 0.0, b: Any = 1.0, generator: Any = No
     with draws for a whole batch.
     """
     transforms = core.interpreters()
+    if (
+        (transforms or core.is_dispatching(tensor))
+        and core.by_element(generator)
+        and not tensor.is_contiguous()
+    ):
+        return in_memory_order(draw, tensor, kind, a, b, generator)
     if transforms:
         return transforms[-1].process(draw, (tensor, kind, a, b, generator), {})
     if core.is_dispatching(tensor):
         return _drawn_by_operators(tensor, kind, a, b, generator)
     if tensor.dtype.is_complex:
-        part = F.view_as_real(tensor)
-        core.random_fill(part, kind, a, b * 0.5**0.5 if kind == "normal" else b, generator)
+        core.random_fill(F.view_as_real(tensor), *of_a_part(kind, a, b), generator)
         return tensor
     core.random_fill(tensor, kind, a, b, generator)
     return tensor
@@ -55,8 +60,10 @@ def _drawn_by_operators(tensor: Any, kind: str, a: Any, b: Any, generator: Any) 
     """The same numbers by calls that dispatch overrides hear of."""
     if tensor.dtype.is_complex:
         part = F.view_as_real(tensor)
-        b = b * 0.5**0.5 if kind == "normal" else b
-        return F.view_as_complex(_drawn_by_operators(part, kind, a, b, generator))
+        return F.view_as_complex(_drawn_by_operators(part, *of_a_part(kind, a, b), generator))
+    if core.by_element(generator):
+        where = {"dtype": tensor.dtype, "device": tensor.device}
+        return F._stream_fill(tensor.shape, kind, a, b, generator=generator, **where)
     state = F._philox_state(generator=generator, device=tensor.device)
     like = {"dtype": tensor.dtype, "device": tensor.device}
     return F._philox_fill(state, tensor.shape, kind, a, b, **like)
@@ -64,8 +71,15 @@ def _drawn_by_operators(tensor: Any, kind: str, a: Any, b: Any, generator: Any) 
 
 def overwrite(self: Any, kind: str, a: Any, b: Any, generator: Any) -> Any:
     """Fill an existing tensor in place, as an in-place operator does."""
+    return self.copy_(drawn_for(self, kind, a, b, generator))
+
+
+def drawn_for(self: Any, kind: str, a: Any, b: Any, generator: Any) -> Any:
+    """A new tensor with what would be drawn into an existing one."""
+    if core.by_element(generator) and not self.is_contiguous():
+        return in_memory_order(draw, self, kind, a, b, generator)
     fresh = core.empty(self.shape, dtype=self.dtype, device=self.device)
-    return self.copy_(draw(fresh, kind, a, b, generator))
+    return draw(fresh, kind, a, b, generator)
 
 
 @composite(f"rand(int[]... size, *, {SOURCE}, {LIKE}) -> Tensor", names=("rand",), out_cast=True)
@@ -147,6 +161,8 @@ def _index(value: Any) -> int:
 
 
 def _integers(tensor: Any, low: int, high: int, generator: Any) -> Any:
+    if core.by_element(generator):
+        return draw(tensor, "randint", low, high, generator)
     if tensor.dtype.is_floating_point or tensor.dtype is core.bool_:
         whole = core.empty(tensor.shape, dtype=core.int64)
         return tensor.copy_(draw(whole, "randint", low, high, generator))
@@ -334,24 +350,33 @@ def _random_range(dtype: Any) -> tuple[int, int]:
 
 
 @composite(
-    f"random_(Tensor self, any from=None, any to=None, *, {SOURCE}) -> Tensor",
+    f"random_(Tensor self, any from=None, any? to=-9223372036854775808, *, {SOURCE}) -> Tensor",
     names=("Tensor.random_",),
     out=False,
 )
 def random_(self: Any, from_: Any, to: Any, generator: Any) -> Any:
-    """Overwrite with whole numbers: all of the dtype's, [0, from) or [from, to)."""
-    if from_ is None and to is None:
+    """Overwrite with whole numbers: all of the dtype's, [0, from), [from, to), or from `from` on."""
+    alone = to == -(1 << 63)  # not given: no range ends there
+    whole = from_ is None and (alone or to is None)
+    if whole:
         low, high = _random_range(self.dtype)
     elif to is None:
+        low, high = from_, _random_range(self.dtype)[1]
+    elif alone:
         low, high = 0, from_
     else:
         low, high = 0 if from_ is None else from_, to
     _check_integers("random_", low, high, self.dtype)
+    if high - low == 1 << 64:
+        low, high = 0, 1 << 64  # every word is one of the numbers
+    if core.by_element(generator):
+        kind = "whole" if whole else "randint"
+        return self.copy_(drawn_for(self, kind, low, high, generator))
     fresh = core.empty(self.shape, dtype=self.dtype, device=self.device)
     return self.copy_(_integers(fresh, low, high, generator))
 
 
-def _bernoulli_into(tensor: Any, p: Any, generator: Any) -> Any:
+def _bernoulli_for(tensor: Any, p: Any, generator: Any) -> Any:
     if isinstance(p, core.Tensor):
         if p.device.type == "cpu" and p.numel() and batch_forms.anywhere(~((p >= 0) & (p <= 1))):
             fail(
@@ -364,7 +389,7 @@ def _bernoulli_into(tensor: Any, p: Any, generator: Any) -> Any:
         wide = p.detach().expand(tensor.shape).contiguous()
         if wide.dtype.code not in ("f32", "f64"):
             wide = wide.to(core.float32)
-        return draw(tensor, "bernoulli", wide, 1.0, generator)
+        return drawn_for(tensor, "bernoulli", wide, 1.0, generator)
     if not 0 <= p <= 1:
         fail(
             RuntimeError,
@@ -373,7 +398,7 @@ def _bernoulli_into(tensor: Any, p: Any, generator: Any) -> Any:
             f"p={p}",
             hint="p is a probability; p=0.5 is a fair coin",
         )
-    return draw(tensor, "bernoulli", float(p), 1.0, generator)
+    return drawn_for(tensor, "bernoulli", float(p), 1.0, generator)
 
 
 @composite(
@@ -387,7 +412,7 @@ def bernoulli(self: Any, p: Any, generator: Any) -> Any:
     if p is None:
         _floating("bernoulli", self.dtype)
         p = self
-    result = _bernoulli_into(fresh, p, generator)
+    result = _bernoulli_for(fresh, p, generator)
     # the gradient of a sample is defined as zero
     return result + self * 0 if self.requires_grad and core.is_grad_enabled() else result
 
@@ -399,8 +424,7 @@ def bernoulli(self: Any, p: Any, generator: Any) -> Any:
 )
 def bernoulli_(self: Any, p: Any, generator: Any) -> Any:
     """Overwrite with 0 or 1, the latter with probability `p` (a number or a tensor)."""
-    fresh = core.empty(self.shape, dtype=self.dtype, device=self.device)
-    return self.copy_(_bernoulli_into(fresh, p, generator))
+    return self.copy_(_bernoulli_for(self, p, generator))
 
 
 def _check_deviation(std: Any) -> None:
@@ -459,11 +483,15 @@ def normal(mean, std, size, generator, dtype, layout, device, pin_memory, requir
     else:
         shape, kind = tensors[0].shape, tensors[0].dtype
     _floating("normal", kind)
+    spread = std if len(tensors) == 1 and tensors[0] is mean else 1.0
     fresh = draw(
-        core.empty(shape, dtype=kind, device=tensors[0].device), "normal", 0.0, 1.0, generator
+        core.empty(shape, dtype=kind, device=tensors[0].device), "normal", 0.0, spread, generator
     )
-    detached = [x.detach() if isinstance(x, core.Tensor) else x for x in (mean, std)]
-    return fresh * detached[1] + detached[0]
+    if isinstance(std, core.Tensor):
+        fresh = fresh * std.detach()
+    if isinstance(mean, core.Tensor):
+        return fresh + mean.detach()
+    return fresh + core.tensor(mean, dtype=kind).item()  # a narrow dtype rounds the number first
 
 
 def _check_multinomial(self: Any, num_samples: int, replacement: bool) -> None:
@@ -531,6 +559,8 @@ def multinomial(self: Any, num_samples: int, replacement: bool, generator: Any) 
             "invalid multinomial distribution (sum of probabilities <= 0)",
             hint="every row needs a positive element",
         )
+    if core.by_element(generator):
+        return _multinomial_in_order(self.detach(), num_samples, replacement, generator)
     if not replacement:
         noise = draw(
             core.empty(weights.shape, dtype=weights.dtype), "exponential", 1.0, 1.0, generator
@@ -542,6 +572,20 @@ def multinomial(self: Any, num_samples: int, replacement: bool, generator: Any) 
     found = F.searchsorted(running, places * running.narrow(-1, -1, 1), right=True)
     last = (weights > 0).to(core.int64).cumsum(-1).argmax(-1, keepdim=True)
     return F.minimum(found, last)
+
+
+def _multinomial_in_order(weights: Any, num_samples: int, replacement: bool, generator: Any) -> Any:
+    """What PyTorch draws: by the running sum, or by the largest of w / e in the dtype of the weights."""
+    if not replacement or num_samples == 1:
+        noise = core.empty(weights.shape, dtype=weights.dtype, device=weights.device)
+        keys = weights / draw(noise, "exponential", 1.0, 1.0, generator)
+        if num_samples == 1:
+            return keys.argmax(-1, keepdim=True)
+        return F.topk(keys, num_samples, -1)[1]
+    rows = weights.to(core.float64).reshape(-1, weights.shape[-1])
+    single = weights.dtype is not core.float64
+    found = F._multinomial_draws(rows, num_samples, single, generator)
+    return found.reshape((*weights.shape[:-1], num_samples))
 
 
 def _check_probability(op: str, p: float) -> None:
@@ -558,13 +602,15 @@ def _check_probability(op: str, p: float) -> None:
 def _keep_noise(shape: Any, self: Any, p: float) -> Any:
     """1 with probability 1 - p, else 0, in the dtype of `self` (its real dtype for complex)."""
     dtype = self.dtype.to_real() if self.dtype.is_complex else self.dtype
+    if shape == self.shape and dtype is self.dtype:
+        return drawn_for(self, "bernoulli", 1.0 - p, 1.0, None)
     return draw(core.empty(shape, dtype=dtype, device=self.device), "bernoulli", 1.0 - p)
 
 
 def _dropped(self: Any, shape: Any, p: float) -> Any:
     if p == 1.0:
         return self * F.zeros((), dtype=self.dtype, device=self.device)
-    return self * _keep_noise(shape, self, p).mul_(1.0 / (1.0 - p))
+    return self * _keep_noise(shape, self, p).div_(1.0 - p)
 
 
 def _into(self: Any, result: Any, inplace: bool) -> Any:
@@ -607,11 +653,13 @@ def dropout_(input: Any, p: float, train: bool) -> Any:
 )
 def native_dropout(input: Any, p: float, train: bool | None) -> Any:
     """Dropout together with its mask."""
-    if train is False or input.numel() == 0:
+    if input.numel() == 0:
+        return input.clone(), F.empty_like(input)
+    if train is False:
         return input.clone(), F.ones_like(input, dtype=core.bool_)
     keep = _keep_noise(input.shape, input, p)
     scale = 0.0 if p == 1 else 1.0 / (1.0 - p)
-    return input * keep * scale, keep.to(core.bool_)
+    return input * (keep * scale), keep.to(core.bool_)
 
 
 def _feature_shape(input: Any) -> tuple[int, ...]:
@@ -654,7 +702,8 @@ def _define_dropout(space: int) -> None:
             )
         if not training or p == 0 or input.numel() == 0:
             return input
-        batched = input.dim() >= space + 2 or (space == 2 and input.dim() != 3)
+        # three dimensions of dropout2d are read as [N, C, L]
+        batched = input.dim() >= space + 2 or space == 2
         x = input if batched else input.unsqueeze(0)
         result = _dropped(x, _feature_shape(x), p)
         return _into(input, result if batched else result.squeeze(0), inplace)

@@ -134,7 +134,8 @@ class standard_gamma:
 
     def cpu(out, self, generator):
         tiny = core.finfo(self.dtype).tiny
-        wide = core.random_draws("gamma", _doubles(self), None, generator)
+        kind = "gamma" if self.dtype is core.float64 else "gamma of f32"
+        wide = core.random_draws(kind, _doubles(self), None, generator)
         # a sample that underflows stays positive: its logarithm is asked for
         out.copy_(F.where(wide < tiny, tiny, wide))
 

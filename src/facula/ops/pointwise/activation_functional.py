@@ -129,6 +129,9 @@ def rrelu(
     self: Any, lower: float, upper: float, training: bool, inplace: bool, generator: Any
 ) -> Any:
     """`leaky_relu` with a slope drawn from ``[lower, upper)`` per element in training [Xu et al. 2015]."""
+    if training and core.by_element(generator) and lower <= upper:
+        drawn = F._rrelu_drawn(self, lower, upper, generator)
+        return self.copy_(drawn) if inplace else drawn
     slope = _random_slopes(self, lower, upper, training, generator)
     if not training:
         return _run("leaky_relu", inplace, self, slope)
