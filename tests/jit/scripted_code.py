@@ -249,3 +249,56 @@ def with_try(x):
         return x
     except ValueError:
         return x
+
+
+def goes_on(n: int):
+    t = 0
+    for i in range(n):
+        t += 1
+        if i == 2:
+            t += 50
+            continue
+        elif i == 5:
+            t += 1000
+            break
+        elif t > 5000:
+            return t
+        t += 7
+    return t
+
+
+def exits_of_exits(n: int):
+    t = 0
+    for i in range(n):
+        if i % 2 == 0:
+            if i == 4:
+                continue
+            t += 1
+        for j in range(3):
+            if j == 1:
+                break
+            t += 10
+        t += 100
+    return t
+
+
+def chained(x: List[int], i: int):
+    return len(x) > i > x[i], 0 < x.pop() < 10, len(x)
+
+
+def chained_tensors(x):
+    return bool(0 < x.sum() < 10), 1 < x
+
+
+def items_once(x: List[int], d: Dict[str, int], t: Tensor):
+    q = [0, 1, 2]
+    x[q.pop()] += 7
+    d["a"] -= 2
+    t[t > 0.5] += 10
+    t[0, 1:] *= 3
+    t[[0, 1], [1, 0]] -= 1
+    return x, q, d, t
+
+
+def stripped(s: str):
+    return s.strip(), s.strip(" "), s.lstrip(" "), s.rstrip()

@@ -50,6 +50,12 @@ CALLS = [
     (code.forked, (example(),)),
     (code.asserted, (example(),)),
     (code.swapped, ((3, example()),)),
+    *((code.goes_on, (n,)) for n in (2, 4, 9)),
+    (code.exits_of_exits, (7,)),
+    *((code.chained, ([0, 1], n)) for n in (0, 1, 2)),
+    (code.chained_tensors, (example(),)),
+    (code.items_once, ([1, 2, 3], {"a": 1}, example())),
+    (code.stripped, ("\t ab \n ",)),
 ]
 
 

@@ -98,14 +98,21 @@ class Conditions(Expressions):
         pairs = list(zip(node.ops, node.comparators, strict=True))
         if len(pairs) == 1:
             return self._one(node.left, left, pairs[0][0], pairs[0][1])
-        made: Value | None = None
-        value = self.as_value(left)
-        for operator, other in pairs:
-            right = self.expression(other)
-            part = self.compare(value, operator, right)
-            made = part if made is None else self.call("aten::__and__", [made, part])
-            value = right
-        return Condition(made)
+        return Condition(self._links(self.as_value(left), pairs))
+
+    def _links(self, left: Value, pairs: list[tuple[ast.cmpop, ast.expr]]) -> Value:
+        """A chain of comparisons: each operand once, and only where those before hold."""
+        right = self.expression(pairs[0][1])
+        part = self.compare(left, pairs[0][0], right)
+        if len(pairs) == 1:
+            return part
+        made = self.emit("prim::If", [self.truth(part)], [T.BOOL])
+        outer, self.block = self.block, made.add_block()
+        self.block.results = [self.truth(self._links(right, pairs[1:]))]
+        self.block = made.add_block()
+        self.block.results = [self.constant(False)]
+        self.block = outer
+        return made.outputs_[0]
 
     def _one(self, name: ast.AST, left: Any, operator: ast.cmpop, other: ast.AST) -> Condition:
         if isinstance(operator, (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)) and _is_none(other):

@@ -29,6 +29,8 @@ _COMPARE: dict[type, str] = {
     ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge",
     ast.Is: "__is__", ast.IsNot: "__isnot__",
 }  # fmt: skip
+#: what a comparison is called from its other side
+_MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 #: the methods of classes for operators
 _METHODS = {
     "add": "__add__", "sub": "__sub__", "mul": "__mul__", "div": "__truediv__", "floordiv": "__floordiv__",
@@ -254,7 +256,10 @@ class Expressions(Builder):
         if isinstance(operator, (ast.In, ast.NotIn)):
             found = self._contains(right, left)
             return found if isinstance(operator, ast.In) else self.call("aten::__not__", [found])
-        return self.binary(_COMPARE[type(operator)], left, right)
+        name = _COMPARE[type(operator)]
+        if right.type.kind == "Tensor" and left.type.kind in ("int", "float", "bool", "Scalar"):
+            return self.binary(_MIRRORED.get(name, name), right, left)
+        return self.binary(name, left, right)
 
     def _contains(self, container: Value, item: Value) -> Value:
         if container.type.kind == "Tuple":

@@ -67,7 +67,13 @@ class Joins(Subscripts):
         """Do the rest only where control has not left."""
         flag = self.flag()
         assert flag is not None
-        self.branch(self.call("aten::__not__", [flag]), body, lambda: None)
+
+        def rest() -> None:
+            for name in _FLAGS:  # not set where this runs: loops inside have their own
+                self.env.pop(name, None)
+            body()
+
+        self.branch(self.call("aten::__not__", [flag]), rest, lambda: None)
 
     # ---- branches
     def _If(self, node: ast.If) -> None:
@@ -109,7 +115,7 @@ class Joins(Subscripts):
         names = [n for n in {**a, **b} if n != "$gone" and a.get(n) is not b.get(n)]
         merged = {n: v for n, v in {**a, **b}.items() if n != "$gone" and n not in names}
         for name in names:
-            made = self._one_name(node, name, before.get(name), a, b)
+            made = self._one_name(node, name, before, a, b)
             if made is not None:
                 merged[name] = made
             elif not name.startswith("$"):
@@ -119,14 +125,16 @@ class Joins(Subscripts):
         return merged
 
     def _one_name(
-        self, node: Node, name: str, before: Any, a: dict[str, Any], b: dict[str, Any]
+        self, node: Node, name: str, old: dict[str, Any], a: dict[str, Any], b: dict[str, Any]
     ) -> Any:
-        x, y = a.get(name), b.get(name)
+        x, y, before = a.get(name), b.get(name), old.get(name)
         if name in _FLAGS:
             x = x if x is not None else self._inside(node.blocks[0], lambda: self.constant(False))
             y = y if y is not None else self._inside(node.blocks[1], lambda: self.constant(False))
             return self._result(node, name, x, y, T.BOOL)
         gone_a, gone_b = "$gone" in a, "$gone" in b
+        if name in old and name != "$result":  # the loop, and what follows it, see these values
+            gone_a, gone_b = gone_a and not _goes_on(a, old), gone_b and not _goes_on(b, old)
         if name == "$result" or gone_a or gone_b:
             if name != "$result" and gone_a and gone_b:
                 return None
@@ -352,6 +360,11 @@ class Joins(Subscripts):
             n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
         }
         return [n for n, v in self.env.items() if n in stored and isinstance(v, Value)]
+
+
+def _goes_on(end: dict[str, Any], before: dict[str, Any]) -> bool:
+    """Whether a path left by `break` or `continue`: names keep their values, unlike after `return`."""
+    return any(end.get(f) not in (None, before.get(f)) for f in ("$broke", "$continued"))
 
 
 def _only_casts(value: Value, before: Value) -> bool:

@@ -87,8 +87,8 @@ for _name in "upper lower capitalize title swapcase".split():
 for _name in "isdigit isalpha isspace isalnum isupper islower istitle isdecimal isnumeric isidentifier".split():
     primitive(f"aten::{_name}(str self) -> bool", getattr(str, _name))
 for _name in ("strip", "lstrip", "rstrip"):
-    primitive(f"aten::{_name}(str self, str chars=' ') -> str", lambda s, c, own=_name: (
-        getattr(s, own)(None if c == " " else c)))  # fmt: skip
+    primitive(f"aten::{_name}(str self, str chars=' \n\t\f\v') -> str",
+              lambda s, c, own=_name: getattr(s, own)(None if c == " \n\t\f\v" else c))  # fmt: skip
 primitive("aten::split.str(str self, str? separator=None, int max=-1) -> str[]",
           lambda s, sep, m: s.split(sep, m))  # fmt: skip
 primitive("aten::rsplit(str self, str? separator=None, int max=-1) -> str[]",

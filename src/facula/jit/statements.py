@@ -287,21 +287,46 @@ class Statements(Joins, Calls):
 
     def _AugAssign(self, node: ast.AugAssign) -> None:
         target = node.target
+        if isinstance(target, ast.Subscript):
+            container = self.sugared(target.value)
+            if isinstance(container, Value) and container.type.kind in ("Tensor", "List", "Dict"):
+                self._augmented_item(node, container, target)
+                return
         current = self.expression(_loaded(target))
-        if current.type.kind == "Tensor" and type(node.op) in _IN_PLACE:
-            given = self.expression(node.value)
-            name = _IN_PLACE[type(node.op)]
-            name = name if name.startswith("__") else name + "_"
-            made = self.call(f"aten::{name}", [current, given])
-            if isinstance(target, ast.Name):
-                self.bind(target, made)
+        given = self.expression(node.value, None if current.type == T.TENSOR else current.type)
+        made = self._in_place(node.op, current, given)
+        if isinstance(target, ast.Name) or made.type != T.TENSOR:
+            self.bind(target, made)
+
+    def _in_place(self, op: ast.operator, current: Value, given: Value) -> Value:
+        """`current op= given`: in place where the type can."""
+        name = None
+        if current.type.kind == "Tensor" or isinstance(op, (ast.Add, ast.Mult)) and (
+            current.type.kind == "List"
+        ):  # fmt: skip
+            name = _IN_PLACE.get(type(op))
+        if name is None:
+            return self.augmented(op, current, given)
+        return self.call(f"aten::{name if name.startswith('__') else name + '_'}", [current, given])
+
+    def _augmented_item(self, node: ast.AugAssign, container: Value, target: ast.Subscript) -> None:
+        """`container[index] op= value`: container and index are evaluated once."""
+        if container.type.kind == "Tensor":
+            view, places = self.place_in(container, target)
+            current = view if places is None else self.call("aten::index", [view, places])
+            made = self._in_place(node.op, current, self.expression(node.value))
+            if places is not None:
+                self.call("aten::index_put_", [view, places, made, self.constant(False)])
+            elif type(node.op) not in _IN_PLACE:
+                self.call("aten::copy_", [view, made, self.constant(False)])
             return
+        if isinstance(target.slice, ast.Slice):
+            self.refuse_slice()
+        index = self.expression(target.slice)
+        current = self.call("aten::__getitem__", [container, index])
         given = self.expression(node.value, current.type)
-        if current.type.kind == "List" and isinstance(node.op, (ast.Add, ast.Mult)):
-            name = "add_" if isinstance(node.op, ast.Add) else "mul_"
-            self.bind(target, self.call(f"aten::{name}", [current, given]))
-            return
-        self.bind(target, self.augmented(node.op, current, given))
+        made = self._in_place(node.op, current, given)
+        self.call("aten::_set_item", [container, index, made])
 
     # ---- leaving
     def _Return(self, node: ast.Return) -> None:

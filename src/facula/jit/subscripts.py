@@ -190,23 +190,30 @@ class Subscripts(Conditions):
         elif isinstance(kind, T.ClassType):
             self.call_method(container, "__setitem__", [self.expression(target.slice), given], {})
         elif isinstance(target.slice, ast.Slice):
-            self.refuse("an item to write to was required", "a slice of a list",
-                        hint="write the items one by one")  # fmt: skip
+            self.refuse_slice()
         else:
             self.call("aten::_set_item", [container, self.expression(target.slice), given])
 
-    def _store_tensor(self, container: Value, target: ast.Subscript, given: Value) -> None:
+    def refuse_slice(self) -> None:
+        """Refuse to write to a slice of a list."""
+        self.refuse("an item to write to was required", "a slice of a list",
+                    hint="write the items one by one")  # fmt: skip
+
+    def place_in(self, container: Value, target: ast.Subscript) -> tuple[Value, Value | None]:
+        """Where `tensor[index]` is: a view, and the list of the tensors that index it."""
         view, indices = self._views(container, self._parts(target.slice))
+        return view, self._index_list(indices) if indices else None
+
+    def _store_tensor(self, container: Value, target: ast.Subscript, given: Value) -> None:
+        view, places = self.place_in(container, target)
         if given.type.kind != "Tensor":
             options = {
                 "dtype": self.call("prim::dtype", [view]),
                 "device": self.call("prim::device", [view]),
             }
             given = self.call("aten::tensor", [given], options)
-        if indices:
-            self.call(
-                "aten::index_put_", [view, self._index_list(indices), given, self.constant(False)]
-            )
+        if places is not None:
+            self.call("aten::index_put_", [view, places, given, self.constant(False)])
         else:
             self.call("aten::copy_", [view, given, self.constant(False)])
 
