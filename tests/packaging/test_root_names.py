@@ -23,6 +23,7 @@ CALLS_UP = {
     ("nn", "distributed"),  # SyncBatchNorm
     ("nn", "accelerator"),  # DataParallel's devices
     ("data", "distributed"),  # DistributedSampler
+    ("data", "cuda"),  # the step `pin_memory`
 }
 
 

@@ -57,6 +57,7 @@ def install_as_torch() -> None:
     facula.__version__ = facula.version.__version__ = TorchVersion(API_VERSION)
     _Aliases.of_loaded_modules()
     sys.meta_path[:0] = [_TorchFinder(), _FaculaFinder()]
+    sys.meta_path.append(_TorchDataFinder())
     _show_to_children()
 
 
@@ -205,3 +206,42 @@ class _TorchFinder(importlib.abc.MetaPathFinder):
         # were it there, the import system would take its own spec, and run the module again
         sys.modules.pop(name, None)
         return importlib.machinery.ModuleSpec(name, _TorchLoader(module))
+
+
+class _TorchDataFinder(importlib.abc.MetaPathFinder):
+    """Finds `torchdata.datapipes` and `torchdata.dataloader2` in `facula.data`.
+
+    It is asked last: an installed torchdata comes first, and today's has neither of them any more.
+    """
+
+    _PARTS = ("datapipes", "dataloader2")
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        package, _, rest = name.partition(".")
+        if package != "torchdata":
+            return None
+        if not rest:
+            return importlib.machinery.ModuleSpec(name, _TorchDataLoader(), is_package=True)
+        if rest.partition(".")[0] not in self._PARTS:
+            return None
+        ours = f"{_OURS}.data.{rest}"
+        try:
+            module = importlib.import_module(ours)
+        except ModuleNotFoundError as error:
+            if error.name is None or not ours.startswith(error.name):
+                raise
+            return None
+        is_package = hasattr(module, "__path__")
+        return importlib.machinery.ModuleSpec(name, _TorchLoader(module), is_package=is_package)
+
+
+class _TorchDataLoader(importlib.abc.Loader):
+    """Makes the package `torchdata` where none is installed: its parts are found one by one."""
+
+    def create_module(self, spec: Any) -> ModuleType | None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__doc__ = "facula's DataPipes and DataLoader2, where no torchdata is installed."

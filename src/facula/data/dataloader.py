@@ -349,13 +349,15 @@ def _check_worker_arguments(
         )
 
 
-def _settings_of_pipe(loader: DataLoader) -> PipeSettings | None:
-    """Seed and share of this process for a data set of pipes; None for others.
+def _settings_of_pipe(loader: DataLoader) -> Any:
+    """Seed and share of this process for a data set of pipes; None for others, except for those that
+    say themselves what their copies in the workers are told (`settings_of_pass`).
 
     The seed is the same in all processes of a group, so that their shares are those of one order.
     """
     if not isinstance(loader.dataset, (IterDataPipe, MapDataPipe)):
-        return None
+        told = getattr(loader.dataset, "settings_of_pass", None)
+        return None if told is None else told()
     seed = None
     if isinstance(loader.dataset, IterDataPipe):
         seed = drawn_seed(loader.generator)

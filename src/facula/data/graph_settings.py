@@ -37,8 +37,8 @@ def get_all_graph_pipes(graph: DataPipeGraph) -> list[Any]:
     return list(found.values())
 
 
-def _has(pipe: Any, *methods: str) -> bool:
-    # a pipe gives registered steps as attributes: only its own methods count
+def is_own_method(pipe: Any, *methods: str) -> bool:
+    """Whether a pipe has methods, not counting the steps that it gives as attributes."""
     return all(inspect.ismethod(getattr(pipe, name, None)) for name in methods)
 
 
@@ -53,7 +53,7 @@ def apply_sharding(
 
     def enter(part: DataPipeGraph, before: Any) -> None:
         for pipe, below in part.values():
-            shares = _has(pipe, "apply_sharding")
+            shares = is_own_method(pipe, "apply_sharding")
             if shares and before is not None:
                 fail(
                     RuntimeError,
@@ -77,7 +77,7 @@ def apply_shuffle_settings(datapipe: Any, shuffle: bool | None = None) -> Any:
     if shuffle is None:
         return datapipe
     pipes = get_all_graph_pipes(traverse_dps(datapipe))
-    shufflers = [pipe for pipe in pipes if _has(pipe, "set_shuffle", "set_seed")]
+    shufflers = [pipe for pipe in pipes if is_own_method(pipe, "set_shuffle", "set_seed")]
     if shuffle and not shufflers:
         warnings.warn(
             "`shuffle=True` was set, but the datapipe does not contain a `Shuffler`. Adding one at the "
@@ -94,7 +94,7 @@ def apply_shuffle_settings(datapipe: Any, shuffle: bool | None = None) -> Any:
 def apply_random_seed(datapipe: Any, rng: Any) -> Any:
     """Give each random pipe of a graph a seed that is drawn from a generator."""
     for pipe in get_all_graph_pipes(traverse_dps(datapipe)):
-        if _has(pipe, "set_seed"):
+        if is_own_method(pipe, "set_seed"):
             pipe.set_seed(drawn_seed(rng))
     return datapipe
 

@@ -113,8 +113,13 @@ class PipeSettings:
     rank: int
 
 
-def prepare_pipe(pipe: Any, settings: PipeSettings, workers: int = 1, worker: int = 0) -> None:
-    """Give a graph of pipes its seeds and its share."""
+def prepare_pipe(pipe: Any, settings: Any, workers: int = 1, worker: int = 0) -> None:
+    """Give a graph of pipes its seeds and its share; or a data set that has `settings_of_pass` what
+    that gave in the main process.
+    """
+    if not isinstance(settings, PipeSettings):
+        pipe.prepare_pass(settings)
+        return
     apply_sharding(
         pipe, workers * settings.world_size, worker * settings.world_size + settings.rank
     )
@@ -126,7 +131,7 @@ def prepare_pipe(pipe: Any, settings: PipeSettings, workers: int = 1, worker: in
 class Restart:
     """Start a new epoch, of pipes with another seed; the worker sends it back."""
 
-    pipe_settings: PipeSettings | None = None
+    pipe_settings: Any = None
 
 
 @dataclass
@@ -143,7 +148,7 @@ class Settings:
     worker_id: int
     num_workers: int
     persistent: bool
-    pipe_settings: PipeSettings | None = None
+    pipe_settings: Any = None
 
 
 def _numpy_seed(seed: int) -> None:

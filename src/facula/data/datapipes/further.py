@@ -17,8 +17,50 @@ __all__ = ["CLASSES", "extra", "load"]
 _PACKAGE = "facula.data.datapipes.extended"
 
 #: module -> the steps in it, each a class and its name as a method ("-": none)
-_ITER: dict[str, str] = {}
-_MAP: dict[str, str] = {}
+_ITER = {
+    "archives": (
+        "Bz2FileLoader load_from_bz2 Decompressor decompress TFRecordLoader load_from_tfrecord "
+        "TarArchiveLoader load_from_tar WebDataset webdataset XzFileLoader load_from_xz "
+        "ZipArchiveLoader load_from_zip"
+    ),
+    "buckets": (
+        "BucketBatcher bucketbatch InBatchShuffler in_batch_shuffle "
+        "MaxTokenBucketizer max_token_bucketize"
+    ),
+    "caching": (
+        "EndOnDiskCacheHolder end_caching HashChecker check_hash "
+        "InMemoryCacheHolder in_memory_cache OnDiskCacheHolder on_disk_cache Saver save_to_disk"
+    ),
+    "columns": "ParquetDataFrameLoader load_parquet_as_df",
+    "flow": (
+        "BatchMapper map_batches Cycler cycle Dropper drop Enumerator enumerate FlatMapper flatmap "
+        "Flattener flatten Header header IndexAdder add_index LengthSetter set_length "
+        "Repeater repeat Rows2Columnar rows2columnar ShuffledFlatMapper shuffled_flatmap "
+        "Slicer slice"
+    ),
+    "joining": (
+        "IterKeyZipper zip_with_iter MapKeyZipper zip_with_map MultiplexerLongest mux_longest "
+        "RandomSplitter random_split RoundRobinDemultiplexer round_robin_demux "
+        "SampleMultiplexer - UnZipper unzip ZipperLongest zip_longest"
+    ),
+    "remote": (
+        "FSSpecFileLister list_files_by_fsspec FSSpecFileOpener open_files_by_fsspec "
+        "FSSpecSaver save_by_fsspec HttpReader read_from_http OnlineReader read_from_remote "
+        "S3FileLister list_files_by_s3 S3FileLoader load_files_by_s3"
+    ),
+    "text": (
+        "CSVDictParser parse_csv_as_dict CSVParser parse_csv JsonParser parse_json_files "
+        "LineReader readlines ParagraphAggregator lines_to_paragraphs"
+    ),
+    "threads": (
+        "BatchAsyncMapper async_map_batches FullSync fullsync PinMemory pin_memory "
+        "Prefetcher prefetch ThreadPoolMapper threadpool_map"
+    ),
+}
+_MAP = {
+    "caching": "InMemoryCacheHolder in_memory_cache",
+    "joining": "UnZipper unzip",
+}
 
 #: libraries that steps need -> what installs them
 _EXTRAS = {
@@ -55,8 +97,19 @@ def _methods(table: dict[str, str], suffix: str) -> dict[str, tuple[str, str]]:
 
 #: kind of pipes -> short name -> module and class
 CLASSES = {"iter": _classes(_ITER, "IterDataPipe"), "map": _classes(_MAP, "MapDataPipe")}
-IterDataPipe.further.update(_methods(_ITER, "IterDataPipe"))
-MapDataPipe.further.update(_methods(_MAP, "MapDataPipe"))
+_JOINING = f"{_PACKAGE}.joining"
+#: from one kind of pipes to the other
+CLASSES["map"]["IterToMapConverter"] = (_JOINING, "IterToMapConverterMapDataPipe")
+CLASSES["iter"]["MapToIterConverter"] = (_JOINING, "MapToIterConverterIterDataPipe")
+IterDataPipe.further.update(
+    _methods(_ITER, "IterDataPipe"),
+    to_map_datapipe=CLASSES["map"]["IterToMapConverter"],
+    extract=CLASSES["iter"]["Decompressor"],
+    limit=CLASSES["iter"]["Header"],
+)
+MapDataPipe.further.update(
+    _methods(_MAP, "MapDataPipe"), to_iter_datapipe=CLASSES["iter"]["MapToIterConverter"]
+)
 
 
 def load(classes: dict[str, tuple[str, str]], module: str, name: str) -> Any:

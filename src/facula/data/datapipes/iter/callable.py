@@ -68,9 +68,13 @@ class MapperIterDataPipe(IterDataPipe):
         self.datapipe, self.fn = datapipe, fn
         self.input_col, self.output_col = input_col, output_col
 
+    def of_value(self, value: Any) -> Any:
+        """What becomes of one value."""
+        return applied(self.fn, value, self.input_col, self.output_col)
+
     def __iter__(self) -> Iterator[Any]:
         for value in self.datapipe:
-            yield applied(self.fn, value, self.input_col, self.output_col)
+            yield self.of_value(value)
 
     def __len__(self) -> int:
         return length_of(self, self.datapipe)

@@ -1,0 +1,341 @@
+"""Steps that open archives and compressed files.
+
+Takes pairs of a path and a binary stream. Gives pairs of a path and a binary stream, for archives one
+for each file in it, under the archive's path. Keeps true: a member's path never leads out of the
+archive's; links are passed over; a broken archive is an error that names it and the member.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os.path
+import posixpath
+import re
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+from typing import Any
+
+from facula.core.errors import fail
+from facula.data.datapipes.datapipe import IterDataPipe
+from facula.data.datapipes.utils.common import (
+    StreamWrapper,
+    no_length,
+    validate_pathname_binary_tuple,
+)
+
+#: what the readers of formats raise for broken files
+BROKEN = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    lzma.LZMAError,
+    zlib.error,
+    EOFError,
+    OSError,
+    RuntimeError,
+)
+
+
+def member_path(archive: str, name: str, op: str) -> str:
+    """The path of a member below that of its archive.
+
+    Raises:
+        ValueError: the name leads out of it.
+    """
+    parts = name.replace("\\", "/").split("/")
+    drive = re.match(r"[A-Za-z]:", name)
+    if name.startswith(("/", "\\")) or drive or ".." in parts or "\0" in name:
+        fail(
+            ValueError,
+            op,
+            f"members inside of the archive {archive} were required, and this one leads out of it",
+            name,
+            hint="do not use archives from those who write such names",
+        )
+    return os.path.join(archive, posixpath.normpath("/".join(parts)))
+
+
+def _broken(op: str, path: str, what: str, error: BaseException) -> None:
+    fail(
+        RuntimeError,
+        op,
+        f"{what} was required in {path}",
+        error,
+        hint="the file may be incomplete, or of another format: check_hash() compares it with its sum",
+    )
+
+
+def _wrapped(stream: Any) -> StreamWrapper:
+    return stream if isinstance(stream, StreamWrapper) else StreamWrapper(stream)
+
+
+class _Member(io.BufferedIOBase):
+    """The stream of a member: errors of the format name archive and member."""
+
+    def __init__(self, stream: Any, op: str, path: str) -> None:
+        self._stream, self._op, self._path = stream, op, path
+
+    def _do(self, function: Callable[..., Any], *args: Any) -> Any:
+        try:
+            return function(*args)
+        except BROKEN as error:
+            _broken(self._op, self._path, "a whole member", error)
+
+    def read(self, size: int | None = -1) -> bytes:
+        return self._do(self._stream.read, -1 if size is None else size)
+
+    read1 = read
+
+    def readline(self, size: int | None = -1) -> bytes:
+        return self._do(self._stream.readline, -1 if size is None else size)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return self._stream.seekable()
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._do(self._stream.seek, offset, whence)
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+    def close(self) -> None:
+        if not self.closed:
+            self._stream.close()
+        super().close()
+
+
+class _ArchiveIterDataPipe(IterDataPipe):
+    """What the readers of archives have in common."""
+
+    op: str
+    what: str
+
+    def __init__(self, datapipe: Iterable[tuple[str, Any]], length: int = -1) -> None:
+        self.datapipe, self.length = datapipe, length
+
+    def _members(self, path: str, stream: Any) -> Iterator[tuple[str, Any]]:
+        """Names and streams of the members."""
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[tuple[str, StreamWrapper]]:
+        for data in self.datapipe:
+            validate_pathname_binary_tuple(data)
+            path, stream = data
+            wrapper = _wrapped(stream)
+            members = self._members(path, wrapper)
+            while True:
+                try:
+                    name, member = next(members)
+                except StopIteration:
+                    break
+                except BROKEN as error:
+                    _broken(self.op, path, self.what, error)
+                inner = member_path(path, name, self.op)
+                yield inner, StreamWrapper(_Member(member, self.op, inner), wrapper, name=inner)
+            wrapper.autoclose()
+
+    def __len__(self) -> int:
+        return no_length(self) if self.length == -1 else self.length
+
+
+class TarArchiveLoaderIterDataPipe(_ArchiveIterDataPipe):
+    """The files in tar archives, compressed or not (functional name: ``load_from_tar``).
+
+    `mode` "r:*" finds the compression out; "r|*" reads streams that cannot go back, whose members
+    have to be read one after another.
+    """
+
+    op, what = "load_from_tar", "a tar archive"
+
+    def __init__(
+        self, datapipe: Iterable[tuple[str, Any]], mode: str = "r:*", length: int = -1
+    ) -> None:
+        super().__init__(datapipe, length)
+        if not mode.startswith("r"):
+            fail(
+                ValueError,
+                self.op,
+                "a mode to read in was required",
+                mode,
+                hint="'r:*' finds the compression out, 'r|*' does so for streams",
+            )
+        self.mode = mode
+
+    def _members(self, path: str, stream: Any) -> Iterator[tuple[str, Any]]:
+        inner = stream.file_obj
+        seekable = getattr(inner, "seekable", lambda: False)()
+        mode = self.mode if seekable else self.mode.replace(":", "|")
+        archive = tarfile.open(fileobj=inner, mode=mode)  # type: ignore[call-overload] # noqa: SIM115
+        for info in archive:
+            if info.isfile():
+                member = archive.extractfile(info)
+                if member is not None:
+                    yield info.name, member
+
+
+class ZipArchiveLoaderIterDataPipe(_ArchiveIterDataPipe):
+    """The files in zip archives (functional name: ``load_from_zip``)."""
+
+    op, what = "load_from_zip", "a zip archive"
+
+    def _members(self, path: str, stream: Any) -> Iterator[tuple[str, Any]]:
+        inner = stream.file_obj
+        if not getattr(inner, "seekable", lambda: False)():
+            inner = io.BytesIO(inner.read())  # the list of members stands at the end
+        archive = zipfile.ZipFile(inner)
+        for info in archive.infolist():
+            if not info.is_dir():
+                yield info.filename, archive.open(info)
+
+
+class CompressionType(Enum):
+    """Formats of compressed files."""
+
+    GZIP = "gzip"
+    LZMA = "lzma"
+    BZIP2 = "bz2"
+
+
+_BY_NAME = {
+    ".gz": CompressionType.GZIP,
+    ".gzip": CompressionType.GZIP,
+    ".xz": CompressionType.LZMA,
+    ".lzma": CompressionType.LZMA,
+    ".bz2": CompressionType.BZIP2,
+}
+_OPEN: dict[CompressionType, Callable[[Any], Any]] = {
+    CompressionType.GZIP: lambda stream: gzip.GzipFile(fileobj=stream, mode="rb"),
+    CompressionType.LZMA: lambda stream: lzma.LZMAFile(stream, mode="rb"),
+    CompressionType.BZIP2: lambda stream: bz2.BZ2File(stream, mode="rb"),
+}
+
+
+class DecompressorIterDataPipe(IterDataPipe):
+    """Compressed files as they were before (functional names: ``decompress``, ``extract``).
+
+    `file_type` is "gzip", "lzma" or "bz2"; None: the end of the name says which.
+    """
+
+    types = CompressionType
+    op = "decompress"
+
+    def __init__(self, source_datapipe: IterDataPipe, file_type: Any = None) -> None:
+        self.source_datapipe = source_datapipe
+        if isinstance(file_type, str):
+            known = {kind.value: kind for kind in CompressionType}
+            if file_type.lower() not in known:
+                fail(
+                    ValueError,
+                    self.op,
+                    f"{file_type} is not a valid CompressionType: one of {sorted(known)} was required",
+                    hint="leave file_type out: names say what the files are",
+                )
+            file_type = known[file_type.lower()]
+        self.file_type = file_type
+
+    def _kind(self, path: str) -> CompressionType:
+        ending = os.path.splitext(path)[1].lower()
+        kind = self.file_type or _BY_NAME.get(ending)
+        if kind is None:
+            fail(
+                ValueError,
+                self.op,
+                f"a name that ends in one of {sorted(_BY_NAME)} was required",
+                path,
+                hint="pass file_type",
+            )
+        return kind
+
+    def __iter__(self) -> Iterator[tuple[str, StreamWrapper]]:
+        for path, stream in self.source_datapipe:
+            wrapper = _wrapped(stream)
+            opened = _OPEN[self._kind(path)](wrapper.file_obj)
+            member = _Member(opened, self.op, path)
+            yield path, StreamWrapper(member, wrapper, name=path)
+            wrapper.autoclose()
+
+
+class Bz2FileLoaderIterDataPipe(DecompressorIterDataPipe):
+    """Files of bzip2 as they were before (functional name: ``load_from_bz2``)."""
+
+    op = "load_from_bz2"
+
+    def __init__(self, datapipe: IterDataPipe, length: int = -1) -> None:
+        super().__init__(datapipe, CompressionType.BZIP2)
+        self.length = length
+
+    def __len__(self) -> int:
+        return no_length(self) if self.length == -1 else self.length
+
+
+class XzFileLoaderIterDataPipe(Bz2FileLoaderIterDataPipe):
+    """Files of xz as they were before (functional name: ``load_from_xz``)."""
+
+    op = "load_from_xz"
+
+    def __init__(self, datapipe: IterDataPipe, length: int = -1) -> None:
+        super().__init__(datapipe, length)
+        self.file_type = CompressionType.LZMA
+
+
+class WebDatasetIterDataPipe(IterDataPipe):
+    """Files whose names differ only in their ends, as one dictionary each (functional name:
+    ``webdataset``): `a/1.jpg` and `a/1.cls` become `{"__key__": "a/1", ".jpg": ..., ".cls": ...}`.
+    """
+
+    def __init__(self, source_datapipe: IterDataPipe) -> None:
+        self.source_datapipe = source_datapipe
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        sample: dict[str, Any] = {}
+        for path, data in self.source_datapipe:
+            folder, _, name = path.rpartition("/")
+            stem, dot, ending = name.partition(".")
+            key = f"{folder}/{stem}" if folder else stem
+            if sample and sample["__key__"] != key:
+                yield sample
+                sample = {}
+            if dot and stem:
+                sample.setdefault("__key__", key)
+                sample[f".{ending}"] = data
+        if sample:
+            yield sample
+
+
+class TFRecordLoaderIterDataPipe(IterDataPipe):
+    """The records of TFRecord files as bytes, with their sums checked in length (functional name:
+    ``load_from_tfrecord``). What is in a record is for a function to say: `map(parse)`.
+    """
+
+    def __init__(self, datapipe: IterDataPipe, length: int = -1) -> None:
+        self.datapipe, self.length = datapipe, length
+
+    def __iter__(self) -> Iterator[bytes]:
+        for path, stream in self.datapipe:
+            number = 0
+            while head := stream.read(12):
+                size = struct.unpack("<Q", head[:8])[0] if len(head) == 12 else -1
+                body = stream.read(size + 4) if size >= 0 else b""
+                if size < 0 or len(body) != size + 4:
+                    fail(
+                        RuntimeError,
+                        "load_from_tfrecord",
+                        f"a whole record was required in {path}, at record {number}",
+                        f"{len(head) + len(body)} bytes",
+                        hint="the file may be incomplete",
+                    )
+                yield body[:-4]
+                number += 1
+            stream.close()
+
+    def __len__(self) -> int:
+        return no_length(self) if self.length == -1 else self.length

@@ -1,0 +1,56 @@
+"""Steps that read tables of columns.
+
+Takes paths, or pairs of a path and a stream. Gives tables. Keeps true: a file is read group by group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from facula.core.errors import fail
+from facula.data.datapipes.datapipe import IterDataPipe
+from facula.data.datapipes.further import extra
+from facula.data.datapipes.utils.common import StreamWrapper
+
+
+class ParquetDataFrameLoaderIterDataPipe(IterDataPipe):
+    """The row groups of Parquet files as tables of pyarrow (functional name: ``load_parquet_as_df``).
+
+    Values are paths, or pairs of a path and a stream; `columns` names those that are read,
+    `use_threads` lets pyarrow read with several threads.
+    """
+
+    def __init__(
+        self,
+        source_dp: IterDataPipe,
+        dtype: Any = None,
+        columns: list[str] | None = None,
+        device: str = "",
+        use_threads: bool = False,
+    ) -> None:
+        self.source_dp, self.columns, self.use_threads = source_dp, columns, use_threads
+        self.dtype, self.device = dtype, device
+
+    def __iter__(self) -> Iterator[Any]:
+        parquet = extra("pyarrow.parquet", "load_parquet_as_df")
+        for value in self.source_dp:
+            path, opened = value if isinstance(value, tuple) else (value, value)
+            opened = opened.file_obj if isinstance(opened, StreamWrapper) else opened
+            try:
+                with parquet.ParquetFile(opened) as file:
+                    for group in range(file.num_row_groups):
+                        table = file.read_row_group(
+                            group, columns=self.columns, use_threads=self.use_threads
+                        )
+                        yield table if self.dtype is None else table.cast(self.dtype)
+            except (ValueError, OSError) as error:  # which pyarrow's own errors are
+                if isinstance(error, FileNotFoundError):
+                    raise
+                fail(
+                    RuntimeError,
+                    "load_parquet_as_df",
+                    f"a Parquet file with these columns was required in {path}",
+                    error,
+                    hint="the file may be incomplete, or of another format",
+                )
