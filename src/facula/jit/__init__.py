@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from facula.jit import primitive_containers, primitive_networks, primitives
 from facula.jit.archive_reading import load
+from facula.jit.archive_writing import save
 from facula.jit.interpreter import ScriptError as Error
 from facula.jit.marks import (
     Attribute,
@@ -26,7 +27,7 @@ from facula.jit.marks import (
     unused,
 )
 from facula.jit.marks import container_isinstance as isinstance  # noqa: A004
-from facula.jit.refused import save, trace, trace_module
+from facula.jit.refused import trace, trace_module
 from facula.jit.script_objects import (
     RecursiveScriptModule,
     ScriptFunction,

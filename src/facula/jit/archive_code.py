@@ -207,7 +207,8 @@ class ArchiveCode:
                 members[statement.target.id] = self._literal(statement.value)
             elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
                 members[statement.targets[0].id] = self._literal(statement.value)
-        python: Any = enum.Enum(node.name, members)
+        make: Any = enum.Enum
+        python = make(node.name, members)
         first = next(iter(members.values()), 0)
         item = {float: T.FLOAT, str: T.STR}.get(type(first), item)
         return T.EnumType(qualified, {m.name: m for m in python}, item, python)

@@ -12,7 +12,7 @@ from typing import Any
 from facula.jit import types as T
 from facula.jit.ir import Value
 from facula.jit.signatures import signatures
-from facula.jit.values import Bound, Operator, Operators, Python, TypeName, Unit
+from facula.jit.values import Bound, Operator, Operators, Python, Special, TypeName, Unit
 
 __all__ = ["attribute"]
 
@@ -27,6 +27,8 @@ def attribute(builder: Any, thing: Any, name: str) -> Any:
         return Operators(name) if thing.space == "ops" else Operator(f"{thing.space}::{name}")
     if isinstance(thing, TypeName) and isinstance(thing.type, T.EnumType):
         return builder.constant(thing.type.members[name], thing.type)
+    if isinstance(thing, TypeName) and name == "__new__":
+        return Special("__new__")
     if isinstance(thing, TypeName) and isinstance(thing.type, T.ClassType):
         return Unit(thing.type.static.get(name) or thing.type.methods[name])
     if not isinstance(thing, Value):

@@ -134,13 +134,16 @@ class Builder:
 
             results = results(given)
         if isinstance(results, list):
-            self.emit(signature.name, inputs, [], signature.run)
+            self.emit(signature.name, inputs, [], signature.run).signature = signature
             return self.constant(None)
         results = substitute(results, bound)
         if results.kind == "Tuple":
             node = self.emit(signature.name, inputs, list(results.inner), signature.run)
+            node.signature = signature
             return self.make_tuple(node.outputs_, results)
-        return self.value(signature.name, inputs, results, signature.run)
+        node = self.emit(signature.name, inputs, [results], signature.run)
+        node.signature = signature
+        return node.outputs_[0]
 
     def _bind(
         self, signature: Signature, args: list[Value], kwargs: dict[str, Value], convert: bool

@@ -362,6 +362,11 @@ def _uninitialized(b: Any, node: ast.Call) -> Value:
     return b.uninitialized(type_argument(b, node.args[0]))
 
 
+@form("__new__")
+def _new(b: Any, node: ast.Call) -> Value:
+    return b.value("prim::CreateObject", [], type_argument(b, node.args[0]))
+
+
 @form("unchecked_cast")
 def _unchecked_cast(b: Any, node: ast.Call) -> Value:
     return b.cast(b.expression(node.args[1]), type_argument(b, node.args[0]))

@@ -202,8 +202,7 @@ class Expressions(Builder):
         left = self.expression(node.left)
         if isinstance(node.op, ast.Mod) and left.type == T.STR:
             right = self.expression(node.right)
-            values = self.unpack(right) if right.type.kind == "Tuple" else [right]
-            return self.value("aten::percentFormat", [left, *values], T.STR)
+            return self.value("aten::percentFormat", [left, right], T.STR)
         return self.binary(BINARY[type(node.op)], left, self.expression(node.right))
 
     def binary(self, name: str, left: Value, right: Value) -> Value:

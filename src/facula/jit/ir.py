@@ -31,7 +31,17 @@ class Value:
 class Node:
     """One operation."""
 
-    __slots__ = ("attributes", "block", "blocks", "inputs_", "kind_", "outputs_", "place", "run")
+    __slots__ = (
+        "attributes",
+        "block",
+        "blocks",
+        "inputs_",
+        "kind_",
+        "outputs_",
+        "place",
+        "run",
+        "signature",
+    )
 
     def __init__(
         self,
@@ -48,6 +58,8 @@ class Node:
         self.attributes = attributes or {}
         self.blocks: list[Block] = []
         self.place, self.run = place, run
+        #: the signature of an operator's node
+        self.signature: Any = None
 
     def kind(self) -> str:
         """`aten::add`, `prim::If`, ..."""

@@ -25,6 +25,7 @@ from facula.jit.python_types import (
 )
 from facula.jit.python_values import is_own
 from facula.jit.special_units import special_unit
+from facula.jit.stock_modules import STOCK, STOCK_CONSTANTS
 
 __all__ = ["class_type", "module_type"]
 
@@ -49,6 +50,14 @@ def module_type(module: Any) -> T.ClassType:
         return _TYPES[key]
     _TYPES[key] = kind
     _methods(kind, type(module))
+    for base, function in STOCK.items():
+        if type(module).forward is base.forward:
+            kind.methods["forward"] = make_unit(function, kind)
+            kind.constants.update(
+                {n: getattr(module, n) for n in STOCK_CONSTANTS if hasattr(module, n)}
+            )
+            for name in STOCK_CONSTANTS:
+                kind.attributes.pop(name, None)
     if type(module).forward is nn.Sequential.forward:
         kind.methods["forward"] = SequentialUnit(kind)
     return kind
@@ -86,6 +95,10 @@ def _attributes(kind: T.ClassType, module: Any) -> None:
     for name, value in vars(module).items():
         if name not in _HIDDEN and not name.startswith("__"):
             _plain(kind, name, value, hints, finals)
+    if is_own(type(module)):  # what the library's classes say about themselves
+        for base in reversed(type(module).__mro__):
+            plain = {n: v for n, v in vars(base).items() if type(v) in (str, int, bool, float)}
+            kind.constants.update({n: v for n, v in plain.items() if not n.startswith("__")})
     for name in finals - set(vars(module)):
         if name in kind.attributes:
             continue
@@ -162,7 +175,6 @@ class SequentialUnit:
             unit: Any = make_unit(_sequential_forward, self.kind)
             unit.name = "forward"
             self._unit = unit
-            self.kind.methods["forward$"] = unit
         assert self._unit is not None
         return self._unit.compiled()
 

@@ -132,7 +132,7 @@ def format_text(text: str, *values: Any) -> str:
 
 def percent_format(text: str, *values: Any) -> str:
     """`text % values`."""
-    return text % values
+    return text % (values[0] if len(values) == 1 else values)
 
 
 def warn(message: str, stacklevel: int = 2) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from facula.core.errors import fail
 
-__all__ = ["save", "trace", "trace_module"]
+__all__ = ["trace", "trace_module"]
 
 
 def _refuse(name: str, hint: str) -> NoReturn:
@@ -26,8 +26,3 @@ def trace(*arguments: Any, **options: Any) -> NoReturn:
 def trace_module(*arguments: Any, **options: Any) -> NoReturn:
     """Raises NotImplementedError."""
     _refuse("trace_module", "jit.script() compiles the source; export.export() records a call")
-
-
-def save(*arguments: Any, **options: Any) -> NoReturn:
-    """Raises NotImplementedError."""
-    _refuse("save", "export.save() writes programs")

@@ -14,7 +14,6 @@ from facula.core.errors import fail
 from facula.jit import types as T
 from facula.jit.codes import CODED, code_of
 from facula.jit.functions import Empty
-from facula.jit.refused import save
 from facula.jit.running import is_instance
 from facula.nn import Module
 
@@ -112,6 +111,11 @@ def run_unit(unit: Any, name: str, given: tuple[Any, ...], kwargs: dict[str, Any
     return unit.run(*values)
 
 
+#: `save` and `code`, which lie above: filled by the package
+SAVE: list[Any] = []
+CODE: list[Any] = []
+
+
 class _HasGraph:
     """Graph and code of a unit, under PyTorch's names."""
 
@@ -123,6 +127,11 @@ class _HasGraph:
     def graph(self) -> Any:
         """The graph."""
         return self.unit.compiled().graph
+
+    @property
+    def code(self) -> str:
+        """The graph as text of a restricted Python, as files have it."""
+        return CODE[0](self.unit.compiled())
 
     def graph_for(self, *args: Any, **kwargs: Any) -> Any:
         """The graph that runs for such arguments: the same for all."""
@@ -164,7 +173,7 @@ class ScriptFunction(_HasGraph):
 
     def save(self, filename: Any, _extra_files: Any = None) -> None:
         """Write the function to a file."""
-        save(self, filename, _extra_files)
+        SAVE[0](self, filename, _extra_files)
 
     def __repr__(self) -> str:
         return f"<ScriptFunction {self.qualified_name}>"
@@ -290,7 +299,7 @@ class RecursiveScriptModule(ScriptModule, _HasGraph):
 
     def save(self, f: Any, **kwargs: Any) -> None:
         """Write the module to a file."""
-        save(self, f, kwargs.get("_extra_files"))
+        SAVE[0](self, f, kwargs.get("_extra_files"))
 
     def save_to_buffer(self, **kwargs: Any) -> bytes:
         """The bytes of the file."""

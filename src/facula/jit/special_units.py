@@ -12,6 +12,7 @@ import inspect
 from typing import Any
 
 from facula import nn
+from facula.core.errors import fail
 from facula.jit import types as T
 from facula.jit.functions import SPECIAL, Empty, FunctionUnit, make_unit, unit_of_python
 from facula.jit.ir import Value
@@ -99,12 +100,36 @@ class LibraryUnit:
         self.function, self.self_type = function, self_type
         self.name = function.__qualname__
         self.made: dict[Any, FunctionUnit | None] = {}
+        self._whole: Any = None
 
-    def compiled(self) -> LibraryUnit:
-        return self
+    def compiled(self) -> Any:
+        """The unit for tensors as arguments and defaults for the rest; itself where there is none."""
+        if self.self_type is None:
+            return self
+        if self._whole is None:
+            names = [
+                n
+                for n, p in inspect.signature(self.function).parameters.items()
+                if p.default is Empty
+            ]
+            kinds = [self.self_type, *[T.TENSOR] * (len(names) - 1)]
+            bound = {n: Value(k, None) for n, k in zip(names, kinds, strict=True)}
+            self._whole = self._specialised(bound, len(self.made)) or self
+            if self._whole is not self:
+                self.made[tuple((n, v.type) for n, v in bound.items())] = self._whole
+        return self._whole
 
-    def run(self, *args: Any) -> Any:
-        return self.function(*args)
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """Python's own call, where the source is no TorchScript."""
+        if self.self_type is not None:
+            return self.function(shadow(args[0]), *args[1:], **kwargs)
+        return self.function(*args, **kwargs)
+
+    @property
+    def graph(self) -> Any:
+        """There is none."""
+        fail(RuntimeError, "jit.script", "a module with a graph was required", self.name,
+             hint="its source is no TorchScript: it runs in Python, inside of others as prim::PythonOp")  # fmt: skip
 
     def lower_call(self, builder: Any, args: list[Any], kwargs: dict[str, Any]) -> Value:
         """A call of the unit for these types; of Python where there is none."""

@@ -1,0 +1,154 @@
+"""How nodes of operators are written in PyTorch's files.
+
+Takes a node and the texts of its inputs. Gives the call.
+Keeps true: defaults at the end are left out and keyword-only arguments are named, so that PyTorch's schema
+takes the call; an operator of the library that is another one in PyTorch is written as that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.jit.builder import constant_of
+from facula.jit.ir import Node
+from facula.ops.registry import PLACES, TABLE
+from facula.ops.schema import REQUIRED
+
+__all__ = ["operator_text"]
+
+Arguments = dict[str, str]
+
+
+def operator_text(node: Node, given: list[str]) -> str:
+    """The call of an operator."""
+    space, _, name = node.kind_.partition("::")
+    head = f"torch.{name}" if space == "aten" else f"ops.{space}.{name}"
+    signature = node.signature
+    if signature is None:
+        return f"{head}({', '.join(given)})"
+    values = dict(zip((p.name for p in signature.parameters), given, strict=True))
+    if not isinstance(signature.source, str):
+        spelled = _spelled(node, signature, values)
+        if spelled is not None:
+            return spelled
+    return f"{head}({', '.join(_arguments(node, signature, values))})"
+
+
+def _arguments(node: Node, signature: Any, values: Arguments) -> list[str]:
+    """Positional arguments without defaults at the end, then named ones."""
+    positional: list[tuple[str, bool]] = []
+    named: list[str] = []
+    for p, value in zip(signature.parameters, node.inputs_, strict=True):
+        # PyTorch's norms have no default for the flag of cuDNN
+        is_default = (
+            p.default is not REQUIRED and _is(value, p.default) and p.name != "cudnn_enabled"
+        )
+        text = values[p.name]
+        if text == "None" and p.length and p.type.kind == "Optional" and p.type.item.kind == "List":
+            text = f"annotate({p.type.item.annotation_str}, [])" if p.name == "stride" else text
+        if p.keyword_only:
+            if not is_default:
+                named.append(f"{p.name}={text}")
+        else:
+            positional.append((text, is_default))
+    while positional and positional[-1][1]:
+        positional.pop()
+    return [text for text, _ in positional] + named
+
+
+def _is(value: Any, default: Any) -> bool:
+    known, constant = constant_of(value)
+    if isinstance(default, list) and value.node.kind_ == "prim::ListConstruct":
+        items = [constant_of(v) for v in value.node.inputs_]
+        return all(k for k, _ in items) and [c for _, c in items] == default
+    return known and type(constant) is type(default) and constant == default
+
+
+def _spelled(node: Node, signature: Any, values: Arguments) -> str | None:
+    """The spelling of an operator of the library whose name or arguments differ in PyTorch."""
+    definition = signature.source.definition
+    public = definition.public_name
+    written = isinstance(signature.source, core.InplaceOp)
+    if written:
+        return None
+    rule = _RULES.get(public) if definition.public_module.endswith("functional") else None
+    if rule is not None:
+        return rule(node, values)
+    same = PLACES[""].get(public) or TABLE.get(public)
+    names = [p.name for p in signature.parameters]
+    if "inplace" in names:
+        known, inplace = constant_of(node.inputs_[names.index("inplace")])
+        if not known:
+            return fail(RuntimeError, "jit.save", "a constant `inplace` was required", public,
+                        hint="write the function out")  # fmt: skip
+        rest = [values[n] for n in names if n != "inplace"]
+        return f"torch.{public}{'_' if inplace else ''}({', '.join(rest)})"
+    if "return_indices" in names:
+        at = names.index("return_indices")
+        with_indices = constant_of(node.inputs_[at])[1] is True
+        kept = [n for n in names if n != "return_indices"]
+        if names[at + 1 :] == ["ceil_mode"]:
+            kept = [*names[:at], "ceil_mode"]
+        texts = [_stride(n, values, names) for n in kept]
+        return f"torch.{public}{'_with_indices' if with_indices else ''}({', '.join(texts)})"
+    if any(n.startswith("_") for n in names):  # the library's own arguments
+        return f"torch.{public}({', '.join(values[n] for n in names if not n.startswith('_'))})"
+    if definition.name.startswith("_functional_") or same is not signature.source:
+        return f"torch.{public}({', '.join(_arguments(node, signature, values))})"
+    return None
+
+
+def _stride(name: str, values: Arguments, names: list[str]) -> str:
+    """A stride that was left out is an empty list in PyTorch."""
+    return (
+        "annotate(List[int], [])" if name == "stride" and values[name] == "None" else values[name]
+    )
+
+
+# ------------------------------------------------------------------ functions of nn.functional
+
+_NUMBERS = {'"none"': "0", '"mean"': "1", '"sum"': "2"}
+
+
+def _loss(aten: str, order: str) -> Callable[[Node, Arguments], str]:
+    def rule(node: Node, values: Arguments) -> str:
+        texts = [_NUMBERS.get(values[n], values[n]) for n in order.split()]
+        return f"torch.{aten}({', '.join(texts)})"
+
+    return rule
+
+
+def _interpolate(node: Node, values: Arguments) -> str:
+    kinds = {4: "2d", 3: "1d", 5: "3d"}
+    mode = values["mode"].strip('"')
+    shape = node.inputs_[[p.name for p in node.signature.parameters].index("scale_factor")].type
+    rank = len(shape.inner) + 2 if shape.kind == "Tuple" else 4
+    name = {"nearest": "nearest", "linear": "linear", "bilinear": "bilinear", "bicubic": "bicubic",
+            "trilinear": "trilinear"}.get(mode, mode)  # fmt: skip
+    factor = values["scale_factor"]
+    if shape.kind in ("int", "float"):
+        factor = f"[torch.Float({factor}), torch.Float({factor})]"
+    align = "" if mode == "nearest" else (values["align_corners"].replace("None", "False") + ", ")
+    return (
+        f"torch.upsample_{name}{kinds[rank]}({values['input']}, {values['size']}, {align}{factor})"
+    )
+
+
+def _batch_norm(node: Node, v: Arguments) -> str:
+    order = "input weight bias running_mean running_var training momentum eps"
+    return f"torch.batch_norm({', '.join(v[n] for n in order.split())}, True)"
+
+
+_RULES: dict[str, Callable[[Node, Arguments], str]] = {
+    "batch_norm": _batch_norm,
+    "interpolate": _interpolate,
+    "mse_loss": _loss("mse_loss", "input target reduction"),
+    "l1_loss": _loss("l1_loss", "input target reduction"),
+    "smooth_l1_loss": _loss("smooth_l1_loss", "input target reduction beta"),
+    "cross_entropy": _loss(
+        "cross_entropy_loss", "input target weight reduction ignore_index label_smoothing"
+    ),
+}

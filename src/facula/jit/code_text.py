@@ -1,0 +1,349 @@
+"""The text of a graph in the restricted Python of PyTorch's files: `.code`, and what `jit.save` writes.
+
+Takes compiled units. Gives text, and collects the types, functions and tensors that it names.
+Keeps true: PyTorch reads it: operators have PyTorch's names and argument orders (`code_operators`), and
+whatever has no such spelling is an error that names it.
+"""
+
+from __future__ import annotations
+
+import keyword
+from typing import Any
+
+from facula.core.errors import fail
+from facula.jit import types as T
+from facula.jit.code_operators import operator_text
+from facula.jit.functions import Empty
+from facula.jit.ir import Block, Node, Value
+
+__all__ = ["Names", "code_of_unit", "unit_text"]
+
+_TAKEN = {"torch", "ops", "CONSTANTS", "annotate", "uninitialized", "unchecked_cast", "fork", "wait", "inf", "nan",
+          "range", "getattr", "isinstance", "print", "int", "float", "bool", "str", "list", "dict"}  # fmt: skip
+
+
+class Names:
+    """The names of classes and functions in one text, and the tensors that it refers to."""
+
+    def __init__(self) -> None:
+        self.types: dict[Any, str] = {}
+        self.functions: dict[Any, str] = {}
+        self.constants: list[Any] = []
+        self._used: set[str] = set()
+
+    def _unique(self, name: str) -> str:
+        module, _, own = name.rpartition(".")
+        made, count = name, 0
+        while made in self._used:
+            made = f"{module}.___torch_mangle_{count}.{own}"
+            count += 1
+        self._used.add(made)
+        return made
+
+    def of_type(self, kind: Any) -> str:
+        """The name of a class."""
+        if kind not in self.types:
+            self.types[kind] = self._unique(kind.name)
+        return self.types[kind]
+
+    def of_function(self, unit: Any) -> str:
+        """The name of a function."""
+        unit = unit.compiled()
+        if unit not in self.functions:
+            name = unit.name if unit.name.startswith("__torch__") else f"__torch__.{unit.name}"
+            self.functions[unit] = self._unique(name.replace("<lambda>", "lambda_"))
+        return self.functions[unit]
+
+    def constant(self, value: Any) -> str:
+        """A tensor beside the code."""
+        for i, known in enumerate(self.constants):
+            if known is value:
+                return f"CONSTANTS.c{i}"
+        self.constants.append(value)
+        return f"CONSTANTS.c{len(self.constants) - 1}"
+
+    def annotation(self, kind: T.Type) -> str:
+        """A type as an annotation."""
+        if isinstance(kind, T.NamedTupleType) and "." not in kind.name:
+            return f"Tuple[{', '.join(map(self.annotation, kind.inner))}]"
+        if isinstance(kind, (T.ClassType, T.NamedTupleType, T.EnumType)):
+            return self.of_type(kind)
+        inner = [self.annotation(i) for i in kind.inner]
+        if kind.kind == "Tuple" and not inner:
+            return "Tuple[()]"
+        return f"{kind.kind}[{', '.join(inner)}]" if inner else kind.annotation_str
+
+
+def literal(value: Any, names: Names) -> str:
+    """A constant."""
+    if isinstance(value, float):
+        text = repr(value)
+        return text if text not in ("inf", "-inf", "nan") else text
+    if isinstance(value, str):
+        return '"' + "".join(_character(c) for c in value) + '"'
+    if isinstance(value, (list, tuple)):
+        items = ", ".join(literal(v, names) for v in value)
+        return (
+            f"[{items}]"
+            if isinstance(value, list)
+            else f"({items}{',' if len(value) == 1 else ''})"
+        )
+    if value is None or isinstance(value, (bool, int)):
+        return repr(value)
+    if hasattr(value, "untyped_storage"):
+        return names.constant(value)
+    if type(value).__name__ == "device":
+        return f'torch.device("{value}")'
+    return fail(RuntimeError, "jit.code", "a constant that text can hold was required",
+                type(value).__name__, hint="make it an attribute of the module")  # fmt: skip
+
+
+def _character(c: str) -> str:
+    if c in '"\\':
+        return "\\" + c
+    if c == "\n":
+        return "\\n"
+    return c if c.isprintable() else "".join(f"\\{b:03o}" for b in c.encode())
+
+
+class _Body:
+    """The text of one function's body."""
+
+    def __init__(self, names: Names, parameters: list[str]) -> None:
+        self.names, self.lines, self.depth = names, [], 1  # type: ignore[var-annotated]
+        self.texts: dict[Value, str] = {}
+        self.used = set(_TAKEN) | set(parameters)
+
+    def line(self, text: str) -> None:
+        self.lines.append("  " * self.depth + text)
+
+    def fresh(self, value: Value) -> str:
+        """A new name for a value."""
+        hint = "".join(c if c.isalnum() or c == "_" else "_" for c in value.hint) or "_"
+        if keyword.iskeyword(hint) or hint[0].isdigit():
+            hint = "_" + hint
+        made, count = hint, 0
+        while made in self.used or made == "_":
+            made, count = f"{hint}{count}", count + 1
+        self.used.add(made)
+        self.texts[value] = made
+        return made
+
+    def __getitem__(self, value: Value) -> str:
+        return self.texts[value]
+
+    def block(self, block: Block) -> None:
+        """All nodes of a block."""
+        for node in block.nodes_:
+            form = _FORMS.get(node.kind_)
+            if form is not None:
+                form(self, node)
+            else:
+                self.operator(node)
+
+    def operator(self, node: Node) -> None:
+        """A call of an operator."""
+        given = [self[v] for v in node.inputs_]
+        text = operator_text(node, given)
+        self.result(node, text)
+
+    def result(self, node: Node, text: str) -> None:
+        if not node.outputs_:
+            self.line(f"_{self.counter()} = {text}" if node.kind_ != "prim::SetAttr" else text)
+            return
+        self.line(f"{', '.join(self.fresh(v) for v in node.outputs_)} = {text}")
+
+    def counter(self) -> str:
+        count = 0
+        while f"_n{count}" in self.used:
+            count += 1
+        self.used.add(f"_n{count}")
+        return f"n{count}"
+
+    def assign(self, targets: list[str], sources: list[Value]) -> None:
+        if targets:
+            self.line(f"{', '.join(targets)} = {', '.join(self[s] for s in sources)}")
+
+
+def _constant(b: _Body, node: Node) -> None:
+    value: Any = node.attributes.get("value")
+    kind = node.outputs_[0].type
+    if isinstance(kind, T.EnumType):
+        b.texts[node.outputs_[0]] = f"{b.names.of_type(kind)}.{value.name}"
+        return
+    text = literal(value, b.names)
+    b.texts[node.outputs_[0]] = f"({text})" if text.startswith("-") else text
+
+
+def _list(b: _Body, node: Node) -> None:
+    kind = b.names.annotation(node.outputs_[0].type)
+    b.result(node, f"annotate({kind}, [{', '.join(b[v] for v in node.inputs_)}])")
+
+
+def _tuple(b: _Body, node: Node) -> None:
+    kind = node.outputs_[0].type
+    items = ", ".join(b[v] for v in node.inputs_)
+    if isinstance(kind, T.NamedTupleType) and "." in kind.name:
+        b.result(node, f"{b.names.of_type(kind)}({items})")
+    else:
+        b.result(node, f"({items}{',' if len(node.inputs_) == 1 else ''})")
+
+
+def _dict(b: _Body, node: Node) -> None:
+    pairs = zip(node.inputs_[::2], node.inputs_[1::2], strict=True)
+    body = ", ".join(f"{b[k]}: {b[v]}" for k, v in pairs)
+    b.result(node, f"annotate({b.names.annotation(node.outputs_[0].type)}, {{{body}}})")
+
+
+def _unpack(b: _Body, node: Node) -> None:
+    if node.outputs_:
+        b.line(f"{', '.join(b.fresh(v) for v in node.outputs_)}, = {b[node.inputs_[0]]}")
+
+
+def _get(b: _Body, node: Node) -> None:
+    name, owner = node.attributes["name"], b[node.inputs_[0]]
+    plain = name.isidentifier() and not keyword.iskeyword(name)
+    b.result(node, f"{owner}.{name}" if plain else f'getattr({owner}, "{name}")')
+
+
+def _set(b: _Body, node: Node) -> None:
+    owner, value = node.inputs_
+    b.line(f"{b[owner]}.{node.attributes['name']} = {b[value]}")
+
+
+def _method(b: _Body, node: Node) -> None:
+    owner, *rest = node.inputs_
+    b.result(node, f"({b[owner]}).{node.attributes['name']}({''.join(b[v] + ', ' for v in rest)})")
+
+
+def _function(b: _Body, node: Node) -> None:
+    name = b.names.of_function(node.attributes["function"])
+    b.result(node, f"{name}({''.join(b[v] + ', ' for v in node.inputs_)})")
+
+
+def _if(b: _Body, node: Node) -> None:
+    targets = [b.fresh(v) for v in node.outputs_]
+    for head, block in zip((f"if {b[node.inputs_[0]]}:", "else:"), node.blocks, strict=True):
+        b.line(head)
+        b.depth += 1
+        b.block(block)
+        b.assign(targets, block.results)
+        if not targets and not block.nodes_ or all(n.kind_ == "prim::Constant" for n in block.nodes_) and (
+            not targets
+        ):  # fmt: skip
+            b.line("pass")
+        b.depth -= 1
+
+
+def _loop(b: _Body, node: Node) -> None:
+    body = node.blocks[0]
+    limit, start, *first = node.inputs_
+    carried = [b.fresh(v) for v in node.outputs_]
+    b.assign(carried, first)
+    for value, name in zip(body.parameters[1:], carried, strict=True):
+        b.texts[value] = name
+    counter = b.fresh(body.parameters[0])
+    if _is_true(start) and _is_true(body.results[0]):
+        b.line(f"for {counter} in range({b[limit]}):")
+        b.depth += 1
+        b.block(body)
+        b.assign(carried, body.results[1:])
+        if not body.nodes_:
+            b.line("pass")
+        b.depth -= 1
+        return
+    go = "_" + b.counter()
+    b.line(f"{counter} = 0")
+    b.line(f"{go} = torch.__and__({b[start]}, torch.gt({b[limit]}, 0))")
+    b.line(f"while {go}:")
+    b.depth += 1
+    b.block(body)
+    again = f"torch.__and__({b[body.results[0]]}, torch.lt(torch.add({counter}, 1), {b[limit]}))"
+    ends = [again, f"torch.add({counter}, 1)", *(b[v] for v in body.results[1:])]
+    b.line(f"{', '.join([go, counter, *carried])} = {', '.join(ends)}")
+    b.depth -= 1
+
+
+def _is_true(value: Value) -> bool:
+    return value.node.kind_ == "prim::Constant" and value.node.attributes.get("value") is True
+
+
+def _raise(b: _Body, node: Node) -> None:
+    given = [b[v] for v in node.inputs_]
+    b.line(f"ops.prim.RaiseException({', '.join(g for g in given if g != 'None')})")
+
+
+def _typed(head: str) -> Any:
+    def form(b: _Body, node: Node) -> None:
+        given = [b.names.annotation(node.outputs_[0].type), *(b[v] for v in node.inputs_)]
+        b.result(node, f"{head}({', '.join(given)})")
+
+    return form
+
+
+def _isinstance(b: _Body, node: Node) -> None:
+    kinds = ", ".join(b.names.annotation(k) for k in node.attributes["kinds"])
+    b.result(node, f"isinstance({b[node.inputs_[0]]}, ({kinds},))")
+
+
+def _print(b: _Body, node: Node) -> None:
+    b.line(f"print({', '.join(b[v] for v in node.inputs_)})")
+
+
+def _new(b: _Body, node: Node) -> None:
+    name = b.names.annotation(node.outputs_[0].type)
+    b.result(node, f"{name}.__new__({name})")
+
+
+def _index(b: _Body, node: Node) -> None:
+    b.result(node, f"{b[node.inputs_[0]]}[{b[node.inputs_[1]]}]")
+
+
+def _fork(b: _Body, node: Node) -> None:
+    function = node.attributes["function"]
+    head = b.names.of_function(function)
+    name = f"__forked_function{b.counter()}"
+    b.line(f"def {name}():")
+    b.line(f"  return {head}({''.join(b[v] + ', ' for v in node.inputs_)})")
+    b.result(node, f"fork({name})")
+
+
+def _python(b: _Body, node: Node) -> None:
+    b.result(node, f"^{node.attributes['name']}({', '.join(b[v] for v in node.inputs_)})")
+
+
+_FORMS: dict[str, Any] = {
+    "prim::Constant": _constant, "prim::ListConstruct": _list, "prim::TupleConstruct": _tuple,
+    "prim::DictConstruct": _dict, "prim::TupleUnpack": _unpack, "prim::ListUnpack": _unpack,
+    "prim::GetAttr": _get, "prim::SetAttr": _set, "prim::CallMethod": _method,
+    "prim::CallFunction": _function, "prim::If": _if, "prim::Loop": _loop, "prim::RaiseException": _raise,
+    "prim::unchecked_cast": _typed("unchecked_cast"), "prim::Uninitialized": _typed("uninitialized"),
+    "prim::isinstance": _isinstance, "prim::Print": _print, "prim::CreateObject": _new,
+    "prim::TupleIndex": _index, "prim::fork": _fork, "prim::PythonOp": _python,
+}  # fmt: skip
+
+
+def unit_text(unit: Any, name: str, names: Names, *, typed_self: bool = False) -> str:
+    """The definition of a compiled function."""
+    unit = unit.compiled()
+    body = _Body(names, [])
+    heads: list[str] = []
+    for value, (own, kind, default) in zip(unit.graph.parameters, unit.parameters, strict=True):
+        value.hint = value.hint or own
+        text = body.fresh(value)
+        plain = isinstance(kind, T.ClassType) and kind.is_module and not heads and not typed_self
+        head = text if plain else f"{text}: {names.annotation(kind)}"
+        heads.append(head if default is Empty else f"{head}={literal(default, names)}")
+    body.block(unit.graph)
+    result = unit.graph.results[0]
+    head = ",\n    ".join(heads)
+    return "\n".join([
+        f"def {name}({head}) -> {names.annotation(unit.result_type())}:", *body.lines,
+        f"  return {body[result]}", "",
+    ])  # fmt: skip
+
+
+def code_of_unit(unit: Any) -> str:
+    """The text of one function, as `.code` gives it."""
+    definition = getattr(unit, "definition", None)
+    return unit_text(unit, definition.name if definition is not None else "forward", Names())
