@@ -36,6 +36,7 @@ cdef class Op:
     cdef int dtype_at            # where `dtype` stands in a factory: out= decides it where it is not given; else -1
     cdef object impl             # Python: runs the operator on normalised arguments
     cdef public object autograd  # or None: runs the operator where it must be recorded, see `facula.library`
+    cdef public object older     # or None: runs a call with more positional arguments than the schema has, as PyTorch once took them
     cdef bint makes_tensors      # it takes a device: dispatch overrides see it even where it is a composite
     cdef object direct           # Python: the in-place form without a copy; gives whether it served
     # pointwise
@@ -444,6 +445,8 @@ cdef object op_call(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject *kw
             r = view_ints(op, x, args + 1, nargs - 1)
             if r is not None:
                 return r
+    if op.older is not None and nargs > op.npos:
+        return op.older(op.inplace if form == FORM_INPLACE else op, *[<object>args[i] for i in range(nargs)])
     cdef list owned = []
     read_arguments(op, args, nargs, kwnames, slots, &out, owned)
     if form == FORM_INPLACE and not isinstance(slot_value(op, slots, 0), Tensor):

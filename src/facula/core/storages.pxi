@@ -2,6 +2,12 @@
 #
 # Keeps true: two tensors that share memory answer with storages that compare equal.
 
+cdef int check_elements(UntypedStorage s) except -1:
+    """Raise where there are no bytes to read."""
+    if s.dev == 1: raise said(NotImplementedError, "[UntypedStorage] bytes were required: Not available for 'meta' device type\nhint: make the storage on another device")
+    return 0
+
+
 cdef class UntypedStorage:
     """The bytes behind tensors."""
     cdef fk_storage *st
@@ -151,12 +157,14 @@ cdef class UntypedStorage:
         if isinstance(index, slice):
             part = self.as_tensor()[index]
             return (<Tensor>copy_like(part, part)).untyped_storage()
+        check_elements(self)
         return self.as_tensor()[index].item()
 
     def __setitem__(self, index, value):
         self.as_tensor()[index] = value
 
     def tolist(self):
+        check_elements(self)
         return tolist(self.as_tensor())
 
     def clone(self):

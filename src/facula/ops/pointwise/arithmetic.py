@@ -9,6 +9,7 @@ Keeps true: integers wrap; gradients of complex arguments are `dL/dre + i dL/dim
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from facula import core
@@ -234,6 +235,21 @@ def addcmul(x, y, z, *, value):
 def addcdiv(x, y, z, *, value):
     """``self + value * tensor1 / tensor2``."""
     return x + value * (y / z)
+
+
+def _value_second(op: Any, self: Any, value: Any, tensor1: Any, tensor2: Any, *more: Any) -> Any:
+    """The deprecated form in which the factor stands behind the first tensor."""
+    name = op.__name__.removesuffix("_")
+    if more:
+        required = "at most 4 positional arguments were required"
+        core.errors.fail(TypeError, name, required, 4 + len(more), f"{name}(x, y, z, value=2)")
+    text = f"This overload of {name} is deprecated"
+    hint = f"{name}(self, tensor1, tensor2, value=value)"
+    warnings.warn(core.errors.message(name, text, hint=hint), UserWarning, stacklevel=3)
+    return op(self, tensor1, tensor2, value=value)
+
+
+addcmul.older = addcdiv.older = _value_second
 
 
 @pointwise("lerp(Tensor self, Tensor end, Operand weight) -> Tensor", dtypes="float complex")
