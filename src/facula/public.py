@@ -14,8 +14,8 @@ SUBMODULES = frozenset(
     (
         "nn optim autograd signal utils data serialization testing random backends fx func amp linalg "
         "special fft masked sparse storage distributions cpu cuda mps xpu accelerator types return_types overrides "
-        "library jit profiler _C _VF version compiler _dynamo _logging ao alias torch_version distributed __config__ "
-        "hub export futures multiprocessing onnx"
+        "library jit profiler _C _VF _library _ops version compiler _dynamo _logging ao alias torch_version "
+        "distributed __config__ hub export futures multiprocessing onnx"
     ).split()
 )
 

@@ -77,3 +77,8 @@ def test_storages_are_saved_as_what_they_are():
     assert isinstance(loaded["bytes"], facula.UntypedStorage)
     loaded["typed"][1] = 7
     assert loaded["same"].tolist() == [0, 7, 2] and loaded["bytes"].tolist()[8] == 7
+
+
+def test_bytes_that_are_not_there():
+    with pytest.raises(NotImplementedError, match="Not available for 'meta'"):
+        facula.empty(3, device="meta").untyped_storage()[0]

@@ -15,5 +15,5 @@ def test_the_factor_behind_the_first_tensor(name, wanted):
         assert getattr(A, name)(0.5, B, C).tolist() == [wanted] * 2
     with pytest.warns(UserWarning, match="deprecated"):
         assert getattr(A.clone(), f"{name}_")(0.5, B, C).tolist() == [wanted] * 2
-    with pytest.raises(TypeError, match="at most 4 positional"):
+    with pytest.raises(TypeError, match="positional"):
         getattr(facula, name)(A, 0.5, B, C, A)

@@ -471,10 +471,6 @@ def m_set_(Tensor self, source=None, storage_offset=0, size=None, stride=None):
             if not taken_by_mode(Tensor.set_, (self, other)): set_data(self, other)
             return self
         source = storage_of(other)
-    kind = getattr(source, "dtype", None)
-    if kind is not None and not isinstance(source, Tensor) and kind is not DTYPES[self.dt]:
-        raise said(RuntimeError, "[set_] a storage of the tensor's dtype was required: Expected a Storage of type %s or an UntypedStorage, but got type %s for argument 1 'storage'"
-                           % ((<dtype>DTYPES[self.dt]).type_word, (<dtype>kind).type_word) + "\nhint: storage.untyped() is memory without a dtype")
     source = getattr(source, "_untyped_storage", source)
     if size is None:
         size = ((<UntypedStorage?>source).nbytes() // ITEMSIZE[self.dt],)

@@ -18,10 +18,13 @@ from facula.ops.registry import PLACES, TABLE, F
 #: bodies for the code generator, their language and their oracle: it imports them when it writes kernels
 _GENERATOR_ONLY = ("_programs", "rows", "scalar_numpy")
 
+#: modules without operators, imported by who asks for their names
+_ON_DEMAND = ("tags", "sparse_checks", "masked_forms")
+
 _MODULES = sorted({name.partition(".")[0] for name in os.listdir(__path__[0])})
 
 for _family in _MODULES:
-    if not _family.startswith("_") and not _family.endswith(_GENERATOR_ONLY):
+    if not _family.startswith("_") and not _family.endswith(_GENERATOR_ONLY + _ON_DEMAND):
         import_module(f"facula.ops.{_family}")
 
 core.bind_operators(TABLE)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from facula import core
 from facula.ops.overload_names import overload_name
 from facula.ops.registry import TABLE, own_operators
-from facula.ops.tags import Tag, tags_of
 
 if TYPE_CHECKING:
     from facula.ops.schema import Parameter
@@ -119,8 +118,11 @@ class OpOverload:
         return f"{core.DTYPE_PREFIX[0]}.ops.{self._text}"
 
     @property
-    def tags(self) -> list[Tag]:
+    def tags(self) -> list[Any]:
         """What is known of the operator beside its schema."""
+        # lazily: few programs ask, and a class of names takes long to make
+        from facula.ops.tags import tags_of
+
         below = getattr(TABLE.get(f"_{self._opname}"), "definition", None)
         return tags_of(self._definition, below, isinstance(self._op, core.InplaceOp))
 

@@ -237,15 +237,10 @@ def addcdiv(x, y, z, *, value):
     return x + value * (y / z)
 
 
-def _value_second(op: Any, self: Any, value: Any, tensor1: Any, tensor2: Any, *more: Any) -> Any:
+def _value_second(op: Any, self: Any, value: Any, tensor1: Any, tensor2: Any) -> Any:
     """The deprecated form in which the factor stands behind the first tensor."""
-    name = op.__name__.removesuffix("_")
-    if more:
-        required = "at most 4 positional arguments were required"
-        core.errors.fail(TypeError, name, required, 4 + len(more), f"{name}(x, y, z, value=2)")
-    text = f"This overload of {name} is deprecated"
-    hint = f"{name}(self, tensor1, tensor2, value=value)"
-    warnings.warn(core.errors.message(name, text, hint=hint), UserWarning, stacklevel=3)
+    text = f"This overload of {op.__name__} is deprecated"
+    warnings.warn(core.errors.message(op.__name__, text, hint="value=value"), stacklevel=3)
     return op(self, tensor1, tensor2, value=value)
 
 

@@ -1,0 +1,11 @@
+"""Operators and their overloads under the names of PyTorch's module.
+
+Takes: nothing. Gives: `OpOverload`, `OpOverloadPacket`, and `ops`, where operators are reached by
+namespace. Keeps true: re-exports; the classes are those of the operators themselves.
+"""
+
+from facula import ops
+from facula.ops.overloads import OpOverload
+from facula.ops.overloads import Packet as OpOverloadPacket
+
+__all__ = ["OpOverload", "OpOverloadPacket", "ops"]
