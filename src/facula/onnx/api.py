@@ -157,7 +157,8 @@ def export(
                     model, args, kwargs, dynamic_axes, input_names, output_names
                 )
             say("facula.onnx: the model becomes a graph of operators")
-            program = _exported(model, args, kwargs, dynamic_shapes)
+            traced = axis_names.enlarged(model, args, kwargs, dynamic_shapes)
+            program = _exported(model, *traced)
         say("facula.onnx: operators become ONNX nodes")
         translated = translate(program, table_of(custom_translation_table), opset, input_names)
         translated.graph.domains.update(custom_opsets or {})

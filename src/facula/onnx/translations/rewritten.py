@@ -7,6 +7,7 @@ the kernel that it replaces, which is why others do not use them.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from facula import core
@@ -153,3 +154,20 @@ def _extreme(better: Any) -> Any:
 
 rewrite("cummax")(_extreme(lambda x, y: x >= y))
 rewrite("cummin")(_extreme(lambda x, y: x <= y))
+
+
+@rewrite("_plane_scatter")
+def plane_scatter(source: Tensor, indices: Tensor, sizes: Any) -> Tensor:
+    """Planes of zeros with elements at flat places."""
+    lead = list(source.shape[: source.dim() - len(sizes)])
+    planes = F.zeros([*lead, math.prod(sizes)], dtype=source.dtype)
+    places = indices.reshape([*lead, -1]).to(core.int64)
+    return F.scatter(planes, -1, places, source.reshape([*lead, -1])).reshape([*lead, *sizes])
+
+
+@rewrite("_plane_gather")
+def plane_gather(source: Tensor, indices: Tensor, space: int) -> Tensor:
+    """Elements of planes at flat places."""
+    lead = list(source.shape[: source.dim() - space])
+    places = indices.reshape([*lead, -1]).to(core.int64)
+    return F.gather(source.reshape([*lead, -1]), -1, places).reshape(indices.shape)

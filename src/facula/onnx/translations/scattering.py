@@ -6,6 +6,8 @@ Keeps true: where several values meet at a place, they are combined as the opera
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 from facula import core
@@ -19,20 +21,62 @@ _COMBINED = {
 }  # fmt: skip
 
 
-def combined(call: Call, reduce: str, include_self: bool = True) -> str:
+def combined(call: Call, reduce: str) -> str:
     """ONNX's word for a combination."""
-    if reduce not in _COMBINED or not include_self:
-        got = f"reduce={reduce!r}, include_self={include_self}"
-        call.unsupported("sum, prod, amax or amin with the tensor's own values was required", got,
-                         "mean is a sum divided by a count")  # fmt: skip
+    if reduce not in _COMBINED:
+        call.unsupported("sum, prod, amax or amin was required", f"reduce={reduce!r}",
+                         "scatter_reduce() has mean")  # fmt: skip
     return _COMBINED[reduce]
+
+
+def _neutral(dtype: Any, word: str) -> Any:
+    """What changes nothing that it is combined with."""
+    if word in ("add", "mul"):
+        return int(word == "mul")
+    if dtype.is_floating_point:
+        return -math.inf if word == "max" else math.inf
+    limits = core.iinfo(dtype)
+    return limits.min if word == "max" else limits.max
+
+
+def _filled(call: Call, like: Any, value: Any, dtype: Any) -> Any:
+    """A number over all elements of a value."""
+    shape = call.op("Shape", like, gives=core.int64)
+    return call.op("ConstantOfShape", shape, value=core.tensor([value], dtype=dtype), gives=dtype)
+
+
+def reduced(
+    call: Call, x: Any, source: Any, reduce: str, include_self: bool, write: Callable[..., Any]
+) -> Any:
+    """A source combined at places; without the tensor's own values, these make way first.
+
+    Args:
+        write: `(values, updates, reduction)` to the values with updates at the places.
+    """
+    mean, dtype = reduce == "mean", x.dtype
+    word = "add" if mean else combined(call, reduce)
+    if mean and not dtype.is_floating_point:
+        call.unsupported("floats were required for reduce='mean'", dtype, "convert with .float()")
+    if not include_self:
+        x = _like(x, write(x, _filled(call, source, _neutral(dtype, word), dtype), None))
+    total = write(x, source, word)
+    if not mean:
+        return total
+    counts = _like(x, _filled(call, x, int(include_self), dtype))
+    counts = write(counts, _like(source, _filled(call, source, 1, dtype)), "add")
+    return call.op("Div", total, call.op("Max", counts, 1))
+
+
+def _like(shaped: Any, value: Any) -> Any:
+    """A value of which the sizes of another are known."""
+    return Value(value.name, shaped.dtype, shaped.shape)
 
 
 def _elements(
     call: Call, x: Any, dim: int, index: Any, updates: Any, reduction: str | None = None
 ) -> Any:
     """Write an element for each index."""
-    flat = x.rank == 0
+    flat = index.rank == 0
     if flat:
         x, index, updates = (call.op("Reshape", v, [-1]) for v in (x, index, updates))
     dtype, (x, updates) = x.dtype, _wide(call, (x, updates), reduction)
@@ -91,8 +135,12 @@ def scatter_reduce(
 ) -> Any:
     """Elements of a source combined at indices."""
     index = whole(call, index)
-    word = combined(call, reduce, include_self)
-    return _elements(call, x, dim, index, _cut(call, src, index), word)
+    source = Value(_cut(call, src, index).name, src.dtype, index.shape)
+
+    def write(values: Any, updates: Any, reduction: str | None) -> Any:
+        return _elements(call, values, dim, index, updates, reduction)
+
+    return reduced(call, x, source, reduce, include_self, write)
 
 
 def _rows(
@@ -138,7 +186,11 @@ def index_reduce(
 ) -> Any:
     """Slices combined at indices."""
     _needs_dimensions(call, x)
-    return _rows(call, x, dim, index, source, combined(call, reduce, include_self))
+
+    def write(values: Any, updates: Any, reduction: str | None) -> Any:
+        return _rows(call, _like(x, values), dim, index, _like(source, updates), reduction)
+
+    return reduced(call, x, source, reduce, include_self, write)
 
 
 @translation("index_fill")
