@@ -14,6 +14,7 @@ import struct
 import sys
 import tarfile
 import threading
+import types
 import zipfile
 
 import pytest
@@ -262,6 +263,64 @@ def test_servers(server):
         read("cut")
     with pytest.raises(ValueError, match="http://"):
         list(wrap(["file:///etc/passwd"]).read_from_remote())
+
+
+class Bucket:
+    """What s3fs gives, of a bucket in memory."""
+
+    contents = {"b/pre/a.txt": b"alpha", "b/prefix.txt": b"p", "b/other/c.txt": b"c"}
+
+    def __init__(self, settings):
+        self.settings = settings
+
+    def invalidate_cache(self):
+        pass
+
+    def find(self, place, prefix=""):
+        if place.split("/")[0] != "b":
+            raise FileNotFoundError("no such bucket")
+        begin = f"{place}/{prefix}"
+        return [name for name in self.contents if name.startswith(begin)]
+
+    def cat_file(self, path):
+        if path == "b/cut":
+            raise EOFError("3 of 99 bytes")  # no OSError, as aiohttp's are none
+        if path not in self.contents:
+            raise PermissionError("Forbidden")
+        return self.contents[path]
+
+
+@pytest.fixture
+def buckets(monkeypatch):
+    made = []
+
+    def url_to_fs(address, **settings):
+        made.append(settings)
+        return Bucket(settings), address.removeprefix("s3://").rstrip("/")
+
+    core = types.ModuleType("fsspec.core")
+    core.url_to_fs = url_to_fs
+    monkeypatch.setitem(sys.modules, "fsspec", types.ModuleType("fsspec"))
+    monkeypatch.setitem(sys.modules, "fsspec.core", core)
+    return made
+
+
+def test_objects_of_s3(buckets):
+    def listed(*prefixes):
+        return list(wrap(prefixes).list_files_by_s3(region="us-east-1", endpoint_url="http://e"))
+
+    assert listed("s3://b/pre/") == ["s3://b/pre/a.txt"]
+    assert listed("s3://b/pre") == ["s3://b/pre/a.txt", "s3://b/prefix.txt"]
+    assert len(listed("s3://b")) == len(listed("s3://b/")) == 3
+    assert buckets[0]["client_kwargs"] == {"region_name": "us-east-1", "endpoint_url": "http://e"}
+    loaded = wrap(["s3://b/pre/a.txt"]).load_files_by_s3(request_timeout_ms=500)
+    assert [(a, s.read()) for a, s in loaded] == [("s3://b/pre/a.txt", b"alpha")]
+    assert buckets[-1]["config_kwargs"] == {"read_timeout": 0.5, "connect_timeout": 0.5}
+    for address, text in (("s3://b/x", "PermissionError: Forbidden"), ("s3://b/cut", "3 of 99")):
+        with pytest.raises(RuntimeError, match=f"{address} could not be read.*{text}"):
+            list(wrap([address]).load_files_by_s3())
+    with pytest.raises(RuntimeError, match="no such bucket"):
+        listed("s3://nobody/x")
 
 
 def test_a_missing_library_is_named(monkeypatch):

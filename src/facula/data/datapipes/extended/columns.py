@@ -39,18 +39,30 @@ class ParquetDataFrameLoaderIterDataPipe(IterDataPipe):
             opened = opened.file_obj if isinstance(opened, StreamWrapper) else opened
             try:
                 with parquet.ParquetFile(opened) as file:
+                    self._check_columns(path, file.schema_arrow.names)
                     for group in range(file.num_row_groups):
                         table = file.read_row_group(
                             group, columns=self.columns, use_threads=self.use_threads
                         )
                         yield table if self.dtype is None else table.cast(self.dtype)
+            except FileNotFoundError:
+                raise
             except (ValueError, OSError) as error:  # which pyarrow's own errors are
-                if isinstance(error, FileNotFoundError):
-                    raise
                 fail(
                     RuntimeError,
                     "load_parquet_as_df",
-                    f"a Parquet file with these columns was required in {path}",
+                    f"a Parquet file was required in {path}",
                     error,
                     hint="the file may be incomplete, or of another format",
                 )
+
+    def _check_columns(self, path: str, names: list[str]) -> None:
+        missing = [column for column in self.columns or () if column not in names]
+        if missing:
+            fail(
+                KeyError,
+                "load_parquet_as_df",
+                f"columns {missing} were required in {path}",
+                names,
+                hint="columns=None reads all that there are",
+            )

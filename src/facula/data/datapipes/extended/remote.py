@@ -319,15 +319,15 @@ class S3FileListerIterDataPipe(_S3IterDataPipe):
 
     def __iter__(self) -> Iterator[str]:
         for prefix in self.source_datapipe:
-            system, path = self._system(prefix)
-            bucket, _, begin = path.partition("/")
-            folder = begin.rpartition("/")[0]
-            place = f"{bucket}/{folder}" if folder else bucket
+            system, _ = self._system(prefix)
+            bucket, _, begin = prefix.removeprefix("s3://").partition("/")
+            folder, _, stem = begin.rpartition("/")
             system.invalidate_cache()
             try:
-                names = sorted(system.find(place))
-            except (OSError, ValueError) as error:
+                names = sorted(system.find(f"{bucket}/{folder}".rstrip("/"), prefix=stem))
+            except Exception as error:  # of s3fs, botocore or aiohttp
                 self._refused(prefix, error)
+            # of a folder, `find` may give an object with the folder's own name
             yield from (f"s3://{name}" for name in names if name.startswith(f"{bucket}/{begin}"))
 
 
@@ -343,6 +343,6 @@ class S3FileLoaderIterDataPipe(_S3IterDataPipe):
             system, path = self._system(address)
             try:
                 data = system.cat_file(path)
-            except (OSError, ValueError) as error:
+            except Exception as error:  # of s3fs, botocore or aiohttp
                 self._refused(address, error)
             yield address, StreamWrapper(io.BytesIO(data), name=address)
