@@ -27,7 +27,6 @@ from facula.jit.marks import (
     unused,
 )
 from facula.jit.marks import container_isinstance as isinstance  # noqa: A004
-from facula.jit.refused import trace, trace_module
 from facula.jit.script_objects import (
     RecursiveScriptModule,
     ScriptFunction,
@@ -35,6 +34,7 @@ from facula.jit.script_objects import (
     ScriptModule,
 )
 from facula.jit.scripting import fork, script, wait
+from facula.jit.tracing import TracerWarning, trace, trace_module
 
 __all__ = [
     "Attribute",
@@ -44,6 +44,7 @@ __all__ = [
     "ScriptFunction",
     "ScriptMethod",
     "ScriptModule",
+    "TracerWarning",
     "annotate",
     "export",
     "fork",

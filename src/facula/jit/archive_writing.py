@@ -146,9 +146,9 @@ class _Writer:
     def _methods(self, kind: T.ClassType) -> list[str]:
         """The methods that were compiled, and those that have to be."""
         made: list[str] = []
-        forward: Any = getattr(kind.methods.get("forward"), "unit", None)
-        if forward is not None and getattr(forward, "_whole", None) is forward:
-            forward.graph  # noqa: B018  it says that there is none
+        own: Any = getattr(kind.methods.get("forward"), "unit", None)
+        if own is not None and getattr(own, "_whole", None) is own:
+            own.graph  # noqa: B018  it says that there is none
         for name, unit in list(kind.methods.items()):
             if isinstance(unit, _Method):
                 made.append(unit.text(self.names))

@@ -142,8 +142,15 @@ def _batch_norm(node: Node, v: Arguments) -> str:
     return f"torch.batch_norm({', '.join(v[n] for n in order.split())}, True)"
 
 
+def _embedding(node: Node, v: Arguments) -> str:
+    padding = "-1" if v["padding_idx"] == "None" else v["padding_idx"]
+    rest = f"{padding}, {v['scale_grad_by_freq']}, {v['sparse']}"
+    return f"torch.embedding({v['weight']}, {v['input']}, {rest})"
+
+
 _RULES: dict[str, Callable[[Node, Arguments], str]] = {
     "batch_norm": _batch_norm,
+    "embedding": _embedding,
     "interpolate": _interpolate,
     "mse_loss": _loss("mse_loss", "input target reduction"),
     "l1_loss": _loss("l1_loss", "input target reduction"),

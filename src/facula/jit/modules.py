@@ -27,7 +27,7 @@ from facula.jit.python_values import is_own
 from facula.jit.special_units import special_unit
 from facula.jit.stock_modules import STOCK, STOCK_CONSTANTS
 
-__all__ = ["class_type", "module_type"]
+__all__ = ["class_type", "module_attributes", "module_type"]
 
 _HIDDEN = frozenset(vars(nn.Module())) - {"training"}
 _TYPES: dict[Any, T.ClassType] = {}
@@ -40,7 +40,7 @@ def module_type(module: Any) -> T.ClassType:
     if isinstance(known, T.ClassType):
         return known
     kind = T.ClassType(qualified_name(type(module)), True, type(module))
-    _attributes(kind, module)
+    module_attributes(kind, module)
     key = (
         type(module),
         tuple(kind.attributes.items()),
@@ -74,7 +74,8 @@ def _annotations(kind: type) -> dict[str, Any]:
     return found
 
 
-def _attributes(kind: T.ClassType, module: Any) -> None:
+def module_attributes(kind: T.ClassType, module: Any) -> None:
+    """Enter the attributes, constants and submodules of a module into its type."""
     hints = _annotations(type(module))
     finals = {n for n, h in hints.items() if _is_final(h)} | set(
         getattr(module, "__constants__", ())

@@ -14,6 +14,7 @@ from facula.core.errors import fail
 from facula.jit import types as T
 from facula.jit.codes import CODED, code_of
 from facula.jit.functions import Empty
+from facula.jit.marks import TRACING
 from facula.jit.running import is_instance
 from facula.nn import Module
 
@@ -108,6 +109,8 @@ def run_unit(unit: Any, name: str, given: tuple[Any, ...], kwargs: dict[str, Any
         )
         fail(RuntimeError, name, f"{name}() expected at most {len(unit.parameters)} argument(s)", extra,
              hint=f"the arguments are {', '.join(n for n, _, _ in unit.parameters)}")  # fmt: skip
+    if TRACING and not TRACING[-1].paused and not (unit.self_type is not None):
+        return TRACING[-1].call_unit(unit, values)
     return unit.run(*values)
 
 

@@ -1,0 +1,389 @@
+"""`trace`: a graph of what a function or module does with example inputs.
+
+Takes a function or module and inputs. Gives a scripted one without branches.
+Keeps true: every operator that runs is a node, with PyTorch's names; sizes, numbers and branches are those
+of the example; a tensor that is turned into a number warns; the result is compared with a second run.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import warnings
+from functools import partial
+from typing import Any
+
+import facula
+from facula import core
+from facula.core.errors import fail
+from facula.jit import types as T
+from facula.jit.codes import CODED, code_of
+from facula.jit.functions import Empty, FunctionUnit, Lowering
+from facula.jit.ir import Value
+from facula.jit.marks import TRACING
+from facula.jit.modules import module_attributes
+from facula.jit.python_types import qualified_name
+from facula.jit.script_objects import (
+    RecursiveScriptModule,
+    ScriptFunction,
+    ScriptModule,
+    script_module,
+)
+from facula.jit.source import Source
+from facula.jit.values import Bound
+from facula.nn import Module
+from facula.overrides import TorchFunctionMode
+
+__all__ = ["TracerWarning", "trace", "trace_module"]
+
+
+class TracerWarning(Warning):
+    """What may make a trace wrong for other inputs."""
+
+
+class _Recorder(Lowering):
+    """Appends nodes for calls that have run."""
+
+    def __init__(self, unit: FunctionUnit) -> None:
+        super().__init__(unit)
+        self.known: dict[int, tuple[Any, Value]] = {}
+        self.paths: dict[int, tuple[Value, list[str]]] = {}
+
+    # ---- values of what Python has
+    def of(self, obj: Any) -> Any:
+        """The value of an argument."""
+        if isinstance(obj, core.Tensor):
+            return self._tensor(obj)
+        if isinstance(obj, CODED):
+            return self.constant(code_of(obj))
+        if isinstance(obj, (list, tuple)):
+            items = [self.of(v) for v in obj]
+            if isinstance(obj, tuple) or not items:
+                return self.make_tuple(items)
+            return self.list_of_values(items, None)
+        if isinstance(obj, dict):
+            pairs = [self.of(v) for pair in obj.items() for v in pair]
+            return self.dict_of_values(pairs, None)
+        return self.constant(obj)
+
+    def _tensor(self, tensor: Any) -> Value:
+        found = self.known.get(id(tensor))
+        if found is not None:
+            return found[1]
+        place = self.paths.get(id(tensor))
+        if place is None:
+            made = self.constant(tensor.detach())
+        else:
+            made, names = place
+            for name in names:
+                assert isinstance(made.type, T.ClassType)
+                made = self.value("prim::GetAttr", [made], made.type.attributes[name], name=name)
+        self.note(tensor, made)
+        return made
+
+    def note(self, obj: Any, value: Value) -> None:
+        """Remember the value of a result."""
+        if isinstance(obj, core.Tensor):
+            self.known[id(obj)] = obj, value
+        elif isinstance(obj, (tuple, list)) and value.type.kind == "Tuple":
+            for each, item in zip(obj, self.unpack(value), strict=True):
+                self.note(each, item)
+        elif isinstance(obj, (tuple, list)) and value.type.kind == "List":
+            node = self.emit("prim::ListUnpack", [value], [value.type.item] * len(obj))
+            for each, item in zip(obj, node.outputs_, strict=True):
+                self.note(each, item)
+
+    # ---- calls
+    def record(self, function: Any, args: Any, kwargs: Any, result: Any) -> None:
+        """A node for a call that gave a result."""
+        name = getattr(function, "__name__", "")
+        if name == "__setitem__":
+            view, indices = self._index(args[0], args[1])
+            self._write(view, indices, args[2])
+            return
+        if name == "__getitem__":
+            view, indices = self._index(args[0], args[1])
+            found = self.call("aten::index", [view, self._index_list(indices)]) if indices else view
+            self.note(result, found)
+            return
+        given = [self.of(a) for a in args]
+        named = {k: self.of(v) for k, v in kwargs.items() if v is not None}
+        if isinstance(function, (core.Op, core.InplaceOp)):
+            made = self.call_python(function, given, named)
+        elif args and isinstance(args[0], core.Tensor):
+            made = self.call_bound(Bound(given[0], name), given[1:], named)
+        else:
+            return  # made of numbers alone: a constant where it is used
+        self.note(result, made)
+
+    def _index(self, tensor: Any, index: Any) -> tuple[Value, list[Value | None]]:
+        parts = index if isinstance(index, tuple) else (index,)
+        value, indices, dim = self.of(tensor), [], 0  # type: ignore[var-annotated]
+        whole = sum(p is not None and p is not Ellipsis for p in parts)
+        for part in parts:
+            if part is Ellipsis:
+                dim += tensor.dim() - whole
+            elif isinstance(part, slice):
+                if part != slice(None):
+                    bounds = [self.of(b) for b in (part.start, part.stop)]
+                    step = self.constant(1 if part.step is None else part.step)
+                    value = self.call("aten::slice", [value, self.constant(dim), *bounds, step])
+                dim += 1
+            elif part is None:
+                value = self.call("aten::unsqueeze", [value, self.constant(dim)])
+                dim += 1
+            elif isinstance(part, int) and not isinstance(part, bool):
+                value = self.call("aten::select", [value, self.constant(dim), self.of(part)])
+            else:
+                place = self.of(part if isinstance(part, core.Tensor) else facula.tensor(part))
+                indices += [None] * (dim - len(indices)) + [place]
+                dim += 1
+        return value, indices
+
+    def _write(self, view: Value, indices: list[Value | None], given: Any) -> None:
+        value = self.of(given)
+        if not isinstance(given, core.Tensor):
+            options = {
+                "dtype": self.call("prim::dtype", [view]),
+                "device": self.call("prim::device", [view]),
+            }
+            value = self.call("aten::tensor", [value], options)
+        if indices:
+            self.call(
+                "aten::index_put_", [view, self._index_list(indices), value, self.constant(False)]
+            )
+        else:
+            self.call("aten::copy_", [view, value, self.constant(False)])
+
+
+class _Mode(TorchFunctionMode):
+    """Hears of every function while a trace runs."""
+
+    def __init__(self, recorder: _Recorder) -> None:
+        super().__init__()
+        self.recorder, self.paused = recorder, False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if self.paused:
+            return result
+        name = getattr(func, "__name__", "")
+        if name in ("item", "_item", "tolist"):
+            warnings.warn(
+                f"Converting a tensor to a Python {type(result).__name__} might cause the trace to be incorrect: "
+                "the value is a constant of the trace, and other inputs take the same branches.",
+                TracerWarning, stacklevel=3,
+            )  # fmt: skip
+        if _holds_tensors(result) or name == "__setitem__":
+            self.recorder.record(func, args, kwargs or {}, result)
+        return result
+
+    def call_unit(self, unit: Any, values: list[Any]) -> Any:
+        """A scripted function that the traced one calls: it stays a call, with its branches."""
+        inputs = [self.recorder.of(v) for v in values]
+        self.paused = True
+        try:
+            result = unit.run(*values)
+        finally:
+            self.paused = False
+        made = self.recorder.value("prim::CallFunction", inputs, unit.result_type(), function=unit,
+                                   name=unit.name)  # fmt: skip
+        self.recorder.note(result, made)
+        return result
+
+
+def _holds_tensors(obj: Any) -> bool:
+    if isinstance(obj, (tuple, list)):
+        return any(map(_holds_tensors, obj))
+    return isinstance(obj, core.Tensor)
+
+
+def _inputs(example: Any) -> tuple[Any, ...]:
+    if isinstance(example, tuple):
+        return example
+    return tuple(example) if isinstance(example, list) else (example,)
+
+
+def _unit(name: str, function: Any, kind: T.ClassType | None) -> FunctionUnit:
+    definition = ast.FunctionDef(name, ast.arguments([], [], None, [], [], None, []), [], [])
+    unit = FunctionUnit(name, definition, Source("", "<trace>"), lambda n: None, {}, kind)
+    unit._read = True
+    return unit
+
+
+def _record(
+    function: Any, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any], kind: T.ClassType | None,
+    module: Any, name: str,
+) -> FunctionUnit:  # fmt: skip
+    """The unit of one traced call."""
+    unit = _unit(name, function, kind)
+    recorder = _Recorder(unit)
+    if kind is not None:
+        owner = recorder.graph.add_parameter(kind, "self")
+        unit._parameters.append(("self", kind, Empty))
+        for path, tensor in [*module.named_parameters(remove_duplicate=False),
+                             *module.named_buffers(remove_duplicate=False)]:  # fmt: skip
+            recorder.paths[id(tensor)] = owner, path.split(".")
+    bound = inspect.signature(function).bind(*args, **kwargs)
+    names = [n for n in bound.arguments if n != "self"]
+    listed = [bound.arguments[n] for n in names]
+    if any(p.kind is p.VAR_POSITIONAL for p in inspect.signature(function).parameters.values()):
+        listed = [*args, *kwargs.values()]
+        names = [f"input_{i}" for i in range(len(listed))]
+    given = [_fresh(v) for v in listed]
+    for own, value in zip(names, given, strict=True):
+        of = _type(value)
+        made = recorder.graph.add_parameter(of, own)
+        unit._parameters.append((own, of, Empty))
+        recorder.note(value, made)
+    mode = _Mode(recorder)
+    TRACING.append(mode)
+    try:
+        with mode:
+            result = call(*given)
+    finally:
+        TRACING.pop()
+    made = recorder.of(result)
+    recorder.graph.results = [made]
+    unit.found_result = unit._result = made.type
+    unit.graph = recorder.graph
+    return unit
+
+
+def _fresh(value: Any) -> Any:
+    """An input as an object of its own: the same tensor twice is two inputs."""
+    if isinstance(value, core.Tensor):
+        return (
+            value.detach().requires_grad_(value.requires_grad)
+            if value.requires_grad
+            else value.view_as(value)
+        )
+    if isinstance(value, (tuple, list)) and type(value) in (tuple, list):
+        return type(value)(_fresh(v) for v in value)
+    return value
+
+
+def _type(value: Any) -> T.Type:
+    if isinstance(value, core.Tensor):
+        return T.TENSOR
+    if isinstance(value, list):
+        return T.list_of(_type(value[0]) if value else T.TENSOR)
+    if isinstance(value, tuple):
+        return T.tuple_of([_type(v) for v in value])
+    if isinstance(value, dict):
+        key, item = next(iter(value.items()))
+        return T.dict_of(_type(key), _type(item))
+    return fail(RuntimeError, "jit.trace", "inputs that are tensors, lists, tuples or dicts of them were required",
+                type(value).__name__, hint="bind other arguments with functools.partial")  # fmt: skip
+
+
+def _clones(value: Any) -> Any:
+    if isinstance(value, core.Tensor):
+        return value.detach().clone().requires_grad_(value.requires_grad)
+    if isinstance(value, (tuple, list)) and type(value) in (tuple, list):
+        return type(value)(_clones(v) for v in value)
+    return {k: _clones(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+def _flat(value: Any) -> list[Any]:
+    return [t for v in value for t in _flat(v)] if isinstance(value, (tuple, list)) else [value]
+
+
+def _check(traced: Any, original: Any, args: tuple[Any, ...], tolerance: float) -> None:
+    """Warns where a second run gives something else than the trace."""
+    with facula.random.fork_rng():
+        state = facula.get_rng_state()
+        expected = original(*_clones(args))
+        facula.set_rng_state(state)
+        got = traced(*_clones(args))
+    for i, (a, b) in enumerate(zip(_flat(got), _flat(expected), strict=False)):
+        if isinstance(a, core.Tensor) and not facula.allclose(
+            a, b, rtol=tolerance, atol=tolerance, equal_nan=True
+        ):
+            warnings.warn(
+                f"Output nr {i + 1}. of the traced function does not match the corresponding output of the Python "
+                "function. The function is random, or depends on more than its inputs.",
+                TracerWarning, stacklevel=4,
+            )  # fmt: skip
+
+
+def trace(
+    func: Any,
+    example_inputs: Any = None,
+    optimize: Any = None,
+    check_trace: bool = True,
+    check_inputs: Any = None,
+    check_tolerance: float = 1e-5,
+    strict: bool = True,
+    _force_outplace: bool = False,
+    _module_class: Any = None,
+    _compilation_unit: Any = None,
+    example_kwarg_inputs: dict[str, Any] | None = None,
+    _store_inputs: bool = True,
+) -> Any:
+    """The scripted form of what a function or module does with the example inputs."""
+    if isinstance(func, (ScriptModule, ScriptFunction)):
+        warnings.warn(
+            "The input to trace is already a ScriptModule, tracing it is a no-op.", stacklevel=2
+        )
+        return func
+    kwargs = example_kwarg_inputs or {}
+    args = _inputs(example_inputs) if example_inputs is not None else ()
+    owner = getattr(func, "__self__", None)
+    if isinstance(owner, Module) and func.__name__ != "forward":
+        fail(AttributeError, "jit.trace", "a module or a function was required", f"the method {func.__name__}",
+             hint="trace_module(module, {'method': inputs}) traces methods")  # fmt: skip
+    func = owner if isinstance(owner, Module) else func
+    if isinstance(func, Module):
+        given = {"forward": kwargs or args}
+        return trace_module(func, given, None, check_trace, check_inputs, check_tolerance)
+    name = qualified_name(func) if hasattr(func, "__qualname__") else "__torch__.traced"
+    unit = _record(
+        func, lambda *a: _call(func, kwargs, len(args), a), args, kwargs, None, None, name
+    )
+    unit.definition.name = getattr(func, "__name__", "traced").replace("<lambda>", "lambda_")
+    made = ScriptFunction(unit)
+    made.__wrapped__ = func
+    if check_trace and not kwargs:
+        for each in [args, *map(_inputs, check_inputs or ())]:
+            _check(made, func, each, check_tolerance)
+    return made
+
+
+def _call(func: Any, kwargs: dict[str, Any], count: int, values: tuple[Any, ...]) -> Any:
+    return func(*values[:count], **dict(zip(kwargs, values[count:], strict=True)))
+
+
+def _spread(func: Any, kwargs: dict[str, Any], count: int, *values: Any) -> Any:
+    return _call(func, kwargs, count, values)
+
+
+def trace_module(
+    mod: Any,
+    inputs: dict[str, Any],
+    optimize: Any = None,
+    check_trace: bool = True,
+    check_inputs: Any = None,
+    check_tolerance: float = 1e-5,
+    strict: bool = True,
+    **options: Any,
+) -> Any:
+    """The scripted form of a module: each method of `inputs` as it runs with its inputs."""
+    if not isinstance(mod, Module):
+        fail(AttributeError, "jit.trace_module", "expected torch.nn.Module as the first argument",
+             type(mod).__name__, hint="jit.trace() traces functions")  # fmt: skip
+    kind = T.ClassType(qualified_name(type(mod)), True, type(mod))
+    module_attributes(kind, mod)
+    for method, example in inputs.items():
+        kwargs = example if isinstance(example, dict) else {}
+        args = () if kwargs else _inputs(example)
+        function = getattr(mod, method)
+        call = mod if method == "forward" else function
+        run = partial(_spread, call, kwargs, len(args))
+        unit = _record(function, run, args, kwargs, kind, mod, method)
+        kind.methods[method] = unit
+    made: RecursiveScriptModule = script_module(mod, kind)
+    for method, example in inputs.items() if check_trace else ():
+        if not isinstance(example, dict):
+            _check(getattr(made, method), getattr(mod, method), _inputs(example), check_tolerance)
+    return made
