@@ -48,17 +48,17 @@ def samples(definition: Any, S: Samples) -> list[Any]:
     return list(definition.samples(S)) if definition.samples else []
 
 
-def written(operator: Any, args: Any, kwargs: Any) -> Any:
+def written(operator: Any, args: Any, kwargs: Any, opset: int) -> Any:
     """A call as the only one of a model; None where ONNX has no form for it."""
     call = [(operator, args, kwargs)]
     try:
-        return facula.onnx.export(Batch(call), inputs_of(call), optimize=False)
+        return facula.onnx.export(Batch(call), inputs_of(call), optimize=False, opset_version=opset)
     except UnsupportedOperatorError as error:
         assert "hint: " in str(error)
         return None
 
 
-def cases(kinds: tuple[str, ...], dtype: Any) -> tuple[list[Any], set[str]]:
+def cases(kinds: tuple[str, ...], dtype: Any, opset: int = 20) -> tuple[list[Any], set[str]]:
     """Calls that have a form, and the operators of which some call has none."""
     calls, without = [], set[str]()
     for name, operator in own_operators().items():
@@ -75,7 +75,7 @@ def cases(kinds: tuple[str, ...], dtype: Any) -> tuple[list[Any], set[str]]:
                 operator(*args, **kwargs)
             except NotImplementedError:
                 continue  # of another dtype
-            if written(operator, args, kwargs) is None:
+            if written(operator, args, kwargs, opset) is None:
                 without.add(name)
             else:
                 calls.append((operator, args, kwargs))
@@ -95,12 +95,14 @@ def test_pointwise_operators_are_their_expressions():
     assert len({operator.name for operator, _, _ in calls}) >= 110
 
 
-def test_structured_operators_and_views():
-    calls, without = cases(("operator", "view"), core.float32)
-    program = exported(Batch(calls), inputs_of(calls))
+@pytest.mark.parametrize("opset", [17, 20, 23])
+def test_structured_operators_and_views(opset):
+    calls, without = cases(("operator", "view"), core.float32, opset)
+    program = exported(Batch(calls), inputs_of(calls), opset_version=opset)
     compare(program(*inputs_of(calls)), expected(calls), 5e-5)
     kept_for_backward = {"_lstm_layer", "batch_norm_train", "_adaptive_max_pool"}
-    assert without <= kept_for_backward | {"real"}
+    newer = {"index_reduce", "scatter_reduce", "grid_sampler", "col2im"} if opset == 17 else set()
+    assert without <= kept_for_backward | {"real"} | newer
 
 
 def test_every_translation_is_of_an_operator():
@@ -111,6 +113,15 @@ def test_every_translation_is_of_an_operator():
 
 def test_forms_are_of_primitives():
     assert set(FORMS) <= set(PRIMITIVES)
+
+
+def test_a_version_without_a_node_is_an_error_that_names_one_with_it():
+    model, x = (
+        Batch([(own_operators()["bitwise_xor"], (facula.tensor([1]), 2), {})]),
+        facula.tensor([1]),
+    )
+    with pytest.raises(UnsupportedOperatorError, match="opset_version=18"):
+        facula.onnx.export(model, (x,), opset_version=17)
 
 
 @pytest.mark.parametrize("name", ["lgamma", "i0"])

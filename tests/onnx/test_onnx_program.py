@@ -101,6 +101,20 @@ def test_weights_in_a_second_file(tmp_path):
     assert "one.onnx.data" not in os.listdir(tmp_path)
 
 
+def test_models_above_the_limit_have_a_second_file(tmp_path, monkeypatch):
+    model, x = nn.Linear(40, 40), facula.randn(2, 40)
+    program = facula.onnx.export(model, (x,))
+    monkeypatch.setattr("facula.onnx.program.LIMIT", 2**20 + 2000)
+    with pytest.raises(TypeError, match="second file"):
+        program.save(io.BytesIO())
+    program.save(tmp_path / "model.onnx")
+    assert len(os.listdir(tmp_path)) == 2
+    monkeypatch.setattr("facula.onnx.program.LIMIT", 4000)
+    with pytest.raises(OnnxExporterError, match="2 GB"):
+        program.save(tmp_path / "model.onnx", external_data=False)
+    compare(program(x), model(x))
+
+
 def test_weights_may_be_left_out_or_be_inputs(tmp_path):
     program = facula.onnx.export(small(), (facula.ones(2, 4),))
     program.save(tmp_path / "none.onnx", include_initializers=False)

@@ -276,7 +276,14 @@ def _taken(kind: str, opset: int, count: int) -> list[Any]:
     defs = onnx_package("onnx.defs")
     if not defs.has(kind):
         return []
-    schema = defs.get_schema(kind, max_inclusive_version=opset)
+    newest = defs.get_schema(kind)
+    try:
+        schema = defs.get_schema(kind, max_inclusive_version=opset)
+    except defs.SchemaError:
+        versions = [s for s in defs.get_all_schemas_with_history() if s.name == newest.name]
+        least = min(s.since_version for s in versions if not s.domain)
+        fail(UnsupportedOperatorError, "onnx.export", f"an opset_version that has {kind} was required",
+             opset, hint=f"pass opset_version={least}")  # fmt: skip
     allowed = {c.type_param_str: frozenset(c.allowed_type_strs) for c in schema.type_constraints}
     found = [allowed.get(i.type_str, frozenset((i.type_str,))) for i in schema.inputs]
     return found + found[-1:] * (count - len(found))

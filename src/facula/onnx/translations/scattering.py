@@ -90,6 +90,9 @@ def _elements(
 def _wide(call: Call, values: Any, reduction: str | None) -> list[Any]:
     """What is combined in a dtype that runtimes combine, and in which nothing is rounded early."""
     dtype = values[0].dtype
+    if reduction in ("max", "min") and call.graph.opset < 18:
+        call.unsupported("an opset_version of at least 18 was required for amax and amin",
+                         call.graph.opset, "pass opset_version=18")  # fmt: skip
     if reduction is None or dtype.itemsize >= 4:
         return list(values)
     return [
