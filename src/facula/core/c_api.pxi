@@ -60,7 +60,6 @@ cdef extern from "fk_storage.h" nogil:
     fk_storage *fk_storage_meta(int64_t nbytes)
     void fk_storage_incref(fk_storage *s)
     void fk_storage_decref(fk_storage *s)
-    int fk_storage_resize(fk_storage *s, int64_t nbytes)
 
 cdef extern from "fk_pool.h" nogil:
     void fk_parallel(fk_body body, char **p, const int64_t *n, const fk_scalar *s, int64_t total, int64_t grain)

@@ -11,18 +11,17 @@ cdef int copy_into(Tensor dst, Tensor src) except -1:
     if (dst.keys | src.keys) & K_FOREIGN:
         foreign_copy(dst, src)
         return 0
+    if dst.st == src.st and dst.data_ != src.data_ and overlaps(dst, src):
+        src = copy_like(src, src)
     it.ndim = dst.nd; it.nout = 1; it.nin = 1
     memcpy(it.shape, dst.sh, dst.nd * 8)
     iter_operand(&it, 0, dst, dst.nd, dst.dt)
     iter_operand(&it, 1, src, dst.nd, src.dt)
-    if dst.st == src.st and dst.data_ != src.data_ and overlaps(dst, src):
-        src = copy_like(src, src)
-        iter_operand(&it, 1, src, dst.nd, src.dt)
     if fk_tls_keys() & K_KEEP: keep_iteration(STEP_COPY, NULL, NULL, &it, [dst, src], NULL)
     if dst.numel_ < GIL_FREE:
         fk_copy_run(&it)
     else:
-        with nogil: fk_copy_run(&it)
+        run_copy(&it)
     return 0
 
 
@@ -82,7 +81,7 @@ cdef int fill_value(Tensor t, object value) except -1:
     if t.numel_ < GIL_FREE:
         fk_fill_run(&it, element)
     else:
-        with nogil: fk_fill_run(&it, element)
+        run_fill(&it, element)
     return 0
 
 
@@ -210,7 +209,7 @@ cdef int add_into(Tensor a, Tensor b) except -1:
     if fn == NULL:
         a.add_(b)
         return 0
-    with nogil: fk_map_run(fn, NULL, &it)
+    run_iteration(fn, NULL, &it)
     return 0
 
 
@@ -251,8 +250,7 @@ cdef int resize_tensor(Tensor t, int nd, const int64_t *sh) except -1:
         if t.st.flags & (FK_FOREIGN | FK_NO_RESIZE | FK_READONLY | FK_SHARED):
             raise said(RuntimeError, "[resize_] resizable storage was required: Trying to resize storage that is not resizable (it "
                                "belongs to somebody else, such as a NumPy array)\nhint: clone() gives a storage of its own")
-        if fk_storage_resize(t.st, needed) != 0:
-            raise_memory(needed)
+        resize_storage(t.st, needed)
         t.data_ = t.st.data + offset
     t.nd = nd
     for i in range(nd - 1, -1, -1):
@@ -508,16 +506,16 @@ cdef class Kernel:
                     if work < GIL_FREE // 16 and count <= grain:
                         (<fk_body>self.fn)(p, n, s, 0, count)
                     else:
-                        with nogil: fk_parallel(<fk_body>self.fn, p, n, s, count, grain)
+                        run_body(<fk_body>self.fn, p, n, s, count, grain)
             elif self.form == c'd':
                 if work < GIL_FREE // 16:
                     r = (<fk_driver>self.fn)(p, n, s, &fk_runtime_table)
                 else:
-                    with nogil: r = (<fk_driver>self.fn)(p, n, s, &fk_runtime_table)
+                    r = run_driver(<fk_driver>self.fn, p, n, s)
             else:
                 count = total
                 if count > 0:
-                    with nogil: (<fk_map>self.fn)(p, s, count)
+                    run_map(<fk_map>self.fn, p, s, count)
         finally:
             if p != few:
                 free(p)

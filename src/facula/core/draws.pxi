@@ -30,7 +30,7 @@ def random_draws(str kind, Tensor a, Tensor b=None, Generator generator=None):
     request.out = out.data_; request.n = out.numel_
     request.p = x.data_; request.q = <double *>y.data_
     stream = (<Generator>default_generator if generator is None else generator).next_draw()
-    with nogil: fk_stream_fill(&stream, &request)
+    run_stream(&stream, &request)
     return out
 
 
@@ -44,7 +44,7 @@ def random_choices(Tensor weights, int64_t count, bint single, Generator generat
     cdef fk_stream stream = (<Generator>default_generator if generator is None else generator).next_draw()
     if stream.twister == NULL:
         raise said(RuntimeError, "[multinomial] PyTorch's stream was required: got the counter\nhint: Generator(stream='torch') draws from PyTorch's stream")
-    with nogil: fk_twister_choose(stream.twister, <double *>x.data_, <double *>share.data_, <int64_t *>out.data_, rows, classes, count, single)
+    run_choices(stream.twister, <double *>x.data_, <double *>share.data_, <int64_t *>out.data_, rows, classes, count, single)
     return out
 
 
@@ -57,5 +57,5 @@ def gamma_rate(Tensor shape, Tensor sample):
     if x.numel_ != y.numel_:
         raise said(ValueError, "[standard_gamma_grad] tensors of one shape were required: got %s and %s"
                          % (tuple(shape.shape), tuple(sample.shape)) + "\nhint: facula.broadcast_tensors(a, b) brings them to one shape")
-    with nogil: fk_parallel(<fk_body>fk_gamma_rate_body, p, NULL, NULL, out.numel_, 64)
+    run_body(<fk_body>fk_gamma_rate_body, p, NULL, NULL, out.numel_, 64)
     return out

@@ -267,7 +267,7 @@ def random_fill(Tensor t, str kind, a=0.0, b=1.0, Generator generator=None):
     else:
         request.a = a; request.b = b
     if fk_tls_keys() & K_KEEP: keep_draw(out, &request)
-    with nogil: r = fk_stream_fill(&stream, &request)
+    r = run_stream(&stream, &request)
     if r == -2:
         raise_memory(0)
     if r:

@@ -148,6 +148,7 @@ cdef class GraphLaunch:
         cdef int i, r
         cdef list inputs = [], made = []
         cdef Tensor t
+        cdef bint copied = False
         cdef fk_storage *arena = NULL
         cdef uint32_t tls = fk_tls_keys()
         i = 0
@@ -156,11 +157,18 @@ cdef class GraphLaunch:
             raise said(TypeError, "[compiled graph] %d inputs were required: got %d" % (self.ninputs, len(args)) + "\nhint: pass the inputs that the graph was compiled for, in their order")
         for x in args:
             if self.layouts[i].dt >= 0:
-                x = fitted(<Tensor?>x, &self.layouts[i], i)
+                t = fitted(<Tensor?>x, &self.layouts[i], i)
+                copied = copied or t is not x
+                x = t
                 if (<Tensor>x).keys & (K_META | K_FOREIGN | K_TRANSFORM | K_DISPATCH):
                     raise said(RuntimeError, "[compiled graph] tensors with elements were required: got a %s" % type(x).__name__ + "\nhint: compile the function without tensor subclasses, or call it in eager mode")
             inputs.append(x)
             i += 1
+        if copied:                    # without the GIL: inputs seen before may be others by now
+            for i in range(self.ninputs):
+                if self.layouts[i].dt >= 0 and fitted(<Tensor>inputs[i], &self.layouts[i], i) is not inputs[i]:
+                    raise said(RuntimeError, "[compiled graph] inputs that stay as they are were required: input %d got another memory order "
+                                             "during the call" % i + "\nhint: another thread changed it; give it a copy of its own")
         for i in range(self.nmade):
             t = allocate(&self.layouts[self.ninputs + i])
             if tls & K_INFERENCE: t.keys |= K_INFERENCE
@@ -180,7 +188,7 @@ cdef class GraphLaunch:
             if self.work < GIL_FREE // 16:
                 r = self.driver(p, self.numbers, NULL, &fk_runtime_table)
             else:
-                with nogil: r = self.driver(p, self.numbers, NULL, &fk_runtime_table)
+                r = run_driver(self.driver, p, self.numbers, NULL)
         finally:
             if p != few: free(p)
             if arena != NULL: fk_storage_decref(arena)

@@ -102,7 +102,7 @@ cdef object fast_reduce(Op op, PyObject **slots, uint32_t k):
     if x.numel_ < GIL_FREE // 4:
         i = (<fk_driver>fn)(p, n, NULL, &fk_runtime_table)
     else:
-        with nogil: i = (<fk_driver>fn)(p, n, NULL, &fk_runtime_table)
+        i = run_driver(<fk_driver>fn, p, n, NULL)
     if i: raise_memory(0)
     if k & K_GRAD and not (k & K_NOGRAD):
         node = new_node(op, reduce_backward, 1, 1)
@@ -216,7 +216,7 @@ cdef object fast_rows(Op op, PyObject **slots, uint32_t k):
     if x.numel_ < GIL_FREE // 16:
         i = (<fk_driver>fn)(p, n, NULL, &fk_runtime_table)
     else:
-        with nogil: i = (<fk_driver>fn)(p, n, NULL, &fk_runtime_table)
+        i = run_driver(<fk_driver>fn, p, n, NULL)
     if i: raise_memory(0)
     if k & K_GRAD and not (k & K_NOGRAD):
         record_formula(op, (x, d, None), r)
@@ -308,7 +308,7 @@ cdef int gemm_into(void *fn, Tensor c, int64_t m, int64_t n, int64_t k, char *a,
     if m * n * k < 32768:
         r = (<fk_driver>fn)(p, sizes, s, &fk_runtime_table)
     else:
-        with nogil: r = (<fk_driver>fn)(p, sizes, s, &fk_runtime_table)
+        r = run_driver(<fk_driver>fn, p, sizes, s)
     if r: raise_memory(0)
     return 0
 
@@ -423,7 +423,7 @@ cdef int linear_backward(Node n, PyObject **grads, PyObject **out) except -1:
         if g.numel_ < GIL_FREE // 4:
             r = (<fk_driver>total)(p, sizes, NULL, &fk_runtime_table)
         else:
-            with nogil: r = (<fk_driver>total)(p, sizes, NULL, &fk_runtime_table)
+            r = run_driver(<fk_driver>total, p, sizes, NULL)
         if r: raise_memory(0)
         Py_INCREF(gb)
         out[2] = <PyObject *>gb

@@ -200,6 +200,7 @@ cdef class Keeper:
     def __dealloc__(self):
         cdef int i
         for i in range(self.nmade): fk_storage_decref(self.made[i])
+        for i in range(self.ntensors): Py_DECREF(<Tensor>self.tensors[i])
         free_steps(self.steps, self.nsteps)
 
 

@@ -45,15 +45,15 @@ cdef int set_data(Tensor t, Tensor other) except -1:
                            "floating point or complex dtype\nhint: convert it with .float(), or call requires_grad_(False) first")
     other.st.refs += 1
     t.st = other.st
-    fk_storage_decref(old)
-    refuse_keeping()
     t.data_ = other.data_
+    refuse_keeping()
     t.dt = other.dt; t.nd = other.nd; t.dev = other.dev; t.numel_ = other.numel_
     memcpy(t.sh, other.sh, other.nd * 8)
     memcpy(t.sd, other.sd, other.nd * 8)
     t.keys = (t.keys & ~<uint32_t>(K_STRIDED | K_META | K_FOREIGN)) | (other.keys & (K_STRIDED | K_META | K_FOREIGN))
     if t.view_link != NULL: forget_view(t)
     t.base = None
+    fk_storage_give_up(old)
     return 0
 
 

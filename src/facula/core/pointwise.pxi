@@ -313,7 +313,7 @@ cdef object unary_fast(Op op, Tensor x, uint32_t tls, int form):
         it.data[0] = r.data_; it.data[1] = x.data_
         it.dtype[0] = rd; it.dtype[1] = x.dt
         it.compute[0] = output_compute(op, cd); it.compute[1] = cd
-        with nogil: fk_map_run(fn, NULL, &it)
+        run_iteration(fn, NULL, &it)
     if x.keys & K_GRAD and not (tls & K_NOGRAD):
         record_unary(op, v, cd, r, x)
     elif tls & K_INFERENCE:
@@ -655,21 +655,14 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
             copy_into(r, evaluated)
         else:
             fill_parameters(v, values, cd, attrs)
+            if form != FORM_FUNCTIONAL: read_apart(op, operands, r, form)
             it.ndim = b.nd; it.nout = 1
             memcpy(it.shape, b.sh, b.nd * 8)
             iter_operand(&it, 0, r, b.nd, output_compute(op, cd))
             m = 1
             for i in range(op.ntensors):
                 if operands[i] is None: continue
-                t = <Tensor>operands[i]
-                if form != FORM_FUNCTIONAL and t is not r and t.st == r.st and overlaps(t, r):
-                    if not same_place(t, r):
-                        # interleaved views are read before they are written; a shifted block is refused
-                        if form == FORM_INPLACE and dense(t) and dense(r):
-                            raise_overlap(op.name)
-                        t = <Tensor>copy_like(t, t)
-                        operands[i] = t
-                iter_operand(&it, m, t, b.nd, cd if op.fixed[i] == NO_DTYPE else op.fixed[i])
+                iter_operand(&it, m, <Tensor>operands[i], b.nd, cd if op.fixed[i] == NO_DTYPE else op.fixed[i])
                 m += 1
             it.nin = m - 1
             if tls & K_KEEP:
@@ -677,7 +670,7 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
             if r.numel_ < GIL_FREE:
                 fk_map_run(fn, attrs, &it)
             else:
-                with nogil: fk_map_run(fn, attrs, &it)
+                run_iteration(fn, attrs, &it)
     if form != FORM_FUNCTIONAL:
         bump(r)
         if n is not None:

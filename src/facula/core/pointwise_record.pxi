@@ -235,7 +235,7 @@ cdef Tensor gradient_kernel(Node n, GradientInput gi, Tensor g, int wrt):
     iter_operand(&it, 0, r, b.nd, cd)
     for j in range(gi.nuses):
         iter_operand(&it, j + 1, <Tensor>values[j], b.nd, gradient_operand_dtype(n.op, gi, j, cd))
-    with nogil: fk_map_run(gi.fn, n.attrs, &it)
+    run_iteration(gi.fn, n.attrs, &it)
     return r
 
 

@@ -243,6 +243,7 @@ cdef object replay(Kept e, CallKey *key):
     cdef int i, r = -1, done = 0
     cdef uint32_t tls = fk_tls_keys()
     cdef object result = NotImplemented
+    cdef bint held = False
     cdef Generator g
     cdef fk_stream stream
     if e.ndraws:
@@ -262,7 +263,9 @@ cdef object replay(Kept e, CallKey *key):
                 bases[e.ntensors + i] = scratch.data + e.places[i]
             done = i + 1
         if e.long_:
-            with nogil: r = run_steps(e, bases, &stream)
+            hold_tensors(key)
+            held = True
+            r = run_kept(e, bases, &stream)
         else:
             r = run_steps(e, bases, &stream)
         if r == 0:
@@ -280,6 +283,7 @@ cdef object replay(Kept e, CallKey *key):
         if scratch != NULL: fk_storage_decref(scratch)
         for i in range(done):
             if made[i] != NULL: fk_storage_decref(made[i])
+        if held: drop_tensors(key)
     if r < 0:
         raise_memory(0)
     return result
@@ -346,7 +350,19 @@ cdef Keeper keeper_of(Op op, CallKey *key):
     cdef Keeper k = Keeper.__new__(Keeper)
     k.ntensors = key.ntensors
     memcpy(k.tensors, key.tensors, key.ntensors * sizeof(PyObject *))
+    hold_tensors(key)
     return k
+
+
+cdef void hold_tensors(CallKey *key) noexcept:
+    """Those of a list may be taken from it while the call runs."""
+    cdef int i
+    for i in range(key.ntensors): Py_INCREF(<Tensor>key.tensors[i])
+
+
+cdef void drop_tensors(CallKey *key) noexcept:
+    cdef int i
+    for i in range(key.ntensors): Py_DECREF(<Tensor>key.tensors[i])
 
 
 cdef list identities(Op op, PyObject **slots):

@@ -107,17 +107,32 @@ cdef int move_to_shared(UntypedStorage storage, SharedMemory memory, Tensor only
 
 
 cdef int repoint(fk_storage *st, char *old, Tensor only) except -1:
-    """Bring the tensors of a storage to its new place; `only` and one storage object may be all that hold it."""
+    """Bring the tensors of a storage to its new place; `only` and one storage object may be all that hold it. Which they
+    are nobody notes, that would cost every view that is made: they are looked for among all objects."""
     import gc
     cdef Tensor t
+    cdef list objects
     if only is not None and only.st == st and st.refs == 2:
         only.data_ = st.data + (only.data_ - old)
         return 0
-    for x in gc.get_objects():
+    objects = gc.get_objects()
+    if holders(st, objects) < st.refs and gc.get_freeze_count():
+        gc.unfreeze()                      # frozen objects are not among those that Python shows
+        objects = gc.get_objects()
+    for x in objects:
         if PyObject_TypeCheck(x, <PyObject *>Tensor) and (<Tensor>x).st == st:
             t = <Tensor>x
             t.data_ = st.data + (t.data_ - old)
     return 0
+
+
+cdef int64_t holders(fk_storage *st, list objects):
+    """How many of the objects hold a storage."""
+    cdef int64_t n = 0
+    for x in objects:
+        if PyObject_TypeCheck(x, <PyObject *>Tensor): n += (<Tensor>x).st == st
+        elif PyObject_TypeCheck(x, <PyObject *>UntypedStorage): n += (<UntypedStorage>x).st == st
+    return n
 
 
 #: slot: (number of bytes) -> fresh `SharedMemory`

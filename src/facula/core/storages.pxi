@@ -134,8 +134,7 @@ cdef class UntypedStorage:
             raise said(RuntimeError, "[resize_] resizable storage was required: Trying to resize storage that is not resizable\nhint: clone() gives a storage of its own")
         if nbytes < 0:
             raise said(RuntimeError, "[resize_] a non-negative number of bytes was required: got %d\nhint: 0 gives the memory back" % nbytes)
-        if fk_storage_resize(self.st, nbytes) != 0:
-            raise_memory(nbytes)
+        resize_storage(self.st, nbytes)
         self.st.uncounted += 1
         return self
 
@@ -210,6 +209,19 @@ cdef class UntypedStorage:
         pass
 
 
+cdef int resize_storage(fk_storage *st, int64_t nbytes) except -1:
+    """Change the number of bytes; what stands on the storage goes where the bytes go."""
+    cdef char *before = st.data
+    cdef int r = fk_storage_resize(st, nbytes)
+    if r == -2:
+        raise said(RuntimeError, "[resize_] resizable storage was required: Trying to resize storage that is not resizable\nhint: clone() gives a storage of its own")
+    if r != 0:
+        raise_memory(nbytes)
+    if st.data != before and before != NULL and st.refs > 1:
+        repoint(st, before, None)
+    return 0
+
+
 cdef int show_bytes(Py_buffer *buffer, object owner, fk_storage *st) except -1:
     if st.data == NULL and st.nbytes:
         raise said(NotImplementedError, "[storage] a storage with bytes was required: Cannot copy out of meta tensor; no data!\nhint: a tensor of the meta device has a shape only: make one with device='cpu'")
@@ -232,10 +244,13 @@ cdef class _Bytes:
     cdef UntypedStorage storage
 
     def __getbuffer__(self, Py_buffer *buffer, int flags):
+        cdef fk_storage *block = fk_storage_block(self.storage.st)
         show_bytes(buffer, self, self.storage.st)
+        block.refs += 1                    # a resize may take it from the storage
+        buffer.internal = <void *>block
 
     def __releasebuffer__(self, Py_buffer *buffer):
-        pass
+        fk_storage_decref(<fk_storage *>buffer.internal)
 
 
 def bytes_of(UntypedStorage storage):
@@ -264,6 +279,7 @@ def set_storage(Tensor t, UntypedStorage source, int64_t offset, shape, strides)
     cdef int64_t sh[16]
     cdef int64_t sd[16]
     cdef int64_t needed = -1
+    cdef fk_storage *before = t.st
     if nd > MAX_DIMS:
         raise said(RuntimeError, "[set_] at most %d dimensions were required: got %d" % (MAX_DIMS, len(shape)) + "\nhint: merge dimensions with reshape")
     for i, (n, s) in enumerate(zip(shape, strides, strict=True)):
@@ -278,7 +294,6 @@ def set_storage(Tensor t, UntypedStorage source, int64_t offset, shape, strides)
                            "storage has %d (out of bounds for storage of size %d)" % (list(shape), list(strides), offset, needed if needed >= 0 else "more", source.st.nbytes, source.st.nbytes) + "\nhint: resize the storage first, or ask for fewer elements")
     shape_numel(nd, sh)
     source.st.refs += 1
-    if t.st != NULL: fk_storage_decref(t.st)
     t.st = source.st
     t.dev = source.dev
     t.data_ = t.st.data + offset * ITEMSIZE[t.dt]
@@ -289,4 +304,5 @@ def set_storage(Tensor t, UntypedStorage source, int64_t offset, shape, strides)
     t.keys &= ~<uint32_t>(K_META | K_FOREIGN)
     if source.dev == 1 or source.st.flags & FK_META: t.keys |= K_META
     elif source.dev: t.keys |= K_FOREIGN
+    if before != NULL: fk_storage_give_up(before)
     return t

@@ -1,4 +1,4 @@
-# Counts of writes: what tells that memory is no longer what it was.
+# Counts of writes: what tells that memory is no longer what it was; writes over what is still to be read.
 #
 # Keeps true: a write that the counts miss can only come through an address, which `FK_POINTED` and its kin remember.
 
@@ -43,3 +43,17 @@ def forget_writes(Tensor tensor):
     if tensor.st != NULL and not tensor.keys & K_UNCOUNTED:
         tensor.st.version = 0
     return tensor
+
+
+cdef int read_apart(Op op, list operands, Tensor r, int form) except -1:
+    """Put copies in the place of operands that the result would overwrite before they are read."""
+    cdef Tensor t
+    cdef int i
+    for i in range(op.ntensors):
+        t = <Tensor>operands[i]
+        if t is None or t is r or t.st != r.st or not overlaps(t, r) or same_place(t, r): continue
+        # interleaved views are read before they are written; a shifted block is refused
+        if form == FORM_INPLACE and dense(t) and dense(r):
+            raise_overlap(op.name)
+        operands[i] = <Tensor>copy_like(t, t)
+    return 0

@@ -2,6 +2,7 @@
  *
  * Takes: FACULA_GUARD, `1` or `begin`.
  * Gives: exit status 0, or a line per failed check and 1. */
+#include "fk_launch.h"
 #include "fk_storage.h"
 #include "fk_pool.h"
 #include <sys/resource.h>

@@ -3,6 +3,7 @@
  *
  * Takes: nothing.
  * Gives: exit status 0, or a line per failed check and 1. */
+#include "fk_launch.h"
 #include "fk_storage.h"
 #include "fk_copy.h"
 #include "fk_pool.h"
@@ -117,6 +118,50 @@ static void check_resize(void) {
     fk_storage *again = fk_storage_new(10);
     CHECK(again->data == (char *)again + FK_STORAGE_HEADER);
     fk_storage_decref(again);
+}
+
+/* the storages alive beyond `before` */
+static int64_t alive(int64_t before) { return fk_memory.stats.live - before; }
+
+static void check_launches(void) {
+    int64_t before = fk_memory.stats.live;
+    fk_storage_give_up(fk_storage_new(10));
+    CHECK(alive(before) == 0); /* nobody runs */
+    int first = fk_launch_begin();
+    fk_storage_give_up(fk_storage_new(10));
+    CHECK(alive(before) == 1);
+    int second = fk_launch_begin(); /* began later: it keeps the second one back, not the first */
+    fk_storage_give_up(fk_storage_new(100000));
+    CHECK(alive(before) == 2);
+    fk_launch_end(first);
+    CHECK(alive(before) == 1);
+    int third = fk_launch_begin();
+    fk_launch_end(second);
+    CHECK(alive(before) == 0);
+    fk_launch_end(third);
+    int running = fk_launch_begin(); /* some launch runs at every moment */
+    for (int i = 0; i < 1000; i++) {
+        fk_storage_give_up(fk_storage_new(64));
+        int next = fk_launch_begin();
+        fk_launch_end(running);
+        running = next;
+        CHECK(alive(before) <= 2);
+    }
+    fk_launch_end(running);
+    CHECK(alive(before) == 0);
+    fk_storage *s = fk_storage_new(10); /* of a block that a resize replaces */
+    CHECK(fk_storage_resize(s, 2000) == 0);
+    char *data = s->data;
+    memset(data, 3, 2000);
+    running = fk_launch_begin();
+    CHECK(fk_storage_resize(s, 100000) == 0 && s->data != data && s->data[1999] == 3);
+    fk_storage *other = fk_storage_new(2000);
+    CHECK(other->data != data && alive(before) == 4);
+    fk_launch_end(running);
+    CHECK(alive(before) == 3);
+    fk_storage_decref(other);
+    fk_storage_decref(s);
+    CHECK(alive(before) == 0);
 }
 
 static void check_limits(void) {
@@ -322,6 +367,7 @@ int main(void) {
     check_heap();
     check_foreign();
     check_resize();
+    check_launches();
     check_limits();
     check_random_life();
     check_blocks();

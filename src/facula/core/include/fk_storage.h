@@ -355,40 +355,6 @@ FK_INLINE void fk_storage_decref(fk_storage *storage) {
     stats->live--;
 }
 
-FK_COLD void fk_storage_release_inner(void *inner) { fk_storage_decref((fk_storage *)inner); }
-
-/* Room in the block that the header or, after a resize, the data stands in. */
-FK_LOCAL int64_t fk_storage_capacity(const fk_storage *storage) {
-    if (storage->release == fk_storage_release_inner)
-        return fk_storage_capacity((fk_storage *)storage->owner);
-    if (storage->flags & FK_META) return FK_STORAGE_MAX;
-    if (storage->size_class == FK_HEADER_ONLY || storage->size_class == FK_GUARDED_CLASS)
-        return storage->nbytes;
-    return storage->size_class < FK_LARGE_CLASS
-        ? fk_class_bytes(storage->size_class)
-        : fk_heap_bytes(storage) - FK_SPAN_HEADER - FK_STORAGE_HEADER;
-}
-
-/* Changes the size and keeps the common prefix.  0: done; -1: no memory; -2: this storage cannot be
- * resized. The header stays where it is: data that outgrows its block moves to a block of its own,
- * which `owner` then holds. */
-FK_COLD int fk_storage_resize(fk_storage *storage, int64_t nbytes) {
-    if (nbytes < 0 || nbytes > FK_STORAGE_MAX) return -1;
-    if (nbytes == storage->nbytes) return 0;
-    if (storage->flags & (FK_FOREIGN | FK_SHARED | FK_NO_RESIZE)) return -2;
-    if (nbytes > fk_storage_capacity(storage)) {
-        fk_storage *inner = fk_storage_new(nbytes);
-        if (!inner) return -1;
-        memcpy(inner->data, storage->data, (size_t)storage->nbytes);
-        if (storage->release) fk_storage_decref((fk_storage *)storage->owner);
-        storage->owner = inner;
-        storage->release = fk_storage_release_inner;
-        storage->data = inner->data;
-    }
-    storage->nbytes = nbytes;
-    return 0;
-}
-
 /* ---- limits and statistics ---- */
 
 /* The most bytes that freed blocks may keep; negative: back to the default, a quarter of the
