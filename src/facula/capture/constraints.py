@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from facula import core
-from facula.capture.sizes import Replay, value_of_number
+from facula.capture.sizes import REFUSALS, Replay, value_of_number
 from facula.capture.values import NumberValue, TensorValue
 from facula.fx.experimental.symbolic_shapes import ConstraintViolationError
 
@@ -100,7 +100,7 @@ def _goes_the_same_way(
         return all(
             bool(value_of_number(number, replay)) == outcome for number, outcome in world.conditions
         )
-    except Exception:  # noqa: BLE001 - an operator that refuses the sizes is the answer
+    except REFUSALS:  # an operator that refuses the sizes is the answer
         return False
     finally:
         core.set_thread_keys(keys)

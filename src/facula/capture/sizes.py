@@ -24,6 +24,11 @@ from facula.ops.registry import TABLE
 log = logs.get_logger("dynamic")
 
 
+#: what an operator (or a program's own one, by its `register_fake`) and arithmetic raise for sizes that
+#: do not fit; anything else that comes of a replay is a fault of the compiler's
+REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, ArithmeticError, AssertionError)
+
+
 class History:
     """What was seen at one place of the program, by source."""
 
@@ -209,7 +214,7 @@ class Sizes(Part):
         """Whether an inner size is another one when the dynamic sizes are doubled."""
         try:
             other = self.doubled().value(tensor.node)
-        except Exception:  # noqa: BLE001 - the doubled sizes may not fit; then it is an assumption
+        except REFUSALS:  # the doubled sizes do not fit: it is an assumption
             return False
         return isinstance(other, core.Tensor) and int(other.shape[dim]) != int(
             tensor.fake.shape[dim]
@@ -354,7 +359,7 @@ class Facts:
             return all(
                 bool(value_of_number(number, replay)) == outcome for number, outcome in self.facts
             )
-        except Exception:  # noqa: BLE001 - what can not be replayed does not hold
+        except REFUSALS:  # an operator that refuses the sizes: they are not those of the graph
             return False
         finally:
             core.set_thread_keys(keys)

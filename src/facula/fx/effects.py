@@ -32,9 +32,11 @@ def is_impure_function(target: Any, kwargs: dict[str, Any], impure_random: bool)
     Args:
         impure_random: whether drawing random numbers counts.
     """
-    if target in _side_effectful_functions or kwargs.get("out") is not None:
-        return True
     function = getattr(target, "_op", target)
+    if target in _side_effectful_functions or function in _side_effectful_functions:
+        return True
+    if kwargs.get("out") is not None:
+        return True
     if isinstance(function, core.InplaceOp):
         return True
     if isinstance(function, core.Op):

@@ -19,6 +19,9 @@ from facula.lower.loops.graph import lower_graph
 
 log = logs.get_logger("inductor")
 
+#: pointers that kernels of one launch take together; a launch takes 8192
+RUN_POINTERS = 4096  # speed only
+
 
 def lowered(module: Any) -> stored.Lowered:
     """The passes: a flat graph to launches and calls."""
@@ -181,7 +184,7 @@ def _runs(
             slots.append([])
             current = None
             continue
-        if current is None:
+        if current is None or len(slots[-1]) + len(text.buffers) > RUN_POINTERS:
             current = fused.Run([], {})
             runs.append(current)
             slots.append([])

@@ -71,12 +71,14 @@ class _Reduced:
 
     def _take(self, node: Node) -> None:
         read = [n for n in node.all_input_nodes if n in self.late]
-        if read and all(n in self.zero for n in read) and not _is_constant(node):
-            self.zero.add(node)
-            return
+        # a summand that depends on no cotangent is the gradient of a function that does not ask for
+        # its own: nothing of it goes with another one
         rest = _other_summand(node, self.zero)
         if rest is not None:
             self.known[node] = self.known[rest]
+            return
+        if read and all(n in self.zero for n in read) and not _is_constant(node):
+            self.zero.add(node)
             return
         for n in read:
             if n in self.zero and n not in self.known:

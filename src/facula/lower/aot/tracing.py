@@ -15,7 +15,7 @@ from typing import Any
 
 from facula import core
 from facula.autograd.transforms.functionalization import FunctionalLevel
-from facula.fx import Graph, GraphModule, Node
+from facula.fx import Graph, GraphModule, Node, has_side_effect
 from facula.fx.fake_tensor import FakeTensor
 from facula.fx.proxy_tensor import get_proxy_mode, make_fx
 from facula.lower import table
@@ -37,6 +37,10 @@ class Cotangent:
 
     def cpu(out: Any, of: Any) -> None:
         """Nothing: only shapes are traced."""
+
+
+# a cotangent that no gradient reads is an input all the same: the backward run gives all of them
+has_side_effect(TABLE["_cotangent"])
 
 
 @dataclass(slots=True)

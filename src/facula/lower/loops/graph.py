@@ -23,6 +23,9 @@ from facula.lower.loops.recording import tensors_in
 from facula.lower.loops.targets import is_view, operator_of
 from facula.lower.loops.values import NotLoops, Value
 
+#: values that one expression is built through; each takes some calls of Python, of which not many nest
+DEEPEST = 48  # speed only
+
 
 def is_tensor(value: Any) -> bool:
     """Whether the value of a node is a tensor, fake or not."""
@@ -123,6 +126,7 @@ class GraphLowering(Lowering):
                 raise NotLoops("an empty result, whose positions have no digits")
             found = self.call(target, args, kwargs, val)
             _check(found, val)
+            _deepen(found, (args, kwargs))
             self._settle(node, found)
             self._remember(node, target, args, kwargs, found)
         except NotLoops as reason:
@@ -160,6 +164,8 @@ class GraphLowering(Lowering):
             if not isinstance(value, Value) or value.stored() is not None:
                 continue
             if node in self.results or (readers(node) > 1 and self.worth_storing(value)):
+                self.realize(value)
+            elif value.depth >= DEEPEST and value.root().dense:
                 self.realize(value)
 
     def _result(self, structure: Any) -> Any:
@@ -217,6 +223,14 @@ def _values_in(structure: Any) -> list[Any]:
     if isinstance(structure, (tuple, list)):
         return [v for item in structure for v in _values_in(item)]
     return [structure]
+
+
+def _deepen(found: Any, given: Any) -> None:
+    """Say of results how deep their expressions are."""
+    depth = max((v.depth for v in _values_in(given) if isinstance(v, Value) and v.lazy), default=0)
+    for value in found if isinstance(found, tuple) else (found,):
+        if isinstance(value, Value) and value.lazy:
+            value.depth = max(value.depth, depth + 1)
 
 
 def readers(node: Any) -> int:

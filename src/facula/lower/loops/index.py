@@ -403,8 +403,11 @@ def _places(atom: _Divided, variable: Var) -> set[int]:
 def digits(index: Index, sizes: Sequence[int], strides: Sequence[int]) -> list[Index]:
     """The position in each dimension of the element at `index` in dense memory.
 
-    `strides` are those of a tensor without gaps; dimensions of size 1 are at 0.
+    `strides` are those of a tensor without gaps; dimensions of size 1 are at 0, and so are all where
+    there is no element.
     """
+    if 0 in sizes:
+        return [ZERO] * len(sizes)
     total = max((s * n for n, s in zip(sizes, strides, strict=True) if n > 1), default=1)
     found = []
     for size, stride in zip(sizes, strides, strict=True):

@@ -27,7 +27,9 @@ class Value:
     element lies at `offset` of the base's memory.
     """
 
-    __slots__ = ("_memo", "base", "code", "offset", "rule", "shape", "start", "strides", "view")
+    __slots__ = (
+        "_memo", "base", "code", "depth", "offset", "rule", "shape", "start", "strides", "view",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -43,6 +45,7 @@ class Value:
         self.shape, self.strides, self.code = tuple(shape), tuple(strides), code
         self.rule, self.view, self.base, self.offset = rule, view, base, offset
         self.start = 0  # the place of the first element in the storage, which views count from
+        self.depth = 0  # how many values in no memory its expression is built through
         self._memo: dict[Any, Any] = {}
 
     @property
