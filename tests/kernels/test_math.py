@@ -5,9 +5,11 @@ set; special values are C99's; equal kernels are emitted once.
 """
 
 import ctypes
+import math
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -187,6 +189,56 @@ def test_incomplete_gamma_against_scipy(table, name):
     a, x = rng.uniform(0.01, 200, 5000), rng.uniform(0.01, 300, 5000)
     want = getattr(special, SCIPY_NAMES[name])(a, x)
     numpy.testing.assert_allclose(run(table, f"{name}:f64", a, x), want, rtol=1e-11, atol=1e-280)
+
+
+def test_zeta_below_zero(table):
+    """By its definition: the terms below zero one by one, the others by SciPy."""
+    q = numpy.array([-0.5, -1.5, -7.5, -7.3, -20.25, -100.75, -1e-5, -0.999999, -1e-9, -999.5])
+    for order in (2, 3, 5, 30):
+        below = [math.fsum([(x + k) ** -order for k in range(math.ceil(-x))]) for x in q.tolist()]
+        above = [float(special.zeta(order, 1.0 - (math.ceil(x) - x))) for x in q.tolist()]
+        want = [math.fsum([a, b]) for a, b in zip(below, above, strict=True)]
+        got = run(table, "zeta:f64", numpy.full(len(q), float(order)), q)
+        largest = numpy.maximum(numpy.abs(below), above)
+        assert (numpy.abs(got - want) <= 2e-13 * largest).all(), order
+    # terms on both sides of zero that cancel leave the first one beyond
+    got = run(table, "zeta:f64", numpy.full(2, 101.0), numpy.array([-1.5, -0.5]))
+    numpy.testing.assert_allclose(got, [2.5**-101, 1.5**-101], rtol=1e-12)
+
+
+def test_zeta_and_polygamma_of_large_orders(table):
+    """A few terms count; where all are below the least double, as PyTorch has it, 0 and inf * 0."""
+    q = numpy.array([0.5, 1.0, 1.001, 2.0, 50.0, 300.0])
+    for order in (60.0, 200.0, 1001.0, 70001.0):
+        terms = [
+            [(x + k) ** -order if order * math.log(x + k) > -709 else math.inf for k in range(4000)]
+            for x in q
+        ]
+        want = [math.fsum(t) if max(t) < math.inf else math.inf for t in terms]
+        got = run(table, "zeta:f64", numpy.full(len(q), order), q)
+        numpy.testing.assert_allclose(got, want, rtol=1e-11, atol=5e-324)
+    got = run(
+        table,
+        "polygamma:f64",
+        numpy.array([70000.0, 70001, 70000, 100]),
+        numpy.array([1.0, 0.5, 2, 3]),
+    )
+    assert got[:2].tolist() == [-math.inf, math.inf] and math.isnan(got[2])
+    assert got[3] == pytest.approx(-math.factorial(100) * float(special.zeta(101, 3)), rel=1e-11)
+
+
+def test_time_of_polygamma_does_not_grow_with_order_or_distance(table):
+    def took(order, x):
+        best = math.inf
+        for _ in range(3):
+            started = time.perf_counter()
+            run(table, "polygamma:f64", numpy.full(2000, order), numpy.full(2000, x))
+            best = min(best, time.perf_counter() - started)
+        return best
+
+    usual = took(3.0, 1.5) + 1e-4
+    assert took(70000.0, 20.0) < 50 * usual  # 2000 times, when terms of zero were added up
+    assert took(3.0, -1e9 - 0.5) < 50 * usual
 
 
 def test_zeta_and_polygamma_against_scipy(table):

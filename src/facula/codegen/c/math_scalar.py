@@ -37,23 +37,17 @@ FM_CALL double fm_digamma_f64(double x) {
     return fm_digamma_positive_f64(1.0 - x) - pi / __builtin_tan(pi * part);
 }
 
-FM_CALL double fm_zeta_f64(double x, double q) {
+/* q > 0 and x > 1: terms until they tell nothing, else a dozen and x of them, then Euler-Maclaurin */
+FM_CALL double fm_zeta_positive_f64(double x, double q) {
     static const double b[12] = {1.0 / 12, -1.0 / 720, 1.0 / 30240, -1.0 / 1209600, 1.0 / 47900160,
         -691.0 / 1307674368000.0, 1.0 / 74724249600.0, -3617.0 / 10670622842880000.0, 43867.0 / 5109094217170944000.0,
         -174611.0 / 802857662698291200000.0, 77683.0 / 14101100039391805440000.0,
         -236364091.0 / 1693824136731743669452800000.0};
-    const double inf = __builtin_inf();
-    if (x == 1.0) return inf;
-    if (x < 1.0 || x != x || q != q) return __builtin_nan("");
-    if (q <= 0.0) {
-        if (q == __builtin_floor(q)) return inf;
-        if (x != __builtin_floor(x)) return __builtin_nan("");
-    }
     double sum = 0.0, w = q;
     for (; w < 12.0 + x && w < 1e4; w += 1.0) {
         double term = __builtin_pow(w, -x);
         sum += term;
-        if (w > 0.0 && term < 1e-18 * sum) return sum;
+        if (term <= 1e-18 * sum) return sum; /* also where the first one is below all doubles */
     }
     double power = __builtin_pow(w, -x), rise = x * power / w;
     sum += power * w / (x - 1.0) + 0.5 * power;
@@ -64,6 +58,19 @@ FM_CALL double fm_zeta_f64(double x, double q) {
         rise *= (x + 2 * j + 1) * (x + 2 * j + 2) / (w * w);
     }
     return sum;
+}
+
+FM_CALL double fm_zeta_f64(double x, double q) {
+    const double inf = __builtin_inf();
+    if (x == 1.0) return inf;
+    if (x < 1.0 || x != x || q != q) return __builtin_nan("");
+    if (q > 0.0) return fm_zeta_positive_f64(x, q);
+    if (q == __builtin_floor(q)) return inf;
+    if (x != __builtin_floor(x)) return __builtin_nan("");
+    /* the terms below zero, of 1 - q down to the one next to zero, are those of positive numbers but for the sign */
+    double next = __builtin_ceil(q) - q, sign = __builtin_fmod(x, 2.0) == 0.0 ? 1.0 : -1.0;
+    return fm_zeta_positive_f64(x, 1.0 - next) + sign * fm_zeta_positive_f64(x, next) -
+        sign * fm_zeta_positive_f64(x, 1.0 - q);
 }
 
 FM_CALL double fm_polygamma_f64(double n, double x) {
