@@ -19,6 +19,7 @@ from facula.fx import Graph, GraphModule, Node
 from facula.fx.fake_tensor import FakeTensor
 from facula.fx.node import map_arg
 from facula.fx.symbols import SymFloat, SymInt
+from facula.lower import table
 
 
 def symbols_of(graph: Any) -> Any:
@@ -88,12 +89,22 @@ def graph_at(module: GraphModule, sizes: Mapping[str, int]) -> GraphModule:
     for node in module.graph.nodes:
         copied = known[node] = made.node_copy(node, known.__getitem__)
         copied.args, copied.kwargs = concrete.of(copied.args), concrete.of(copied.kwargs)
+        if _is_pointwise(node):  # a number stays one that sizes give: lowered, it is no constant
+            copied.args = tuple(
+                SymInt(a) if isinstance(x, SymInt) else a
+                for a, x in zip(copied.args, node.args, strict=True)
+            )
         copied.meta = {**node.meta}
         if "val" in node.meta:
             copied.meta["val"] = concrete.of(node.meta["val"])
     found = GraphModule(module, made)
     found.meta = dict(module.meta)
     return found
+
+
+def _is_pointwise(node: Node) -> bool:
+    definition = table.definition_of(node) if node.op == "call_function" else None
+    return definition is not None and definition.kind == "pointwise"
 
 
 def same_graph(one: Any, other: Any) -> bool:

@@ -346,11 +346,14 @@ def _real_spread(
 
 def _variance_gradient(grad: Any, self: Any, dim: Any, correction: float, keepdim: bool) -> Any:
     dims = launch.wrap_dims("var", dim, self.dim())
-    freedom = launch.count(self.shape, dims) - correction
+    # a size that stands for many stays one: no float is computed from it
+    freedom = launch.count(self.shape, dims) - (
+        int(correction) if correction == int(correction) else correction
+    )
     grad = launch.restore(grad, dims, keepdim)
     centred = self - self.mean(dims, True) if dims else self - self
-    scale = 2.0 / freedom if freedom > 0 else float("inf")
-    return grad * scale * centred
+    scaled = grad * 2 / freedom if freedom > 0 else grad * float("inf")
+    return scaled * centred
 
 
 def _deviation_gradient(

@@ -159,12 +159,20 @@ class Expressions(Printer):
         self.names, self.named = names, named
 
     def _print(self, current: Scalar) -> None:
-        if current.op == "constant" and self.names.dynamic and _may_be_size(current):
-            text = f"({C_TYPES[current.dtype]}){self.names.number(int(current.value))}"
+        text = self._size_text(current) if self.names.dynamic else None
+        if text is not None:
             self._names[id(current)] = text
             self._constant.add(id(current))
             return
         super()._print(current)
+
+    def _size_text(self, current: Scalar) -> str | None:
+        """A number that may be a size, the same text whether it is known or depends on sizes."""
+        if current.op == "constant" and _may_be_size(current):
+            return f"({C_TYPES[current.dtype]}){self.names.number(int(current.value))}"
+        if current.op == "cast" and _is_size(current.args[0]):
+            return f"({C_TYPES[current.dtype]}){self._names[id(current.args[0])]}"
+        return self.names.number(current.value.index.number) if _is_size(current) else None
 
     def _leaf_text(self, leaf: Scalar) -> str:
         value = leaf.value
@@ -233,6 +241,12 @@ class Expressions(Printer):
             and current.args[0].dtype in ("f32", "f64")
             and id(current) not in self._constant
         ]
+
+
+def _is_size(current: Scalar) -> bool:
+    """Whether a node is a place that is a number."""
+    place = current.value if current.op == "input" else None
+    return isinstance(place, ir.Position) and place.index.is_number
 
 
 def _may_be_size(current: Scalar) -> bool:

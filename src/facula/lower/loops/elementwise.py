@@ -14,8 +14,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from facula import core
+from facula.fx.symbols import SymInt
 from facula.lower.loops import ir
 from facula.lower.loops.index import ZERO, Index, Indirect
+from facula.lower.loops.index import constant as constant_index
 from facula.lower.loops.values import NotLoops, Value
 from facula.ops import pointwise_rules
 from facula.ops.scalar_node import Complex, Scalar, cast, constant, lift, node
@@ -131,7 +133,13 @@ def _beyond_32_bits(number: Any) -> bool:
 
 
 def _operand(value: Any, positions: Sequence[Index]) -> Any:
-    return read_broadcast(value, positions) if isinstance(value, Value) else lift(value)
+    if isinstance(value, Value):
+        return read_broadcast(value, positions)
+    if isinstance(
+        value, SymInt
+    ):  # a number that depends on sizes is one of the launch, as sizes are
+        return ir.position(constant_index(value))
+    return lift(value)
 
 
 def _settled(output: Any, dtype: str) -> Any:
