@@ -7,6 +7,7 @@ holds. Keeps true: nothing of the pipes is run or changed; a pipe that holds its
 from __future__ import annotations
 
 import functools
+import pickle
 import types
 import warnings
 from collections.abc import Collection, Iterator, Mapping
@@ -20,19 +21,8 @@ __all__ = ["traverse", "traverse_dps"]
 DataPipe = IterDataPipe | MapDataPipe
 DataPipeGraph = dict[int, tuple[Any, "DataPipeGraph"]]
 
-_ATOMS = (
-    str,
-    bytes,
-    bytearray,
-    int,
-    float,
-    complex,
-    bool,
-    type(None),
-    range,
-    type,
-    types.ModuleType,
-)
+#: what has attributes that are not its own
+_OPAQUE = (type, types.ModuleType)
 
 
 def _state_of(pipe: Any) -> Any:
@@ -48,26 +38,44 @@ def _state_of(pipe: Any) -> Any:
         family.getstate_hook = before
 
 
-class _Search:
-    """The pipes in a state, not those behind them."""
+class _Nowhere:
+    """A file that keeps nothing."""
+
+    def write(self, data: Any) -> int:
+        return len(data)
+
+
+def _looked_at(*parts: Any) -> None:
+    """What an object is reduced to: its parts, which are looked at in turn."""
+
+
+class _Search(pickle.Pickler):
+    """The pipes in a state, not those behind them.
+
+    A pickler goes through Python's own containers faster than a loop could, and asks about
+    everything else; what it writes is thrown away.
+    """
 
     def __init__(self, ancestors: set[int], everywhere: bool) -> None:
+        super().__init__(_Nowhere(), protocol=5)
         self.seen = set(ancestors)
         self.everywhere = everywhere
         self.found: list[Any] = []
 
     def visit(self, value: Any) -> None:
         """Look at a value and what it holds."""
-        waiting = [value]
-        while waiting:
-            value = waiting.pop()
-            if isinstance(value, _ATOMS) or id(value) in self.seen:
-                continue
+        self.dump(value)
+
+    def reducer_override(self, value: Any) -> Any:
+        """Asked of everything that is no container, number or text of Python's own."""
+        if value is _looked_at:
+            return NotImplemented
+        if not isinstance(value, (IterDataPipe, MapDataPipe)):
+            return _looked_at, tuple(self.parts(value))
+        if id(value) not in self.seen:
             self.seen.add(id(value))
-            if isinstance(value, (IterDataPipe, MapDataPipe)):
-                self.found.append(value)
-            else:
-                waiting.extend(reversed([*self.parts(value)]))
+            self.found.append(value)
+        return _looked_at, ()
 
     def parts(self, value: Any) -> Iterator[Any]:
         """What a value holds."""
@@ -80,7 +88,7 @@ class _Search:
             yield value.__self__
         elif self.everywhere and isinstance(value, functools.partial):
             yield from (value.func, value.args, value.keywords)
-        elif hasattr(value, "__dict__") and not callable(value):
+        elif hasattr(value, "__dict__") and not (callable(value) or isinstance(value, _OPAQUE)):
             yield from vars(value).values()
 
 
