@@ -86,6 +86,24 @@ def test_traces_are_saved():
     assert same(jit.load(made)(x), model(x))
 
 
+def test_recurrent_layers_stay_calls():
+    class Last(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rnn = nn.GRU(3, 4, batch_first=True)
+
+        def forward(self, x):
+            out, _ = self.rnn(x)
+            return out[:, -1]
+
+    model = Last().eval()
+    traced = jit.trace(model, facula.ones(2, 5, 3))
+    assert traced.graph.findNode("prim::CallMethod") is not None
+    x = facula.randn(4, 7, 3)
+    assert same(traced(x), model(x))
+    assert "forward" not in vars(model.rnn)
+
+
 def test_what_may_go_wrong_warns():
     with pytest.warns(jit.TracerWarning, match="a constant of the trace"):
         jit.trace(lambda x: x + 1 if x.sum() > 0 else x - 1, facula.ones(2))

@@ -12,6 +12,7 @@ from typing import Any, Final
 from facula.jit import primitive_containers, primitive_networks, primitives
 from facula.jit.archive_reading import load
 from facula.jit.archive_writing import save
+from facula.jit.freezing import freeze, optimize_for_inference, set_fusion_strategy
 from facula.jit.interpreter import ScriptError as Error
 from facula.jit.marks import (
     Attribute,
@@ -48,6 +49,7 @@ __all__ = [
     "annotate",
     "export",
     "fork",
+    "freeze",
     "ignore",
     "interface",
     "is_scripting",
@@ -55,8 +57,10 @@ __all__ = [
     "isinstance",
     "load",
     "save",
+    "optimize_for_inference",
     "script",
     "script_if_tracing",
+    "set_fusion_strategy",
     "trace",
     "trace_module",
     "unused",

@@ -114,9 +114,10 @@ def run_unit(unit: Any, name: str, given: tuple[Any, ...], kwargs: dict[str, Any
     return unit.run(*values)
 
 
-#: `save` and `code`, which lie above: filled by the package
+#: `save`, `code` and `inlined_graph`, which lie above: filled by the package
 SAVE: list[Any] = []
 CODE: list[Any] = []
+INLINE: list[Any] = []
 
 
 class _HasGraph:
@@ -130,6 +131,11 @@ class _HasGraph:
     def graph(self) -> Any:
         """The graph."""
         return self.unit.compiled().graph
+
+    @property
+    def inlined_graph(self) -> Any:
+        """The graph with all calls written out."""
+        return INLINE[0](self.graph)
 
     @property
     def code(self) -> str:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 import facula
-from facula import core
+from facula import core, nn
 from facula.core.errors import fail
 from facula.jit import types as T
 from facula.jit.codes import CODED, code_of
@@ -238,16 +238,48 @@ def _record(
         recorder.note(value, made)
     mode = _Mode(recorder)
     TRACING.append(mode)
+    replaced = _keep_recurrent(mode, module, unit) if kind is not None else []
     try:
         with mode:
             result = call(*given)
     finally:
         TRACING.pop()
+        for each in replaced:
+            del each.__dict__["forward"]
     made = recorder.of(result)
     recorder.graph.results = [made]
     unit.found_result = unit._result = made.type
     unit.graph = recorder.graph
     return unit
+
+
+def _keep_recurrent(mode: _Mode, module: Any, unit: FunctionUnit) -> list[Any]:
+    """Recurrent layers stay calls: their operators for single layers are the library's own."""
+    owner, changed = mode.recorder.graph.parameters[0], []
+    for path, child in module.named_modules():
+        if not isinstance(child, (nn.LSTM, nn.GRU, nn.RNN)) or "forward" in vars(child):
+            continue
+        if path:
+            child.__dict__["forward"] = partial(_recurrent, mode, child, owner, path.split("."))
+            changed.append(child)
+    return changed
+
+
+def _recurrent(mode: _Mode, child: Any, owner: Value, path: list[str], *args: Any) -> Any:
+    """Runs a recurrent layer unheard, and records the call of its scripted form."""
+    recorder = mode.recorder
+    place = owner
+    for name in path:
+        assert isinstance(place.type, T.ClassType)
+        place = recorder.value("prim::GetAttr", [place], place.type.attributes[name], name=name)
+    made = recorder.call_method(place, "forward", [recorder.of(a) for a in args], {})
+    mode.paused = True
+    try:
+        result = type(child).forward(child, *args)
+    finally:
+        mode.paused = False
+    recorder.note(result, made)
+    return result
 
 
 def _fresh(value: Any) -> Any:
