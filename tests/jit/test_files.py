@@ -106,6 +106,19 @@ def with_code(text):
         b" a: int=open(1)) -> int:\n    return 1\n",
         b"class PlaceholderModule(Module):\n  def forward(self: __torch__.PlaceholderModule) -> str:\n"
         b"    return len.__self__.__dict__\n",
+        *(
+            b"class PlaceholderModule(Module):\n  def forward(self: __torch__.PlaceholderModule) -> "
+            b"Tensor:\n    return " + reached
+            for reached in (
+                b"__torch__.named.__globals__['ast'].parse('1')\n",
+                b"__torch__.__init__.__globals__['ast'].sys.modules['facula'].ones([1])\n",
+                b"getattr(__torch__, '_code')._text('a')\n",
+                b"CONSTANTS._values()\n",
+                b"int.__subclasses__()\n",
+            )
+        ),
+        b"class PlaceholderModule(Module):\n  x : __torch__._code.__class__\n",
+        b"class PlaceholderModule(Module):\n  __class__ : int\n",
         b"class PlaceholderModule(Module:\n",
         b"(" * 5000,
         b"\xff\xfe",

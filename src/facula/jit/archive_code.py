@@ -20,7 +20,7 @@ from facula.jit import types as T
 from facula.jit.functions import FunctionUnit
 from facula.jit.python_types import annotation_type
 from facula.jit.source import Source
-from facula.jit.values import Operators, Special
+from facula.jit.values import Names, Operators, Special
 
 __all__ = ["ArchiveCode", "ScriptObject"]
 
@@ -58,23 +58,23 @@ class _Head:
         self._name = name
 
 
-class _Names:
+class _Path(Names):
     """`__torch__.a`: a step on the way to a qualified name."""
 
     def __init__(self, code: ArchiveCode, path: str) -> None:
         self._code, self._path = code, path
 
-    def __getattr__(self, name: str) -> Any:
+    def part(self, name: str) -> Any:
         return self._code.named(f"{self._path}.{name}")
 
 
-class _Constants:
+class _Constants(Names):
     """`CONSTANTS.c0`."""
 
     def __init__(self, values: Callable[[], list[Any]]) -> None:
         self._values = values
 
-    def __getattr__(self, name: str) -> Any:
+    def part(self, name: str) -> Any:
         return self._values()[int(name[1:])]
 
 
@@ -101,7 +101,7 @@ class ArchiveCode:
         self._text = text
         self._names = {
             **_PLAIN,
-            "__torch__": _Names(self, "__torch__"),
+            "__torch__": _Path(self, "__torch__"),
             "CONSTANTS": _Constants(constants),
         }
         self._files: dict[str, tuple[Source, dict[str, ast.stmt]] | None] = {}
@@ -142,7 +142,7 @@ class ArchiveCode:
         file = self._file(module)
         node = file[1].get(name) if file is not None else None
         if file is None or node is None:
-            return _Names(self, qualified)
+            return _Path(self, qualified)
         if isinstance(node, ast.FunctionDef):
             return self._unit(qualified, node, file[0], None)
         assert isinstance(node, ast.ClassDef)
@@ -240,13 +240,21 @@ class ArchiveCode:
         if isinstance(statement, ast.AnnAssign):
             assert isinstance(statement.target, ast.Name)
             if statement.value is None:
-                kind.attributes[statement.target.id] = self._type(statement.annotation)
+                kind.attributes[_own(statement.target.id)] = self._type(statement.annotation)
             else:
                 kind.constants[statement.target.id] = self._literal(statement.value)
         elif isinstance(statement, ast.Assign):
             target = statement.targets[0]
             if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
-                kind.attributes[str(target.slice.value)] = self._type(statement.value)
+                kind.attributes[_own(str(target.slice.value))] = self._type(statement.value)
             elif isinstance(target, ast.Name) and target.id in ("__parameters__", "__buffers__"):
                 names = self._literal(statement.value)
                 (kind.parameters if target.id == "__parameters__" else kind.buffers).extend(names)
+
+
+def _own(name: str) -> str:
+    """The name of an attribute, unless Python gives that name a meaning: `__class__`, `__dict__`."""
+    if name.startswith("__"):
+        fail(RuntimeError, "jit.load", "an attribute of the file's own was required", name[:100],
+             hint="names with two underscores in front are Python's")  # fmt: skip
+    return name

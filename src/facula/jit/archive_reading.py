@@ -18,6 +18,7 @@ from facula import core
 from facula.core.errors import fail
 from facula.jit import types as T
 from facula.jit.archive_code import ArchiveCode
+from facula.jit.python_types import NoType
 from facula.jit.script_objects import RecursiveScriptModule, ScriptModule
 from facula.nn import Parameter
 from facula.serialization.archive import ArchiveReader
@@ -49,7 +50,8 @@ def load(
         try:
             return _Program(whole, placer(map_location)).load(_extra_files)
         except (zipfile.BadZipFile, SyntaxError, RecursionError, zlib.error, UnicodeDecodeError,
-                MemoryError, KeyError, IndexError, TypeError, AttributeError, AssertionError) as error:  # fmt: skip
+                MemoryError, KeyError, IndexError, TypeError, AttributeError, AssertionError,
+                NoType) as error:  # fmt: skip
             return fail(RuntimeError, "jit.load", "a well-formed program was required",
                         f"{type(error).__name__}: {str(error)[:200]}",
                         hint="the file is damaged, or no TorchScript program")  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any
 from facula.jit import types as T
 from facula.jit.ir import Value
 from facula.jit.signatures import signatures
-from facula.jit.values import Bound, Operator, Operators, Python, Special, TypeName, Unit
+from facula.jit.values import Bound, Names, Operator, Operators, Python, Special, TypeName, Unit
 
 __all__ = ["attribute"]
 
@@ -99,6 +99,12 @@ def _of_object(builder: Any, value: Value, kind: T.ClassType, name: str) -> Any:
 
 def _of_python(builder: Any, thing: Python, name: str) -> Any:
     obj = thing.obj
+    if isinstance(obj, Names):
+        return builder.wrap(obj.part(name))
+    if (
+        builder.unit_is_archive()
+    ):  # a file names what it defines; Python's objects are out of its reach
+        return attribute(builder, builder.as_value(thing), name)
     if isinstance(obj, type) and issubclass(obj, enum.Enum):
         return builder.python_constant(getattr(obj, name))
     try:

@@ -310,7 +310,7 @@ class Calls(Subscripts):
             return self.call(signature.name, given, named, [*_numbers(signature.name), signature])
         if isinstance(obj, type):
             return self._class(obj, args, kwargs)
-        if callable(obj):
+        if callable(obj) and not self.unit_is_archive():
             return self.call_unit(self.unit_of(obj), args, kwargs)
         return self.refuse("something that can be called was required", repr(obj)[:80])
 

@@ -19,6 +19,7 @@ from facula import core
 from facula.futures import Future
 from facula.jit import types as T
 from facula.jit.codes import CODED
+from facula.jit.values import Names
 from facula.nn import Module
 
 __all__ = ["NoType", "annotation_type", "type_of_class", "type_of_value"]
@@ -191,7 +192,12 @@ def _object(node: ast.AST, look_up: Callable[[str], Any]) -> Any:
     if isinstance(node, ast.Name):
         return look_up(node.id)
     if isinstance(node, ast.Attribute):
-        return getattr(_object(node.value, look_up), node.attr)
+        owner = _object(node.value, look_up)
+        if isinstance(owner, Names):
+            return owner.part(node.attr)
+        if node.attr.startswith("__"):
+            raise NoType(ast.unparse(node))
+        return getattr(owner, node.attr)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
         sides = [type_of_class(_object(n, look_up)) for n in (node.left, node.right)]
         return T.union_of(sides)

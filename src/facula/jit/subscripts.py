@@ -43,12 +43,16 @@ class Subscripts(Conditions):
             return self.call("aten::slice", [value, *self._bounds(node.slice)])
         return self.call("aten::__getitem__", [value, self.expression(node.slice)])
 
+    def unit_is_archive(self) -> bool:
+        """Whether the code comes from a file."""
+        raise NotImplementedError
+
     def wrap(self, obj: Any) -> Any:
         raise NotImplementedError
 
     def _python_item(self, obj: Any, node: ast.Subscript) -> Any:
         known, key = constant_of(self.expression(node.slice))
-        if not known:
+        if not known or self.unit_is_archive():
             self.refuse("a constant index of a Python value was required", ast.unparse(node.slice))
         return obj[key]
 

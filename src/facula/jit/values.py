@@ -24,6 +24,14 @@ class Python:
         return f"the Python object {getattr(self.obj, '__qualname__', repr(self.obj)[:60])}"
 
 
+class Names:
+    """What the code of a file may name, step by step; its attributes in Python are none of these names."""
+
+    def part(self, name: str) -> Any:
+        """What `self.name` stands for."""
+        raise NotImplementedError
+
+
 class Operators:
     """A namespace of operators in an archive's code: `torch`, `ops.prim`."""
 
