@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import time
 import weakref
 from multiprocessing import util as process_util
@@ -65,6 +66,19 @@ def _sized(descriptor: int, nbytes: int) -> None:
         raise
 
 
+def _check_size(descriptor: int, nbytes: int) -> None:
+    """Refuse a file that is too short: to read behind its end would end the process."""
+    found = os.fstat(descriptor).st_size
+    if found < nbytes:
+        fail(
+            RuntimeError,
+            "multiprocessing",
+            f"a file of {nbytes} bytes was required",
+            f"one of {found} bytes",
+            hint="the message is not one that this library sent",
+        )
+
+
 def _identity(descriptor: int) -> tuple[int, int]:
     found = os.fstat(descriptor)
     return found.st_dev, found.st_ino
@@ -95,7 +109,12 @@ def _fresh_descriptor(nbytes: int) -> Any:
 
 def _on_descriptor(descriptor: int, nbytes: int) -> Any:
     """Memory that holds `descriptor` open, which others are given."""
-    memory: Any = core.SharedMemory(descriptor, nbytes)
+    try:
+        _check_size(descriptor, nbytes)
+        memory: Any = core.SharedMemory(descriptor, nbytes)
+    except BaseException:
+        os.close(descriptor)
+        raise
     memory.descriptor = descriptor
     weakref.finalize(memory, os.close, descriptor).atexit = False
     _MAPPED[_identity(descriptor)] = memory
@@ -119,8 +138,9 @@ def _fresh_file(nbytes: int) -> Any:
 def _on_file(descriptor: int, path: str, nbytes: int) -> Any:
     """Memory that is one of those that the file counts; closes the descriptor."""
     try:
+        _check_size(descriptor, nbytes + _FRONT)
         memory: Any = core.SharedMemory(descriptor, nbytes, _FRONT)
-        memory.path, memory.process = path, os.getpid()
+        memory.path = path
         # the count is kept by a mapping of its own: the memory is gone when its end is heard of
         counter = core.SharedMemory(descriptor, 8, 8)
         process_util.Finalize(memory, _let_go, (counter, path), exitpriority=-50)
@@ -199,8 +219,24 @@ def _open_descriptor(duplicate: Any, nbytes: int) -> UntypedStorage:
     return _on_descriptor(descriptor, nbytes).storage()
 
 
+def _named(path: str) -> int:
+    """Open a file of ours, and no other: what is mapped is counted in, which writes to it."""
+    if os.path.dirname(path) == _FOLDER and os.path.basename(path).startswith(_PREFIX):
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return descriptor
+        os.close(descriptor)
+    return fail(
+        RuntimeError,
+        "multiprocessing",
+        f"a file of shared memory, {_FOLDER}/{_PREFIX}..., was required",
+        repr(path),
+        hint="the message is not one that this library sent",
+    )
+
+
 def _open_file(path: str, nbytes: int) -> UntypedStorage:
-    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    descriptor = _named(path)
     known = _MAPPED.get(_identity(descriptor))
     if known is None:
         return _on_file(descriptor, path, nbytes).storage()  # the sender has counted it

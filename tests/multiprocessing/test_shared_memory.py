@@ -19,6 +19,7 @@ import pytest
 
 import facula
 import facula.multiprocessing as mp
+from facula import shared_memory
 
 SECONDS = 60
 
@@ -392,3 +393,54 @@ def test_named_files_of_killed_processes_are_removed_later():
     ended = textwrap.dedent(program.format(end=""))
     subprocess.run([sys.executable, "-c", ended], check=True, timeout=SECONDS)
     assert named_files() == files
+
+
+class _Descriptor:
+    """What a message brings instead of a descriptor that was sent."""
+
+    def __init__(self, nbytes):
+        self.own = os.memfd_create("other")
+        os.ftruncate(self.own, nbytes)
+
+    def detach(self):
+        return os.dup(self.own)
+
+
+@pytest.mark.parametrize("nbytes", [0, -5, 101, 1 << 20, 1 << 62])
+def test_a_message_about_more_bytes_than_there_are_is_refused(nbytes):
+    given = _Descriptor(100)
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises((RuntimeError, ValueError)):
+        shared_memory._open_descriptor(given, nbytes)
+    assert len(os.listdir("/proc/self/fd")) == before
+    os.close(given.own)
+
+
+def test_a_message_about_a_foreign_file_is_refused_and_the_file_stays_as_it_is(tmp_path):
+    foreign = tmp_path / "facula-shared-1-0-00000000"
+    foreign.write_bytes(b"x" * 200)
+    names = [
+        str(foreign),
+        f"/dev/shm/../..{foreign}",
+        f"/dev/shm/facula-shared-1/../../..{foreign}",
+    ]
+    link = f"/dev/shm/facula-shared-{os.getpid()}-link"
+    os.symlink(foreign, link)
+    try:
+        for name in [*names, link]:
+            with pytest.raises((RuntimeError, OSError)):
+                shared_memory._open_file(name, 100)
+    finally:
+        os.unlink(link)
+    assert foreign.read_bytes() == b"x" * 200
+
+
+def test_a_named_file_that_is_too_short_is_refused():
+    path = f"/dev/shm/facula-shared-{os.getpid()}-short"
+    with open(path, "wb") as file:
+        file.write(bytes(100))
+    try:
+        with pytest.raises(RuntimeError, match="164 bytes"):
+            shared_memory._open_file(path, 100)
+    finally:
+        os.unlink(path)
