@@ -75,6 +75,8 @@ class _Constants(Names):
         self._values = values
 
     def part(self, name: str) -> Any:
+        if not name[1:].isdecimal():
+            raise KeyError(f"CONSTANTS.{name}")
         return self._values()[int(name[1:])]
 
 
