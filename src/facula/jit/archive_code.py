@@ -39,7 +39,13 @@ def tuple_class(name: str, fields: list[str]) -> type:
 
     def new(cls: type, *items: Any) -> Any:
         if len(items) != len(fields):
-            raise TypeError(f"{name} has {len(fields)} fields")
+            fail(
+                TypeError,
+                name,
+                f"{len(fields)} fields were required",
+                len(items),
+                hint="the file is damaged, or no TorchScript program",
+            )
         return tuple.__new__(cls, items)
 
     def text(self: Any) -> str:
@@ -123,7 +129,13 @@ class ArchiveCode:
         """The type of a qualified name; KeyError where there is none."""
         found = self.named(qualified)
         if not isinstance(found, T.Type):
-            raise KeyError(qualified)
+            fail(
+                KeyError,
+                "jit.load",
+                "a class was required",
+                qualified,
+                hint="the file is damaged, or no TorchScript program",
+            )
         return found
 
     def _file(self, module: str) -> tuple[Source, dict[str, ast.stmt]] | None:

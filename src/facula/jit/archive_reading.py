@@ -77,7 +77,13 @@ class _Program:
         if entry is None:
             return None
         if entry.file_size > _CODE_LIMIT:
-            raise ValueError(f"code of {entry.file_size} bytes")
+            fail(
+                ValueError,
+                "jit.load",
+                "small files of code were required",
+                entry.file_size,
+                hint="the file is damaged, or no TorchScript program",
+            )
         with self.zip.open(name) as source:
             return source.read(_CODE_LIMIT).decode()
 
@@ -130,7 +136,13 @@ class _Program:
             values = {m.value: m for m in kind.members.values()}
             return Maker(qualified, lambda value: values[value])
         if not isinstance(kind, T.ClassType):
-            raise KeyError(qualified)
+            fail(
+                KeyError,
+                "jit.load",
+                "a class was required",
+                qualified,
+                hint="the file is damaged, or no TorchScript program",
+            )
         if kind.is_module:
             return Maker(qualified, lambda: RecursiveScriptModule(kind, {}), _fill)
         python: Any = kind.python
@@ -153,10 +165,22 @@ def _fill(module: Any, state: Any) -> None:
         unit.compiled().run(module, state)
         return
     if not isinstance(state, dict) or not all(isinstance(k, str) for k in state):
-        raise UnpicklingError("the state of a module is a dict of attributes")
+        fail(
+            UnpicklingError,
+            "jit.load",
+            "a dict of attributes was required",
+            type(state).__name__,
+            hint="the file is damaged, or no TorchScript program",
+        )
     for name, value in state.items():
         if name.startswith("__") or name not in kind.attributes:
-            raise UnpicklingError(f"{kind.name} has no attribute {name!r}")
+            fail(
+                UnpicklingError,
+                "jit.load",
+                f"an attribute of {kind.name} was required",
+                name,
+                hint="the file is damaged, or no TorchScript program",
+            )
         if isinstance(value, ScriptModule):
             module._modules[name] = value
         elif name in kind.parameters:
@@ -170,7 +194,13 @@ def _fill(module: Any, state: Any) -> None:
 
 def _parameter(value: Any) -> Any:
     if not isinstance(value, core.Tensor):
-        raise UnpicklingError("a parameter is a tensor")
+        fail(
+            UnpicklingError,
+            "jit.load",
+            "a tensor as parameter was required",
+            type(value).__name__,
+            hint="the file is damaged, or no TorchScript program",
+        )
     return Parameter(value.detach(), bool(value.requires_grad))
 
 

@@ -147,7 +147,8 @@ class _Writer:
         """The methods that were compiled, and those that have to be."""
         made: list[str] = []
         own: Any = getattr(kind.methods.get("forward"), "unit", None)
-        if own is not None and getattr(own, "_whole", None) is own:
+        in_python = own is not None and getattr(own, "_whole", None) is own
+        if in_python:
             own.graph  # noqa: B018  it says that there is none
         for name, unit in list(kind.methods.items()):
             if isinstance(unit, _Method):

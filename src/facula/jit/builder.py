@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from facula.core.errors import fail
 from facula.jit import types as T
 from facula.jit.ir import Block, Graph, Node, Value
 from facula.jit.signatures import Parameter, Signature, signatures
@@ -294,7 +295,8 @@ def type_of_constant(value: Any) -> T.Type:
         return T.TENSOR
     if hasattr(value, "index") and hasattr(value, "type"):
         return T.DEVICE
-    raise TypeError(f"no constant: {type(value).__name__}")
+    return fail(TypeError, "jit", "a plain value was required", type(value).__name__,
+                hint="pass it as an argument")  # fmt: skip
 
 
 _CONSTANTS = {

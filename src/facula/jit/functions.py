@@ -254,7 +254,8 @@ def names_of(function: Any) -> Callable[[str], Any]:
             try:
                 return cells[name].cell_contents
             except ValueError:
-                raise KeyError(name) from None
+                fail(KeyError, "jit.script", "a name with a value was required", name,
+                     hint="assign it before script()")  # fmt: skip
         if name in scope:
             return scope[name]
         if hasattr(builtins, name):
@@ -262,7 +263,8 @@ def names_of(function: Any) -> Callable[[str], Any]:
         for frame_names in EXTRA_NAMES:
             if name in frame_names:
                 return frame_names[name]
-        raise KeyError(name)
+        return fail(KeyError, "jit.script", "a name that is defined was required", name,
+                    hint="import or define it in the module of the function")  # fmt: skip
 
     return look_up
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from facula.core.errors import message
 from facula.jit.ir import Block, Graph, Node, Value
 from facula.jit.running import RUNS
 
@@ -136,4 +135,4 @@ class Program:
 def _note(error: Exception, place: Any) -> None:
     """Say where in the scripted source an exception came from, innermost place only."""
     if not getattr(error, "__notes__", None):
-        error.add_note(message("jit", "this happened in scripted code:") + "\n" + place.shown())
+        error.add_note("in scripted code:\n" + place.shown())

@@ -11,6 +11,7 @@ import string
 import warnings
 from typing import Any
 
+from facula.core.errors import fail
 from facula.jit.signatures import primitive
 
 __all__: list[str] = []
@@ -121,7 +122,8 @@ class _Plain(string.Formatter):
 
     def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
         if "." in field_name or "[" in field_name:
-            raise ValueError(f"a format string may hold {{}} and {{0}}, not {{{field_name}}}")
+            fail(ValueError, "jit", "a format string of {} and {0} was required", field_name,
+                 hint="format the value before")  # fmt: skip
         return super().get_field(field_name, args, kwargs)
 
 

@@ -238,7 +238,8 @@ class RecursiveScriptModule(ScriptModule, _HasGraph):
         kind = self.__dict__["_script_type"]
         found = kind.methods.get(name)
         if found is None:
-            raise AttributeError(f"'{self.original_name}' has no compiled method {name!r}")
+            fail(AttributeError, "jit", f"a compiled method of {self.original_name} was required", name,
+                 hint="mark it @jit.export")  # fmt: skip
         return found
 
     @property
@@ -297,14 +298,16 @@ class RecursiveScriptModule(ScriptModule, _HasGraph):
         if name in kind.methods and not self._modules_only():
             return run_unit(kind.methods[name], name, (self, *args), {})
         if not self._modules_only() and name != "__contains__":
-            raise TypeError(f"{self.original_name} has no {name}")
+            fail(TypeError, "jit", f"a {name} of {self.original_name} was required", "none",
+                 hint="lists, sequences and dicts of modules have it")  # fmt: skip
         return otherwise()
 
     def _modules_only(self) -> bool:
         return self.original_name in ("ModuleList", "Sequential", "ModuleDict")
 
     def get_debug_state(self) -> Any:
-        raise NotImplementedError("there is no profiling executor: graphs run as they stand")
+        fail(NotImplementedError, "jit", "a state that there is was required", "a profiling executor",
+             hint="graphs run as they stand: look at .graph")  # fmt: skip
 
     def save(self, f: Any, **kwargs: Any) -> None:
         """Write the module to a file."""

@@ -12,7 +12,7 @@ import inspect
 import textwrap
 from typing import Any, NoReturn
 
-from facula.core.errors import message
+from facula.core.errors import spoken
 
 __all__ = ["NotSupportedError", "Place", "Source", "refuse"]
 
@@ -66,7 +66,7 @@ def refuse(
     error: type[Exception] = RuntimeError,
 ) -> NoReturn:
     """Raise for what the program's text may not hold."""
-    text = message("jit.script", required, got, None)
+    text = spoken(f"[jit.script] {required}") + ("" if got is None else f": got {got}")
     if place is not None:
         text += "\n" + place.shown()
     raise error(f"{text}\nhint: {hint}")
