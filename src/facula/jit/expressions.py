@@ -8,6 +8,7 @@ Keeps true: an expression is evaluated once, from left to right; a part that run
 from __future__ import annotations
 
 import ast
+import enum
 from collections.abc import Callable
 from typing import Any
 
@@ -79,8 +80,6 @@ class Expressions(Builder):
 
     def python_constant(self, obj: Any) -> Value:
         """A constant of a value of the surrounding program."""
-        import enum
-
         if isinstance(obj, CODED):
             return self.constant(code_of(obj))
         if isinstance(obj, enum.Enum):

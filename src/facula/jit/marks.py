@@ -121,6 +121,7 @@ SCRIPT: list[Any] = []
 
 def container_isinstance(obj: Any, target: Any) -> bool:
     """`isinstance` for `List[int]` and the like: the items count, too."""
+    # lazily: both lie above this module
     from facula.jit.python_types import type_of_class
     from facula.jit.running import is_instance
 

@@ -88,8 +88,9 @@ def _loss(name: str, schema: str, order: str) -> None:
     primitive(f"aten::{name}.int(Tensor self, Tensor target, {schema}) -> Tensor", run)
 
 
-for _name in ("mse_loss", "l1_loss", "soft_margin_loss"):
-    _loss(_name, "int reduction=1", "input target reduction")
+_loss("mse_loss", "int reduction=1", "input target reduction")
+_loss("l1_loss", "int reduction=1", "input target reduction")
+_loss("soft_margin_loss", "int reduction=1", "input target reduction")
 _loss("smooth_l1_loss", "int reduction=1, float beta=1", "input target reduction beta")
 _loss("huber_loss", "int reduction=1, float delta=1", "input target reduction delta")
 _loss("kl_div", "int reduction=1, *, bool log_target=False", "input target reduction log_target")

@@ -8,6 +8,7 @@ module: parameters, buffers, `state_dict`, `to`, `train`, hooks are those of `nn
 from __future__ import annotations
 
 import enum
+import io
 from typing import Any
 
 from facula.core.errors import fail
@@ -315,8 +316,6 @@ class RecursiveScriptModule(ScriptModule, _HasGraph):
 
     def save_to_buffer(self, **kwargs: Any) -> bytes:
         """The bytes of the file."""
-        import io
-
         made = io.BytesIO()
         self.save(made, **kwargs)
         return made.getvalue()
