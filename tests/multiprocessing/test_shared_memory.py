@@ -19,7 +19,7 @@ import pytest
 
 import facula
 import facula.multiprocessing as mp
-from facula import shared_memory
+from facula import core, shared_memory
 
 SECONDS = 60
 
@@ -444,3 +444,15 @@ def test_a_named_file_that_is_too_short_is_refused():
             shared_memory._open_file(path, 100)
     finally:
         os.unlink(path)
+
+
+def test_a_file_that_is_too_short_is_refused():
+    descriptor = os.memfd_create("short")
+    try:
+        os.ftruncate(descriptor, 100)
+        for sizes in ((101,), (1 << 20,), (60, 64), (1 << 62, 64), ((1 << 63) - 1,)):
+            with pytest.raises(ValueError, match="bytes"):
+                core.SharedMemory(descriptor, *sizes)
+        assert core.SharedMemory(descriptor, 100).storage().nbytes() == 100
+    finally:
+        os.close(descriptor)

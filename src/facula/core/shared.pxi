@@ -5,6 +5,8 @@
 # that moves stays the same storage, and every tensor on it sees the new place; old addresses stay readable as long as the
 # storage lives; a mapping goes when its storage and whoever else holds the object are gone.
 
+from posix.stat cimport fstat, struct_stat
+
 cdef extern from "sys/mman.h" nogil:
     void *mmap(void *, size_t, int, int, int, long)
     int munmap(void *, size_t)
@@ -32,8 +34,12 @@ cdef class SharedMemory:
 
     def __cinit__(self, int descriptor, int64_t nbytes, int64_t skip=0):
         cdef void *place
-        if nbytes < 1 or skip < 0:
+        cdef struct_stat found
+        if nbytes < 1 or skip < 0 or nbytes > (<int64_t>1 << 62) or skip > (<int64_t>1 << 32):
             raise said(ValueError, "[share_memory] a number of bytes above 0 was required: got %d" % nbytes + "\nhint: a storage without bytes needs no memory")
+        # bytes behind the end of a file can be mapped, and end the process when they are touched
+        if fstat(descriptor, &found) == 0 and found.st_size < nbytes + skip:
+            raise said(ValueError, "[share_memory] a file of at least %d bytes was required: got descriptor %d, which has fewer" % (nbytes + skip, descriptor) + "\nhint: the process that shares memory reserves it first")
         place = mmap(NULL, nbytes + skip, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0)
         if place == <void *><uintptr_t>-1:
             raise said(OSError, "[share_memory] a file that can be mapped was required: got descriptor %d, %d bytes" % (descriptor, nbytes + skip) + "\nhint: it must be open for reading and writing, and memory must be left")
