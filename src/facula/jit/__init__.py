@@ -27,7 +27,7 @@ from facula.jit.marks import (
     script_if_tracing,
     unused,
 )
-from facula.jit.marks import container_isinstance as isinstance  # noqa: A004
+from facula.jit.questions import container_isinstance as isinstance  # noqa: A004
 from facula.jit.script_objects import (
     RecursiveScriptModule,
     ScriptFunction,

@@ -117,17 +117,3 @@ def script_if_tracing(fn: Callable) -> Callable:
 
 #: `script`, filled by the package
 SCRIPT: list[Any] = []
-
-
-def container_isinstance(obj: Any, target: Any) -> bool:
-    """`isinstance` for `List[int]` and the like: the items count, too."""
-    # lazily: both lie above this module
-    from facula.jit.python_types import type_of_class
-    from facula.jit.running import is_instance
-
-    targets = target if isinstance(target, tuple) else (target,)
-    return any(is_instance(obj, type_of_class(t)) for t in targets)
-
-
-container_isinstance.__name__ = "isinstance"
-container_isinstance._jit_question = True  # type: ignore[attr-defined]
