@@ -82,7 +82,13 @@ class _Constants(Names):
 
     def part(self, name: str) -> Any:
         if not name[1:].isdecimal():
-            raise KeyError(f"CONSTANTS.{name}")
+            fail(
+                RuntimeError,
+                "jit.load",
+                "a constant of the file was required",
+                f"CONSTANTS.{name}",
+                hint="the file is damaged, or no TorchScript program",
+            )
         return self._values()[int(name[1:])]
 
 
