@@ -32,8 +32,9 @@ def strategy(request):
     mp.set_sharing_strategy(before)
 
 
-def named_files():
-    return set(glob.glob("/dev/shm/facula-shared-*"))
+def named_files(process="*"):
+    """The files that a process made, or all of them."""
+    return set(glob.glob(f"/dev/shm/facula-shared-{process}-*"))
 
 
 def run(function, *args):
@@ -213,19 +214,19 @@ def test_memory_goes_when_its_tensors_go(strategy):
         return len(os.listdir("/proc/self/fd"))
 
     gc.collect()
-    files, before = named_files(), open_files()
+    files, before = named_files(os.getpid()), open_files()
     tensors = [facula.ones(1000).share_memory_() for _ in range(5)]
     if strategy == "file_system":
-        assert len(named_files() - files) == 5 and open_files() == before
+        assert len(named_files(os.getpid()) - files) == 5 and open_files() == before
     else:
-        assert named_files() == files and open_files() == before + 5
+        assert named_files(os.getpid()) == files and open_files() == before + 5
     views = [t[1:] for t in tensors]
     tensors.clear()
     gc.collect()
     assert views[0].sum().item() == 999
     views.clear()
     gc.collect()
-    assert named_files() == files and open_files() == before
+    assert named_files(os.getpid()) == files and open_files() == before
 
 
 # ------------------------------------------------------------------ between processes

@@ -83,7 +83,8 @@ def test_value(name):
 def refused(definition, dtype, kwargs):
     """Whether a pointwise definition says itself that it has no such variant of a dtype."""
     code = {facula.bool: "b8", facula.complex64: "c64"}.get(dtype)
-    return code and hasattr(definition, "unsupported") and definition.unsupported(code, kwargs)
+    asked = definition.unsupported if definition.kind == "pointwise" else None
+    return code and asked is not None and asked(code, kwargs)
 
 
 @pytest.mark.slow
