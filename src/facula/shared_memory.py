@@ -23,7 +23,7 @@ from facula.core import UntypedStorage
 from facula.core.errors import fail
 from facula.storage import TypedStorage
 
-__all__ = ["STRATEGIES", "fresh", "set_strategy", "strategy"]
+__all__ = ["STRATEGIES", "fresh", "reserve", "set_strategy", "strategy"]
 
 #: how memory is passed on: by an open descriptor, or by the name of a file
 STRATEGIES = ("file_descriptor", "file_system")
@@ -54,8 +54,11 @@ def set_strategy(name: str) -> None:
 # ------------------------------------------------------------------ fresh memory
 
 
-def _sized(descriptor: int, nbytes: int) -> None:
-    """Reserve the room now: running out of it later would end the process."""
+def reserve(descriptor: int, nbytes: int) -> None:
+    """Give a file its size and the room for it now; closes it where there is none.
+
+    Running out of room later would end the process.
+    """
     try:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(descriptor, 0, nbytes)
@@ -103,7 +106,7 @@ def fresh(nbytes: int) -> Any:
 
 def _fresh_descriptor(nbytes: int) -> Any:
     descriptor = os.memfd_create("facula", os.MFD_CLOEXEC)
-    _sized(descriptor, nbytes)
+    reserve(descriptor, nbytes)
     return _on_descriptor(descriptor, nbytes)
 
 
@@ -126,7 +129,7 @@ def _fresh_file(nbytes: int) -> Any:
     path = f"{_FOLDER}/{_PREFIX}{os.getpid()}-{next(_numbers)}-{os.urandom(4).hex()}"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        _sized(descriptor, nbytes + _FRONT)
+        reserve(descriptor, nbytes + _FRONT)
     except BaseException:
         os.unlink(path)
         raise

@@ -23,6 +23,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.shared_memory import reserve
 from facula.storage import TypedStorage
 
 _HEADER = struct.Struct(
@@ -59,15 +60,7 @@ def _unlinked_file(directory: str, size: int) -> int:
 
 
 def _sized(descriptor: int, size: int) -> int:
-    """Reserve the room now: running out later would be a SIGBUS."""
-    try:
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(descriptor, 0, size)
-        else:
-            os.ftruncate(descriptor, size)
-    except BaseException:
-        os.close(descriptor)
-        raise
+    reserve(descriptor, size)
     return descriptor
 
 

@@ -9,12 +9,10 @@ replaced whole or not at all; a version that is not known is refused.
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import os
 import struct
-import tempfile
 import zipfile
 import zlib
 from dataclasses import fields, is_dataclass
@@ -28,6 +26,7 @@ from facula.export.exported_program import ExportedProgram
 from facula.fx import _pytree as pytree
 from facula.fx import names as code_names
 from facula.fx.shape_env import ShapeEnv
+from facula.serialization.files import written_atomically
 
 #: what this version writes, and the oldest that it reads
 VERSION = 1
@@ -112,18 +111,8 @@ def save(
 
 def write_whole(path: str, content: bytes) -> None:
     """Put content into a file, which then has the old or the new content, never a part."""
-    folder = os.path.dirname(os.path.abspath(path))
-    handle, temporary = tempfile.mkstemp(dir=folder, prefix=".facula-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
+    with written_atomically(path) as file:
+        file.write(content)
 
 
 def load(

@@ -8,11 +8,10 @@ before; models above ONNX's limit of 2 GB have their weights in a second file.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from facula import core
@@ -21,6 +20,7 @@ from facula.core.logs import get_logger
 from facula.fx import _pytree as pytree
 from facula.onnx.errors import OnnxExporterError, onnx_package
 from facula.onnx.graph import bytes_of, dtype_of_element, element_type, tensor_proto
+from facula.serialization.files import written_atomically
 
 Tensor = core.Tensor
 #: what one message may take
@@ -137,9 +137,9 @@ class ONNXProgram:
             opened: Any = destination
             opened.write(self._bytes(model))
             return
-        with _replacing(path) as file:
+        with written_atomically(path) as file:
             if outside:
-                with _replacing(f"{path}.data") as data:
+                with written_atomically(f"{path}.data") as data:
                     self._write_outside(model, data, os.path.basename(f"{path}.data"))
                     file.write(self._bytes(model))
             else:
@@ -234,23 +234,6 @@ class ONNXProgram:
     def __repr__(self) -> str:
         shown = onnx_package("onnx.printer").to_text(self._skeleton)
         return f"ONNXProgram(\n    {shown}\n)".replace("\n", "\n    ")
-
-
-@contextlib.contextmanager
-def _replacing(path: str) -> Iterator[Any]:
-    """A file that takes the place of the one at the path when everything is written."""
-    folder = os.path.dirname(os.path.abspath(path))
-    handle, temporary = tempfile.mkstemp(dir=folder, prefix=".facula-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
 
 
 def _as_array(tensor: Tensor) -> Any:
