@@ -14,7 +14,8 @@ from math import prod
 
 from facula.codegen.c.fused_passes import Shared
 from facula.codegen.c.fused_stream import SENT, Streams
-from facula.codegen.c.fused_text import Expressions, Names, has_guard, indent, is_slow, store
+from facula.codegen.c.fused_text import Expressions, Names, has_guard, store
+from facula.codegen.c.loops_text import indent, loop, simd
 from facula.codegen.c.printer import C_TYPES
 from facula.fx.symbols import sym_max
 from facula.lower.loops import ir, nest
@@ -188,14 +189,14 @@ class FlatText:
         """The loop over `[first, last)`."""
         full, _ = self.body(False)
         if not self.guarded and not self.stages and not self.kernel.streams:
-            return self.loop(full, first, last, "")
+            return self.loop(full, first, last)
         block = self.block
         fast = full, "at", "until"
         if self.guarded and not self.stages:
             fast = self.checked()
-        loops = self.staged() if self.stages else self.loop(*fast, "")
+        loops = self.staged() if self.stages else self.loop(*fast)
         far = ["int far = 0;"] if self.guarded else []
-        redo = ["if (far) {", *indent(self.loop(full, "at", "until", "")), "}"]
+        redo = ["if (far) {", *indent(self.loop(full, "at", "until")), "}"]
         return [
             f"for (int64_t at = {first}; at < {last}; at += {block}) {{",
             f"    const int64_t until = {last} - at < {block} ? {last} : at + {block};",
@@ -247,23 +248,15 @@ class FlatText:
             check = [_check(guards)] if guards else []
             passes.append([*printer.invariant, *printer.body, *check, *writes])
         lane = self.names.variable(self.lane)
-        shared = Shared(passes, types, lane, lambda lines: self.loop(lines, "at", "until", ""))
+        shared = Shared(passes, types, lane, lambda lines: self.loop(lines, "at", "until"))
         self.functions = shared.functions
         return [
             line for own in zip(declared, shared.statements, strict=True) for line in sum(own, [])
         ]
 
-    def loop(self, lines: list[str], first: str, last: str, clause: str) -> list[str]:
-        name = self.names.variable(self.lane)
-        if any(line.startswith("far |=") for line in lines):
-            clause = " reduction(| : far)"
-        pragma = [] if is_slow(lines) else [f"#pragma omp simd{clause}"]
-        return [
-            *pragma,
-            f"for (int64_t {name} = {first}; {name} < {last}; {name}++) {{",
-            *indent(lines),
-            "}",
-        ]
+    def loop(self, lines: list[str], first: str, last: str) -> list[str]:
+        """The innermost loop."""
+        return [*simd(lines), *loop(self.names.variable(self.lane), first, last, lines)]
 
     def body(self, fast: bool) -> tuple[list[str], list[str]]:
         """What happens to one element, and the conditions for it."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from facula.codegen.c.fused_text import STORED, Expressions, Names
+from facula.codegen.c.fused_text import Expressions, Names
+from facula.codegen.c.loops_text import STORED
 from facula.lower.loops import ir, nest
 from facula.lower.loops.index import Var
 

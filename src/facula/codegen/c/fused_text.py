@@ -11,20 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from facula.codegen.c import loops_text
-from facula.codegen.c.math import GUARDED, SLOW
-from facula.codegen.c.printer import C_TYPES, Printer, function_names
+from facula.codegen.c.loops_text import STORED, load
+from facula.codegen.c.math import GUARDED
+from facula.codegen.c.printer import C_TYPES, Printer
 from facula.lower.loops import ir
 from facula.lower.loops.index import Index, Indirect, Quotient, Var
 from facula.ops.scalar_node import Scalar, topological_order
-
-#: C type of a buffer's numbers
-STORED = {
-    "f32": "float", "f64": "double", "bf16": "uint16_t", "f16": "uint16_t", "i64": "int64_t",
-    "i32": "int32_t", "i16": "int16_t", "i8": "int8_t", "u8": "uint8_t", "b8": "uint8_t",
-    "u16": "uint16_t", "u32": "uint32_t", "u64": "uint64_t", "c64": "float", "c128": "double",
-}  # fmt: skip
-
 
 #: random words by element (Philox4x32-10, as in the core), for units that draw
 PHILOX = """\
@@ -75,15 +67,6 @@ static inline __attribute__((always_inline)) double fk_whole_f64(double x)
     return x;
 }
 """
-
-
-def load(code: str, dtype: str, text: str) -> str:
-    """An element as it is computed with."""
-    if code in ("bf16", "f16"):
-        return f"fk_load_{code}({text})"
-    if code == "b8":
-        return f"{text} != 0"
-    return text if STORED[code] == C_TYPES[dtype] else f"({C_TYPES[dtype]}){text}"
 
 
 def store(code: str, dtype: str, text: str) -> str:
@@ -268,22 +251,8 @@ def all_nodes(expressions: Sequence[Scalar]) -> list[Scalar]:
     return list(found.values())
 
 
-def is_slow(lines: Sequence[str]) -> bool:
-    """Whether a loop calls functions that run one element at a time."""
-    called = {name.rsplit("_", 1)[0] for name in function_names("\n".join(lines))}
-    return bool(called & SLOW)
-
-
 def has_guard(expressions: Sequence[Scalar]) -> bool:
     """Whether a function with a fast form is called on something that is not constant."""
     return any(
         n.op in GUARDED and n.args[0].dtype in ("f32", "f64") for n in all_nodes(expressions)
     )
-
-
-indent = loops_text.indent
-
-
-def simd(lines: Sequence[str], extra: str = "") -> list[str]:
-    """The pragma of a loop over these lines, if it may have one."""
-    return [] if is_slow(lines) else [f"#pragma omp simd{extra}"]

@@ -12,7 +12,8 @@ from collections import Counter
 from math import prod
 
 from facula.codegen.c.fused_flat import WORTH, FlatText, Text, decoded
-from facula.codegen.c.fused_text import STORED, Expressions, indent, load
+from facula.codegen.c.fused_text import Expressions
+from facula.codegen.c.loops_text import STORED, indent, load
 from facula.lower.loops import crosswise, ir, nest
 from facula.lower.loops.index import Var
 from facula.ops.scalar_node import Scalar, substitute

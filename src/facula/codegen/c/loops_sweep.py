@@ -97,14 +97,14 @@ class Sweeper:
     def declare(self, name: str, dtype: str) -> str:
         """Declare a per-row value: a scalar, or an array over the tile."""
         extent = f"[{self.tile}]" if self.tile else ""
-        return f"{text.C_TYPE[dtype]} {name}{extent};"
+        return f"{text.STORED[dtype]} {name}{extent};"
 
     def assign(self, targets: Sequence[str], roots: Sequence[Scalar]) -> list[str]:
         """Per row: compute all roots, then assign them to the targets (`name`, an array in the tile
         layout)."""
         lines, texts = self.evaluate(roots)
         held = [
-            f"const {text.C_TYPE[root.dtype]} out{k} = {value};"
+            f"const {text.STORED[root.dtype]} out{k} = {value};"
             for k, (root, value) in enumerate(zip(roots, texts, strict=True))
         ]
         stores = [f"{target}{self.lane} = out{k};" for k, target in enumerate(targets)]
@@ -150,7 +150,7 @@ class Sweeper:
             stores.append(f"{self.temporary_text[leaf.value - rows.TEMPORARY]} = {next(values)};")
         for number, expression in sweep.folds:
             step = text.fold_step(operations[number], expression.dtype, f"lanes{number}[l]", "f")
-            value = f"const {text.C_TYPE[expression.dtype]} f = {next(values)};"
+            value = f"const {text.STORED[expression.dtype]} f = {next(values)};"
             stores.append(f"{{ {value} lanes{number}[l] = {step}; }}")
         for number, expression in sweep.results:
             stores.append(self.result_text(number, expression, next(values)))
@@ -198,12 +198,12 @@ class Sweeper:
                 operations[number],
                 total,
                 f"total{number}{self.lane}",
-                f"({text.C_TYPE[total]}){lanes}",
+                f"({text.STORED[total]}){lanes}",
             )
             joins.append(f"total{number}{self.lane} = {step};")
             results.append(
                 f"fold{number}{self.lane} = "
-                f"({text.C_TYPE[expression.dtype]})total{number}{self.lane};"
+                f"({text.STORED[expression.dtype]})total{number}{self.lane};"
             )
         size = TILE_BLOCK if self.tile else BLOCK
         return [
@@ -226,7 +226,7 @@ class Sweeper:
         declared, neutral = [], []
         for number, expression in sweep.folds:
             declared.append(
-                f"{text.C_TYPE[expression.dtype]} lanes{number}[{count}] "
+                f"{text.STORED[expression.dtype]} lanes{number}[{count}] "
                 f"__attribute__((aligned(64)));"
             )
             neutral.append(

@@ -13,11 +13,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from facula.codegen.c import printer
+from facula.codegen.c.math import SLOW
+from facula.codegen.c.printer import C_TYPES
 from facula.ops.scalar import Scalar
 
-C_TYPE = {
-    "f32": "float", "f64": "double", "bf16": "uint16_t", "f16": "uint16_t",
-    "i64": "int64_t", "i32": "int32_t", "u8": "uint8_t", "b8": "uint8_t",
+#: C type of a buffer's numbers
+STORED = {
+    "f32": "float", "f64": "double", "bf16": "uint16_t", "f16": "uint16_t", "i64": "int64_t",
+    "i32": "int32_t", "i16": "int16_t", "i8": "int8_t", "u8": "uint8_t", "b8": "uint8_t",
+    "u16": "uint16_t", "u32": "uint32_t", "u64": "uint64_t", "c64": "float", "c128": "double",
 }  # fmt: skip
 SIZE = {
     "f32": 4,
@@ -90,19 +94,21 @@ static inline uint16_t fk_store_f16(float value)
 """
 
 
-def load(storage: str, compute: str, text: str) -> str:
-    """An element as a value of the compute dtype."""
-    if storage in ("bf16", "f16"):
-        text = f"fk_load_{storage}({text})"
-        return text if compute == "f32" else f"({C_TYPE[compute]}){text}"
-    return text if C_TYPE[storage] == C_TYPE[compute] else f"({C_TYPE[compute]}){text}"
+def load(code: str, dtype: str, text: str) -> str:
+    """An element as it is computed with."""
+    if dtype == "b8":
+        return f"{text} != 0"
+    held = STORED[code]
+    if code in ("bf16", "f16"):
+        text, held = f"fk_load_{code}({text})", "float"
+    return text if held == C_TYPES[dtype] else f"({C_TYPES[dtype]}){text}"
 
 
 def store(storage: str, text: str) -> str:
     """A value of the compute dtype as it is stored."""
     if storage in ("bf16", "f16"):
         return f"fk_store_{storage}({text})"
-    return f"({C_TYPE[storage]})({text})"
+    return f"({STORED[storage]})({text})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +138,7 @@ def fold_text(operation: str, dtype: str) -> FoldText:
 def fold_step(operation: str, dtype: str, a: str, b: str) -> str:
     """The C expression for one more value `b` beside `a`."""
     unsigned = {"i32": "uint32_t", "i64": "uint64_t"}.get(dtype, "")
-    return fold_text(operation, dtype).step.format(a=a, b=b, t=C_TYPE[dtype], u=unsigned)
+    return fold_text(operation, dtype).step.format(a=a, b=b, t=STORED[dtype], u=unsigned)
 
 
 def total_dtype(operation: str, dtype: str) -> str:
@@ -152,3 +158,22 @@ def expressions(
 def indent(lines: Sequence[str], depth: int = 1) -> list[str]:
     """The lines, `depth` levels deeper."""
     return ["    " * depth + line if line else line for line in lines]
+
+
+def is_slow(lines: Sequence[str]) -> bool:
+    """Whether a loop calls functions that run one element at a time."""
+    called = {name.rsplit("_", 1)[0] for name in printer.function_names("\n".join(lines))}
+    return bool(called & SLOW)
+
+
+def simd(lines: Sequence[str], clause: str = "") -> list[str]:
+    """The pragma of a loop over these lines, if it may have one; `far` is gathered over lanes."""
+    if any(line.startswith("far |=") for line in lines):
+        clause = " reduction(| : far)"
+    return [] if is_slow(lines) else [f"#pragma omp simd{clause}"]
+
+
+def loop(variable: str, first: str, last: str, body: Sequence[str]) -> list[str]:
+    """A plain loop."""
+    head = f"for (int64_t {variable} = {first}; {variable} < {last}; {variable}++) {{"
+    return [head, *indent(body), "}"]

@@ -76,7 +76,7 @@ class _Generator:
 
     def body(self) -> list[str]:
         """A range of chunks."""
-        kind = text.C_TYPE[self.storage]
+        kind = text.STORED[self.storage]
         changed = {k for k, _ in self.traced.results}
         lines = [
             "while (first[t + 1] <= chunk) t++;",
@@ -89,7 +89,7 @@ class _Generator:
             if k in changed:
                 lines.append(f"{kind} *restrict y{k} = x{k};")
         for k, (leaf, _) in enumerate(self.sweep.uniforms):
-            ctype = text.C_TYPE[leaf.dtype]
+            ctype = text.STORED[leaf.dtype]
             lines.append(
                 f"const {ctype} uniform{k} = ({ctype})values[t * {len(self.sweep.uniforms)} + {k}];"
             )
@@ -265,8 +265,8 @@ def norm_kernel(name: str, storage: str, variant: str | Isa) -> loops_unit.Kerne
     function = loops_unit.identifier(f"{name}_{storage}")
     body = _NORM.format(
         name=function,
-        kind=text.C_TYPE[storage],
-        compute=text.C_TYPE[compute],
+        kind=text.STORED[storage],
+        compute=text.STORED[compute],
         lanes=4 * isa(variant).vector_bytes // text.SIZE[compute],
         load_lane=text.load(storage, compute, "x[j + l]"),
         load_rest=text.load(storage, compute, "x[j]"),

@@ -20,8 +20,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from facula.codegen.c.entries import Entry, item, operands, table
-from facula.codegen.c.math import PREAMBLE, SLOW, SMOOTH, functions_for
-from facula.codegen.c.printer import STORED_TYPES, Printer, function_names, guarded_nodes
+from facula.codegen.c.loops_text import STORED, indent, loop, simd
+from facula.codegen.c.math import PREAMBLE, SMOOTH, functions_for
+from facula.codegen.c.printer import Printer, guarded_nodes
 from facula.ops import TABLE, pointwise_rules, scalar
 from facula.ops.scalar import Traced
 from facula.ops.scalar_node import Complex, Scalar
@@ -35,10 +36,10 @@ _ABI = '#include "facula_abi.h"\n'
 def _pointers(traced: Traced) -> list[str]:
     lines = []
     for i, output in enumerate(traced.outputs):
-        kind = STORED_TYPES[output.dtype]
+        kind = STORED[output.dtype]
         lines.append(f"{kind} *const o{i} = ({kind} *)p[{i}];")
     for i, leaf in enumerate(traced.inputs):
-        kind = STORED_TYPES[leaf.dtype]
+        kind = STORED[leaf.dtype]
         lines.append(f"const {kind} *const x{i} = (const {kind} *)p[{len(traced.outputs) + i}];")
     return lines
 
@@ -70,26 +71,11 @@ def _stores(traced: Traced, printer: Printer) -> list[str]:
     return lines
 
 
-def _loop(lines: list[str], simd: bool, begin: str, end: str) -> list[str]:
-    head = ["#pragma omp simd"] if simd else []
-    return [
-        *head,
-        f"for (int64_t i = {begin}; i < {end}; i++) {{",
-        *("    " + line for line in lines),
-        "}",
-    ]
-
-
-def _is_slow(lines: list[str]) -> bool:
-    called = {name.rsplit("_", 1)[0] for name in function_names("\n".join(lines))}
-    return bool(called & SLOW)
-
-
 def _plain(traced: Traced) -> list[str]:
     printer = _printer(traced, fast=False)
     printer.add(traced.outputs)
     body = [*printer.body, *_stores(traced, printer)]
-    return [*_pointers(traced), *printer.invariant, *_loop(body, not _is_slow(body), "0", "n")]
+    return [*_pointers(traced), *printer.invariant, *simd(body), *loop("i", "0", "n", body)]
 
 
 def _checked(traced: Traced, guarded: list[Scalar]) -> list[str]:
@@ -107,21 +93,21 @@ def _checked(traced: Traced, guarded: list[Scalar]) -> list[str]:
     test = [*check.body, f"far |= !({' & '.join(dict.fromkeys(conditions))});"]
     quick = [*fast.body, *_stores(traced, fast)]
     slow = [*full.body, *_stores(traced, full)]
-    smooth = all(current.op in SMOOTH for current in guarded) and not _is_slow(slow)
+    smooth = simd(slow) if all(current.op in SMOOTH for current in guarded) else []
     block = [
         f"const int64_t end = n - begin < {BLOCK} ? n : begin + {BLOCK};",
         "int far = 0;",
         "#pragma omp simd reduction(| : far)",
-        *_loop(test, False, "begin", "end"),
+        *loop("i", "begin", "end", test),
         "if (!far) {",
-        *("    " + line for line in _loop(quick, not _is_slow(quick), "begin", "end")),
+        *indent([*simd(quick), *loop("i", "begin", "end", quick)]),
         "} else {",
-        *("    " + line for line in _loop(slow, smooth, "begin", "end")),
+        *indent([*smooth, *loop("i", "begin", "end", slow)]),
         "}",
     ]
     outer = [
         f"for (int64_t begin = 0; begin < n; begin += {BLOCK}) {{",
-        *("    " + line for line in block),
+        *indent(block),
         "}",
     ]
     return [*_pointers(traced), *fast.invariant, *outer]

@@ -20,7 +20,6 @@ from facula.ops.scalar_node import Scalar, topological_order
 from facula.ops.scalar_primitives import PRIMITIVES
 
 C_TYPES = {"f32": "float", "f64": "double", "i64": "int64_t", "i32": "int32_t", "b8": "_Bool"}
-STORED_TYPES = {**C_TYPES, "b8": "uint8_t", "c64": "float", "c128": "double"}
 _UNSIGNED = {
     "i64": "uint64_t",
     "i32": "uint32_t",

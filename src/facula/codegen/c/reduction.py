@@ -110,18 +110,18 @@ class _Generator:
         per-row values."""
         lines = []
         for k, operand in enumerate(self.program.outputs):
-            kind = text.C_TYPE[rows.storage_dtype(operand, self.storage)]
+            kind = text.STORED[rows.storage_dtype(operand, self.storage)]
             lines.append(f"{kind} *restrict y{k} = ({kind} *)p[{k}] + {cell};")
         base = len(self.program.outputs)
         for k, operand in enumerate(self.program.inputs):
             stored = rows.storage_dtype(operand, self.storage)
-            kind = text.C_TYPE[stored]
+            kind = text.STORED[stored]
             offset = cell if operand.place == "row" else full
             lines.append(f"const {kind} *restrict x{k} = (const {kind} *)p[{base + k}] + {offset};")
             if operand.place == "row" and not sweeper.tile:
                 computed = rows.compute_dtype(operand, self.storage)
                 lines.append(
-                    f"const {text.C_TYPE[computed]} row{k} = "
+                    f"const {text.STORED[computed]} row{k} = "
                     f"{text.load(stored, computed, f'x{k}[0]')};"
                 )
         return lines
@@ -136,7 +136,7 @@ class _Generator:
 
     def blocks(self, sweeper: Sweeper, size: int) -> list[str]:
         """Go over the part block by block and merge each into the states."""
-        compute = text.C_TYPE[self.traced.compute]
+        compute = text.STORED[self.traced.compute]
         lines = [
             f"for (int64_t origin = from; origin < to; origin += {size}) {{",
             f"    const int64_t stop = origin + {size} < to ? origin + {size} : to;",
@@ -176,7 +176,7 @@ class _Generator:
         slot = len(self.program.outputs) + len(self.program.inputs)
         lines = []
         for k, state in enumerate(self.traced.identity):
-            kind = text.C_TYPE[state.dtype]
+            kind = text.STORED[state.dtype]
             lines.append(
                 f"{kind} *restrict parked{k} = ({kind} *)(p[{slot}] + 8 * ({k} * parts + part) * "
                 f"cells) + {cell};"
@@ -263,7 +263,7 @@ class _Generator:
         slot = len(self.program.outputs) + len(self.program.inputs)
         loads = []
         for k, state in enumerate(self.traced.identity):
-            kind = text.C_TYPE[state.dtype]
+            kind = text.STORED[state.dtype]
             loads.append(
                 f"const {kind} *restrict next{k} = (const {kind} *)(p[{slot}] + 8 * ({k} * parts "
                 f"+ part) * cells) + cell;"

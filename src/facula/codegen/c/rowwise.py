@@ -82,7 +82,7 @@ class _Generator:
         self.traced = rows.trace_rows(program, storage)
         self.function = loops_unit.identifier(f"{program.name}_{storage}")
         self.operations = {k: fold.operation for k, fold in enumerate(self.traced.folds)}
-        self.compute = text.C_TYPE[self.traced.compute]
+        self.compute = text.STORED[self.traced.compute]
         self.sums = [k for k, operand in enumerate(program.outputs) if operand.place == "column"]
         self.scratch: list[tuple[str, str]] = []  # (pointer name, dtype), one row each in a slot
         self.slot = len(program.outputs) + len(program.inputs)
@@ -162,13 +162,13 @@ class _Generator:
         for k, operand in enumerate(self.program.outputs):
             if operand.place == "column":
                 continue
-            kind = text.C_TYPE[rows.storage_dtype(operand, self.storage)]
+            kind = text.STORED[rows.storage_dtype(operand, self.storage)]
             offset = full if operand.place == "full" else cell
             lines.append(f"{kind} *restrict y{k} = ({kind} *)p[{k}] + {offset};")
         base = len(self.program.outputs)
         for k, operand in enumerate(self.program.inputs):
             stored = rows.storage_dtype(operand, self.storage)
-            kind = text.C_TYPE[stored]
+            kind = text.STORED[stored]
             offset = {"full": full, "column": "0", "row": cell, "group": cell}[operand.place]
             uniform = operand.place in ("row", "group") and not sweeper.tile
             if uniform:
@@ -179,7 +179,7 @@ class _Generator:
             if uniform:
                 computed = rows.compute_dtype(operand, self.storage)
                 lines.append(
-                    f"const {text.C_TYPE[computed]} row{k} = "
+                    f"const {text.STORED[computed]} row{k} = "
                     f"{text.load(stored, computed, f'x{k}[0]')};"
                 )
         return lines
@@ -271,7 +271,7 @@ class _Generator:
                 continue
             number = int(name[1:])
             stored = rows.storage_dtype(self.program.outputs[number], self.storage)
-            kind, size = text.C_TYPE[stored], text.SIZE[self.traced.compute]
+            kind, size = text.STORED[stored], text.SIZE[self.traced.compute]
             place = f"p[{self.slot}] + (({k} * slots + slot) * (length + 16)) * {size}"
             part = f"(({self.compute} *)({place}))[at]"
             lines += [

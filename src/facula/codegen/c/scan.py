@@ -90,7 +90,7 @@ class _Generator:
         """Replace the states by `roots`."""
         lines, values = self.evaluate(roots, names)
         held = [
-            f"const {text.C_TYPE[root.dtype]} out{k} = {value};"
+            f"const {text.STORED[root.dtype]} out{k} = {value};"
             for k, (root, value) in enumerate(zip(roots, values, strict=True))
         ]
         return ["{", *lines, *held, *[f"state{k}{lane} = out{k};" for k in self.states], "}"]
@@ -115,7 +115,7 @@ class _Generator:
 
     def declare(self, extent: int, width: str) -> list[str]:
         declared = [
-            f"{text.C_TYPE[state.dtype]} state{k}[{extent}];"
+            f"{text.STORED[state.dtype]} state{k}[{extent}];"
             for k, state in enumerate(self.traced.identity)
         ]
         lines, values = self.evaluate(self.traced.identity, {})
@@ -134,7 +134,7 @@ class _Generator:
         ]
 
     def outputs(self, offset: str) -> list[str]:
-        kinds = [text.C_TYPE[rows.storage_dtype(o, self.storage)] for o in self.program.outputs]
+        kinds = [text.STORED[rows.storage_dtype(o, self.storage)] for o in self.program.outputs]
         return [
             f"{kind} *restrict y{k} = ({kind} *)p[{k}] + {offset};" for k, kind in enumerate(kinds)
         ]
@@ -143,14 +143,14 @@ class _Generator:
         """Load or store the states of the stretches of this group."""
         lines = []
         for k, state in enumerate(self.traced.identity):
-            kind = text.C_TYPE[state.dtype]
+            kind = text.STORED[state.dtype]
             place = f"(({kind} *)(p[{self.slot}] + 8 * {k} * outer * pieces))[item + l]"
             lines.append(f"state{k}[l] = {place};" if verb == "load" else f"{place} = state{k}[l];")
         return ["for (int64_t l = 0; l < lanes; l++) {", *text.indent(lines), "}"]
 
     def rows(self) -> list[str]:
         """A group of stretches side by side an item."""
-        kind = text.C_TYPE[self.storage]
+        kind = text.STORED[self.storage]
         count = len(self.program.outputs)
 
         def loop(write: bool) -> list[str]:
@@ -203,15 +203,15 @@ class _Generator:
 
     def unrolled(self, write: bool) -> list[str]:
         """All lanes in step, each with states and pointers of its own, which stay in registers."""
-        kind = text.C_TYPE[self.storage]
+        kind = text.STORED[self.storage]
         before, body, after = [], [], []
         for lane in range(self.lanes):
             before.append(f"const {kind} *restrict x_{lane} = x + start[{lane}];")
             for k, operand in enumerate(self.program.outputs if write else ()):
-                written = text.C_TYPE[rows.storage_dtype(operand, self.storage)]
+                written = text.STORED[rows.storage_dtype(operand, self.storage)]
                 before.append(f"{written} *restrict y{k}_{lane} = y{k} + start[{lane}];")
             for k, state in enumerate(self.traced.identity):
-                before.append(f"{text.C_TYPE[state.dtype]} state{k}_{lane} = state{k}[{lane}];")
+                before.append(f"{text.STORED[state.dtype]} state{k}_{lane} = state{k}[{lane}];")
                 after.append(f"state{k}[{lane}] = state{k}_{lane};")
             step = self.element(f"x_{lane}[i]", f"_{lane}", f"y{{k}}_{lane}[i]", write)
             body += [
@@ -226,8 +226,8 @@ class _Generator:
     def transposed(self, write: bool) -> list[str]:
         """Blocks of all lanes are turned so that the lanes lie side by side and a step is one
         vector operation."""
-        kind = text.C_TYPE[self.storage]
-        kinds = [text.C_TYPE[rows.storage_dtype(o, self.storage)] for o in self.program.outputs]
+        kind = text.STORED[self.storage]
+        kinds = [text.STORED[rows.storage_dtype(o, self.storage)] for o in self.program.outputs]
         step = self.element(
             f"turned[i * {self.lanes} + l]", "[l]", f"result{{k}}[i * {self.lanes} + l]", write
         )
@@ -263,7 +263,7 @@ class _Generator:
         """Turn the states of a row's stretches into the states before them."""
         loads, moves = [], []
         for k, state in enumerate(self.traced.identity):
-            kind = text.C_TYPE[state.dtype]
+            kind = text.STORED[state.dtype]
             loads += [
                 f"{kind} *slot{k} = ({kind} *)(p[{self.slot}] + 8 * {k} * outer * pieces) + row "
                 f"* pieces + piece;",
@@ -286,7 +286,7 @@ class _Generator:
 
     def tiles(self) -> list[str]:
         """A tile of neighbouring cells an item."""
-        kind = text.C_TYPE[self.storage]
+        kind = text.STORED[self.storage]
         count = len(self.program.outputs)
         lines = [
             f"const int64_t across = (inner + {TILE} - 1) / {TILE}, row = item / across;",
