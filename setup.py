@@ -80,6 +80,8 @@ class BuildCoreAndKernels(build_ext):
         """Writes the type stubs of the package in `tree`, out of its operator table."""
         command = [sys.executable, str(ROOT / "tools" / "gen_api.py"), "stubs"]
         command += ["--output", str(tree / "facula")]
+        # in a checkout they would stand beside the folders, once for each module in a room
+        command += [] if self.inplace else ["--public"]
         environment = {**os.environ, "PYTHONPATH": str(tree)}
         subprocess.run(command, env=environment, check=True, cwd=ROOT)
 

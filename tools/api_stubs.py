@@ -19,11 +19,12 @@ from types import ModuleType
 from typing import Any
 
 import cython_signatures
+from room_stubs import PACKAGE, lies_in
 
 import facula
 from facula import core
 from facula.ops.registry import PLACES, RETURN_TYPES
-from facula.public import NAMES, SUBMODULES
+from facula.torch_api.public import NAMES, SUBMODULES
 
 HEADER = '"""{doc}\n\nGenerated from the operator table by tools/gen_api.py: edit the definitions."""\n\n'
 CORE = Path(__file__).resolve().parent.parent / "src" / "facula" / "core"
@@ -51,7 +52,7 @@ ALIASES = (
     "_Number = builtins.int | builtins.float | builtins.complex\n\n"
 )
 FROM_CORE = (
-    "from facula import return_types\n"
+    "from facula.namespaces import return_types\n"
     "from facula.core import Generator as Generator, Size as Size, Tensor as Tensor\n"
     "from facula.core import device as _device, dtype as _dtype, layout as _layout\n"
     "from facula.core import memory_format as _memory_format\n\n"
@@ -417,7 +418,7 @@ def core_stub(source: cython_signatures.Source) -> str:
     body = [
         HEADER.format(doc="The core: tensors, dtypes, devices and the functions of the extension.")
     ]
-    body.append(ALIASES.format(imports="from facula import return_types\n\n"))
+    body.append(ALIASES.format(imports="from facula.namespaces import return_types\n\n"))
     for name in names:
         value = getattr(_core, name)
         if not isinstance(value, ModuleType) and name.isidentifier():
@@ -448,7 +449,7 @@ def core_package_stub() -> str:
 
 
 def return_types_stub() -> str:
-    """`facula/return_types.pyi`: the named tuples."""
+    """`facula/namespaces/return_types.pyi`: the named tuples."""
     lines = [HEADER.format(doc="The named tuples that operators with several results return.")]
     lines.append("from typing import NamedTuple\n\nfrom facula.core import Tensor\n\n")
     # operators that a program adds are named `library::name`: they are no part of the package
@@ -481,7 +482,7 @@ def _bound_names(module: str) -> set[str]:
 def _import_of(name: str, module: str) -> str:
     """How the stub says that a name comes from a module; one that code makes there is Any."""
     if name in _bound_names(module):
-        return f"from {module} import {name} as {name}\n"
+        return f"from {lies_in(module)} import {name} as {name}\n"
     return f"{name}: Any\n"
 
 
@@ -490,23 +491,26 @@ def package_stub() -> str:
     lines = [HEADER.format(doc=(facula.__doc__ or "").strip().splitlines()[0])]
     lines.append(ALIASES.format(imports=FROM_CORE))
     submodules = sorted(n for n in SUBMODULES if _exists(f"facula.{n}"))
-    lines += [f"from facula import {name} as {name}\n" for name in ["core", "ops", *submodules]]
-    lines.append("from facula.version import __version__ as __version__\n")
-    places = PLACES[""]
+    places = [lies_in(f"facula.{name}").rpartition(".") for name in ["core", "ops", *submodules]]
+    lines += [f"from {package} import {name} as {name}\n" for package, _, name in places]
+    lines.append("from facula.torch_api.version import __version__ as __version__\n")
+    operators = PLACES[""]
     lines += [
         _import_of(name, module)
         for name, module in sorted(NAMES.items())
-        if name not in places and name not in submodules and _exists(module)
+        if name not in operators and name not in submodules and _exists(module)
     ]
     # a name of Python's that is a dtype here comes last: annotations above mean Python's
     lines += [
         f"from facula.core import {name} as {name}\n"
         for name in sorted(core.PUBLIC)
-        if name not in places and name not in NAMES
+        if name not in operators and name not in NAMES
     ]
     lines.append("\n__all__: list[str]\n\n")
     lines += [
-        operator_stub(n, op, False) + "\n" for n, op in sorted(places.items()) if n.isidentifier()
+        operator_stub(n, op, False) + "\n"
+        for n, op in sorted(operators.items())
+        if n.isidentifier()
     ]
     return "".join(lines)
 
@@ -543,7 +547,7 @@ def _path_of(place: str) -> str | None:
     file = Path(str(module.__file__))
     if re.fullmatch(r"__init__\.pyi?", file.name):
         return None
-    return f"{place.replace('.', '/')}.pyi"
+    return str(file.relative_to(PACKAGE).with_suffix(".pyi"))
 
 
 def stubs() -> dict[str, str]:
@@ -554,7 +558,7 @@ def stubs() -> dict[str, str]:
         "__init__.pyi": package_stub(),
         "core/__init__.pyi": core_package_stub(),
         "core/_core.pyi": core_stub(source),
-        "return_types.pyi": return_types_stub(),
+        "namespaces/return_types.pyi": return_types_stub(),
         "py.typed": "",
     }
     for place in sorted(PLACES):

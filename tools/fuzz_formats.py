@@ -33,7 +33,7 @@ from fuzz_mutations import (
 )
 
 import facula
-from facula import distributed, export, fx, hub, nn, serialization
+from facula import distributed, export, fx, nn, serialization
 from facula.compiler.inductor import graph, stored_data
 from facula.core import config
 from facula.distributed import tcp_store
@@ -43,6 +43,7 @@ from facula.runtime import cache, trust
 from facula.runtime import compile as runtime_compile
 from facula.serialization import safetensors
 from facula.serialization.archive import ArchiveWriter
+from facula.torch_api import hub
 
 #: where readers may write
 SCRATCH: str | None = None

@@ -1,6 +1,6 @@
 """Writes what is derived from the operator table: type stubs and the operators' pages.
 
-    python tools/gen_api.py stubs [--output src/facula]
+    python tools/gen_api.py stubs [--output src/facula] [--public]
     python tools/gen_api.py docs [--output docs/operators]
 
 Takes the importable package. Keeps true: a file is written only where its text changed, and files of
@@ -38,12 +38,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("what", choices=("stubs", "docs"))
     parser.add_argument("--output", type=Path)
+    parser.add_argument("--public", action="store_true", help="stubs for users' imports (a wheel)")
     options = parser.parse_args()
     if options.what == "stubs":
         import api_stubs
+        import room_stubs
 
         folder = options.output or ROOT / "src" / "facula"
         files, stale = api_stubs.stubs(), set(folder.rglob("*.pyi"))
+        if options.public:
+            files = room_stubs.public_stubs() | files
     else:
         import api_docs
 

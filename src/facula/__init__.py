@@ -2,7 +2,8 @@
 
 Takes: the operator table and the kernel library of this processor. Gives: the public API; what is not needed by a plain
 `import facula` is imported when it is first asked for (PEP 562).
-Keeps true: importing facula imports neither NumPy nor the compiler.
+Keeps true: importing facula imports neither NumPy nor the compiler; the modules in the rooms
+(`namespaces`, `torch_api`) are modules of facula itself: `facula.linalg` lies in `namespaces/linalg.py`.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import sys as _sys
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
-from facula import core, ops
-from facula.core.errors import no_attribute as _no_attribute
-from facula.ops.registry import PLACES as _PLACES
-from facula.runtime.libraries import kernel_libraries as _kernel_libraries
-from facula.version import __version__
+__path__ += [_os.path.join(__path__[0], _room) for _room in ("namespaces", "torch_api")]
+
+from facula import core, ops  # noqa: E402
+from facula.core.errors import no_attribute as _no_attribute  # noqa: E402
+from facula.ops.registry import PLACES as _PLACES  # noqa: E402
+from facula.runtime.libraries import kernel_libraries as _kernel_libraries  # noqa: E402
+from facula.version import __version__  # noqa: E402
 
 if not _os.environ.get("FACULA_BUILDING"):
     for _path in _kernel_libraries():

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 
 import facula
-from facula.alias.tracebacks import of_the_program
+from facula.torch_api.alias.tracebacks import of_the_program
 
 __all__ = ["main"]
 

@@ -24,11 +24,10 @@ def installed(code):
 def test_second_names_are_the_same_objects():
     import facula.distributions.normal as normal
     import facula.utils.data.sampler as sampler
+    from facula import data, distributions
     from facula.distributions.relaxed_bernoulli import RelaxedBernoulli
     from facula.nn.parallel.distributed import DistributedDataParallel
     from facula.utils.data.datapipes.iter import IterableWrapper
-
-    from facula import data, distributions
 
     assert normal.Normal is distributions.Normal
     assert RelaxedBernoulli is distributions.RelaxedBernoulli

@@ -3,7 +3,6 @@
 import pickle
 
 import pytest
-from facula.utils.data.datapipes.utils import decoder
 
 import facula
 from facula.utils.data import (
@@ -16,6 +15,7 @@ from facula.utils.data import (
     guaranteed_datapipes_determinism,
     non_deterministic,
 )
+from facula.utils.data.datapipes.utils import decoder
 
 pytestmark = pytest.mark.filterwarnings("ignore:Lambda function", "ignore:Local function")
 wrap = datapipes.iter.IterableWrapper

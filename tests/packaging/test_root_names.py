@@ -17,6 +17,8 @@ from facula.public import NAMES, SUBMODULES
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "facula"
+#: the folders whose modules are modules of the root package
+ROOMS = [Path(folder) for folder in facula.__path__[1:]]
 #: methods that hand over to a package above, which is loaded when they are called
 CALLS_UP = {
     ("nn", "compile"),  # Module.compile
@@ -46,7 +48,10 @@ def home_of(name):
     if name in PLACES[""]:
         return "ops"
     if name in NAMES:
-        return NAMES[name].split(".")[1]
+        name = NAMES[name].split(".")[1]
+    for room in ROOMS:
+        if (room / f"{name}.py").exists() or (room / name).is_dir():
+            return room.name
     if name in SUBMODULES or name in HEIGHTS:
         return name
     assert hasattr(core, name), name

@@ -16,7 +16,7 @@ import types
 import weakref
 from typing import Any
 
-from facula import core, legacy
+from facula import core
 from facula.capture import narration, rules, special_methods, subclasses, transform_rules
 from facula.capture.arrays import python_of
 from facula.capture.breaks import Break
@@ -54,6 +54,7 @@ from facula.capture.values import (
     ViewValue,
 )
 from facula.core.errors import own_name
+from facula.namespaces import legacy
 
 _DEEPEST = 60
 #: special methods of C that mean the same for every object

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from facula import core
-from facula._subclasses import FakeTensorMode
+from facula.fx.fake_tensor import FakeTensorMode
 
 
 class Fakes:

@@ -15,13 +15,14 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from facula import autograd, core, functional
+from facula import autograd, core
 from facula.autograd import autocast
 from facula.autograd.checkpoint import checkpoint
 from facula.capture.breaks import Break
 from facula.capture.graph_ops import MODE_FUNCTIONS
 from facula.capture.higher_order import capture_cond, cond
 from facula.capture.values import Known, TensorValue
+from facula.namespaces import functional
 
 
 def put(rules: dict) -> None:

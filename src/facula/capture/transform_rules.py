@@ -13,7 +13,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from facula import core, func
+from facula import core
+from facula.autograd import transforms as func
 from facula.capture.breaks import Break
 from facula.capture.inner_graphs import InnerFunction, Opaque, build, given_of, split, symbolic_of
 from facula.capture.values import FunctionValue, Known, NodeValue, PartialValue

@@ -23,8 +23,8 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.shared_memory import reserve
-from facula.storage import TypedStorage
+from facula.namespaces.shared_memory import reserve
+from facula.namespaces.storage import TypedStorage
 
 _HEADER = struct.Struct(
     "<QQQB"

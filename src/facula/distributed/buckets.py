@@ -16,7 +16,7 @@ from facula.core.logs import get_logger
 from facula.distributed.operations import all_reduce
 from facula.distributed.process_group import ProcessGroup
 from facula.distributed.types import ReduceOp
-from facula.futures import Future
+from facula.namespaces.futures import Future
 from facula.ops.registry import F
 
 Tensor = core.Tensor

@@ -15,7 +15,7 @@ from facula import core
 from facula.core.errors import fail
 from facula.distributed.errors import DistBackendError
 from facula.distributed.stores import seconds_of
-from facula.futures import Future
+from facula.namespaces.futures import Future
 from facula.ops.registry import F
 
 Tensor = core.Tensor

@@ -16,7 +16,7 @@ from facula.core.logs import get_logger
 from facula.export.exported_program import ExportedProgram
 from facula.export.tracing import trace_module
 from facula.fx import _pytree as pytree
-from facula.random import fork_rng
+from facula.namespaces.random import fork_rng
 
 Tensor = core.Tensor
 

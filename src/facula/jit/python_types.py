@@ -16,10 +16,10 @@ from collections.abc import Callable
 from typing import Any
 
 from facula import core
-from facula.futures import Future
 from facula.jit import types as T
 from facula.jit.codes import CODED
 from facula.jit.values import Names
+from facula.namespaces.futures import Future
 from facula.nn import Module
 
 __all__ = ["NoType", "annotation_type", "type_of_class", "type_of_value"]

@@ -10,10 +10,10 @@ import builtins
 from collections.abc import Callable
 from typing import Any
 
-from facula.futures import Future
 from facula.jit import types as T
 from facula.jit.ir import Node
 from facula.jit.primitive_containers import format_text, percent_format
+from facula.namespaces.futures import Future
 
 __all__ = ["RUNS", "is_instance"]
 

@@ -11,7 +11,6 @@ import inspect
 from typing import Any
 
 from facula.core.errors import fail
-from facula.futures import Future
 from facula.jit.builtin_calls import BUILTINS
 from facula.jit.functions import EXTRA_NAMES, FunctionUnit, make_unit, unit_of_python
 from facula.jit.marks import SCRIPT, annotate, mark_of
@@ -19,6 +18,7 @@ from facula.jit.modules import class_type, module_type
 from facula.jit.python_types import NoType, enum_type, named_tuple
 from facula.jit.script_objects import ScriptFunction, ScriptModule, script_module
 from facula.jit.source import refuse
+from facula.namespaces.futures import Future
 from facula.nn import Module
 
 __all__ = ["fork", "script", "wait"]

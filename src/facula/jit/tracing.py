@@ -31,8 +31,8 @@ from facula.jit.script_objects import (
 )
 from facula.jit.source import Source
 from facula.jit.values import Bound
+from facula.namespaces.overrides import TorchFunctionMode
 from facula.nn import Module
-from facula.overrides import TorchFunctionMode
 
 __all__ = ["TracerWarning", "trace", "trace_module"]
 

@@ -14,9 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from facula import core
-from facula._subclasses import FakeTensorMode
 from facula.fx import Graph, GraphModule, Node
-from facula.fx.fake_tensor import FakeTensor
+from facula.fx.fake_tensor import FakeTensor, FakeTensorMode
 from facula.fx.node import map_arg
 from facula.fx.symbols import SymFloat, SymInt
 from facula.lower import table

@@ -13,7 +13,7 @@ from typing import Any
 
 import facula
 from facula.core.errors import fail
-from facula.overrides import (
+from facula.namespaces.overrides import (
     handle_torch_function,
     has_torch_function,
     has_torch_function_unary,

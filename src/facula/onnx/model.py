@@ -15,7 +15,7 @@ from facula.fx.symbolic_run import sizes_of
 from facula.onnx.errors import OnnxExporterError, onnx_package
 from facula.onnx.graph import Value, element_type
 from facula.onnx.translate import Translated
-from facula.version import __version__
+from facula.torch_api.version import __version__
 
 PRODUCER = "facula"
 #: the version of the file format; newer operators may ask for a newer one

@@ -10,9 +10,9 @@ from collections import OrderedDict
 from typing import Any, BinaryIO
 
 from facula import core
+from facula.namespaces.storage import TypedStorage
 from facula.serialization import storages
 from facula.serialization.names import dtype_word, storage_name
-from facula.storage import TypedStorage
 
 __all__ = ["CheckpointPickler"]
 

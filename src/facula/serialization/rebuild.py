@@ -18,10 +18,10 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.namespaces.storage import TypedStorage
 from facula.serialization import storages
 from facula.serialization.names import CONSTANTS, STORAGE_DTYPES, layout_named
 from facula.serialization.unpickle import Maker, UnpicklingError, checked_key, set_attributes
-from facula.storage import TypedStorage
 
 __all__ = [
     "StorageType",

@@ -3,7 +3,7 @@
 Takes and gives what `facula.hub` does. Keeps true: it holds nothing of its own.
 """
 
-from facula.hub import load_state_dict_from_url as load_url
-from facula.hub import tqdm
+from facula.torch_api.hub import load_state_dict_from_url as load_url
+from facula.torch_api.hub import tqdm
 
 __all__ = ["load_url", "tqdm"]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from facula import core
-from facula._subclasses import FakeTensor, FakeTensorMode
+from facula.fx.fake_tensor import FakeTensor, FakeTensorMode
 
 Tensor = core.Tensor
 

@@ -14,11 +14,11 @@ from dataclasses import replace
 from typing import Any
 
 from facula import core
-from facula._subclasses import FakeTensorMode
 from facula.autograd.transforms.view_inverses import ViewStep
 from facula.core.stages import stage
 from facula.fx import Graph, GraphModule
 from facula.fx.experimental.symbolic_shapes import StatelessSymbolicContext
+from facula.fx.fake_tensor import FakeTensorMode
 from facula.fx.shape_env import ShapeEnv
 from facula.fx.size_functions import function_of, holds
 from facula.fx.symbols import SymInt, number, plain

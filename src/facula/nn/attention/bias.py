@@ -11,7 +11,7 @@ from typing import Any
 
 import facula
 from facula.core.errors import fail
-from facula.overrides import DisableTorchFunctionSubclass
+from facula.namespaces.overrides import DisableTorchFunctionSubclass
 
 __all__ = ["CausalBias", "CausalVariant", "causal_lower_right", "causal_upper_left"]
 

@@ -13,7 +13,7 @@ from facula import core
 from facula.distributed.buckets import GradBucket
 from facula.distributed.operations import all_reduce
 from facula.distributed.world import default_group
-from facula.futures import Future
+from facula.namespaces.futures import Future
 
 __all__ = [
     "allreduce_hook", "bf16_compress_hook", "bf16_compress_wrapper", "fp16_compress_hook",

@@ -17,7 +17,7 @@ from facula.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce
 from facula.distributed.buckets import GradBucket, flattened
 from facula.distributed.operations import all_reduce
 from facula.distributed.world import default_group
-from facula.futures import Future
+from facula.namespaces.futures import Future
 
 __all__ = ["PowerSGDState", "powerSGD_hook"]
 

@@ -1,5 +1,0 @@
-"""Names of PyTorch's `_library`, which packages with operators of their own read."""
-
-from facula._library import utils
-
-__all__ = ["utils"]

@@ -1,0 +1,49 @@
+"""The tensor types of PyTorch's first years: `FloatTensor(2, 3)`, `LongTensor([1, 2])`, `isinstance(x, FloatTensor)`.
+
+Takes sizes or data; gives tensors of one dtype. Keeps true: there is one class, Tensor; these only look like others.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import core
+
+from .storage import TypedStorage
+
+
+class _TypedTensor(type):
+    """Makes tensors of one dtype, and counts them as instances."""
+
+    dtype: Any
+
+    def __call__(cls, *args: Any, device: Any = None) -> core.Tensor:
+        if len(args) == 1 and isinstance(args[0], core.Tensor):
+            return args[0].to(cls.dtype)
+        if len(args) == 1 and isinstance(args[0], (TypedStorage, core.UntypedStorage)):
+            return core.empty((0,), dtype=cls.dtype, device=device).set_(args[0])
+        if len(args) == 1 and not isinstance(args[0], int) and not isinstance(args[0], core.Size):
+            return core.tensor(args[0], dtype=cls.dtype, device=device)
+        sizes = args[0] if len(args) == 1 and isinstance(args[0], core.Size) else args or (0,)
+        return core.empty(sizes, dtype=cls.dtype, device=device)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, core.Tensor) and instance.dtype is cls.dtype
+
+
+def _make(name: str, dtype: Any) -> _TypedTensor:
+    return _TypedTensor(
+        name, (), {"dtype": dtype, "__module__": "facula", "__doc__": f"A tensor of {dtype.name}."}
+    )
+
+
+FloatTensor = _make("FloatTensor", core.float32)
+DoubleTensor = _make("DoubleTensor", core.float64)
+HalfTensor = _make("HalfTensor", core.float16)
+BFloat16Tensor = _make("BFloat16Tensor", core.bfloat16)
+LongTensor = _make("LongTensor", core.int64)
+IntTensor = _make("IntTensor", core.int32)
+ShortTensor = _make("ShortTensor", core.int16)
+CharTensor = _make("CharTensor", core.int8)
+ByteTensor = _make("ByteTensor", core.uint8)
+BoolTensor = _make("BoolTensor", core.bool_)

@@ -1,0 +1,241 @@
+"""Methods and properties of Tensor that are neither operators nor part of the core.
+
+Takes: the operator table. Gives: `attach`, which puts them onto the class.
+Keeps true: each is a short composition of operators or a question about the tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from facula import core
+from facula.core import printing
+from facula.core.errors import fail
+from facula.ops.registry import F
+
+from . import older_methods
+from .storage import CASTS, TypedStorage
+
+Tensor = core.Tensor
+
+_CASTS = {
+    **CASTS,
+    "cfloat": core.complex64,
+    "cdouble": core.complex128,
+    "chalf": core.complex32,
+}
+
+
+def _cast(name: str, dtype: Any) -> Callable[..., Any]:
+    def method(self: Tensor, memory_format: Any = core.preserve_format) -> Tensor:
+        return self.to(dtype, memory_format=memory_format)
+
+    method.__name__ = name
+    method.__qualname__ = f"Tensor.{name}"
+    method.__doc__ = f"The tensor as `{dtype.name}`."
+    return method
+
+
+def _transposed(self: Tensor) -> Tensor:
+    """The dimensions in reverse order."""
+    return self.permute(tuple(range(self.dim()))[::-1])
+
+
+def _matrix_transposed(self: Tensor) -> Tensor:
+    """The last two dimensions exchanged."""
+    if self.dim() < 2:
+        fail(
+            RuntimeError,
+            "mT",
+            "tensor.mT is only supported on matrices or batches of matrices",
+            f"{self.dim()}-D tensor",
+            hint="x[:, None] is a column, x[None] a row of a vector",
+        )
+    return self.transpose(-2, -1)
+
+
+def _hermitian(self: Tensor) -> Tensor:
+    """The conjugate transpose of a matrix."""
+    if self.dim() not in (0, 2):
+        fail(
+            RuntimeError,
+            "H",
+            "tensor.H is only supported on matrices (2-D tensors)",
+            f"{self.dim()}-D tensor",
+            hint="x.mH takes batches of matrices",
+        )
+    return self.adjoint() if self.dim() else self.conj()
+
+
+def _matrix_hermitian(self: Tensor) -> Tensor:
+    """The conjugate transpose of the last two dimensions."""
+    return self.adjoint()
+
+
+def new_tensor(
+    self: Tensor,
+    data: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    layout: Any = core.strided,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A tensor of `data` with this tensor's dtype and device by default."""
+    return core.tensor(
+        data,
+        dtype=self.dtype if dtype is None else dtype,
+        device=self.device if device is None else device,
+        requires_grad=requires_grad,
+    )
+
+
+def cuda(
+    self: Tensor,
+    device: Any = None,
+    non_blocking: bool = False,
+    memory_format: Any = core.preserve_format,
+) -> Tensor:
+    """The tensor on a CUDA device; raises where there is none."""
+    return self.to("cuda" if device is None else device)
+
+
+def is_set_to(self: Tensor, tensor: Tensor) -> bool:
+    """Whether both tensors are the same view of the same memory."""
+    return (
+        core.address_of(self) == core.address_of(tensor)
+        and self.shape == tensor.shape
+        and self.stride() == tensor.stride()
+        and self.storage_offset() == tensor.storage_offset()
+    )
+
+
+def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:  # noqa: A002
+    """Replace every element by `callable(element)`: slow, for the CPU."""
+    if self.requires_grad and core.is_grad_enabled():
+        fail(
+            TypeError,
+            "apply_",
+            "apply_() can't be called on tensors that require grad",
+            hint="call it on x.detach()",
+        )
+    flat = [callable(value) for value in self.reshape(-1).tolist()]
+    return self.copy_(core.tensor(flat, dtype=self.dtype).reshape(self.shape) if flat else self)
+
+
+def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:  # noqa: A002
+    """Replace every element by `callable(element, other)`: slow, for the CPU."""
+    other = tensor.expand(self.shape).reshape(-1).tolist()
+    flat = [callable(a, b) for a, b in zip(self.reshape(-1).tolist(), other, strict=True)]
+    return self.copy_(core.tensor(flat, dtype=self.dtype).reshape(self.shape) if flat else self)
+
+
+def storage(self: Tensor) -> Any:
+    """The memory of the tensor, all of it, as a row of its numbers."""
+    return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype)
+
+
+def _typed_storage(self: Tensor) -> Any:
+    """As `storage`."""
+    return storage(self)
+
+
+def storage_type(self: Tensor) -> type:
+    """The class of the storage."""
+    return core.UntypedStorage
+
+
+def dim_order(self: Tensor, *, ambiguity_check: bool = False) -> tuple[int, ...]:
+    """The dimensions from the outermost to the innermost in memory."""
+    strides = self.stride()
+    return tuple(sorted(range(self.dim()), key=lambda d: (-strides[d], d)))
+
+
+def is_distributed(self: Tensor) -> bool:
+    """Always False."""
+    return False
+
+
+def is_coalesced(self: Tensor) -> bool:
+    """For sparse tensors only."""
+    fail(
+        RuntimeError,
+        "is_coalesced",
+        "a sparse tensor was required",
+        self.layout,
+        hint="to_sparse() makes one",
+    )
+
+
+def rename(self: Tensor, *names: Any, **mapping: Any) -> Tensor:
+    """facula has no dimension names: only `rename(None)` is answered."""
+    if mapping or names != (None,):
+        fail(
+            NotImplementedError,
+            "rename",
+            "unnamed dimensions were required",
+            names or mapping,
+            hint="dimensions are numbered here: use permute() and dim numbers",
+        )
+    return self
+
+
+def _view_property(function: Callable[[Tensor], Tensor]) -> property:
+    return property(function, doc=function.__doc__)
+
+
+def _set_real(self: Tensor, value: Any) -> None:
+    F.real(self).copy_(value if isinstance(value, Tensor) else core.tensor(value))
+
+
+def _set_imag(self: Tensor, value: Any) -> None:
+    F.imag(self).copy_(value if isinstance(value, Tensor) else core.tensor(value))
+
+
+def _reversed_division(self: Tensor, other: Any) -> Tensor:
+    """``other / self``, under the name of Python 2."""
+    return self.reciprocal() * other
+
+
+def attach() -> None:
+    """Put everything onto Tensor, and the printer into its slot."""
+    put = core.set_type_attribute
+    for name, dtype in _CASTS.items():
+        put(Tensor, name, _cast(name, dtype))
+    put(Tensor, "T", _view_property(_transposed))
+    put(Tensor, "mT", _view_property(_matrix_transposed))
+    put(Tensor, "H", _view_property(_hermitian))
+    put(Tensor, "mH", _view_property(_matrix_hermitian))
+    put(
+        Tensor, "real", property(lambda self: F.real(self), _set_real, doc="The real part, a view.")
+    )
+    put(
+        Tensor,
+        "imag",
+        property(lambda self: F.imag(self), _set_imag, doc="The imaginary part, a view."),
+    )
+    for method in (
+        new_tensor,
+        cuda,
+        is_set_to,
+        apply_,
+        map_,
+        storage,
+        _typed_storage,
+        storage_type,
+        dim_order,
+        is_distributed,
+        is_coalesced,
+        rename,
+    ):
+        put(Tensor, method.__name__, method)
+    for method in older_methods.METHODS:
+        put(Tensor, method.__name__, method)
+    for name, value in older_methods.VALUES.items():
+        put(Tensor, name, value)
+    put(Tensor, "is_shared_", Tensor.is_shared)
+    put(core.UntypedStorage, "untyped", lambda self: self)
+    put(Tensor, "__rdiv__", _reversed_division)
+    core.PRINTER[0] = printing.tensor_repr

@@ -1,8 +1,0 @@
-"""Signal processing: windows.
-
-Re-exports; nothing else.
-"""
-
-from facula.signal import windows
-
-__all__ = ["windows"]

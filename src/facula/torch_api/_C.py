@@ -1,0 +1,95 @@
+"""Names that programs read from PyTorch's extension module.
+
+Takes: nothing. Gives: the functions and classes of facula that stand for them.
+Keeps true: re-exports; what facula has no counterpart for is absent.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import core
+from facula.autograd.dispatch_keys import (
+    DispatchKey,
+    DispatchKeySet,
+    ExcludeDispatchKeyGuard,
+)
+from facula.core import (
+    Generator,
+    Size,
+    device,
+    dtype,
+    layout,
+    memory_format,
+)
+from facula.core import Tensor as TensorBase
+from facula.core import _disabled_torch_function_impl as _disabled_torch_function_impl
+from facula.core import is_grad_enabled as is_grad_enabled
+from facula.core import set_grad_enabled as _set_grad_enabled  # noqa: F401
+from facula.namespaces import functional
+from facula.namespaces.overrides import (
+    DisableTorchFunction,
+    DisableTorchFunctionSubclass,
+)
+from facula.nn.modules.module import parse_to
+from facula.ops.tags import Tag as Tag
+
+from . import accelerator
+
+_TensorBase = TensorBase
+_ExcludeDispatchKeyGuard = ExcludeDispatchKeyGuard
+_TensorMeta = type(TensorBase)
+
+
+def _log_api_usage_once(event: str) -> None:
+    """Libraries announce their use to PyTorch's telemetry; there is none here."""
+
+
+def _get_default_device() -> str:
+    """The type of the device on which tensors are made where none is named."""
+    return functional.get_default_device().type
+
+
+class _DisableFuncTorch:
+    """A block outside of the function transforms that are under way in this thread."""
+
+    def __enter__(self) -> None:
+        self._before = core.swap_interpreters([])
+
+    def __exit__(self, *exception: Any) -> None:
+        core.swap_interpreters(self._before)
+
+
+def _are_functorch_transforms_active() -> bool:
+    """Whether a function transform (`vmap`, `grad`, ...) is under way in this thread."""
+    return bool(core.interpreters())
+
+
+def _get_accelerator() -> core.device:
+    """The device to prefer; the CPU where there is no other."""
+    return accelerator.current_accelerator() or core.device("cpu")
+
+
+class _nn:  # noqa: N801 - PyTorch's name
+    """The part of PyTorch's extension module below `torch.nn`."""
+
+    _parse_to = staticmethod(lambda *args, **kwargs: parse_to(args, kwargs))
+
+
+def _get_tracing_state() -> None:
+    """The trace that PyTorch's `jit.trace` would be writing; there is none here."""
+
+
+__all__ = [
+    "DisableTorchFunction",
+    "DisableTorchFunctionSubclass",
+    "DispatchKey",
+    "DispatchKeySet",
+    "Generator",
+    "Size",
+    "TensorBase",
+    "device",
+    "dtype",
+    "layout",
+    "memory_format",
+]

@@ -1,0 +1,24 @@
+"""How this build of facula was made, as text.
+
+Takes nothing. Gives `show` and `parallel_info`. Keeps true: only what this process really uses is
+named.
+"""
+
+from __future__ import annotations
+
+from facula import core
+from facula.runtime.libraries import kernel_libraries
+
+from .version import __version__
+
+__all__ = ["parallel_info", "show"]
+
+
+def show() -> str:
+    """The version, the kernel library and the instruction set in use."""
+    return f"facula {__version__}\n  - kernels: {', '.join(kernel_libraries())}\n"
+
+
+def parallel_info() -> str:
+    """How many threads compute."""
+    return f"facula's thread pool: {core.get_num_threads()} threads\n"

@@ -1,0 +1,29 @@
+"""Capture, under the names that PyTorch programs use; everything here stands elsewhere."""
+
+from __future__ import annotations
+
+from facula.capture.framework_rules import graph_break, is_compiling
+from facula.compiler.api import (
+    allow_in_graph,
+    assume_constant_result,
+    disable,
+    disallow_in_graph,
+    reset,
+    set_stance,
+    substitute_in_graph,
+)
+from facula.compiler.api import compile as optimize
+from facula.compiler.backends import list_backends, lookup_backend, register_backend
+from facula.compiler.explain import explain
+from facula.compiler.optimized_module import OptimizedModule
+
+from . import backends, compiled_autograd, config, eval_frame, exc, utils
+from .decorators import (
+    mark_dynamic,
+    mark_static,
+    mark_static_address,
+    mark_unbacked,
+    maybe_mark_dynamic,
+)
+
+is_dynamo_supported = lambda: True  # noqa: E731

@@ -1,0 +1,35 @@
+"""Counters of the compiler, and small helpers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import core
+from facula.capture.events import COUNTERS as counters
+from facula.core.config import describe as settings
+from facula.ops.registry import F
+
+from .. import cuda
+
+
+def same(a: Any, b: Any, tol: float = 1e-4) -> bool:
+    """Whether two results are equal up to rounding."""
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(same(x, y, tol) for x, y in zip(a, b, strict=True))
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[k], b[k], tol) for k in a)
+    if isinstance(a, core.Tensor):
+        return bool(F.allclose(a, b, rtol=tol, atol=tol, equal_nan=True))
+    return a == b
+
+
+def is_compile_supported(device_type: str) -> bool:
+    """Whether `compile` makes code for a device type, a number behind it or not."""
+    return device_type.partition(":")[0] in ("cpu", "cuda") and _has_device(device_type)
+
+
+def _has_device(device_type: str) -> bool:
+    return device_type.startswith("cpu") or cuda.is_available()
+
+
+__all__ = ["counters", "is_compile_supported", "same", "settings"]

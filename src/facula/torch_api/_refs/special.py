@@ -1,0 +1,14 @@
+"""Reference implementations of `special`: see `facula._refs`."""
+
+from typing import Any
+
+from . import names_at, reference
+
+__all__ = names_at("special")  # pyright: ignore
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    value = globals()[name] = reference("special", name)
+    return value

@@ -1,0 +1,126 @@
+"""The CPU as a device among others: what `cuda` offers, where it has a meaning.
+
+Takes nothing. Gives the questions and the streams of PyTorch's `torch.cpu`.
+Keeps true: work on the CPU is done when a call returns, so streams and synchronisation wait for nothing.
+"""
+
+from __future__ import annotations
+
+import platform
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from facula.runtime import cpu_features
+
+from . import amp
+
+__all__ = [
+    "Event",
+    "Stream",
+    "StreamContext",
+    "amp",
+    "current_device",
+    "current_stream",
+    "device_count",
+    "get_capabilities",
+    "is_available",
+    "is_initialized",
+    "set_device",
+    "stream",
+    "synchronize",
+]
+
+
+class Stream:
+    """The one queue of the CPU, always empty."""
+
+    def __init__(self, priority: int = -1) -> None:
+        self.priority = priority
+
+    def wait_stream(self, stream: Any) -> None:
+        """Nothing to wait for."""
+
+    def record_event(self) -> None:
+        """Nothing to record."""
+
+    def wait_event(self, event: Any) -> None:
+        """Nothing to wait for."""
+
+
+class Event:
+    """A point in the queue of the CPU: always reached."""
+
+    def query(self) -> bool:
+        """Whether the work before is done: always."""
+        return True
+
+    def record(self, stream: Any = None) -> None:
+        """Nothing to record."""
+
+    def synchronize(self) -> None:
+        """Nothing to wait for."""
+
+    def wait(self, stream: Any = None) -> None:
+        """Nothing to wait for."""
+
+
+class StreamContext(AbstractContextManager):
+    """A region in which a stream is the current one."""
+
+    cur_stream: Any
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
+        return None
+
+
+_STREAM = Stream()
+
+
+def current_stream(device: Any = None) -> Stream:
+    """The one stream."""
+    return _STREAM
+
+
+def stream(stream: Any) -> AbstractContextManager:
+    """A region in which a stream is the current one; None changes nothing."""
+    return nullcontext() if stream is None else StreamContext(stream)
+
+
+def synchronize(device: Any = None) -> None:
+    """Wait until all work is done: it is."""
+
+
+def is_available() -> bool:
+    """True."""
+    return True
+
+
+def is_initialized() -> bool:
+    """True."""
+    return True
+
+
+def device_count() -> int:
+    """One."""
+    return 1
+
+
+def current_device() -> str:
+    """The name of the device."""
+    return "cpu"
+
+
+def set_device(device: Any) -> None:
+    """There is one CPU device: nothing to choose."""
+
+
+def get_capabilities() -> dict[str, Any]:
+    """What the processor can do, and the kernel variant that fits it."""
+    return {
+        "architecture": platform.machine(),
+        "variant": cpu_features.detected(),
+        **{name: True for name in sorted(cpu_features.features())},
+    }

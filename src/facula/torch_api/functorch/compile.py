@@ -1,0 +1,36 @@
+"""Compiling ahead of time under PyTorch's name: see `facula.lower.aot`."""
+
+from facula.lower.aot.api import memory_efficient_fusion, print_compile
+from facula.lower.aot.drawing import draw_graph, draw_graph_compile
+
+from .._decomp import get_decompositions
+from .._functorch.aot_autograd import (
+    aot_function,
+    aot_module,
+    aot_module_simplified,
+    compiled_function,
+    compiled_module,
+    default_partition,
+    make_boxed_compiler,
+    make_boxed_func,
+    min_cut_rematerialization_partition,
+    nop,
+)
+
+__all__ = [
+    "aot_function",
+    "aot_module",
+    "aot_module_simplified",
+    "compiled_function",
+    "compiled_module",
+    "default_partition",
+    "draw_graph",
+    "draw_graph_compile",
+    "get_decompositions",
+    "make_boxed_compiler",
+    "make_boxed_func",
+    "memory_efficient_fusion",
+    "min_cut_rematerialization_partition",
+    "nop",
+    "print_compile",
+]

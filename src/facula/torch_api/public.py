@@ -1,0 +1,125 @@
+"""Where public names come from that are not operators.
+
+Takes: nothing. Gives: `SUBMODULES`, the modules that `facula.name` imports when asked, and `NAMES`,
+the module of each function or class that is found there on first use. Keeps true: nothing is
+imported here before it is asked for; no operator is named (their names are derived from the table).
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+SUBMODULES = frozenset(
+    (
+        "nn optim autograd signal utils data serialization testing random backends fx func amp linalg "
+        "special fft masked sparse storage distributions cpu cuda mps xpu accelerator types return_types overrides "
+        "library jit profiler _C _VF _library _ops version compiler _dynamo _logging ao alias torch_version "
+        "distributed __config__ hub export futures multiprocessing onnx"
+    ).split()
+)
+
+_FROM = {
+    "facula.compiler.api": "compile",
+    "facula.capture.higher_order": "cond",
+    "facula.serialization": "save load",
+    "facula.serialization.reader": "PyTorchFileReader",
+    "facula.jit": "ScriptModule ScriptFunction",
+    "facula.accelerator": "Stream Event get_device_module _register_device_module",
+    "facula.autograd.grad_mode": "no_grad enable_grad set_grad_enabled inference_mode",
+    "facula.autograd.transforms": "vmap",
+    "facula.random": "seed initial_seed get_rng_state set_rng_state",
+    "facula.core.printing": "set_printoptions",
+    "facula.functional": (
+        "is_tensor is_storage is_floating_point is_complex is_nonzero is_same_size numel "
+        "set_default_device get_default_device set_float32_matmul_precision "
+        "get_float32_matmul_precision "
+        "use_deterministic_algorithms are_deterministic_algorithms_enabled "
+        "set_deterministic_debug_mode "
+        "get_deterministic_debug_mode is_deterministic_algorithms_warn_only_enabled "
+        "set_warn_always is_warn_always_enabled get_num_interop_threads set_num_interop_threads "
+        "typename set_flush_denormal broadcast_shapes asarray "
+        "clone detach detach_ fill fill_ zero_ resize_as_ is_signed is_conj is_neg is_inference "
+        "is_distributed "
+        "get_device set_default_tensor_type set_anomaly_enabled init_num_threads from_file "
+        "unravel_index"
+    ),
+    "facula.alias": "install_as_torch",
+    "facula.ops.tags": "Tag",
+    "facula.ops.sparse_checks": (
+        "_validate_sparse_coo_tensor_args _validate_sparse_compressed_tensor_args "
+        "_validate_sparse_csr_tensor_args _validate_sparse_csc_tensor_args "
+        "_validate_sparse_bsr_tensor_args _validate_sparse_bsc_tensor_args"
+    ),
+    "facula.checks": (
+        "_assert _assert_async _check _check_index _check_is_size _check_not_implemented "
+        "_check_tensor_all _check_type _check_value _check_with"
+    ),
+    "facula.amp.autocast_mode": "autocast",
+    "facula.amp.grad_scaler": "GradScaler",
+    "facula.autograd.autocast": (
+        "is_autocast_enabled set_autocast_enabled get_autocast_dtype set_autocast_dtype "
+        "is_autocast_cpu_enabled set_autocast_cpu_enabled get_autocast_cpu_dtype "
+        "set_autocast_cpu_dtype "
+        "get_autocast_gpu_dtype set_autocast_gpu_dtype is_autocast_cache_enabled "
+        "set_autocast_cache_enabled "
+        "clear_autocast_cache autocast_increment_nesting autocast_decrement_nesting"
+    ),
+    "facula.constants": (
+        "e pi inf nan newaxis half float double short int long chalf cfloat cdouble "
+        "legacy_contiguous_format"
+    ),
+    "facula.nn.recurrent": "lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell",
+    "facula.storage": (
+        "TypedStorage FloatStorage DoubleStorage HalfStorage BFloat16Storage LongStorage IntStorage "
+        "ShortStorage CharStorage ByteStorage BoolStorage ComplexFloatStorage ComplexDoubleStorage"
+    ),
+    "facula.fx.symbols": "SymInt SymFloat SymBool sym_float sym_int sym_ite sym_max sym_min sym_not sym_sum",
+    "facula.legacy": (
+        "FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor "
+        "CharTensor ByteTensor "
+        "BoolTensor"
+    ),
+}
+NAMES = {name: module for module, names in _FROM.items() for name in names.split()}
+
+
+class SecondNames:
+    """Asks `facula.second_names`, once somebody imports a module of the package after it is there."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
+        """Where the module is, if it is one under a second name."""
+        if not name.startswith("facula.") or name == "facula.second_names":
+            return _with_tensors(name, path) if name == "multiprocessing.reduction" else None
+        # lazily: most programs import no module by a second name
+        from . import second_names
+
+        return second_names.find_spec(name)
+
+    @staticmethod
+    def install() -> None:
+        """Comes first: packages that are others would be executed again."""
+        finder: Any = SecondNames
+        if finder not in sys.meta_path:
+            sys.meta_path.insert(0, finder)
+
+
+def _with_tensors(name: str, path: Any) -> Any:
+    """Python's module by which processes send objects; when it is there, it learns of tensors."""
+    # lazily: most programs have one process
+    import importlib
+    from importlib.machinery import PathFinder
+
+    spec = PathFinder.find_spec(name, path)
+    loader: Any = spec and spec.loader
+    if loader is None:
+        return None
+    execute = loader.exec_module
+
+    def exec_module(module: Any) -> None:
+        execute(module)
+        importlib.import_module("facula.shared_memory")
+
+    loader.exec_module = exec_module
+    return spec

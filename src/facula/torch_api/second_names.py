@@ -1,0 +1,84 @@
+"""Modules that have a second name: PyTorch's, or that of the folder in which they lie.
+
+Takes: second names, which `public.SecondNames` brings from the import system. Gives: the modules themselves.
+Keeps true: no module is executed twice, so that a class is the same object under all its names.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+import facula
+
+__all__ = ["find_spec", "first_name"]
+
+#: folders whose modules are modules of facula itself (the root package has them on its path)
+ROOMS = tuple(folder.rpartition(os.sep)[2] for folder in facula.__path__[1:])
+#: a package that is another one, with all of its modules
+_PACKAGES = {"facula.utils.data": "facula.data"}
+#: single modules
+_MODULES = {
+    "facula.nn.parallel.distributed": "facula.distributed.data_parallel",
+    "facula.nn.parallel.scatter_gather": "facula.nn.parallel.copies",
+    "facula.distributions.constraint_registry": "facula.distributions.registry",
+    "facula.nn.quantized": "facula.ao.nn.quantized",
+    "facula.distributions.exp_family": "facula.distributions.distribution",
+}
+#: packages where PyTorch has a module for each class, named like the class
+_BY_CLASS = ("facula.distributions",)
+
+
+def _module_of_class(package: str, name: str) -> str | None:
+    """The module that holds the class whose name is that of a module, as `half_normal`."""
+    wanted = name.replace("_", "").lower()
+    for value in vars(import_module(package)).values():
+        if isinstance(value, type) and value.__name__.lower() == wanted:
+            place = value.__module__.partition(".")[2]
+            return f"facula.{place}" if f"facula.{place}".startswith(package) else None
+    return None
+
+
+def first_name(name: str) -> str | None:
+    """The name under which facula has a module; None where it is the same or there is none."""
+    if name in _MODULES:
+        return _MODULES[name]
+    _, room, inside = (*name.split(".", 2), "", "")[:3]
+    if inside and room in ROOMS:
+        return f"facula.{inside}"
+    package, _, last = name.rpartition(".")
+    for theirs, ours in _PACKAGES.items():
+        if name.startswith(theirs + "."):
+            return ours + name[len(theirs) :]
+    return _module_of_class(package, last) if package in _BY_CLASS else None
+
+
+class _Loader:
+    """Gives a module that is there, as it is."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self.module, self.spec = module, module.__spec__
+
+    def create_module(self, spec: Any) -> ModuleType:
+        return self.module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self.spec  # the import system has put in that of the second name
+
+
+def find_spec(name: str) -> ModuleSpec | None:
+    """What the import system asks for: where the module of a second name is."""
+    first = first_name(name)
+    if first is None:
+        return None
+    try:
+        module = import_module(first)
+    except ModuleNotFoundError as error:
+        if error.name == first:
+            return None
+        raise
+    loader: Any = _Loader(module)
+    return ModuleSpec(name, loader, is_package=hasattr(module, "__path__"))
