@@ -35,7 +35,7 @@ from facula.public import SecondNames as _SecondNames  # noqa: E402
 def _make_kernel(*question: _Any) -> int | None:
     """Brings in what compiles missing kernels, when the first one is missing."""
     # lazily: it brings in the code generator
-    from facula.backends.cpu.kernels import make_kernel
+    from facula.devices.cpu import make_kernel
 
     core.MISSING_KERNEL[0] = make_kernel
     return make_kernel(*question)
@@ -44,7 +44,7 @@ def _make_kernel(*question: _Any) -> int | None:
 def _find_backend(name: str) -> bool:
     """Looks for an installed package that offers a device, when one is named that is not there."""
     # lazily: most programs name the CPU only
-    from facula.backends import load
+    from facula.devices import load
 
     return load(name)
 

@@ -99,7 +99,9 @@ def test_separate_integers_are_an_overload(stubs):
 
 
 def test_named_results(stubs):
-    classes = {n.name: n for n in stubs["return_types.pyi"].body if isinstance(n, ast.ClassDef)}
+    classes = {
+        n.name: n for n in stubs["namespaces/return_types.pyi"].body if isinstance(n, ast.ClassDef)
+    }
     assert set(classes) == set(filter(str.isidentifier, RETURN_TYPES))
     assert [n.target.id for n in classes["sort"].body] == ["values", "indices"]
     sort = functions(stubs["__init__.pyi"].body, "sort")[0]
@@ -107,7 +109,7 @@ def test_named_results(stubs):
 
 
 def test_docstrings_reach_the_stubs(stubs):
-    node = functions(stubs["special.pyi"].body, "erf")[0]
+    node = functions(stubs["namespaces/special.pyi"].body, "erf")[0]
     assert ast.get_docstring(node).startswith("erf(Tensor self) -> Tensor")
 
 

@@ -60,7 +60,7 @@ def test_few_modules(modules):
 @pytest.mark.parametrize(
     "name",
     "numpy scipy subprocess ctypes inspect dataclasses tempfile pickle logging threading asyncio "
-    "facula.nn facula.optim facula.data facula.codegen facula.backends facula.serialization "
+    "facula.nn facula.optim facula.data facula.codegen facula.devices facula.backends facula.serialization "
     "facula.runtime.compile facula.ops.rows facula.ops.scalar_numpy".split(),
 )
 def test_nothing_that_waits_for_its_use(modules, name):

@@ -11,8 +11,8 @@ from typing import Any
 
 from facula import core
 from facula.autograd.grad_mode import no_grad
-from facula.backends.results import tensors_of
 from facula.core.errors import fail, message
+from facula.devices.results import tensors_of
 from facula.library.custom import find
 
 __all__ = ["OpCheckError", "opcheck"]

@@ -14,8 +14,8 @@ from typing import Any
 
 from facula import core
 from facula.autograd.function import Function
-from facula.backends.results import tensors_of
 from facula.core.errors import fail
+from facula.devices.results import tensors_of
 from facula.library.schemas import translate
 from facula.ops.definition import Definition
 from facula.ops.registry import TABLE, register

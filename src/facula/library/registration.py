@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from facula import backends, core
+from facula import core, devices
 from facula.core.errors import fail
 from facula.library.custom import EVERY_DEVICE, CustomOperator, find, make
 from facula.library.schemas import infer_schema
@@ -261,9 +261,9 @@ def _implement(qualname: Any, key: str, function: Callable[..., Any]) -> None:
 
 def _backend_for(device: str) -> Any:
     """The device's backend; one in host memory is made where there is none."""
-    if device not in backends.registered() and not backends.load(device):
-        backends.register(device, {})
-    backend = backends.get(device)
+    if device not in devices.registered() and not devices.load(device):
+        devices.register(device, {})
+    backend = devices.get(device)
     if not hasattr(backend, "implement"):
         required = f"a backend that takes single kernels was required for '{device}'"
         fail(

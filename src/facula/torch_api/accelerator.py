@@ -10,8 +10,8 @@ import sys
 from typing import Any
 
 from facula import core
-from facula.backends import load, registered
 from facula.core.errors import fail
+from facula.devices import load, registered
 
 __all__ = [
     "Event",

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
-from facula.backends import load, registered
 from facula.core.errors import fail
+from facula.devices import load, registered
 
 __all__ = [
     "current_allocated_memory",

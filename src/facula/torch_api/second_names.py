@@ -22,6 +22,9 @@ ROOMS = tuple(folder.rpartition(os.sep)[2] for folder in facula.__path__[1:])
 _PACKAGES = {"facula.utils.data": "facula.data"}
 #: single modules
 _MODULES = {
+    "facula.backends.arrays": "facula.devices.arrays",
+    "facula.backends.results": "facula.devices.results",
+    "facula.backends.cpu.kernels": "facula.devices.cpu",
     "facula.nn.parallel.distributed": "facula.distributed.data_parallel",
     "facula.nn.parallel.scatter_gather": "facula.nn.parallel.copies",
     "facula.distributions.constraint_registry": "facula.distributions.registry",

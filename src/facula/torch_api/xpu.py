@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
-from facula.backends import load, registered
 from facula.core.errors import fail
+from facula.devices import load, registered
 
 __all__ = [
     "device_count", "empty_cache", "is_available", "is_current_stream_capturing", "is_initialized",

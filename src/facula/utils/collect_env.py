@@ -12,7 +12,7 @@ import sys
 from typing import Any, NamedTuple
 
 import facula
-from facula import backends, core
+from facula import core, devices
 from facula.runtime import libraries
 from facula.runtime.compile import find_compiler
 
@@ -56,7 +56,7 @@ def get_env_info() -> Any:
         kernels=libraries.kernel_variant(),
         threads=core.get_num_threads(),
         compiler=os.path.basename(compiler[0]) if compiler else "none",
-        devices=", ".join(("cpu", "meta", *backends.registered())),
+        devices=", ".join(("cpu", "meta", *devices.registered())),
         libraries=", ".join(f"{name} {version}" for name, version in _libraries().items()),
     )
 

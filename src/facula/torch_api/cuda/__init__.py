@@ -12,10 +12,10 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from facula import core
-from facula.backends import load, registered
 from facula.core import OutOfMemoryError as OutOfMemoryError
 from facula.core.errors import fail
 from facula.core.errors import no_attribute as _no_attribute
+from facula.devices import load, registered
 
 __all__ = [
     "amp", "CUDAGraph", "Event", "OutOfMemoryError", "Stream", "StreamContext", "current_device",

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from facula import core
-from facula.backends.results import mapped, tensors_of, unset_results
 from facula.core.errors import fail
+from facula.devices.results import mapped, tensors_of, unset_results
 from facula.ops.registry import TABLE
 
 __all__ = ["ArrayBackend", "HostMemory"]

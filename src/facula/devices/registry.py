@@ -1,30 +1,24 @@
-"""Devices: which there are, how a package adds one, and PyTorch's questions about them.
+"""Which devices there are, and how a package adds one.
 
 Takes backends: objects with `allocate`, `copy`, `fill` and `run` (`docs/adding_a_device.md`), given to
 `register` or found under the entry point group `facula.backends` when a device of that name is first
-asked for. Gives `register`, `registered`, `get`, `load`, and the modules `cpu`, `cuda`, `cudnn`,
-`mps`, `mkl`, ... that PyTorch code reads.
+asked for. Gives `register`, `registered`, `get`, `load`, which users find in `facula.backends`.
 Keeps true: a device type has one backend; nothing is imported for a device that nobody names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import Any
 
 from facula import core
-from facula.backends.arrays import ArrayBackend
-from facula.backends.results import tensors_of, unset_results
 from facula.core.errors import fail
-from facula.core.errors import no_attribute as _no_attribute
+from facula.devices.arrays import ArrayBackend
 
-__all__ = ["get", "load", "register", "registered", "tensors_of", "unset_results"]
+__all__ = ["get", "load", "register", "registered"]
 
 GROUP = "facula.backends"
 METHODS = ("allocate", "copy", "fill", "run")
-_MODULES = frozenset(module.name for module in iter_modules(__path__))
 
 
 def register(name: str, backend: Any) -> Any:
@@ -99,13 +93,3 @@ def load(name: str) -> bool:
             register(name, found() if isinstance(found, type) else found)
         return True
     return False
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f"facula.backends.{name}")
-    raise _no_attribute(__name__, name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULES})

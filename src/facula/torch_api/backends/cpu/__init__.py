@@ -24,7 +24,7 @@ def get_cpu_capability() -> str:
 def __getattr__(name: str) -> Any:
     if name in ("MissingKernelWarning", "clear_events", "events"):
         # lazily: they bring in the code generator
-        from facula.backends.cpu import kernels
+        from facula.devices import cpu as kernels
 
         return getattr(kernels, name)
     raise _no_attribute(__name__, name)

@@ -5,7 +5,7 @@ Takes: nothing. Gives: `is_available`, `verbose`. Keeps true: nothing here chang
 
 from __future__ import annotations
 
-from facula.backends.verbosity import Verbosity
+from .verbosity import Verbosity
 
 VERBOSE_OFF, VERBOSE_ON = 0, 1
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import platform
 
-from facula.backends import load, registered
+from facula.devices import load, registered
 
 __all__ = ["is_available", "is_built", "is_macos13_or_newer", "is_macos_or_newer"]
 

@@ -1,0 +1,1 @@
+"""Loop IR to C text, and the templates of kernels that are no loops: `c` writes C."""

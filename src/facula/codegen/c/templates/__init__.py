@@ -1,0 +1,1 @@
+"""Templates: kernels that are no loops (products, convolutions, sorting, transforms); each has `unit` or `units`."""

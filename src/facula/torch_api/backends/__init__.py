@@ -1,0 +1,28 @@
+"""`facula.backends`: devices that a package adds, and the modules by which PyTorch asks about devices.
+
+Re-exports the registry of `facula.devices`. Gives the modules `cpu`, `cuda`, `cudnn`, `mps`, `mkl`, ...
+that PyTorch code reads. Keeps true: they are imported when they are first asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+from facula.core.errors import no_attribute as _no_attribute
+from facula.devices import get, load, register, registered, tensors_of, unset_results
+
+__all__ = ["get", "load", "register", "registered", "tensors_of", "unset_results"]
+
+_MODULES = frozenset(module.name for module in iter_modules(__path__))
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"facula.backends.{name}")
+    raise _no_attribute(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})
