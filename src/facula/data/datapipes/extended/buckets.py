@@ -7,40 +7,23 @@ nothing is left out that the step does not say.
 from __future__ import annotations
 
 import heapq
-import random
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any, Self
+from typing import Any
 
 from facula.core.errors import fail
 from facula.data.datapipes.datapipe import DataChunk, IterDataPipe
 from facula.data.datapipes.extended.flow import at_least
-from facula.data.datapipes.utils.common import check_function, drawn_seed, length_of
+from facula.data.datapipes.utils.common import check_function, length_of
+from facula.data.datapipes.utils.orders import SeededOrder
 
 
-class InBatchShufflerIterDataPipe(IterDataPipe):
+class InBatchShufflerIterDataPipe(SeededOrder, IterDataPipe):
     """Batches whose values are in random order (functional name: ``in_batch_shuffle``)."""
 
     def __init__(self, datapipe: IterDataPipe) -> None:
         self.datapipe = datapipe
-        self._enabled = True
-        self._seed: int | None = None
-        self._rng = random.Random()
-
-    def set_shuffle(self, shuffle: bool = True) -> Self:
-        """Whether the order is random."""
-        self._enabled = shuffle
-        return self
-
-    def set_seed(self, seed: int) -> Self:
-        """The seed of the next orders."""
-        self._seed = seed
-        return self
-
-    def reset(self) -> None:
-        if self._enabled:
-            self._rng.seed(drawn_seed() if self._seed is None else self._seed)
-            self._seed = None
+        self._begin_order()
 
     def __iter__(self) -> Iterator[Any]:
         for batch in self.datapipe:
@@ -50,7 +33,7 @@ class InBatchShufflerIterDataPipe(IterDataPipe):
         return length_of(self, self.datapipe)
 
 
-class BucketBatcherIterDataPipe(IterDataPipe):
+class BucketBatcherIterDataPipe(SeededOrder, IterDataPipe):
     """Batches out of sorted buckets (functional name: ``bucketbatch``).
 
     A bucket holds `batch_num` batches of values; `sort_key` sorts it (a function of a list), so
@@ -86,24 +69,12 @@ class BucketBatcherIterDataPipe(IterDataPipe):
         self.datapipe, self.batch_size, self.drop_last = datapipe, batch_size, drop_last
         self.batch_num, self.bucket_num, self.sort_key = batch_num, bucket_num, sort_key
         self.use_in_batch_shuffle = use_in_batch_shuffle
-        self._enabled = True
-        self._seed: int | None = None
-        self._rng = random.Random()
-
-    def set_shuffle(self, shuffle: bool = True) -> Self:
-        """Whether batches and buckets are shuffled."""
-        self._enabled = shuffle
-        return self
-
-    def set_seed(self, seed: int) -> Self:
-        """The seed of the next pass."""
-        self._seed = seed
-        return self
+        self._begin_order()
 
     def reset(self) -> None:
-        if self._enabled and self.use_in_batch_shuffle:
-            self._rng.seed(drawn_seed() if self._seed is None else self._seed)
-        self._seed = None
+        """Begin a pass; without shuffling in batches no seed is drawn."""
+        if self.use_in_batch_shuffle:
+            super().reset()
 
     def __iter__(self) -> Iterator[Any]:
         values = iter(self.datapipe)

@@ -6,21 +6,20 @@ shuffles, and then in an order that follows from its seed.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import Any, Self
+from typing import Any
 
 from facula.core.errors import fail
 from facula.data.datapipes.datapipe import IterDataPipe
 from facula.data.datapipes.utils.common import (
     check_function,
     chosen,
-    drawn_seed,
     length_of,
     no_length,
     validate_input_col,
 )
+from facula.data.datapipes.utils.orders import SeededOrder
 
 
 def at_least(op: str, name: str, value: int, least: int) -> None:
@@ -194,7 +193,7 @@ class FlatMapperIterDataPipe(IterDataPipe):
         return no_length(self) if self.length is None else self.length
 
 
-class ShuffledFlatMapperIterDataPipe(FlatMapperIterDataPipe):
+class ShuffledFlatMapperIterDataPipe(SeededOrder, FlatMapperIterDataPipe):
     """Like ``flatmap``, and each value is drawn from one of the next `buffer_size` sources, taken at
     random (functional name: ``shuffled_flatmap``).
     """
@@ -210,25 +209,7 @@ class ShuffledFlatMapperIterDataPipe(FlatMapperIterDataPipe):
         super().__init__(datapipe, fn, input_col, length)
         at_least("shuffled_flatmap", "buffer_size", buffer_size, 1)
         self.buffer_size = buffer_size
-        self._enabled, self._seed = True, None
-        self._rng = random.Random()
-
-    _seed: int | None
-
-    def set_shuffle(self, shuffle: bool = True) -> Self:
-        """Whether the order is random."""
-        self._enabled = shuffle
-        return self
-
-    def set_seed(self, seed: int) -> Self:
-        """The seed of the next order."""
-        self._seed = seed
-        return self
-
-    def reset(self) -> None:
-        if self._enabled:
-            self._rng.seed(drawn_seed() if self._seed is None else self._seed)
-            self._seed = None
+        self._begin_order()
 
     def __iter__(self) -> Iterator[Any]:
         if not self._enabled:

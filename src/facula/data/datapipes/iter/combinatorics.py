@@ -6,14 +6,14 @@ the order follows from the seed alone, and is PyTorch's for the same seed; a pic
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Sized
-from typing import Any, Self
+from typing import Any
 
 from facula.core.errors import fail
 from facula.data.datapipes._decorator import functional_datapipe
 from facula.data.datapipes.datapipe import IterDataPipe
-from facula.data.datapipes.utils.common import drawn_seed, length_of
+from facula.data.datapipes.utils.common import length_of
+from facula.data.datapipes.utils.orders import SeededOrder
 from facula.data.sampler import SequentialSampler
 
 __all__ = ["SamplerIterDataPipe", "ShufflerIterDataPipe"]
@@ -50,7 +50,7 @@ class SamplerIterDataPipe(IterDataPipe):
 
 
 @functional_datapipe("shuffle")
-class ShufflerIterDataPipe(IterDataPipe):
+class ShufflerIterDataPipe(SeededOrder, IterDataPipe):
     """Values in random order: each is drawn out of a buffer (functional name: ``shuffle``).
 
     Args:
@@ -78,19 +78,7 @@ class ShufflerIterDataPipe(IterDataPipe):
         self.datapipe = datapipe if unbatch_level == 0 else datapipe.unbatch(unbatch_level)
         self.buffer_size = buffer_size
         self._buffer: list[Any] = []
-        self._enabled = True
-        self._seed: int | None = None
-        self._rng = random.Random()
-
-    def set_shuffle(self, shuffle: bool = True) -> Self:
-        """Whether the order is random."""
-        self._enabled = shuffle
-        return self
-
-    def set_seed(self, seed: int) -> Self:
-        """The seed of the next order."""
-        self._seed = seed
-        return self
+        self._begin_order()
 
     def __iter__(self) -> Iterator[Any]:
         if not self._enabled:
@@ -112,6 +100,4 @@ class ShufflerIterDataPipe(IterDataPipe):
 
     def reset(self) -> None:
         self._buffer = []
-        if self._enabled:
-            self._rng.seed(drawn_seed() if self._seed is None else self._seed)
-            self._seed = None
+        super().reset()

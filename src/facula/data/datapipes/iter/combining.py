@@ -8,31 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from facula.core.errors import fail
 from facula.data.datapipes._decorator import functional_datapipe
 from facula.data.datapipes.datapipe import IterDataPipe
-from facula.data.datapipes.utils.common import length_of
+from facula.data.datapipes.utils.common import check_pipes, length_of
 
 __all__ = ["ConcaterIterDataPipe", "MultiplexerIterDataPipe", "ZipperIterDataPipe", "some_pipes"]
 
 
 def some_pipes(op: str, pipes: tuple[Any, ...]) -> None:
     """Raise where there are no pipes, or others than those that are iterated over."""
-    if not pipes:
-        fail(
-            ValueError,
-            op,
-            "Expected at least one DataPipe, but got nothing",
-            hint="pass the pipes as separate arguments",
-        )
-    if not all(isinstance(pipe, IterDataPipe) for pipe in pipes):
-        fail(
-            TypeError,
-            op,
-            "Expected all inputs to be `IterDataPipe`",
-            [type(pipe).__name__ for pipe in pipes],
-            hint="IterableWrapper(values) makes one of any iterable",
-        )
+    check_pipes(op, pipes, IterDataPipe, "IterableWrapper(values)")
 
 
 @functional_datapipe("concat")

@@ -14,7 +14,12 @@ from facula.core.errors import fail, no_attribute
 from facula.data.datapipes._decorator import functional_datapipe
 from facula.data.datapipes.datapipe import DataChunk, IterDataPipe
 from facula.data.datapipes.iter import sharding
-from facula.data.datapipes.utils.common import check_function, length_of
+from facula.data.datapipes.utils.common import (
+    batch_size_checked,
+    check_function,
+    count_of_batches,
+    length_of,
+)
 
 __all__ = ["BatcherIterDataPipe", "GrouperIterDataPipe", "UnBatcherIterDataPipe"]
 
@@ -61,15 +66,7 @@ class BatcherIterDataPipe(IterDataPipe):
         drop_last: bool = False,
         wrapper_class: Any = DataChunk,
     ) -> None:
-        if batch_size <= 0:
-            fail(
-                AssertionError,
-                "batch",
-                "Batch size is required to be larger than 0!",
-                batch_size,
-                hint="batch_size=1 makes batches of one value",
-            )
-        self.datapipe, self.batch_size = datapipe, batch_size
+        self.datapipe, self.batch_size = datapipe, batch_size_checked(batch_size)
         self.drop_last, self.wrapper_class = drop_last, wrapper_class
 
     def __iter__(self) -> Iterator[Any]:
@@ -84,7 +81,7 @@ class BatcherIterDataPipe(IterDataPipe):
 
     def __len__(self) -> int:
         count = length_of(self, self.datapipe)
-        return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
+        return count_of_batches(count, self.batch_size, self.drop_last)
 
 
 @functional_datapipe("unbatch")

@@ -6,17 +6,17 @@ and is PyTorch's for the same seed; a pickled pipe goes on in it.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any
 
 from facula.data.datapipes.datapipe import IterDataPipe, MapDataPipe
-from facula.data.datapipes.utils.common import drawn_seed, length_of
+from facula.data.datapipes.utils.common import length_of
+from facula.data.datapipes.utils.orders import SeededOrder
 
 __all__ = ["ShufflerIterDataPipe"]
 
 
-class ShufflerIterDataPipe(IterDataPipe):
+class ShufflerIterDataPipe(SeededOrder, IterDataPipe):
     """The items of an indexed pipe in random order (functional name: ``shuffle``).
 
     Args:
@@ -32,20 +32,8 @@ class ShufflerIterDataPipe(IterDataPipe):
     def __init__(self, datapipe: MapDataPipe, *, indices: list[Any] | None = None) -> None:
         self.datapipe = datapipe
         self.indices = list(range(len(datapipe))) if indices is None else indices
-        self._enabled = True
-        self._seed: int | None = None
-        self._rng = random.Random()
+        self._begin_order()
         self._shuffled_indices: list[Any] = self.indices
-
-    def set_shuffle(self, shuffle: bool = True) -> Self:
-        """Whether the order is random."""
-        self._enabled = shuffle
-        return self
-
-    def set_seed(self, seed: int) -> Self:
-        """The seed of the next order."""
-        self._seed = seed
-        return self
 
     def __iter__(self) -> Iterator[Any]:
         if not self._enabled:
@@ -56,9 +44,8 @@ class ShufflerIterDataPipe(IterDataPipe):
             yield self.datapipe[self._shuffled_indices.pop()]
 
     def reset(self) -> None:
+        super().reset()
         if self._enabled:
-            self._rng.seed(drawn_seed() if self._seed is None else self._seed)
-            self._seed = None
             self._shuffled_indices = self._rng.sample(self.indices, len(self.indices))
 
     def __len__(self) -> int:

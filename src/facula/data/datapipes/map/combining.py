@@ -10,26 +10,13 @@ from typing import Any
 from facula.core.errors import fail
 from facula.data.datapipes._decorator import functional_datapipe
 from facula.data.datapipes.datapipe import MapDataPipe
+from facula.data.datapipes.utils.common import check_pipes
 
 __all__ = ["ConcaterMapDataPipe", "ZipperMapDataPipe"]
 
 
 def _some_pipes(op: str, pipes: tuple[Any, ...]) -> None:
-    if not pipes:
-        fail(
-            ValueError,
-            op,
-            "Expected at least one DataPipe, but got nothing",
-            hint="pass the pipes as separate arguments",
-        )
-    if not all(isinstance(pipe, MapDataPipe) for pipe in pipes):
-        fail(
-            TypeError,
-            op,
-            "Expected all inputs to be `MapDataPipe`",
-            [type(pipe).__name__ for pipe in pipes],
-            hint="SequenceWrapper(values) makes one of any sequence",
-        )
+    check_pipes(op, pipes, MapDataPipe, "SequenceWrapper(values)")
 
 
 @functional_datapipe("concat")

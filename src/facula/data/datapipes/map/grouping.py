@@ -10,6 +10,7 @@ from typing import Any
 from facula.core.errors import fail
 from facula.data.datapipes._decorator import functional_datapipe
 from facula.data.datapipes.datapipe import DataChunk, MapDataPipe
+from facula.data.datapipes.utils.common import batch_size_checked, count_of_batches
 
 __all__ = ["BatcherMapDataPipe"]
 
@@ -37,15 +38,7 @@ class BatcherMapDataPipe(MapDataPipe):
         drop_last: bool = False,
         wrapper_class: Any = DataChunk,
     ) -> None:
-        if batch_size <= 0:
-            fail(
-                AssertionError,
-                "batch",
-                "Batch size is required to be larger than 0!",
-                batch_size,
-                hint="batch_size=1 makes batches of one value",
-            )
-        self.datapipe, self.batch_size = datapipe, batch_size
+        self.datapipe, self.batch_size = datapipe, batch_size_checked(batch_size)
         self.drop_last, self.wrapper_class = drop_last, wrapper_class
 
     def __getitem__(self, index: int) -> Any:
@@ -62,4 +55,4 @@ class BatcherMapDataPipe(MapDataPipe):
 
     def __len__(self) -> int:
         count = len(self.datapipe)
-        return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
+        return count_of_batches(count, self.batch_size, self.drop_last)

@@ -39,6 +39,43 @@ def length_of(pipe: Any, source: Any) -> int:
         no_length(pipe)
 
 
+def check_pipes(op: str, pipes: tuple[Any, ...], family: type, wrapper: str) -> None:
+    """Raise where there are no pipes, or others than those of a family, which `wrapper` makes."""
+    if not pipes:
+        fail(
+            ValueError,
+            op,
+            "Expected at least one DataPipe, but got nothing",
+            hint="pass the pipes as separate arguments",
+        )
+    if not all(isinstance(pipe, family) for pipe in pipes):
+        fail(
+            TypeError,
+            op,
+            f"Expected all inputs to be `{family.__name__}`",
+            [type(pipe).__name__ for pipe in pipes],
+            hint=f"{wrapper} makes one",
+        )
+
+
+def batch_size_checked(batch_size: int) -> int:
+    """A size of batches, which is at least 1."""
+    if batch_size <= 0:
+        fail(
+            AssertionError,
+            "batch",
+            "Batch size is required to be larger than 0!",
+            batch_size,
+            hint="batch_size=1 makes batches of one value",
+        )
+    return batch_size
+
+
+def count_of_batches(count: int, batch_size: int, drop_last: bool) -> int:
+    """How many batches `count` values give."""
+    return count // batch_size if drop_last else -(-count // batch_size)
+
+
 def drawn_seed(generator: Any = None) -> int:
     """A seed drawn from a generator, or from the default one."""
     drawn: Any = facula.empty((), dtype=facula.int64).random_(generator=generator)
