@@ -160,3 +160,55 @@ def test_load_says_that_a_program_is_one():
     made.seek(0)
     with pytest.raises(RuntimeError, match="read it with load"):
         jit.load(made)
+
+
+def _bomb(body, forward="return 1"):
+    """A class whose `__setstate__` runs while the file is read."""
+    code = (
+        "class PlaceholderModule(Module):\n  training : bool\n"
+        "  def __getstate__(self: __torch__.PlaceholderModule) -> int:\n    return 1\n"
+        "  def __setstate__(self: __torch__.PlaceholderModule, s: Any) -> None:\n"
+        + "".join(f"    {line}\n" for line in body)
+        + "    return None\n"
+        f"  def forward(self: __torch__.PlaceholderModule) -> int:\n    {forward}\n"
+        "def twice0(x: int) -> int:\n  return x\n"
+        + "".join(
+            f"def twice{i}(x: int) -> int:\n"
+            f"  return torch.add(__torch__.twice{i - 1}(x), __torch__.twice{i - 1}(x))\n"
+            for i in range(1, 60)
+        )
+        + "def again(x: int) -> int:\n  return __torch__.again(x)\n"
+    )
+    return with_code(code.encode())
+
+
+_LOOPS = "abcdefghijkl"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        ["x = 0", "while True:", "  x = torch.add(x, 1)"],
+        ["x = 0", "for i in range(9223372036854775807):", "  x = torch.add(x, i)"],
+        ["x = __torch__.twice59(1)"],
+        ["x = __torch__.again(1)"],
+        ["x = [1]", "for i in range(60):", "  x = torch.add(x, x)"],
+        ["x = torch.mul([1], 100000000)"],
+        ["x = 'ab'", "for i in range(60):", "  x = torch.add(x, x)"],
+        [f"{'  ' * i}for {c} in (1, 2, 3, 4, 5, 6, 7, 8, 9):" for i, c in enumerate(_LOOPS)]
+        + ["  " * len(_LOOPS) + "x = a"],
+        ["x0 = (1, 1)"] + [f"x{i + 1} = (x{i}, x{i})" for i in range(60)],
+    ],
+    ids=["while", "range", "calls", "recursion", "list", "times", "text", "unrolled", "tuples"],
+)
+def test_what_a_file_does_while_it_is_read_ends(body):
+    with pytest.raises((RuntimeError, facula.serialization.unpickle.UnpicklingError)):
+        jit.load(_bomb(body))
+
+
+def test_short_work_of_a_file_is_done_while_it_is_read():
+    body = ["x = 0", "for i in range(1000):", "  x = torch.add(x, i)", "self.training = False"]
+    assert not jit.load(_bomb(body)).training
+    # and afterwards nothing is bounded
+    loop = "x = 0\n    for i in range(400000):\n      x = torch.add(x, 1)\n    return x"
+    assert jit.load(_bomb(body, loop))() == 400000

@@ -22,6 +22,7 @@ import facula.multiprocessing as mp
 from facula import core, shared_memory
 
 SECONDS = 60
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 @pytest.fixture(params=["file_descriptor", "file_system"])
@@ -32,9 +33,17 @@ def strategy(request):
     mp.set_sharing_strategy(before)
 
 
+@pytest.fixture
+def strategy_of_files():
+    before = mp.get_sharing_strategy()
+    mp.set_sharing_strategy("file_system")
+    yield
+    mp.set_sharing_strategy(before)
+
+
 def named_files(process="*"):
     """The files that a process made, or all of them."""
-    return set(glob.glob(f"/dev/shm/facula-shared-{process}-*"))
+    return set(glob.glob(f"/dev/shm/facula-shared-*-*-{process}-*"))
 
 
 def run(function, *args):
@@ -389,11 +398,109 @@ def test_named_files_of_killed_processes_are_removed_later():
     files = named_files()
     killed = textwrap.dedent(program.format(end="os.kill(os.getpid(), signal.SIGKILL)"))
     subprocess.run([sys.executable, "-c", killed], timeout=SECONDS)
-    (left,) = named_files() - files
-    os.utime(left, (0, 0))
+    assert len(named_files() - files) == 1
     ended = textwrap.dedent(program.format(end=""))
     subprocess.run([sys.executable, "-c", ended], check=True, timeout=SECONDS)
     assert named_files() == files
+
+
+def send_and_end(answers):
+    mp.set_sharing_strategy("file_system")
+    answers.put(facula.ones(100))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_files_of_messages_that_nobody_takes_go_with_the_family(method):
+    program = f"""
+        import glob, os
+        import facula.multiprocessing as mp
+        from tests.multiprocessing.test_shared_memory import send_and_end
+        if __name__ == "__main__":
+            context = mp.get_context({method!r})
+            mp.set_sharing_strategy("file_system")
+            answers = context.Queue()
+            process = context.Process(target=send_and_end, args=(answers,))
+            process.start()
+            process.join({SECONDS})
+            assert process.exitcode == 0
+            send_and_end(answers)
+            answers.close(), answers.join_thread()
+            # what the child sent is still there to be taken
+            assert len(glob.glob(f"/dev/shm/facula-shared-*-{{os.getpid()}}-*")) == 2
+    """
+    files = named_files()
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    subprocess.run(
+        command, check=True, timeout=SECONDS, cwd=ROOT, env={**os.environ, "PYTHONPATH": "."}
+    )
+    assert named_files() == files
+
+
+def test_a_message_can_be_taken_after_its_sender_ended(strategy_of_files):
+    context = mp.get_context("fork")
+    answers = context.Queue()
+    process = context.Process(target=send_and_end, args=(answers,))
+    process.start()
+    process.join(SECONDS)
+    assert process.exitcode == 0
+    assert answers.get(timeout=SECONDS).sum().item() == 100
+    answers.close()
+
+
+def wait_and_send(tensor, questions, answers):
+    questions.get(timeout=SECONDS)
+    answers.put(tensor)
+    questions.get(timeout=SECONDS)
+
+
+def test_a_forked_child_sends_memory_that_its_parent_dropped(strategy_of_files):
+    context = mp.get_context("fork")
+    questions, answers = context.Queue(), context.Queue()
+    files = named_files()
+    tensor = facula.arange(4.0).share_memory_()
+    process = context.Process(target=wait_and_send, args=(tensor, questions, answers))
+    process.start()
+    process._args = ()
+    del tensor
+    gc.collect()
+    questions.put("go")
+    try:
+        assert answers.get(timeout=SECONDS).tolist() == [0.0, 1.0, 2.0, 3.0]
+        questions.put("end")
+        process.join(SECONDS)
+        assert process.exitcode == 0
+    finally:
+        process.kill()
+        process.join()
+        questions.close()
+        answers.close()
+    gc.collect()
+    assert named_files() == files
+
+
+def test_a_plain_fork_counts_as_well(strategy_of_files):
+    files = named_files()
+    tensor = facula.ones(4).share_memory_()
+    child = os.fork()
+    if child == 0:
+        del tensor
+        gc.collect()
+        os._exit(len(named_files() - files) - 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert pickle.loads(ForkingPickler.dumps(tensor)).sum().item() == 4
+    del tensor
+    gc.collect()
+    assert named_files() == files
+
+
+def test_files_of_another_namespace_are_left_alone():
+    path = "/dev/shm/facula-shared-1-1-999999999-0-00000000"
+    open(path, "wb").close()
+    try:
+        shared_memory._at_end()
+        assert os.path.exists(path)
+    finally:
+        os.unlink(path)
 
 
 class _Descriptor:

@@ -12,8 +12,8 @@ from typing import Any, Final
 from facula.jit import primitive_containers, primitive_networks, primitives
 from facula.jit.archive_reading import load
 from facula.jit.archive_writing import save
+from facula.jit.errors import ScriptError as Error
 from facula.jit.freezing import freeze, optimize_for_inference, set_fusion_strategy
-from facula.jit.interpreter import ScriptError as Error
 from facula.jit.marks import (
     Attribute,
     _overload,

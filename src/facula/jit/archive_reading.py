@@ -1,7 +1,8 @@
 """Reading programs: `jit.load`.
 
 Takes the path of a file that `jit.save` of PyTorch or facula wrote, or a stream. Gives the scripted module.
-Keeps true: the code in the file is parsed and compiled to graphs, never executed; pickles make data and
+Keeps true: the code in the file is parsed and compiled to graphs, never executed by Python; what a
+`__setstate__` of the file does while it is read is a bounded number of steps; pickles make data and
 objects of the file's own classes only; whatever is wrong is a `RuntimeError` or `UnpicklingError`.
 """
 
@@ -18,6 +19,7 @@ from facula import core
 from facula.core.errors import fail
 from facula.jit import types as T
 from facula.jit.archive_code import ArchiveCode
+from facula.jit.interpreter import bounded
 from facula.jit.python_types import NoType
 from facula.jit.script_objects import RecursiveScriptModule, ScriptModule
 from facula.nn import Parameter
@@ -48,7 +50,8 @@ def load(
         start = stream.tell()
         whole = stream if start == 0 else io.BytesIO(stream.read())
         try:
-            return _Program(whole, placer(map_location)).load(_extra_files)
+            with bounded():
+                return _Program(whole, placer(map_location)).load(_extra_files)
         except (zipfile.BadZipFile, SyntaxError, RecursionError, zlib.error, UnicodeDecodeError,
                 MemoryError, KeyError, IndexError, TypeError, AttributeError, AssertionError,
                 NoType) as error:  # fmt: skip
@@ -152,7 +155,7 @@ class _Program:
 def _fill_object(obj: Any, state: Any) -> None:
     unit = obj._script_type.methods.get("__setstate__")
     if unit is not None:
-        unit.compiled().run(obj, state)
+        unit.compiled().run(obj, state)  # within the steps of the whole file
     else:
         set_attributes(obj, state)
 

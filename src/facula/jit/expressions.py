@@ -191,7 +191,7 @@ class Expressions(Builder):
             assert isinstance(part, ast.FormattedValue)
             if part.conversion != -1 or part.format_spec is not None:
                 self.refuse("an f-string of plain {values} was required", ast.unparse(node),
-                            hint="round or convert the value before")  # fmt: skip
+                            hint="TorchScript has no !r and :.2f there; '%.2f' % value formats")  # fmt: skip
             text += "{}"
             values.append(self.expression(part.value))
         return self.value("aten::format", [self.constant(text), *values], T.STR)

@@ -26,6 +26,8 @@ from facula.jit.values import Compiled
 __all__ = ["FunctionUnit", "Lowering", "unit_of_python"]
 
 Empty = inspect.Parameter.empty
+#: turns of unrolled loops in a function of a file, where writers have unrolled them
+_TURNS = 20_000
 
 
 class Lowering(Statements):
@@ -41,9 +43,17 @@ class Lowering(Statements):
         self.homes: dict[str, Any] = {}
         self.in_init = unit.definition.name == "__init__"
         self.result_type = unit.declared_result
+        self.turns = 0
 
     def unit_is_archive(self) -> bool:
         return self.unit.python is None
+
+    def unrolled_once(self) -> None:
+        """Loops over tuples inside of each other: the work grows with the power of their number."""
+        self.turns += 1
+        if self.unit_is_archive() and self.turns > _TURNS:
+            self.refuse(f"at most {_TURNS} turns of loops over tuples and modules were required", "more",
+                        hint="the file is damaged, or no TorchScript program")  # fmt: skip
 
     def missing(self, name: str, args: list[Value]) -> Value:
         """In a file, a branch that is not taken may name operators that are not there."""

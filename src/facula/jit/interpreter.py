@@ -2,24 +2,75 @@
 
 Takes a graph and the arguments. Gives the results.
 Keeps true: what runs is the graph as data; an error inside names the place in the user's source; a
-graph that was changed is prepared again by whoever changed it (`Program` is made anew).
+graph that was changed is prepared again by whoever changed it (`Program` is made anew). What a file
+runs while it is read ends after a number of steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from facula.core.errors import fail
+from facula.jit.errors import as_runtime_error
 from facula.jit.ir import Block, Graph, Node, Value
 from facula.jit.running import RUNS
 
-__all__ = ["Program", "ScriptError"]
+__all__ = ["Program"]
 
 Step = Callable[[list[Any]], None]
 
+#: steps that the `__setstate__` of a file may take, all together
+STEPS = 1_000_000
 
-class ScriptError(RuntimeError):
-    """An exception that scripted code raised (PyTorch's `torch.jit.Error`)."""
+
+class _Bound(threading.local):
+    #: steps that are left, in a list; None: as many as it takes
+    left: list[int] | None = None
+
+
+_BOUND = _Bound()
+
+
+@contextmanager
+def bounded(steps: int = STEPS) -> Iterator[None]:
+    """Scripted code in here is an error when it takes more steps."""
+    before, _BOUND.left = _BOUND.left, [steps]
+    try:
+        yield
+    finally:
+        _BOUND.left = before
+
+
+def _measured(function: Callable[..., Any]) -> Callable[..., Any]:
+    """An operator that takes as many steps as its list or text is long: those double easily."""
+
+    def run(*args: Any) -> Any:
+        if len(args) == 2 and _BOUND.left is not None:
+            _spend(_BOUND.left, _repeated(*args) // 64)
+        made = function(*args)
+        if isinstance(made, (list, str)) and _BOUND.left is not None:
+            _spend(_BOUND.left, len(made) // 64)
+        return made
+
+    return run
+
+
+def _repeated(a: Any, b: Any) -> int:
+    """How long a list or text becomes that is repeated."""
+    if isinstance(a, int):
+        a, b = b, a
+    return len(a) * max(b, 0) if isinstance(a, (list, str)) and isinstance(b, int) else 0
+
+
+def _spend(left: list[int], steps: int) -> None:
+    left[0] -= steps + 1
+    if left[0] < 0:
+        fail(RuntimeError, "jit.load", f"code that ends within {STEPS} steps was required for what runs "
+             "while a file is read", "more",
+             hint="a __setstate__ in the file works too long, or for ever")  # fmt: skip
 
 
 class Program:
@@ -44,6 +95,8 @@ class Program:
         frame = self.initial.copy()
         for slot, value in zip(self.inputs, arguments, strict=True):
             frame[slot] = value
+        if _BOUND.left is not None:
+            _spend(_BOUND.left, len(self.steps))
         for step in self.steps:
             step(frame)
         results = self.results
@@ -97,7 +150,10 @@ class Program:
         def run(frame: list[Any]) -> None:
             values = [frame[i] for i in first]
             count, going, most = 0, frame[condition], frame[limit]
+            left = _BOUND.left
             while going and count < most:
+                if left is not None:
+                    _spend(left, len(steps))
                 frame[counter] = count
                 for slot, value in zip(carried, values, strict=True):
                     frame[slot] = value
@@ -113,6 +169,8 @@ class Program:
 
     def _operation(self, node: Node) -> Step:
         function = node.run or RUNS[node.kind_](node)
+        if _BOUND.left is not None:
+            function = _measured(function)
         inputs, outputs = self._copies(node.inputs_, node.outputs_)
         place = node.place
 
@@ -120,9 +178,12 @@ class Program:
             try:
                 made = function(*[frame[i] for i in inputs])
             except Exception as error:
+                raised = as_runtime_error(error)
                 if place is not None:
-                    _note(error, place)
-                raise
+                    _note(raised, place)
+                if raised is error:
+                    raise
+                raise raised from None
             if len(outputs) == 1:
                 frame[outputs[0]] = made
             elif outputs:

@@ -21,6 +21,9 @@ from facula.jit.values import Items, Range
 __all__ = ["Joins"]
 
 _FLAGS = ("$returned", "$broke", "$continued")
+_NO_ELSE = (
+    "set a flag before `break`, and test it behind the loop: TorchScript has no else of loops"
+)
 _FOREVER = 9223372036854775807
 
 
@@ -186,7 +189,7 @@ class Joins(Subscripts):
     # ---- loops
     def _While(self, node: ast.While) -> None:
         if node.orelse:
-            self.refuse("a loop without else was required", "while ... else")
+            self.refuse("a loop without else was required", "while ... else", hint=_NO_ELSE)
         limit = self.constant(_FOREVER)
         self._loop(limit, lambda: self.condition_value(node.test), node.body, None, node)
 
@@ -197,7 +200,7 @@ class Joins(Subscripts):
 
     def _For(self, node: ast.For) -> None:
         if node.orelse:
-            self.refuse("a loop without else was required", "for ... else")
+            self.refuse("a loop without else was required", "for ... else", hint=_NO_ELSE)
         source = self.iterable(self.sugared(node.iter))
         if isinstance(source, Items):
             self._unrolled(node, source)
@@ -220,9 +223,13 @@ class Joins(Subscripts):
             if self.may_be_gone():
                 self.guarded(partial(self._unrolled, node, Items(rest)))
                 return
+            self.unrolled_once()
             self._forget_types(node.target)
             self.bind(node.target, item)
             self.statements(node.body)
+
+    def unrolled_once(self) -> None:
+        """Another turn of a loop that is written out."""
 
     def _forget_types(self, target: ast.AST) -> None:
         for each in ast.walk(target):

@@ -7,42 +7,19 @@ Keeps true: each is one line, its schema (PyTorch's) and a function of all its a
 
 from __future__ import annotations
 
-import cmath
-import math
 import operator as py
 from typing import Any
 
 import facula
 from facula import core
 from facula.jit.codes import code_of, dtype_of, memory_format_of
+from facula.jit.primitive_numbers import int_of_tensor, to_int, wrapped
 from facula.jit.signatures import primitive
 
 __all__: list[str] = []
 
-# ------------------------------------------------------------------ arithmetic of numbers
+# ------------------------------------------------------------------ comparisons, bits
 
-
-def _numbers(name: str, run: Any, ints: str = "int") -> None:
-    """An operator of two numbers: floats where one is a float."""
-    for a in ("int", "float", "complex"):
-        for b in ("int", "float", "complex"):
-            order = ("int", "float", "complex")
-            result = ints if a == b == "int" else order[max(order.index(a), order.index(b))]
-            primitive(f"aten::{name}.{a}_{b}({a} a, {b} b) -> {result}", run)
-    primitive(f"aten::{name}.Scalar(Scalar a, Scalar b) -> Scalar", run)
-
-
-def _divide(a: Any, b: Any) -> Any:
-    return a / b
-
-
-_numbers("add", py.add)
-_numbers("sub", py.sub)
-_numbers("mul", py.mul)
-_numbers("div", _divide, "float")
-_numbers("pow", lambda a, b: float(a**b) if isinstance(a, int) else a**b, "float")
-for _name, _run in (("floordiv", py.floordiv), ("remainder", py.mod), ("fmod", math.fmod)):
-    _numbers(_name, _run)
 for _name, _run in (("eq", py.eq), ("ne", py.ne), ("lt", py.lt), ("le", py.le), ("gt", py.gt),
                     ("ge", py.ge)):  # fmt: skip
     for _pair in (("int", "int"), ("float", "float"), ("int", "float"), ("float", "int"),
@@ -71,80 +48,49 @@ primitive("aten::ne.list(t[] a, t[] b) -> bool", lambda a, b: not _lists_equal(a
 primitive("aten::lt.list(t[] a, t[] b) -> bool", py.lt)
 primitive("aten::gt.list(t[] a, t[] b) -> bool", py.gt)
 primitive("aten::eq.dict(Dict(k, t) a, Dict(k, t) b) -> bool", py.eq)
-for _kind in ("int", "float", "complex"):
-    primitive(f"aten::neg.{_kind}({_kind} a) -> {_kind}", py.neg)
-primitive("aten::neg.Scalar(Scalar a) -> Scalar", py.neg)
 for _name, _run in (("__and__", py.and_), ("__or__", py.or_), ("__xor__", py.xor)):
     primitive(f"aten::{_name}.bool(bool a, bool b) -> bool", _run)
     primitive(f"aten::{_name}.int(int a, int b) -> int", _run)
     primitive(f"aten::{_name}.Tensor(Tensor a, Scalar b) -> Tensor", _run)
     primitive(f"aten::{_name}.Tensors(Tensor a, Tensor b) -> Tensor", _run)
-primitive("aten::__lshift__.int(int a, int b) -> int", py.lshift)
-primitive("aten::__rshift__.int(int a, int b) -> int", py.rshift)
-primitive("aten::bitwise_not.int(int a) -> int", py.invert)
 primitive("aten::__not__(bool a) -> bool", py.not_)
 primitive("aten::__is__(any a, any b) -> bool", lambda a, b: a is b)
 primitive("aten::__isnot__(any a, any b) -> bool", lambda a, b: a is not b)
 primitive("aten::is_scripting() -> bool", lambda: True)
 
-for _name, _run in (("min", min), ("max", max)):
+
+def _least(a: Any, b: Any) -> Any:
+    return a if a < b else b
+
+
+def _greatest(a: Any, b: Any) -> Any:
+    return a if a > b else b
+
+
+for _name, _run, _pairwise in (("min", min, _least), ("max", max, _greatest)):
+    for _pair in (("int", "float"), ("float", "int")):
+        primitive(f"prim::{_name}.{'_'.join(_pair)}({_pair[0]} a, {_pair[1]} b) -> float",
+                  lambda a, b, run=_pairwise: float(run(a, b)))  # fmt: skip
     for _kind in ("int", "float", "Scalar"):
-        primitive(f"prim::{_name}.{_kind}({_kind} a, {_kind} b) -> {_kind}", _run)
-    primitive(
-        f"prim::{_name}.int_float(int a, float b) -> float", lambda a, b, run=_run: float(run(a, b))
-    )
-    primitive(
-        f"prim::{_name}.float_int(float a, int b) -> float", lambda a, b, run=_run: float(run(a, b))
-    )
+        primitive(f"prim::{_name}.{_kind}({_kind} a, {_kind} b) -> {_kind}", _pairwise)
     for _kind in ("int", "float", "bool"):
         primitive(f"prim::{_name}.self_{_kind}({_kind}[] self) -> {_kind}", _run)
-for _kind in ("int", "float"):
-    primitive(f"prim::abs.{_kind}({_kind} a) -> {_kind}", abs)
-    primitive(f"prim::sum.{_kind}({_kind}[] self) -> {_kind}", sum)
-    primitive(f"aten::sum.{_kind}({_kind}[] self) -> {_kind}", sum)
-primitive("prim::abs.Scalar(Scalar a) -> Scalar", abs)
-primitive("aten::divmod.int(int a, int b) -> (int, int)", divmod)
-primitive("aten::divmod.float(float a, float b) -> (float, float)", divmod)
-primitive("aten::round.Scalar(float a) -> float", lambda a: float(round(a)))
 for _kind in ("bool", "int", "float", "str"):
     primitive(f"aten::any.{_kind}({_kind}[] self) -> bool", any)
     primitive(f"aten::all.{_kind}({_kind}[] self) -> bool", all)
 
-# ------------------------------------------------------------------ math
-
-for _name in ("ceil", "floor"):
-    for _kind in ("int", "float", "Scalar"):
-        primitive(f"aten::{_name}.{_kind}({_kind} a) -> int", getattr(math, _name))
-for _name in ("sqrt exp log log10 log2 log1p expm1 sin cos tan asin acos atan sinh cosh tanh asinh "
-              "acosh atanh erf erfc gamma lgamma degrees radians fabs").split():  # fmt: skip
-    for _kind in ("int", "float", "Scalar"):
-        primitive(f"aten::{_name}.{_kind}({_kind} a) -> float", getattr(math, _name))
-for _name in ("isnan", "isinf", "isfinite"):
-    primitive(f"aten::{_name}.float(float a) -> bool", getattr(math, _name))
-for _name in ("atan2", "copysign", "hypot", "mathremainder"):
-    _run = getattr(math, "remainder" if _name == "mathremainder" else _name)
-    primitive(f"aten::{_name}.float(float a, float b) -> float", _run)
-    primitive(f"aten::{_name}.Scalar(Scalar a, Scalar b) -> float", _run)
-primitive("aten::pow.math(float a, float b) -> float", math.pow)
-primitive("aten::log.base(float a, float b) -> float", math.log)
-primitive("aten::factorial.int(int a) -> int", math.factorial)
-primitive("aten::gcd.int(int a, int b) -> int", math.gcd)
-primitive("aten::modf(float a) -> (float, float)", math.modf)
-primitive("aten::frexp(float a) -> (float, int)", math.frexp)
-primitive("aten::ldexp(float x, int i) -> float", math.ldexp)
-primitive("aten::polar.float(float a, float b) -> complex", lambda a, b: cmath.rect(a, b))
-
 # ------------------------------------------------------------------ conversions
 
-for _kind, _make in (("Int", int), ("Float", float), ("Bool", bool), ("Complex", complex)):
+for _kind, _make in (("Int", to_int), ("Float", float), ("Bool", bool), ("Complex", complex)):
     _word = _kind.lower()
-    primitive(f"aten::{_kind}.Tensor(Tensor a) -> {_word}", lambda a, run=_make: run(a.item()))
+    _of_tensor = int_of_tensor if _kind == "Int" else (lambda a, run=_make: run(a.item()))
+    primitive(f"aten::{_kind}.Tensor(Tensor a) -> {_word}", _of_tensor)
     for _from in ("int", "float", "bool", "Scalar", "str"):
         primitive(f"aten::{_kind}.{_from}({_from} a) -> {_word}", _make)
 primitive("aten::Complex.complex(complex a) -> complex", complex)
 primitive("aten::Complex.pair(float a, float b) -> complex", complex)
 primitive("aten::Complex.pair_int(int a, int b) -> complex", complex)
-primitive("aten::IntImplicit(Tensor a) -> int", lambda a: int(a.item()))
+primitive("aten::IntImplicit(Tensor a) -> int", int_of_tensor)
 primitive("aten::FloatImplicit(Tensor a) -> float", lambda a: float(a.item()))
 primitive("aten::ScalarImplicit(Tensor a) -> Scalar", lambda a: a.item())
 primitive("aten::item(Tensor self) -> Scalar", lambda a: a.item())
@@ -291,7 +237,10 @@ primitive("aten::index_put_(Tensor self, Tensor?[] indices, Tensor values, bool 
 primitive(
     "aten::__range_length(int lo, int hi, int step) -> int", lambda a, b, s: len(range(a, b, s))
 )
-primitive("aten::__derive_index(int index, int start, int step) -> int", lambda i, a, s: a + i * s)
+primitive(
+    "aten::__derive_index(int index, int start, int step) -> int",
+    lambda i, a, s: wrapped(a + i * s),
+)
 primitive("aten::is_autocast_enabled() -> bool", lambda: bool(facula.is_autocast_enabled("cuda")))
 primitive(
     "aten::is_autocast_cpu_enabled() -> bool", lambda: bool(facula.is_autocast_enabled("cpu"))

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from facula.jit import types as T
+from facula.jit.errors import script_error
 from facula.jit.ir import Node
 from facula.jit.primitive_containers import format_text, percent_format
 from facula.namespaces.futures import Future
@@ -70,7 +71,7 @@ def _raise(node: Node) -> Callable[..., Any]:
     def run(text: Any, name: Any = None) -> None:
         named = name.rpartition(".")[2] if isinstance(name, str) else None
         made = kind or _EXCEPTIONS.get(named or "", RuntimeError)
-        raise made(text)
+        raise script_error(made)(text)
 
     return run
 

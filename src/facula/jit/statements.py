@@ -136,6 +136,11 @@ class Statements(Joins, Calls):
         self.refuse("statements that TorchScript has were required", "try",
                     hint="test the condition beforehand, or mark the function @jit.ignore")  # fmt: skip
 
+    def _With(self, node: ast.With) -> None:
+        self.refuse("statements that facula's scripts have were required", f"with {ast.unparse(node.items[0])}",
+                    hint="call the scripted function inside of the `with`, or mark the function that "
+                    "needs it @jit.ignore; detach() takes the place of no_grad()")  # fmt: skip
+
     # ---- assignments
     def _Assign(self, node: ast.Assign) -> None:
         hint = None

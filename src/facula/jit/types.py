@@ -10,16 +10,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any as Object
 
+from facula.core.errors import fail
+
 __all__ = ["Type", "is_subtype", "unify"]
+
+
+#: parts of a type: tuples of tuples double with each line of a program
+LARGEST = 50_000
 
 
 class Type:
     """A type: its kind, and the types inside."""
 
-    __slots__ = ("inner", "kind")
+    __slots__ = ("inner", "kind", "size")
+    size: int
 
     def __init__(self, kind: str, inner: tuple[Type, ...] = ()) -> None:
         self.kind, self.inner = kind, inner
+        self.size = 1 + sum(t.size for t in inner)
+        if self.size > LARGEST:
+            fail(RuntimeError, "jit", f"a type of at most {LARGEST} parts was required", self.size,
+                 hint="use a list, or a class, for many values")  # fmt: skip
 
     def __eq__(self, other: object) -> bool:
         return (

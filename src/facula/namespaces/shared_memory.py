@@ -4,7 +4,9 @@ Takes: numbers of bytes, and storages. Gives: fresh shared memory to `share_memo
 reductions by which `multiprocessing` sends tensors and storages.
 Keeps true: what is sent is the memory, not a copy of it; the same memory is one storage in a
 process, however often it arrives; memory without a name is freed by the system, a named file is
-removed by the last process that lets go of it, also at its end.
+removed by the last process that lets go of it, also at its end. A file whose message nobody took
+goes when its family of processes ends: forked children and those of `multiprocessing` with the
+process that began them.
 """
 
 from __future__ import annotations
@@ -12,9 +14,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import time
 import weakref
+from collections.abc import Callable
 from multiprocessing import util as process_util
+from multiprocessing.process import parent_process
 from multiprocessing.reduction import DupFd, ForkingPickler
 from typing import Any
 
@@ -32,9 +35,6 @@ _FOLDER = "/dev/shm"
 _PREFIX = "facula-shared-"
 #: bytes in front of the data of a named file; the first eight count the processes
 _FRONT = 64
-#: seconds after which a file that nobody maps was left behind by a process that was killed
-_STALE = 600.0
-
 _chosen = STRATEGIES[0]
 _numbers = iter(range(1 << 62))
 #: memory that is mapped here, by device and number of its file
@@ -127,7 +127,8 @@ def _on_descriptor(descriptor: int, nbytes: int) -> Any:
 
 def _fresh_file(nbytes: int) -> Any:
     _sweep()
-    path = f"{_FOLDER}/{_PREFIX}{os.getpid()}-{next(_numbers)}-{os.urandom(4).hex()}"
+    made = f"{_family()}-{os.getpid()}-{next(_numbers)}-{os.urandom(4).hex()}"
+    path = f"{_FOLDER}/{_PREFIX}{_namespace()}-{made}"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         reserve(descriptor, nbytes + _FRONT)
@@ -146,12 +147,17 @@ def _on_file(descriptor: int, path: str, nbytes: int) -> Any:
         memory: Any = core.SharedMemory(descriptor, nbytes, _FRONT)
         memory.path = path
         # the count is kept by a mapping of its own: the memory is gone when its end is heard of
-        counter = core.SharedMemory(descriptor, 8, 8)
-        process_util.Finalize(memory, _let_go, (counter, path), exitpriority=-50)
+        memory.counter = core.SharedMemory(descriptor, 8, 8)
+        _hold(memory)
         _MAPPED[_identity(descriptor)] = memory
     finally:
         os.close(descriptor)
     return memory
+
+
+def _hold(memory: Any) -> None:
+    """Count the process out when it lets go of memory with a name."""
+    process_util.Finalize(memory, _let_go, (memory.counter, memory.path), exitpriority=-50)
 
 
 def _let_go(counter: Any, path: str) -> None:
@@ -163,42 +169,73 @@ def _let_go(counter: Any, path: str) -> None:
             pass
 
 
+def _namespace() -> int:
+    """Which processes the numbers of processes speak of: those of a container are others."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return 0
+
+
+_first = 0
+
+
+def _family() -> int:
+    """The process whose end ends what its children have sent, too."""
+    global _first
+    if _first == 0:  # not at import: a new process learns of its parent after that
+        _first = getattr(parent_process(), "pid", None) or os.getpid()
+    return _first
+
+
 _swept = False
 
 
 def _sweep() -> None:
-    """Remove files that killed processes left behind, once in a process."""
+    """Remove what killed processes left behind, once in a process."""
     global _swept
-    if _swept:
+    if not _swept:
+        _swept = True
+        _remove_left(lambda process: not os.path.exists(f"/proc/{process}"))
+
+
+def _at_end() -> None:
+    """Remove what the family leaves behind at the end of this process."""
+    own = os.getpid()
+    _remove_left(lambda process: process == own or not os.path.exists(f"/proc/{process}"))
+
+
+def _remove_left(is_gone: Callable[[int], bool]) -> None:
+    """Remove the files of families that are gone, with their makers, where nobody else maps them."""
+    try:
+        old = [e.path for e in os.scandir(_FOLDER) if _is_left(e, is_gone)]
+    except OSError:
         return
-    _swept = True
-    old = [e for e in os.scandir(_FOLDER) if e.name.startswith(_PREFIX) and _is_stale(e)]
-    if not old:
-        return
-    used = _mapped_files()
-    for entry in old:
-        if entry.path not in used:
+    used = _mapped_files() if old else set()
+    for path in old:
+        if path not in used:
             try:
-                os.unlink(entry.path)
+                os.unlink(path)
             except OSError:
                 continue
 
 
-def _is_stale(entry: os.DirEntry[str]) -> bool:
+def _is_left(entry: os.DirEntry[str], is_gone: Callable[[int], bool]) -> bool:
+    """Whether nobody is there who could pass the file on."""
+    if not entry.name.startswith(f"{_PREFIX}{_namespace()}-"):
+        return False
     try:
-        process = int(entry.name[len(_PREFIX) :].partition("-")[0])
-        own = entry.stat().st_uid == os.getuid()
-        old = time.time() - entry.stat().st_mtime > _STALE
+        family, maker = map(int, entry.name[len(_PREFIX) :].split("-")[1:3])
+        return is_gone(family) and is_gone(maker) and entry.stat().st_uid == os.getuid()
     except (OSError, ValueError):
         return False
-    return own and old and not os.path.exists(f"/proc/{process}")
 
 
 def _mapped_files() -> set[str]:
-    """The files of ours that some process maps."""
+    """The files of ours that some other process maps."""
     found = set()
     for name in os.listdir("/proc"):
-        if not name.isdigit():
+        if not name.isdigit() or int(name) == os.getpid():
             continue
         try:
             with open(f"/proc/{name}/maps") as lines:
@@ -209,6 +246,27 @@ def _mapped_files() -> set[str]:
         except OSError:
             continue
     return found
+
+
+# ------------------------------------------------------------------ forks
+
+
+def _named_memory() -> list[Any]:
+    return [m for m in _MAPPED.values() if hasattr(m, "path")]
+
+
+def _before_fork() -> None:
+    """The child has what is mapped here: it is counted before its parent can let go."""
+    _family()
+    for memory in _named_memory():
+        memory.count(1)
+
+
+def _in_child(_: Any = None) -> None:
+    """Finalizers of a parent do not run in its child, and Python's own processes drop them."""
+    for memory in _named_memory():
+        _hold(memory)
+    process_util.Finalize(None, _at_end, exitpriority=-60)
 
 
 # ------------------------------------------------------------------ sending
@@ -326,6 +384,10 @@ def _tensor(
 
 
 core.SHARED_MEMORY[0] = fresh
+process_util.Finalize(None, _at_end, exitpriority=-60)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_child=_in_child)
+    process_util.register_after_fork(_MAPPED, _in_child)
 ForkingPickler.register(core.Tensor, _reduce_tensor)
 ForkingPickler.register(UntypedStorage, _reduce_storage)
 ForkingPickler.register(TypedStorage, _reduce_typed)
