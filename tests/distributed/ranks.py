@@ -11,18 +11,22 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def run(program: str, size: int = 2, seconds: float = 60) -> list[Any]:
-    """The results of all ranks."""
+def run(
+    program: str, size: int = 2, seconds: float = 60, *, script: str = "programs.py",
+    dying: Sequence[int] = (),
+) -> list[Any]:  # fmt: skip
+    """The results of all ranks; None of those that are to die."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
     base = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, os.path.join(HERE, "programs.py"), program]
+    command = [sys.executable, os.path.join(HERE, script), program]
     processes = [
         subprocess.Popen(
             command,
@@ -41,5 +45,8 @@ def run(program: str, size: int = 2, seconds: float = 60) -> list[Any]:
                 process.kill()
                 process.communicate()
     for rank, (process, (_, errors)) in enumerate(zip(processes, ended, strict=True)):
-        assert process.returncode == 0, f"rank {rank}: {errors[-3000:]}"
-    return [json.loads(out.strip().splitlines()[-1]) for out, _ in ended]
+        assert process.returncode == 0 or rank in dying, f"rank {rank}: {errors[-3000:]}"
+    return [
+        None if rank in dying else json.loads(out.strip().splitlines()[-1])
+        for rank, (out, _) in enumerate(ended)
+    ]

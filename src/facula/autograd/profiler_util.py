@@ -137,8 +137,8 @@ class FunctionEvent(_Formatted):
 
     @property
     def cpu_time_total(self) -> float:  # type: ignore[override]
-        """Time from beginning to end; 0 for what does not belong to the thread."""
-        return 0.0 if self.is_async else self.time_range.elapsed_us()
+        """Time from beginning to end."""
+        return self.time_range.elapsed_us()
 
     @property
     def self_cpu_time_total(self) -> float:

@@ -78,10 +78,14 @@ from facula.distributed.world import (
 
 _LATER = (
     "algorithms",
+    "autograd",
+    "checkpoint",
     "data_parallel",
     "device_mesh",
+    "fsdp",
     "nn",
     "optim",
+    "pipeline",
     "pipelining",
     "rpc",
     "run",

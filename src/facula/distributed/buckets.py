@@ -2,7 +2,8 @@
 
 Takes: parameters, a group, how a bucket is exchanged. Gives: `Reducer`, which hears of each gradient.
 Keeps true: buckets are exchanged in one order on all ranks, each as soon as it and those before it are
-full; when the last gradient has come, all parameters have the exchanged ones.
+full; when the last gradient has come, all parameters have the exchanged ones. After the first step buckets
+are cut anew, in the order in which gradients came.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.core.logs import get_logger
-from facula.distributed.operations import all_reduce
+from facula.distributed.operations import all_reduce, broadcast
 from facula.distributed.process_group import ProcessGroup
 from facula.distributed.types import ReduceOp
 from facula.namespaces.futures import Future
@@ -83,23 +84,44 @@ class Reducer:
     """Exchanges the gradients of one module."""
 
     def __init__(
-        self, parameters: list[Any], group: ProcessGroup, cap_megabytes: float, find_unused: bool
-    ) -> None:
-        self.group, self.find_unused = group, find_unused
+        self, parameters: list[Any], group: ProcessGroup, cap_megabytes: float, find_unused: bool,
+        *, static: bool = False, views: bool = False,
+    ) -> None:  # fmt: skip
+        self.group, self.find_unused, self.static, self.views = group, find_unused, static, views
         self.hook: Callable[[Any, GradBucket], Future] | None = None
         self.state: Any = None
-        parts = bucketed(reversed(parameters), cap_megabytes * (1 << 20))
+        #: runs after the next exchange, once
+        self.when_done: Callable[[], Any] | None = None
+        #: ranks that the sum is divided by, where some have no more inputs; None: all
+        self.divisor: int | None = None
+        self.cap, self.parameters = cap_megabytes * (1 << 20), parameters
+        self.active, self.began, self.rebuilt = False, False, False
+        self.next = self.iterations = 0
+        self.unused: set[int] = set()
+        #: the parameters in the order in which their gradients came; how often each came
+        self.arrived: list[Any] = []
+        self.uses: dict[int, int] | None = None
+        self.seen: dict[int, int] = {}
+        self._cut(bucketed(reversed(parameters), self.cap))
+        self.handles = [p.register_post_accumulate_grad_hook(self.came) for p in parameters]
+
+    def _cut(self, parts: list[list[Any]]) -> None:
         last = len(parts) - 1
         self.buckets = [GradBucket(i, part, i == last) for i, part in enumerate(parts)]
         self.place = {id(p): (b, i) for b in self.buckets for i, p in enumerate(b._parameters)}
-        self.parameters = parameters
-        self.active, self.began = False, False
-        self.next = 0
-        self.unused: set[int] = set()
-        self.handles = [p.register_post_accumulate_grad_hook(self.came) for p in parameters]
         get_logger("distributed").info(
-            "gradients of %d parameters in %d buckets", len(parameters), len(parts)
+            "gradients of %d parameters in %d buckets", len(self.parameters), len(parts)
         )
+
+    def _rebuild(self) -> None:
+        """Cut buckets anew in the order in which rank 0's gradients came, after the first step."""
+        self.rebuilt = True
+        number = {id(p): i for i, p in enumerate(self.parameters)}
+        came = list(dict.fromkeys(number[id(p)] for p in self.arrived))
+        rest = [i for i in reversed(range(len(self.parameters))) if i not in set(came)]
+        order = core.tensor(came + rest, dtype=core.int64)
+        broadcast(order, group=self.group, group_src=0)
+        self._cut(bucketed([self.parameters[i] for i in order.tolist()], self.cap))
 
     def prepare(self, unused: set[int]) -> None:
         """A forward pass whose backward is to be exchanged has run."""
@@ -114,8 +136,11 @@ class Reducer:
                 f"none for {missing} parameters",
                 "pass find_unused_parameters=True where the loss does not depend on all of them",
             )
+        if self.iterations and not self.rebuilt and not self.find_unused:
+            self._rebuild()
         self.active, self.began, self.next = True, False, 0
-        self.unused = unused
+        self.unused, self.seen = unused, {}
+        self.arrived = []
         for bucket in self.buckets:
             bucket.left = {id(p) for p in bucket._parameters}
             bucket.future = None
@@ -124,12 +149,33 @@ class Reducer:
         """The gradient of a parameter is complete."""
         if not self.active:
             return
+        self.arrived.append(parameter)
         if not self.began:
-            self.began = True
-            for p in self.parameters:
-                if id(p) in self.unused and id(p) != id(parameter):
-                    self._ready(p)
+            self._begin(parameter)
+        if self.static:
+            times = self.seen[id(parameter)] = self.seen.get(id(parameter), 0) + 1
+            if self.uses is None or times < self.uses.get(id(parameter), 1):
+                return
         self._ready(parameter)
+
+    def _begin(self, parameter: Any) -> None:
+        """The first gradient of a backward pass came."""
+        self.began = True
+        if self.static and self.uses is None:
+            core.queue_callback(self._learn)
+            return
+        for p in self.parameters:
+            if id(p) in self.unused and id(p) != id(parameter):
+                self._ready(p)
+
+    def _learn(self) -> None:
+        """The first backward pass of a graph that never changes is over: what it used is known."""
+        self.uses = dict(self.seen)
+        self.unused = {id(p) for p in self.parameters if id(p) not in self.seen}
+        for bucket in self.buckets:
+            for p in bucket._parameters:
+                if id(p) in bucket.left:
+                    self._ready(p)
 
     def _ready(self, parameter: Any) -> None:
         bucket, index = self.place[id(parameter)]
@@ -140,7 +186,7 @@ class Reducer:
                 "one gradient for each parameter and forward pass was required (Expected to mark a "
                 "variable ready only once)",
                 f"a second one for parameter {index} of bucket {bucket.index()}",
-                "a parameter is used by several backward passes of one forward",
+                "pass static_graph=True where a parameter is used by several backward passes of one forward",
             )
         bucket.left.discard(id(parameter))
         recording = core.set_grad_enabled(False)
@@ -159,20 +205,20 @@ class Reducer:
         part = bucket.gradients()[index]
         if parameter.grad is None:
             part.zero_()
-        else:
+        elif parameter.grad.data_ptr() != part.data_ptr():
             part.copy_(parameter.grad)
 
     def _exchange(self, bucket: GradBucket) -> None:
         if self.hook is not None:
             bucket.future = self.hook(self.state, bucket)
             return
-        bucket.buffer().div_(self.group.size())
+        bucket.buffer().div_(self.divisor or self.group.size())
         work = all_reduce(bucket.buffer(), group=self.group, async_op=True)
         bucket.future = work
 
     def _used(self) -> set[int] | None:
         """The parameters that some rank used; None where all are."""
-        if not self.find_unused:
+        if not self.find_unused and not self.static:
             return None
         flags = [int(id(p) not in self.unused) for p in self.parameters]
         used = core.tensor(flags, dtype=core.int32)
@@ -186,12 +232,39 @@ class Reducer:
         for bucket in self.buckets:
             self._take(bucket)
             for p, part in zip(bucket._parameters, bucket.gradients(), strict=True):
-                if used is not None and id(p) not in used:
-                    continue
-                if p.grad is None:
-                    p.grad = part.clone()
-                else:
-                    p.grad.copy_(part)
+                if used is None or id(p) in used:
+                    self._give(p, part)
+        self.iterations += 1
+        then, self.when_done = self.when_done, None
+        if then is not None:
+            then()
+
+    def _give(self, parameter: Any, part: Tensor) -> None:
+        """Give a parameter its part of a bucket: the part itself, or a copy."""
+        if self.views:
+            if parameter.grad is None or parameter.grad.data_ptr() != part.data_ptr():
+                parameter.grad = part
+        elif parameter.grad is None:
+            parameter.grad = part.clone()
+        else:
+            parameter.grad.copy_(part)
+
+    def shadow(self) -> None:
+        """Take part in the exchange of one backward pass with nothing to give."""
+        recording = core.set_grad_enabled(False)
+        try:
+            if self.iterations and not self.rebuilt and not self.find_unused:
+                self._rebuild()
+            for bucket in self.buckets:
+                bucket.buffer().zero_()
+                self._exchange(bucket)
+            self.unused = {id(p) for p in self.parameters}
+            self._used()
+            for bucket in self.buckets:
+                self._take(bucket)
+            self.iterations += 1
+        finally:
+            core.set_grad_enabled(recording)
 
     def _take(self, bucket: GradBucket) -> None:
         future = bucket.future
@@ -200,7 +273,7 @@ class Reducer:
             return
         value = future.wait()
         result = value[0] if isinstance(value, (list, tuple)) else value
-        if core.address_of(result) != core.address_of(bucket.buffer()):
+        if result.data_ptr() != bucket.buffer().data_ptr():
             bucket.buffer().copy_(result.reshape(-1))
 
 

@@ -13,8 +13,10 @@ from typing import Any
 
 from facula import core, nn
 from facula.core.errors import fail
+from facula.distributed.algorithms.join import Join, JoinHook, _Config
 from facula.distributed.buckets import Reducer, coalesced, flattened
-from facula.distributed.operations import all_gather_object, broadcast
+from facula.distributed.operations import all_gather_object, all_reduce, broadcast
+from facula.distributed.types import ReduceOp
 from facula.distributed.world import default_group, group_of
 
 Tensor = core.Tensor
@@ -66,6 +68,28 @@ def spread(tensors: Iterable[Tensor], group: Any, root: int = 0) -> None:
         core.set_grad_enabled(recording)
 
 
+class _Shadow(JoinHook):
+    """The steps of a rank without inputs."""
+
+    def __init__(self, ddp: DistributedDataParallel) -> None:
+        self.ddp = ddp
+
+    def main_hook(self) -> None:
+        """The exchange of one step: buffers, then gradients of zero."""
+        ddp = self.ddp
+        if ddp.will_sync_module_buffers():
+            spread(ddp._shared_buffers, ddp.process_group, ddp.buffers_from(False))
+        ddp.reducer.shadow()
+
+    def post_hook(self, is_last_joiner: bool) -> None:
+        """Take the parameters of the rank that went on longest."""
+        ddp = self.ddp
+        rank = core.tensor([ddp.process_group.rank() if is_last_joiner else -1])
+        all_reduce(rank, ReduceOp.MAX, ddp.process_group)
+        ddp.reducer.divisor = None
+        spread([*ddp._trained, *ddp._shared_buffers], ddp.process_group, int(rank))
+
+
 class DistributedDataParallel(nn.Module):
     """A module that every rank runs on data of its own.
 
@@ -97,9 +121,11 @@ class DistributedDataParallel(nn.Module):
             process_group: default: all ranks.
             bucket_cap_mb: how many MiB of gradients go together; default 25.
             find_unused_parameters: whether the loss may not depend on some parameters.
-            device_ids, output_device, dim, check_reduction, gradient_as_bucket_view, options: kept
-                for PyTorch's API; they change nothing here.
-            static_graph: the set of used parameters never changes: they are looked for each time.
+            device_ids, output_device, dim, check_reduction, options: kept for PyTorch's API; they
+                change nothing here.
+            gradient_as_bucket_view: whether gradients are parts of the buckets, which saves a copy.
+            static_graph: the set of used parameters never changes: the first backward pass shows which
+                these are, and how often each one's gradient comes.
         """
         super().__init__()
         self.module = module
@@ -119,19 +145,21 @@ class DistributedDataParallel(nn.Module):
         self.device_ids, self.output_device, self.dim = device_ids, output_device, dim
         self.device = self._trained[0].device
         self.broadcast_buffers = broadcast_buffers
-        self.find_unused_parameters = find_unused_parameters or static_graph
+        self.find_unused_parameters = find_unused_parameters and not static_graph
+        self.static_graph, self.gradient_as_bucket_view = static_graph, gradient_as_bucket_view
+        self._divide_by_all = True
+        self._join_config = _Config(False, False, False)
         self.require_backward_grad_sync = True
         self.require_forward_param_sync = True
         self._shared_buffers = [b for n, b in module.named_buffers() if n not in ignored]
         if init_sync:
             self._compare(named)
             spread([p for _, p in named] + self._shared_buffers, self.process_group)
+        self.bucket_cap_mb = 25 if bucket_cap_mb is None else bucket_cap_mb
         self.reducer = Reducer(
-            self._trained,
-            self.process_group,
-            25 if bucket_cap_mb is None else bucket_cap_mb,
-            self.find_unused_parameters,
-        )
+            self._trained, self.process_group, self.bucket_cap_mb, self.find_unused_parameters,
+            static=static_graph, views=gradient_as_bucket_view,
+        )  # fmt: skip
 
     def _compare(self, named: list[tuple[str, Any]]) -> None:
         """Raise where ranks have different parameters."""
@@ -152,8 +180,21 @@ class DistributedDataParallel(nn.Module):
         return self._after(self.module(*inputs, **kwargs))
 
     def _before(self) -> None:
+        if self._join_config.enable:
+            active = Join.notify_join_context(self)
+            if active is not None and not self._divide_by_all:
+                self.reducer.divisor = active
         if self.require_forward_param_sync and self.will_sync_module_buffers():
-            spread(self._shared_buffers, self.process_group)
+            spread(self._shared_buffers, self.process_group, self.buffers_from(True))
+
+    def buffers_from(self, active: bool) -> int:
+        """The rank whose buffers count: the first one; while ranks join, the first with an input."""
+        if not self._join_config.enable:
+            return 0
+        size, me = self.process_group.size(), self.process_group.rank()
+        first = core.tensor([me if active else size])
+        all_reduce(first, ReduceOp.MIN, self.process_group)
+        return int(first) % size
 
     def _after(self, result: Any) -> Any:
         if core.is_grad_enabled() and self.require_backward_grad_sync:
@@ -194,6 +235,66 @@ class DistributedDataParallel(nn.Module):
                  "(register_comm_hook can only be called once)", "a second one",
                  hint="make another DistributedDataParallel for another hook")  # fmt: skip
         self.reducer.hook, self.reducer.state = hook, state
+
+    # ---------------------------------------------------------------- uneven inputs
+
+    def join(
+        self, divide_by_initial_world_size: bool = True, enable: bool = True,
+        throw_on_early_termination: bool = False,
+    ) -> Join:  # fmt: skip
+        """A block in which ranks may have different numbers of inputs.
+
+        Args:
+            divide_by_initial_world_size: whether the sum of the gradients is divided by the number of
+                all ranks, also where some have no more inputs.
+        """
+        return Join([self], enable, throw_on_early_termination,
+                    divide_by_initial_world_size=divide_by_initial_world_size)  # fmt: skip
+
+    def join_hook(self, **kwargs: Any) -> JoinHook:
+        """What stands for this module on ranks without inputs."""
+        self._divide_by_all = kwargs.get("divide_by_initial_world_size", True)
+        return _Shadow(self)
+
+    @property
+    def join_device(self) -> Any:
+        """Where the parameters are."""
+        return self.device
+
+    @property
+    def join_process_group(self) -> Any:
+        """The ranks that exchange gradients."""
+        return self.process_group
+
+    def _get_ddp_logging_data(self) -> dict[str, Any]:
+        """What this module is made of, and how its gradients are exchanged."""
+        buckets = self.reducer.buckets
+        sizes = [b.buffer().numel() * b.buffer().element_size() for b in buckets]
+        dtypes = dict.fromkeys(str(p.dtype) for p in self._trained)
+        return {
+            "rank": self.process_group.rank(),
+            "world_size": self.process_group.size(),
+            "backend_name": self.process_group.backend_name,
+            "module_name": type(self.module).__name__,
+            "iteration": self.reducer.iterations,
+            "num_parameter_tensors": len(self._trained),
+            "total_parameter_size_bytes": sum(p.numel() * p.element_size() for p in self._trained),
+            "dtypes": ", ".join(dtypes),
+            "bucket_cap_bytes": int(self.bucket_cap_mb * (1 << 20)),
+            "bucket_sizes": ", ".join(map(str, sizes)),
+            "has_rebuilt_buckets": int(self.reducer.rebuilt),
+            "rebuilt_bucket_sizes": ", ".join(map(str, sizes)) if self.reducer.rebuilt else "",
+            "broadcast_buffers": int(self.broadcast_buffers),
+            "find_unused_parameters": int(self.find_unused_parameters),
+            "gradient_as_bucket_view": int(self.gradient_as_bucket_view),
+            "static_graph": int(self.static_graph),
+            "comm_hook": getattr(self.reducer.hook, "__name__", "") if self.reducer.hook else "",
+        }
+
+    def _set_static_graph(self) -> None:
+        """Say that the set of used parameters never changes."""
+        self.static_graph = self.reducer.static = True
+        self.find_unused_parameters = self.reducer.find_unused = False
 
     def train(self, mode: bool = True) -> DistributedDataParallel:
         """Choose the module's mode."""

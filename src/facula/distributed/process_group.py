@@ -144,6 +144,7 @@ class ProcessGroup:
         """Run an algorithm in the group's thread; its result is ignored, `tensors` are the work's."""
         limit = self.seconds if seconds is None else seconds
         work = Work(name, limit + 60)
+        work.help = self._help
         if self._broken is not None:
             work.break_off(self._broken)
             return work
@@ -166,22 +167,34 @@ class ProcessGroup:
             job = self._jobs.get()
             if job is None:
                 return
-            work, name, op, algorithm, tensors, sequence, limit = job
-            if self._broken is not None:
-                work.break_off(self._broken)
-                continue
-            self.status = {"sequence": sequence, "op": op}
-            self.log.debug("%s: %d %s", self.group_name, sequence, op)
-            exchange = Exchange(self, sequence, name, time.monotonic() + limit)
-            try:
-                algorithm(exchange)
-            except TimeoutError:
-                self._break(work, self._late(op, sequence, limit))
-            except Exception as error:
-                self._break(work, error)
-            else:
-                self.status = {"sequence": sequence, "op": op, "done": True}
-                work.finish(tensors)
+            self._run_one(job)
+
+    def _help(self, work: Work) -> None:
+        """Run what is before a work, where its own thread waits for it: in the callback of a future."""
+        while threading.current_thread() is self._thread and not work.is_completed():
+            job = self._jobs.get()
+            if job is None:
+                self._jobs.put(None)
+                return
+            self._run_one(job)
+
+    def _run_one(self, job: Any) -> None:
+        work, name, op, algorithm, tensors, sequence, limit = job
+        if self._broken is not None:
+            work.break_off(self._broken)
+            return
+        self.status = {"sequence": sequence, "op": op}
+        self.log.debug("%s: %d %s", self.group_name, sequence, op)
+        exchange = Exchange(self, sequence, name, time.monotonic() + limit)
+        try:
+            algorithm(exchange)
+        except TimeoutError:
+            self._break(work, self._late(op, sequence, limit))
+        except Exception as error:
+            self._break(work, error)
+        else:
+            self.status = {"sequence": sequence, "op": op, "done": True}
+            work.finish(tensors)
 
     def _break(self, work: Work, error: BaseException) -> None:
         """After a failure ranks are no longer in step: nothing more can run in this group."""

@@ -65,6 +65,8 @@ class Work:
         self._lock = threading.Lock()
         #: makes the error for a wait that is over
         self.late: Callable[[float], BaseException] | None = None
+        #: where set, runs what lies before it, if the thread that waits is the one that would have to
+        self.help: Callable[[Work], None] | None = None
 
     def finish(self, value: Any, source: int = -1) -> None:
         """It is done; once."""
@@ -103,6 +105,8 @@ class Work:
             DistBackendError: a rank is missing or gone; the message names it.
         """
         seconds = seconds_of(timeout, 0.0) or self.default_seconds
+        if self.help is not None:
+            self.help(self)
         if not self._future.wait_done(seconds):
             late = self.late
             error = (

@@ -57,7 +57,7 @@ class _State:
         self.default: ProcessGroup | None = None
         self.transport: Transport | None = None
         self.store: Store | None = None
-        self.owned: TCPStore | None = None
+        self.met: Store | None = None
         self.groups: dict[int, ProcessGroup] = {}
         self.made = 0
         self.backend = ""
@@ -166,15 +166,17 @@ def _environment(name: str, given: int) -> int:
     return int(text)
 
 
-def _rendezvous(
-    method: str | None, store: Store | None, rank: int, world_size: int, timeout: datetime.timedelta
+def _given_store(store: Store, rank: int, world_size: int) -> Store:
+    if rank < 0 or world_size < 1:
+        fail(AssertionError, "init_process_group", "rank and world_size were required with a store",
+             f"rank={rank}, world_size={world_size}", hint="pass both to init_process_group()")  # fmt: skip
+    return store
+
+
+def rendezvous(
+    method: str | None, rank: int, world_size: int, timeout: datetime.timedelta
 ) -> tuple[Store, int, int]:
     """The store by which processes find each other, this process's rank, and the world's size."""
-    if store is not None:
-        if rank < 0 or world_size < 1:
-            fail(AssertionError, "init_process_group", "rank and world_size were required with a store",
-                 f"rank={rank}, world_size={world_size}", hint="pass both to init_process_group()")  # fmt: skip
-        return store, rank, world_size
     url = urllib.parse.urlparse(method or "env://")
     query = dict(urllib.parse.parse_qsl(url.query))
     rank = int(query.get("rank", rank))
@@ -207,11 +209,38 @@ def _rendezvous(
     )
 
 
+#: servers of this process by address, with the number of those who use them: groups and workers of remote
+#: calls may meet at one port
+_SERVED: dict[tuple[str, int], list[Any]] = {}
+
+
 def _tcp_store(
     host: str, port: int, rank: int, world_size: int, timeout: datetime.timedelta
 ) -> Store:
-    _STATE.owned = TCPStore(host, port, world_size, rank == 0, timeout)
-    return _STATE.owned
+    held = _SERVED.get((host, port)) if rank == 0 and port else None
+    if held is None:
+        made = TCPStore(host, port, world_size, rank == 0, timeout)
+        if rank == 0:
+            _SERVED[(host, made.port)] = [made, 1]
+        return made
+    held[1] += 1
+    return TCPStore(host, port, world_size, False, timeout)
+
+
+def release_store(store: Store) -> None:
+    """Close what `rendezvous` made: a server goes when nobody of this process uses it."""
+    if not isinstance(store, TCPStore):
+        return
+    for key, held in list(_SERVED.items()):
+        if key[1] == store.port:
+            held[1] -= 1
+            if held[0] is not store:
+                store.close()
+            if not held[1]:
+                held[0].close()
+                del _SERVED[key]
+            return
+    store.close()
 
 
 def _check_beginning(init_method: Any, store: Any, limit: Any) -> None:
@@ -252,7 +281,11 @@ def init_process_group(
     limit = timeout or DEFAULT_TIMEOUT
     _check_beginning(init_method, store, limit)
     chosen = _backend(backend)
-    found, rank, world_size = _rendezvous(init_method, store, rank, world_size, limit)
+    if store is None:
+        found, rank, world_size = rendezvous(init_method, rank, world_size, limit)
+        _STATE.met = found
+    else:
+        found = _given_store(store, rank, world_size)
     log = get_logger("distributed")
     if not 0 <= rank < world_size:
         fail(
@@ -439,8 +472,8 @@ def destroy_process_group(group: Any = None) -> None:
         one.close()
     if _STATE.transport is not None:
         _STATE.transport.close()
-    if _STATE.owned is not None:
-        _STATE.owned.close()
+    if _STATE.met is not None:
+        release_store(_STATE.met)
     get_logger("distributed").info("process group destroyed")
     _STATE.__init__()  # type: ignore[misc]
     GroupMember.WORLD = None

@@ -1,1 +1,1 @@
-"""Algorithms on top of process groups."""
+"""Algorithms on top of process groups: hooks of the exchange, joining, model averaging."""

@@ -39,12 +39,12 @@ class ZeroRedundancyOptimizer(Optimizer):
 
         Args:
             optimizer_class: what updates them.
+            overlap_with_ddp: whether the hook `hook_with_zero_step` steps during the backward pass;
+                `step()` then does nothing more.
             parameters_as_bucket_view: kept for PyTorch's API; parameters always go together.
             defaults: the options of `optimizer_class`.
         """
-        if overlap_with_ddp:
-            fail(NotImplementedError, "ZeroRedundancyOptimizer", "overlap_with_ddp=False was required",
-                 True, "call step() after the backward pass")  # fmt: skip
+        self._overlap = overlap_with_ddp
         self.process_group = group_of(process_group) or default_group()
         super().__init__(params, dict(defaults))
         self._owner = self._spread()
@@ -84,6 +84,12 @@ class ZeroRedundancyOptimizer(Optimizer):
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update this rank's parameters, and take those of the others."""
+        if self._overlap:
+            return None if closure is None else closure()
+        return self.step_exchanged(closure)
+
+    def step_exchanged(self, closure: Callable[[], Any] | None = None) -> Any:
+        """A step, whoever asks for it: the hook of the exchange, or `step()`."""
         self._options(self.param_groups, self.optim.param_groups)
         loss = self.optim.step(closure) if closure is not None else self.optim.step()
         self._options(self.optim.param_groups, self.param_groups)

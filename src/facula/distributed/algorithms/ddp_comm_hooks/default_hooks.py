@@ -1,7 +1,8 @@
-"""Communication hooks that send gradients whole, or in 16 bits.
+"""Hooks that exchange the mean: plain, or in 16 bits.
 
-Takes: a process group (None: the default one) and a bucket. Gives: a future of the averaged buffer.
-Keeps true: all ranks get the same bits.
+Takes: a process group as state, and a bucket. Gives: a future of the bucket's new buffer.
+Keeps true: ranks get the same bits; a wrapped hook gets a buffer of the shorter dtype, and its result
+is put back into the bucket's own buffer.
 """
 
 from __future__ import annotations
@@ -10,9 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from facula import core
-from facula.distributed.buckets import GradBucket
 from facula.distributed.operations import all_reduce
-from facula.distributed.world import default_group
+from facula.distributed.world import default_group, group_of
 from facula.namespaces.futures import Future
 
 __all__ = [
@@ -20,68 +20,64 @@ __all__ = [
     "fp16_compress_wrapper",
 ]  # fmt: skip
 
-
-def _averaged(group: Any, tensor: core.Tensor) -> Future:
-    found = group if group is not None else default_group()
-    tensor.div_(found.size())
-    return all_reduce(tensor, group=found, async_op=True).get_future()
+Hook = Callable[[Any, Any], Future]
 
 
-def allreduce_hook(process_group: Any, bucket: GradBucket) -> Future:
-    """The mean, in the gradients' dtype."""
-    return _averaged(process_group, bucket.buffer()).then(lambda done: done.value()[0])
+def mean_of(buffer: Any, group: Any) -> Future:
+    """A future of the mean of all ranks' buffers, which is written to this one."""
+    found = group_of(group) or default_group()
+    work = all_reduce(buffer.div_(found.size()), group=found, async_op=True)
+    return work.get_future().then(lambda future: future.value()[0])
 
 
-def _compressed(process_group: Any, bucket: GradBucket, dtype: Any) -> Future:
+def allreduce_hook(process_group: Any, bucket: Any) -> Future:
+    """The mean of the gradients, as without a hook."""
+    return mean_of(bucket.buffer(), process_group)
+
+
+def _compressed(process_group: Any, bucket: Any, dtype: Any) -> Future:
     buffer = bucket.buffer()
-    small = _averaged(process_group, buffer.to(dtype))
+    found = group_of(process_group) or default_group()
+    short = buffer.to(dtype).div_(found.size())
+    work = all_reduce(short, group=found, async_op=True)
 
-    def widen(done: Future) -> Any:
-        recording = core.set_grad_enabled(False)
-        try:
-            return buffer.copy_(done.value()[0])
-        finally:
-            core.set_grad_enabled(recording)
+    def back(future: Future) -> Any:
+        return buffer.copy_(future.value()[0])
 
-    return small.then(widen)
+    return work.get_future().then(back)
 
 
-def fp16_compress_hook(process_group: Any, bucket: GradBucket) -> Future:
-    """The mean, sent as float16."""
+def fp16_compress_hook(process_group: Any, bucket: Any) -> Future:
+    """The mean, sent as float16; gradients beyond 65504 are no longer finite."""
     return _compressed(process_group, bucket, core.float16)
 
 
-def bf16_compress_hook(process_group: Any, bucket: GradBucket) -> Future:
-    """The mean, sent as bfloat16."""
+def bf16_compress_hook(process_group: Any, bucket: Any) -> Future:
+    """The mean, sent as bfloat16: the range of float32 with 8 bits of precision."""
     return _compressed(process_group, bucket, core.bfloat16)
 
 
-def _wrapper(hook: Callable[[Any, GradBucket], Future], dtype: Any) -> Callable[..., Future]:
-    """Another hook, given the gradients in a smaller dtype."""
-
-    def wrapped(state: Any, bucket: GradBucket) -> Future:
+def _wrapper(hook: Hook, dtype: Any) -> Hook:
+    def wrapped(state: Any, bucket: Any) -> Future:
         buffer = bucket.buffer()
         bucket.set_buffer(buffer.to(dtype))
 
-        def widen(done: Future) -> Any:
-            value = done.value()
-            recording = core.set_grad_enabled(False)
-            try:
-                bucket.set_buffer(buffer)
-                return buffer.copy_(value[0] if isinstance(value, (list, tuple)) else value)
-            finally:
-                core.set_grad_enabled(recording)
+        def back(future: Future) -> Any:
+            value = future.value()
+            result = value[0] if isinstance(value, (list, tuple)) else value
+            bucket.set_buffer(buffer)
+            return buffer.copy_(result)
 
-        return hook(state, bucket).then(widen)
+        return hook(state, bucket).then(back)
 
     return wrapped
 
 
-def fp16_compress_wrapper(hook: Callable[[Any, GradBucket], Future]) -> Callable[..., Future]:
-    """A hook that gets, and gives, the gradients as float16."""
+def fp16_compress_wrapper(hook: Hook) -> Hook:
+    """A hook that sees the gradients as float16."""
     return _wrapper(hook, core.float16)
 
 
-def bf16_compress_wrapper(hook: Callable[[Any, GradBucket], Future]) -> Callable[..., Future]:
-    """A hook that gets, and gives, the gradients as bfloat16."""
+def bf16_compress_wrapper(hook: Hook) -> Hook:
+    """A hook that sees the gradients as bfloat16."""
     return _wrapper(hook, core.bfloat16)

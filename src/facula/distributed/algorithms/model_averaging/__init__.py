@@ -1,0 +1,1 @@
+"""Averaging the parameters of ranks that trained by themselves."""

@@ -1,0 +1,39 @@
+"""Calls of functions in other processes, over gRPC (`pip install facula[rpc]`).
+
+Takes: the names that workers go by. Gives: PyTorch's `torch.distributed.rpc`.
+Keeps true: importing this opens nothing and imports no gRPC; `is_available` says whether it is there.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+
+from facula.distributed.rpc import functions
+from facula.distributed.rpc.api import (
+    get_rpc_timeout,
+    get_worker_info,
+    init_rpc,
+    remote,
+    rpc_async,
+    rpc_sync,
+    shutdown,
+    wait_all,
+)
+from facula.distributed.rpc.options import (
+    BackendType,
+    RpcBackendOptions,
+    TensorPipeRpcBackendOptions,
+    WorkerInfo,
+)
+from facula.distributed.rpc.rref import RRef
+
+__all__ = [
+    "BackendType", "RRef", "RpcBackendOptions", "TensorPipeRpcBackendOptions", "WorkerInfo",
+    "functions", "get_rpc_timeout", "get_worker_info", "init_rpc", "is_available", "remote",
+    "rpc_async", "rpc_sync", "shutdown", "wait_all",
+]  # fmt: skip
+
+
+def is_available() -> bool:
+    """Whether there are remote procedure calls: gRPC is installed."""
+    return importlib.util.find_spec("grpc") is not None

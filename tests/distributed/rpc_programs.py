@@ -1,0 +1,220 @@
+"""What workers do in `test_rpc.py`: each function's result is printed as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+import facula
+from facula import nn
+from facula.distributed import rpc
+from facula.distributed.pipeline.sync import Pipe, pop, skippable, stash
+from facula.futures import Future
+
+
+def begin(seconds: float = 20) -> int:
+    """Join the workers."""
+    rank = int(os.environ["RANK"])
+    options = rpc.TensorPipeRpcBackendOptions(rpc_timeout=seconds)
+    rpc.init_rpc(f"w{rank}", rank=rank, rpc_backend_options=options)
+    return rank
+
+
+def error_of(function: Any, *args: Any, **kwargs: Any) -> list[str]:
+    """The type and text of what a call raises."""
+    try:
+        function(*args, **kwargs)
+    except Exception as error:
+        return [type(error).__name__, str(error)]
+    return ["none", ""]
+
+
+class Counter:
+    """Something that has a state."""
+
+    alive = 0
+
+    def __init__(self, start: int) -> None:
+        self.value = start
+        Counter.alive += 1
+
+    def __del__(self) -> None:
+        Counter.alive -= 1
+
+    def add(self, number: int) -> int:
+        self.value += number
+        return self.value
+
+
+def alive() -> int:
+    return Counter.alive
+
+
+def boom(text: str) -> None:
+    raise KeyError(text)
+
+
+def sleep(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
+
+
+def end() -> None:
+    os._exit(3)
+
+
+def add_by(reference: Any, number: int) -> int:
+    """Counts by a reference that came along."""
+    return reference.rpc_sync().add(number)
+
+
+@rpc.functions.async_execution
+def later(value: int) -> Any:
+    """Answers with a future's value."""
+    future: Future = Future()
+    future.set_result(value)
+    return future.then(lambda done: done.value() * 2)
+
+
+def triangle(depth: int) -> int:
+    """Calls back and forth."""
+    if depth == 0:
+        return 0
+    other = f"w{1 - rpc.get_worker_info().id}"
+    return depth + rpc.rpc_sync(other, triangle, args=(depth - 1,))
+
+
+def product(x: Any, y: Any) -> Any:
+    """Uses a tensor twice, and calls back with it."""
+    return rpc.rpc_sync("w0", facula.mul, args=(x, y)) + x
+
+
+def calls() -> Any:
+    rank, found = begin(), {}
+    if rank == 0:
+        x = facula.arange(4).to(facula.bfloat16)
+        found["sum"] = rpc.rpc_sync("w1", facula.add, args=(x, x)).tolist()
+        found["own"] = rpc.rpc_sync("w0", pow, args=(2, 3))
+        found["nested"] = rpc.rpc_sync("w1", triangle, args=(6,))
+        found["later"] = rpc.rpc_sync("w1", later, args=(4,))
+        found["boom"] = error_of(rpc.rpc_sync, "w1", boom, args=("nothing",))
+        found["late"] = error_of(rpc.rpc_sync, "w1", sleep, args=(2.0,), timeout=0.2)
+        found["who"] = error_of(rpc.rpc_sync, "w7", boom, args=("x",))
+        found["local"] = error_of(rpc.rpc_sync, "w1", lambda: 1)
+        with rpc.wait_all():
+            held = rpc.rpc_async("w1", sleep, args=(0.1,))
+        found["waited"] = held.done()
+    rpc.shutdown()
+    found["after"] = error_of(rpc.rpc_sync, "w0", sleep)
+    return found
+
+
+def references() -> Any:
+    rank, found = begin(), {}
+    if rank == 0:
+        counter = rpc.remote("w1", Counter, args=(5,))
+        found["sync"] = counter.rpc_sync().add(1)
+        found["there"] = rpc.rpc_sync("w2", add_by, args=(counter, 10))
+        found["chain"] = counter.remote().add(100).to_here()
+        found["owner"] = [counter.owner_name(), counter.is_owner(), counter._get_type().__name__]
+        found["local"] = error_of(counter.local_value)
+        found["pickle"] = error_of(__import__("pickle").dumps, counter)
+        found["raises"] = error_of(rpc.remote("w2", boom, args=("far",)).to_here)
+        mine = rpc.RRef(facula.ones(2))
+        found["mine"] = rpc.rpc_sync("w1", mine.__class__.to_here, args=(mine,)).tolist()
+        found["alive"] = rpc.rpc_sync("w1", alive)
+        del counter
+        end_of_waiting = time.monotonic() + 10
+        while rpc.rpc_sync("w1", alive) and time.monotonic() < end_of_waiting:
+            time.sleep(0.02)
+        found["left"] = rpc.rpc_sync("w1", alive)
+    rpc.shutdown()
+    return found
+
+
+def gradients() -> Any:
+    from facula.distributed import autograd
+    from facula.distributed.nn.api.remote_module import RemoteModule
+    from facula.distributed.optim import DistributedOptimizer
+
+    rank, found = begin(), {}
+    if rank == 0:
+        x = facula.tensor([1.0, 2.0, 3.0], requires_grad=True)
+        y = facula.tensor([2.0, 4.0, 6.0], requires_grad=True)
+        with autograd.context() as number:
+            loss = (rpc.rpc_sync("w1", product, args=(x, y)) * x).sum()  # x * (x * y + x)
+            autograd.backward(number, [loss])
+            grads = autograd.get_gradients(number)
+        found["x"] = (grads[x] - (2 * x * y + 2 * x).detach()).abs().max().item()
+        found["y"] = (grads[y] - (x * x).detach()).abs().max().item()
+        found["plain"] = x.grad is None
+        found["closed"] = error_of(autograd.get_gradients, number)
+        module = RemoteModule("w1/cpu", nn.Linear, args=(3, 1))
+        optimizer = DistributedOptimizer(facula.optim.SGD, module.remote_parameters(), lr=0.01)
+        losses = []
+        for _ in range(5):
+            with autograd.context() as number:
+                loss = (module(x.detach()) - 1).pow(2).sum()
+                autograd.backward(number, [loss])
+                optimizer.step(number)
+                losses.append(loss.item())
+        found["falls"] = losses[-1] < losses[0]
+        found["class"] = error_of(RemoteModule, "w1", Counter, (1,))
+    rpc.shutdown()
+    return found
+
+
+def killed() -> Any:
+    rank = begin(10)
+    if rank == 1:
+        time.sleep(30)
+    future = rpc.rpc_async("w1", end)
+    start = time.monotonic()
+    found = [error_of(future.wait), error_of(rpc.rpc_sync, "w1", alive)]
+    took = time.monotonic() - start
+    found.append(error_of(rpc.shutdown, timeout=1))
+    return [*found, took]
+
+
+@skippable(stash=["early"])
+class Early(nn.Module):
+    def forward(self, x: Any) -> Any:
+        yield stash("early", x)
+        return x * 2
+
+
+@skippable(pop=["early"])
+class Late(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x + (yield pop("early"))
+
+
+def pipe() -> Any:
+    rpc.init_rpc("alone", rank=0, world_size=1)
+    facula.manual_seed(0)
+    layers = nn.Sequential(Early(), nn.Linear(3, 3), Late(), nn.Linear(3, 2))
+    x = facula.randn(7, 3, requires_grad=True)
+    want = layers[3](layers[1](x * 2) + x)
+    grads = facula.autograd.grad(want.sum(), [x, *layers.parameters()])
+    found = {}
+    for kind in ("never", "except_last", "always"):
+        x.grad = None
+        layers.zero_grad()
+        out = Pipe(layers, chunks=3, checkpoint=kind)(x).local_value()
+        out.sum().backward()
+        got = [x.grad, *(p.grad for p in layers.parameters())]
+        pairs = zip([out, *got], [want, *grads], strict=True)
+        found[kind] = max((a - b).abs().max().item() for a, b in pairs)
+    found["unmatched"] = error_of(Pipe, nn.Sequential(Early(), nn.Linear(3, 3)))
+    found["chunks"] = error_of(Pipe, nn.Sequential(nn.Linear(3, 3)), chunks=0)
+    rpc.shutdown()
+    return found
+
+
+if __name__ == "__main__":
+    import rpc_programs  # the module that both sides import functions from
+
+    print(json.dumps(getattr(rpc_programs, sys.argv[1])()))

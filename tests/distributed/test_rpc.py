@@ -1,0 +1,64 @@
+"""Calls between workers: values, exceptions, references, gradients; a worker that dies is named."""
+
+from __future__ import annotations
+
+import pytest
+import ranks
+
+
+def run(program: str, size: int = 2) -> list:
+    return ranks.run(program, size, script="rpc_programs.py")
+
+
+@pytest.fixture(scope="module")
+def calls() -> dict:
+    return run("calls")[0]
+
+
+def test_values_come_back(calls: dict):
+    assert calls["sum"] == [0, 2, 4, 6] and calls["own"] == 8 and calls["later"] == 8
+    assert calls["nested"] == 6 + 5 + 4 + 3 + 2 + 1 and calls["waited"]
+
+
+def test_exceptions_come_back_with_their_type_and_the_remote_traceback(calls: dict):
+    kind, text = calls["boom"]
+    assert kind == "KeyError" and "WorkerInfo(id=1, name=w1)" in text and "in boom" in text
+
+
+def test_errors_of_calls_name_the_worker(calls: dict):
+    kind, text = calls["late"]
+    assert kind == "RuntimeError" and "sleep on w1 (rank 1)" in text and "timeout" in text
+    assert "w7" in calls["who"][1] and "'w0', 'w1'" in calls["who"][1]
+    assert "imports by name" in calls["local"][1] and "init_rpc() was required" in calls["after"][1]
+
+
+def test_references_live_as_long_as_somebody_has_one():
+    found = run("references", 3)[0]
+    assert (found["sync"], found["there"], found["chain"]) == (6, 16, 116)
+    assert found["owner"] == ["w1", False, "Counter"] and found["mine"] == [1, 1]
+    assert "the owner, WorkerInfo(id=1, name=w1), was required" in found["local"][1]
+    assert (
+        "only be pickled when using RPC" in found["pickle"][1] and found["raises"][0] == "KeyError"
+    )
+    assert (found["alive"], found["left"]) == (1, 0)
+
+
+def test_gradients_go_through_calls():
+    found = run("gradients")[0]
+    assert found["x"] < 1e-6 and found["y"] < 1e-6 and found["plain"] and found["falls"]
+    assert "a context that is open was required" in found["closed"][1]
+    assert "an instance of nn.Module" in found["class"][1]
+
+
+def test_a_worker_that_dies_is_named_at_once():
+    result = ranks.run("killed", 2, script="rpc_programs.py", dying=[1])[0]
+    first, second, end, took = result
+    for kind, text in (first, second):
+        assert kind == "RuntimeError" and "w1 (rank 1)" in text and "exited, died or left" in text
+    assert took < 5 and "none of w1" in end[1]
+
+
+def test_a_pipe_computes_what_its_layers_do():
+    found = run("pipe", 1)[0]
+    assert max(found[k] for k in ("never", "except_last", "always")) < 1e-6
+    assert "nobody takes 'early'" in found["unmatched"][1] and "at least 1" in found["chunks"][1]
