@@ -67,7 +67,7 @@ class Agent:
         self.secret = trust.seal(wire.program_secret(), b"rpc")
         self.seen: dict[bytes, None] = {}
         self.pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="facula-rpc")
-        self.host = options.host or getattr(store, "local_address", "127.0.0.1")
+        self.host = str(options.host or getattr(store, "local_address", "127.0.0.1"))
         self.tls = [_content(path) for path in options.tls] if options.tls else None
         self.server = self._listen()
         self.workers = self._meet()

@@ -235,7 +235,7 @@ def seconds_of(timeout: float) -> float:
 def name_of(function: Any) -> str:
     """What a function is called in messages and profiles."""
     name = getattr(function, "__qualname__", None) or getattr(function, "__name__", str(function))
-    return name
+    return str(name)
 
 
 def _start(kind: str, to: Any, func: Any, args: Any, kwargs: Any, timeout: float) -> Future:

@@ -69,7 +69,8 @@ def pack(value: Any, fork: Callable[[Any], Any]) -> tuple[bytes, list[Tensor]]:
     Args:
         fork: gives what stands for a remote reference.
     """
-    buffer, tensors = io.BytesIO(), []
+    buffer = io.BytesIO()
+    tensors: list[Any] = []
     try:
         _Pickler(buffer, tensors, fork).dump(value)
     except (pickle.PicklingError, AttributeError, TypeError) as error:

@@ -109,15 +109,16 @@ class Pipe(nn.Module):
         if deferred_batch_norm:
             _defer(module, chunks)
         self.chunks, self.checkpoint = chunks, checkpoint
-        self.partitions = nn.ModuleList(_partitions(module))
-        self.devices = [_device_of(p[0]) for p in self.partitions]
+        parts = _partitions(module)
+        self.partitions = nn.ModuleList(parts)
+        self.devices = [_device_of(p[0]) for p in parts]
 
     def __len__(self) -> int:
         return sum(len(p) for p in self.partitions)
 
     def __iter__(self) -> Iterator[nn.Module]:
         for partition in self.partitions:
-            yield from partition
+            yield from partition.children()
 
     def __getitem__(self, index: int) -> nn.Module:
         return list(self)[index]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,7 +68,7 @@ class Skippable(nn.Module):
         values = getattr(_LOCAL, "values", None)
         values = {} if values is None else values
         steps = self.module(*args)
-        if not isinstance(steps, Iterator):
+        if not isinstance(steps, Generator):
             return steps
         answer = None
         while True:
