@@ -34,7 +34,7 @@ from fuzz_mutations import (
 
 import facula
 from facula import distributed, export, fx, nn, serialization
-from facula.compiler.inductor import graph, stored_data
+from facula.compiler import disk_format, graph
 from facula.core import config
 from facula.distributed import tcp_store
 from facula.fx.graph_module import code_on_demand
@@ -337,7 +337,7 @@ def _sealed(kind: str, suffix: str, content: bytes) -> bytes:
 def _load_stored(data: bytes) -> None:
     """A stored graph with a good seal: whatever it holds, it runs nothing."""
     try:
-        stored_data.from_bytes(data)
+        disk_format.from_bytes(data)
     except Exception as error:  # as `stored.load` does: a miss
         if isinstance(error, MemoryError):
             raise
@@ -348,7 +348,7 @@ def _lowered() -> bytes:
         lambda x, y: ((x @ y).relu().softmax(1).sort(dim=1)[1], x.sum(0) + float("inf")),
         tracing_mode="fake",
     )(facula.ones(3, 4), facula.ones(4, 5))
-    return stored_data.to_bytes(graph._lowered(module))
+    return disk_format.to_bytes(graph._lowered(module))
 
 
 def _caches() -> dict[str, Format]:

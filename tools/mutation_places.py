@@ -27,7 +27,7 @@ GROUPS = {
     "templates": ("src/facula/codegen/c",),
     "passes": (
         "src/facula/lower",
-        "src/facula/compiler/inductor",
+        "src/facula/compiler",
         "src/facula/autograd/transforms",
     ),
 }

@@ -26,9 +26,10 @@ from pathlib import Path
 from typing import Any
 
 import facula
-from facula.compiler.inductor import backend, config, stored_data
-from facula.compiler.inductor import graph as graphs
-from facula.compiler.inductor.lowering import lowered
+from facula.compiler import backend, disk_format
+from facula.compiler import graph as graphs
+from facula.compiler import options as config
+from facula.compiler.lowering import lowered
 from facula.core import logs
 from facula.lower.aot.for_sizes import NotSymbolic
 from facula.lower.at_sizes import symbols_of
@@ -120,14 +121,14 @@ def listen(record: Record) -> None:
 
 
 def written_down(record: Record, module: Any, options: Any = None) -> Callable[[], Any]:
-    """What `inductor.graph.begin_graph` does, up to the C compiler."""
+    """What `compiler.graph.begin_graph` does, up to the C compiler."""
     with config.patch(options or {}):
         record.say("graph to compile", module.code)
         found = lowered(module)
         record.say("C", found.unit.text if found.unit.drivers else "calls only")
         record.say("numbers", found.unit.numbers)
         if symbols_of(module.graph) is not None:
-            record.say("program for many sizes", stored_data.described(found))
+            record.say("program for many sizes", disk_format.described(found))
             raise NotSymbolic("no C is compiled here")
         wrapper = graphs._wrapper(found, [None] * len(found.unit.drivers))
         record.say("wrapper", wrapper.source())

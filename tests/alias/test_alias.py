@@ -163,7 +163,7 @@ def test_stored_graphs_know_functions_under_the_alias(tmp_path):
     code = (
         "import logging, facula\n"
         "{install}\n"
-        "from facula.compiler.inductor import stored\n"
+        "from facula.compiler import disk_cache\n"
         "from facula.core import config\n"
         "config.set('cache_dir', {folder!r})\n"
         "from facula.fx import Graph, GraphModule\n"
@@ -171,7 +171,7 @@ def test_stored_graphs_know_functions_under_the_alias(tmp_path):
         "graph = Graph()\n"
         "x = graph.placeholder('x')\n"
         "graph.output(graph.call_function(check_within, (x, 4, 'op')))\n"
-        "print(check_within.__module__, stored.key_of(GraphModule({{}}, graph)))\n"
+        "print(check_within.__module__, disk_cache.key_of(GraphModule({{}}, graph)))\n"
     )
     keys = []
     for install, name in (("facula.install_as_torch()", "torch"), ("", "facula")):

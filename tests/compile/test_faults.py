@@ -18,8 +18,8 @@ from facula.capture import driver, segment
 from facula.capture.errors import SuppressedFaultWarning
 from facula.capture.residual import MISS, Residual
 from facula.capture.rule_table import RULES
+from facula.compiler import lowering
 from facula.compiler.api import listening
-from facula.compiler.inductor import lowering
 from facula.lower.loops.graph import GraphLowering
 from facula.lower.passes import driver as passes
 

@@ -19,7 +19,7 @@ import facula.nn.functional as F
 from facula import nn
 from facula._dynamo.utils import counters
 from facula.capture import by_sizes, events
-from facula.compiler.inductor import lowering, metrics
+from facula.compiler import lowering, metrics
 from facula.lower.aot import for_sizes
 
 SIZES = (7, 9, 12, 5, 31, 33, 64, 17, 2, 3, 100, 257)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 
 import facula
-from facula.compiler.inductor import graph, metrics
+from facula.compiler import graph, metrics
 from facula.fx.experimental.proxy_tensor import make_fx
 
 DEBUG = {"debug": True}

@@ -9,7 +9,7 @@ import pytest
 
 import facula
 from facula import nn
-from facula.compiler.inductor import graph
+from facula.compiler import graph
 
 
 def stack() -> tuple[Any, Any]:

@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 
 import facula
-from facula.compiler.inductor import backend, config, metrics, trace
+from facula.compiler import backend, metrics, trace
+from facula.compiler import options as config
 from facula.core import config as settings
 from facula.fx.experimental.proxy_tensor import make_fx
 from tests.inductor.support import check, compiled, same
 
 PROGRAM = """
 import facula
-from facula.compiler.inductor import graph
+from facula.compiler import graph
 from facula.fx.experimental.proxy_tensor import make_fx
 x = facula.arange(24).float().reshape(4, 6)
 f = lambda x: [(x * 3 + 1).sum(1)]

@@ -10,8 +10,8 @@ import pytest
 
 import facula
 from facula import nn
-from facula.compiler.inductor import freeze, metrics, tuning
-from facula.compiler.inductor.graph import OBSERVERS
+from facula.compiler import backend, metrics, tuning
+from facula.compiler.graph import OBSERVERS
 
 
 class Block(nn.Module):
@@ -102,9 +102,9 @@ def test_weights_are_packed_once() -> None:
     compiled = facula.compile(net)
     with facula.no_grad():
         compiled(x)
-        count = freeze.prepack_count()
+        count = backend.prepack_count()
         close(compiled(x + 1), net(x + 1))
-        assert freeze.prepack_count() == count
+        assert backend.prepack_count() == count
 
 
 WRITES = {
@@ -171,9 +171,9 @@ def test_training_takes_functions_and_residuals_into_products() -> None:
 def test_freezing_can_be_switched_off() -> None:
     net, x = block(), facula.randn(2, 20, 9, 7)
     with facula.no_grad():
-        count = freeze.prepack_count()
+        count = backend.prepack_count()
         close(facula.compile(net, options={"freezing": False})(x), net(x))
-        assert freeze.prepack_count() == count
+        assert backend.prepack_count() == count
 
 
 @pytest.mark.parametrize("dtype", [facula.float32, facula.float64, facula.bfloat16, facula.float16])
@@ -297,8 +297,8 @@ def test_packed_convolutions_of_every_dtype(space: int, dtype: str) -> None:
         x = facula.tensor(random.integers(-3, 4, (2, 4, *(7, 6, 5)[:space]))).double()
         wanted = net.double()(x).to(kind)
         net, x = net.to(kind), x.to(kind)
-        packed = freeze.prepack_count()
+        packed = backend.prepack_count()
         call = facula.compile(net, options={"freezing": True})
         for _ in range(2):
             assert facula.equal(call(x), wanted)
-        assert freeze.prepack_count() == packed + (space > 1)  # in one dimension they stay
+        assert backend.prepack_count() == packed + (space > 1)  # in one dimension they stay

@@ -13,7 +13,7 @@ import pytest
 import facula
 from facula import core, nn
 from facula._dynamo.utils import counters
-from facula.compiler.inductor import freeze
+from facula.compiler import backend
 
 Writer = Callable[[], Any]
 
@@ -232,12 +232,12 @@ def test_a_weight_with_a_pointer_is_left_alone_and_the_others_are_frozen() -> No
     net, x = made()
     net.rows.weight.data_ptr()
     with facula.no_grad():
-        count = freeze.prepack_count()
+        count = backend.prepack_count()
         compiled = facula.compile(net)
         compiled(x)
-        assert freeze.prepack_count() == count + 1  # the convolution's
+        assert backend.prepack_count() == count + 1  # the convolution's
         compiled(x)
-        assert freeze.prepack_count() == count + 1
+        assert backend.prepack_count() == count + 1
 
 
 def test_a_pointer_that_comes_later_costs_one_more_graph() -> None:
@@ -246,11 +246,11 @@ def test_a_pointer_that_comes_later_costs_one_more_graph() -> None:
     compiled = facula.compile(net)
     with facula.no_grad():
         compiled(x)
-        assert freeze.prepack_count() == 2
+        assert backend.prepack_count() == 2
         net.conv.weight.data_ptr()
         for _ in range(3):
             compiled(x)
-    assert freeze.prepack_count() == 2 and counters["inductor"]["weights_not_frozen"] == 1
+    assert backend.prepack_count() == 2 and counters["inductor"]["weights_not_frozen"] == 1
 
 
 def test_what_only_looks_at_memory_is_no_writer(tmp_path: Any) -> None:

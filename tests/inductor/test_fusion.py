@@ -7,7 +7,7 @@ import re
 import pytest
 
 import facula
-from facula.compiler.inductor import graph, metrics
+from facula.compiler import graph, metrics
 from facula.nn import functional as F
 from tests.inductor.support import DEBUG, check, compiled, flat
 

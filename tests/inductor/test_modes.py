@@ -9,8 +9,8 @@ import pytest
 import facula
 from facula import nn
 from facula._dynamo.utils import counters
+from facula.compiler import tuning
 from facula.compiler.api import listening
-from facula.compiler.inductor import tuning
 
 
 def told(function: Any, x: Any, mode: str | None) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 import facula
 import facula.nn.functional as F
 from facula import core
-from facula.compiler.inductor import graph
+from facula.compiler import graph
 from facula.fx.experimental.proxy_tensor import make_fx
 from facula.ops.registry import own_operators
 from facula.testing.samples import Samples, map_tensors

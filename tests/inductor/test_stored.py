@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import facula
-from facula.compiler.inductor import config, graph, metrics, stored
+from facula.compiler import disk_cache, graph, metrics
+from facula.compiler import options as config
 from facula.core import config as settings
 from facula.fx.experimental.proxy_tensor import make_fx
 from tests.inductor.support import flat, same
@@ -29,7 +30,7 @@ def lowered(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     found: list[Any] = []
     below = graph._lowered
 
-    def note(module: Any) -> stored.Lowered:
+    def note(module: Any) -> disk_cache.Lowered:
         found.append(module)
         return below(module)
 
@@ -42,7 +43,7 @@ def traced(function: Any, *inputs: Any) -> Any:
 
 
 def key(function: Any, *inputs: Any) -> str | None:
-    return stored.key_of(traced(function, *inputs))
+    return disk_cache.key_of(traced(function, *inputs))
 
 
 def counted() -> tuple[int, ...]:
@@ -121,13 +122,13 @@ def test_the_key_covers_whatever_the_text_depends_on() -> None:
         keys.append(key(lambda x: x + 1, x))
     module = traced(lambda x: (x + 1,), x)
     module.meta["writes"] = {0: 0}
-    keys.append(stored.key_of(module))
+    keys.append(disk_cache.key_of(module))
     assert None not in keys and len(set(keys)) == len(keys)
     assert key(lambda other: other + 1, facula.zeros(4, 6)) == keys[0]
 
 
 def test_the_files_of_the_package_are_part_of_the_key() -> None:
-    surroundings = stored._surroundings()
+    surroundings = disk_cache._surroundings()
     for part in ("fused.py", "graph.py", "elementwise.py", ".so"):
         assert part in surroundings
 
@@ -152,4 +153,4 @@ def test_a_damaged_file_is_made_anew(lowered: list[Any], folder: Path) -> None:
     (path,) = folder.glob("graphs/??/*.json")
     path.write_bytes(path.read_bytes()[:20])
     same(graph.compile_graph(module).call([x])[0], x * 3)
-    assert len(lowered) == 2 and stored.load(stored.key_of(module), module) is not None
+    assert len(lowered) == 2 and disk_cache.load(disk_cache.key_of(module), module) is not None

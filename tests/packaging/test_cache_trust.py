@@ -290,7 +290,7 @@ def test_a_stored_graph_runs_no_code(own_cache):
     """A file under a graph's name, as anybody could have put there: it was unpickled."""
     import pickle
 
-    from facula.compiler.inductor import graph, stored
+    from facula.compiler import disk_cache, graph
     from facula.fx.experimental.proxy_tensor import make_fx
 
     x = facula.randn(5)
@@ -305,7 +305,7 @@ def test_a_stored_graph_runs_no_code(own_cache):
     path.write_bytes(pickle.dumps(Evil()))
     path.chmod(0o600)
     with forbidden(own_cache) as seen:
-        assert stored.load(stored.key_of(module), module) is None
+        assert disk_cache.load(disk_cache.key_of(module), module) is None
     assert not (own_cache / "ran").exists()
     assert not [event for event in seen if not event.startswith("import")]
 

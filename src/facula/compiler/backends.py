@@ -20,7 +20,7 @@ _BACKENDS: dict[str, Backend] = {}
 _TAGS: dict[str, tuple[str, ...]] = {}
 #: name -> (module, function, tags) of facula's own
 _OWN: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    "inductor": ("facula.compiler.inductor.backend", "compile_fx", ()),
+    "inductor": ("facula.compiler.backend", "compile_fx", ()),
     "eager": ("facula.compiler.backends", "eager", ("debug",)),
     "aot_eager": ("facula.lower.aot.backend", "aot_eager", ("debug",)),
     "aot_eager_default_partitioner": (

@@ -12,7 +12,7 @@ from typing import Any
 
 from facula.capture.driver import Session
 from facula.compiler.backends import lookup_backend, specialises
-from facula.compiler.inductor.config import MODES
+from facula.compiler.options import MODES
 from facula.core.errors import fail
 
 __all__ = ["make_session"]

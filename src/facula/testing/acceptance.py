@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from facula.compiler.inductor import freeze
+from facula.compiler import backend
 from facula.nn import attention_fast_path
 
 __all__ = ["fastpath_count", "prepack_count"]
@@ -24,4 +24,4 @@ def fastpath_count(function: Callable[[], Any]) -> int:
 
 def prepack_count() -> int:
     """How many weights compiled inference graphs have packed so far."""
-    return freeze.prepack_count()
+    return backend.prepack_count()

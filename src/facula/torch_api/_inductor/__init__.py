@@ -2,7 +2,7 @@
 
 Takes: nothing. Gives: `config`, `metrics`, `utils`, `codecache`, `compile_fx`, `list_mode_options`,
 `list_options`, `compile`.
-Keeps true: it holds nothing of its own: `facula.compiler.inductor` does.
+Keeps true: it holds nothing of its own: `facula.compiler` does.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from typing import Any
 
 from facula.core.errors import no_attribute as _no_attribute
 
-_SAME = {"config": "config", "metrics": "metrics"}
+_SAME = {"config": "options", "metrics": "metrics"}
 _OWN = frozenset({"utils", "codecache", "compile_fx"})
 
 _FOUND = {
-    name: importlib.import_module(f"facula.compiler.inductor.{module}")
-    for name, module in _SAME.items()
+    name: importlib.import_module(f"facula.compiler.{module}") for name, module in _SAME.items()
 }
 for _name, _module in _FOUND.items():
     sys.modules[f"{__name__}.{_name}"] = _module
@@ -31,7 +30,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}.{name}")
     if name in ("list_mode_options", "list_options"):
         # lazily: settings are read and set without the compiler
-        from facula.compiler.inductor import backend
+        from facula.compiler import backend
 
         return getattr(backend, name)
     raise _no_attribute(__name__, name)
@@ -40,6 +39,6 @@ def __getattr__(name: str) -> Any:
 def compile(gm: Any, example_inputs: Any, options: dict[str, Any] | None = None) -> Any:
     """A captured graph compiled for inputs like the examples."""
     # lazily: as above
-    from facula.compiler.inductor.backend import compile_fx
+    from facula.compiler.backend import compile_fx
 
     return compile_fx(gm, example_inputs, options=options)

@@ -1,10 +1,10 @@
 """`facula._inductor.compile_fx`: the backend's entry under PyTorch's name.
 
 Takes: nothing. Gives: `compile_fx`, `compile_fx_inner`.
-Keeps true: they are those of `facula.compiler.inductor`.
+Keeps true: they are those of `facula.compiler`.
 """
 
-from facula.compiler.inductor.backend import compile_fx
-from facula.compiler.inductor.graph import compile_graph as compile_fx_inner
+from facula.compiler.backend import compile_fx
+from facula.compiler.graph import compile_graph as compile_fx_inner
 
 __all__ = ["compile_fx", "compile_fx_inner"]

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from facula.compiler.inductor import graph
+from facula.compiler import graph
 from facula.core import config as settings
 
 from .. import _dynamo

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from facula.compiler.inductor import config
+from facula.compiler import options as config
 from facula.core import config as settings
 from facula.runtime.cache import write_atomically
 

@@ -19,8 +19,9 @@ from typing import Any
 
 import facula.core
 from facula import core
-from facula.compiler.inductor import config, trace
-from facula.compiler.inductor.stored_data import Launch, Lowered, Unsaid, from_bytes, to_bytes
+from facula.compiler import options as config
+from facula.compiler import trace
+from facula.compiler.disk_format import Launch, Lowered, Unsaid, from_bytes, to_bytes
 from facula.core import logs
 from facula.core.errors import own_name
 from facula.fx.fake_tensor import FakeTensor

@@ -14,8 +14,9 @@ from typing import Any
 
 from facula import core
 from facula.codegen.c.unit import Unit
-from facula.compiler.inductor import config, metrics, stored, stored_data, trace
-from facula.compiler.inductor.wrapper import Wrapper, direct_launch, layout_of
+from facula.compiler import disk_cache, disk_format, metrics, trace
+from facula.compiler import options as config
+from facula.compiler.wrapper import Wrapper, direct_launch, layout_of
 from facula.core import logs
 from facula.core.stages import stage
 from facula.fx.size_functions import function_of
@@ -62,14 +63,14 @@ def begin_graph(module: Any, options: dict[str, Any] | None = None) -> Callable[
     with config.patch(options or {}):
         started = time.perf_counter()
         trace.graph("graph to compile", module)
-        key = stored.key_of(module)
+        key = disk_cache.key_of(module)
         told = any(map(logs.is_on, ("fusion", "schedule", "perf_hints")))
-        lowered = known = None if told else stored.load(key, module)
+        lowered = known = None if told else disk_cache.load(key, module)
         if lowered is None:
             lowered = _lowered(module)
         library = _start(lowered.unit)
         if known is None:
-            stored.keep(key, lowered)
+            disk_cache.keep(key, lowered)
         metrics.ir_nodes_pre_fusion += lowered.steps
 
     def finish() -> Any:
@@ -90,16 +91,16 @@ def begin_graph(module: Any, options: dict[str, Any] | None = None) -> Callable[
     return finish
 
 
-def _direct(lowered: stored.Lowered, driver: Any) -> tuple[Any, ...] | None:
+def _direct(lowered: disk_cache.Lowered, driver: Any) -> tuple[Any, ...] | None:
     (launch,) = lowered.order
-    assert isinstance(launch, stored.Launch)
+    assert isinstance(launch, disk_cache.Launch)
     (numbers,) = lowered.unit.numbers
     return direct_launch(lowered.program, lowered.plan, launch.slots, driver, numbers)
 
 
-def _lowered(module: Any) -> stored.Lowered:
+def _lowered(module: Any) -> disk_cache.Lowered:
     # lazily: a graph that is read back from disk needs nothing of what lowers
-    from facula.compiler.inductor.lowering import lowered
+    from facula.compiler.lowering import lowered
 
     return lowered(module)
 
@@ -123,17 +124,17 @@ def _drivers(unit: Unit, library: Callable[[], Any] | None) -> list[Any]:
     return [core.kernel(name) for name in unit.drivers]
 
 
-def _wrapper(lowered: stored.Lowered, drivers: Sequence[Any]) -> Wrapper:
+def _wrapper(lowered: disk_cache.Lowered, drivers: Sequence[Any]) -> Wrapper:
     plan, numbers = lowered.plan, lowered.unit.numbers
     wrapper = Wrapper(lowered.program, plan, lowered.empties)
     number, launched = 0, 0
     for each in lowered.order:
-        count = each.kernels if isinstance(each, stored.Launch) else 1
+        count = each.kernels if isinstance(each, disk_cache.Launch) else 1
         steps = range(number, number + count)
         number += count
         for step in steps:
             wrapper.allocate(plan.allocate[step])
-        if isinstance(each, stored.Launch):
+        if isinstance(each, disk_cache.Launch):
             wrapper.run(drivers[launched], each.slots, numbers[launched])
             launched += 1
             metrics.generated_kernel_count += count
@@ -149,7 +150,7 @@ class GraphForSizes:
     """A flat graph whose sizes are symbols: a function from their values to what runs."""
 
     def __init__(
-        self, module: Any, options: Any, lowered: stored.Lowered, drivers: Sequence[Any]
+        self, module: Any, options: Any, lowered: disk_cache.Lowered, drivers: Sequence[Any]
     ) -> None:
         self.module, self.options, self.lowered = module, options, lowered
         names = list(symbols_of(module.graph).shape_env.hints)
@@ -170,9 +171,9 @@ class GraphForSizes:
         """Whether lowering for given sizes gives what this gives for them; once, then the graph goes."""
         with config.patch(self.options or {}):
             alone = _lowered(graph_at(self.module, sizes))
-        here = AtSizes(sizes).of(stored_data.described(self.lowered))
+        here = AtSizes(sizes).of(disk_format.described(self.lowered))
         self.module = self.lowered = None  # type: ignore[assignment]
-        return bool(here == stored_data.described(alone))
+        return bool(here == disk_format.described(alone))
 
 
 def _namespace() -> dict[str, Any]:

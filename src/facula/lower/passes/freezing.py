@@ -14,13 +14,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from facula import core
-from facula.capture import events
-from facula.compiler.inductor import tails
-from facula.core import logs
 from facula.fx import Graph, GraphModule, Node
 from facula.fx.fake_tensor import FakeTensor
 from facula.lower import table
 from facula.lower.aot.partition import extract
+from facula.lower.passes import epilogues
 from facula.lower.passes.dead_code import remove_dead_code
 from facula.lower.passes.layout import prefer_channels_last
 from facula.ops.registry import F
@@ -31,6 +29,8 @@ class Frozen:
 
     def __init__(self, module: Any, places: Sequence[int], packs: int) -> None:
         self.module, self.places, self.packs = module, tuple(places), packs
+        #: hears how many weights were packed
+        self.told: Callable[[int], None] = _nobody
         self.key: Any = None
         self.sources: list[Any] = []  # keeps the memory that the key names alive
         self.results: list[Any] = []
@@ -49,18 +49,18 @@ class Frozen:
             finally:
                 core.set_grad_enabled(recording)
             self.key, self.sources = key, [x.detach() for x in given]
-            events.COUNTERS["inductor"]["weights_prepacked"] += self.packs
+            self.told(self.packs)
         return self.results
 
 
-def freeze(module: Any) -> Frozen | None:
+def freeze(module: Any, choices: epilogues.Choices) -> Frozen | None:
     """Take the frozen part out of an inference graph; None where there is none."""
     graph = module.graph
     if not any(n.meta.get("owned") for n in graph.nodes if n.op == "placeholder"):
         return None
-    tails.fold_batch_norm(graph)
+    epilogues.fold_batch_norm(graph)
     prefer_channels_last(graph)
-    if not tails.fuse_tails(graph):
+    if not epilogues.fuse_epilogues(graph, True, choices):
         module.renew()
         return None
     remove_dead_code(graph)
@@ -71,7 +71,7 @@ def freeze(module: Any) -> Frozen | None:
 
 def _take_out(module: Any) -> Frozen | None:
     graph = module.graph
-    frozen = tails.frozen_nodes(graph)
+    frozen = epilogues.frozen_nodes(graph)
     computed = {n for n in frozen if n.op == "call_function" and _computes(n, frozen)}
     edge = [n for n in graph.nodes if n in computed and any(u not in computed for u in n.users)]
     if not edge:
@@ -128,8 +128,6 @@ class Unfrozen:
             if self.call is None:
                 self.call = self.compiler(self.module)
                 self.module = None
-                events.COUNTERS["inductor"]["weights_not_frozen"] += 1
-                logs.artifact("perf_hints").debug(_NOT_FROZEN)
         return self.call(args)
 
 
@@ -151,13 +149,8 @@ def with_frozen(
     return run
 
 
-def prepack_count() -> int:
-    """How many weights were packed so far."""
-    return int(events.COUNTERS["inductor"]["weights_prepacked"])
+def _nobody(count: int) -> None:
+    """Hears what nobody wants to know."""
 
 
-_NOT_FROZEN = (
-    "weights are read where they lie, nothing is packed ahead: an address of one was handed out "
-    "(data_ptr, numpy, DLPack) or its memory is not facula's own; clone() of it has none"
-)
 _PACKS = (F._conv_pack, F._linear_pack)

@@ -16,10 +16,9 @@ from typing import Any
 
 from facula import core
 from facula.capture import events
-from facula.compiler.inductor import config, trace, tuning
-from facula.compiler.inductor.freeze import Unfrozen, freeze, may_be_frozen, with_frozen
-from facula.compiler.inductor.graph import CompiledGraph, begin_graph
-from facula.compiler.inductor.tails import fuse_tails
+from facula.compiler import options as config
+from facula.compiler import trace, tuning
+from facula.compiler.graph import CompiledGraph, begin_graph
 from facula.core import config as settings
 from facula.core import logs
 from facula.core.errors import fail, message
@@ -30,6 +29,8 @@ from facula.lower.aot.for_sizes import NotSymbolic, with_symbols
 from facula.lower.aot.min_cut import min_cut_rematerialization_partition
 from facula.lower.passes.attention import recognise_attention
 from facula.lower.passes.driver import optimise
+from facula.lower.passes.epilogues import Choices, fuse_epilogues
+from facula.lower.passes.freezing import Frozen, Unfrozen, freeze, may_be_frozen, with_frozen
 from facula.lower.passes.layout import calls_on_images, prefer_channels_last
 from facula.lower.passes.small_products import replace_small_products
 from facula.runtime.compile import find_compiler
@@ -216,6 +217,8 @@ def _inner(chosen: dict[str, Any]) -> Callable[[Any, Sequence[Any]], Any]:
 
     def plainly(module: Any) -> Any:
         """The graph with nothing frozen."""
+        events.COUNTERS["inductor"]["weights_not_frozen"] += 1
+        logs.artifact("perf_hints").debug(_NOT_FROZEN)
         with config.patch({**chosen, "freezing": False}):
             _specialised(module)
         return begin_graph(module, chosen)().boxed
@@ -236,12 +239,44 @@ def _specialised(module: Any) -> Any:
     if config.get("dynamic"):
         return None
     freezes = _freezes(module)
-    frozen = freeze(module) if freezes and calls_on_images(module.graph) else None
+    frozen = _frozen(module) if freezes and calls_on_images(module.graph) else None
     if replace_small_products(module.graph):
         trace.graph("small products as sums", module)
-    if module.meta.get("part") == "forward" and fuse_tails(module.graph, packs=False):
+    if module.meta.get("part") == "forward" and fuse_epilogues(module.graph, False, _choices()):
         module.renew()
-    return freeze(module) if freezes and frozen is None else frozen
+    return _frozen(module) if freezes and frozen is None else frozen
+
+
+def _frozen(module: Any) -> Frozen | None:
+    found = freeze(module, _choices())
+    if found is not None:
+        found.told = _packed
+    return found
+
+
+def _packed(count: int) -> None:
+    events.COUNTERS["inductor"]["weights_prepacked"] += count
+
+
+def prepack_count() -> int:
+    """How many weights were packed so far."""
+    return int(events.COUNTERS["inductor"]["weights_prepacked"])
+
+
+def _choices() -> Choices:
+    """What the options leave open about products."""
+    measured = config.get("max_autotune")
+    return Choices(
+        epilogues=config.get("epilogue_fusion"),
+        convolution=tuning.fastest if measured else None,
+        product=tuning.fastest if measured or config.get("max_autotune_gemm") else None,
+    )
+
+
+_NOT_FROZEN = (
+    "weights are read where they lie, nothing is packed ahead: an address of one was handed out "
+    "(data_ptr, numpy, DLPack) or its memory is not facula's own; clone() of it has none"
+)
 
 
 def tell_of_modes(compiled: Any, chosen: dict[str, Any], measured: int) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from facula import core
-from facula.compiler.inductor import config
+from facula.compiler import options as config
 from facula.core import logs
 from facula.runtime import cache, cpu_features
 

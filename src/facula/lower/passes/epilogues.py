@@ -1,7 +1,7 @@
 """What follows a product, taken into the product: batch norm, residuals, elementwise functions.
 
 Takes: a flat inference graph whose placeholders say `meta["owned"]` where they are a module's own.
-Gives: `fold_batch_norm` and `fuse_tails`, which rewrite it in terms of `_conv_tail` and
+Gives: `fold_batch_norm` and `fuse_epilogues`, which rewrite it in terms of `_conv_tail` and
 `_linear_tail`, whose weights are packed where they are owned (`freeze` computes that once).
 Keeps true: a value in between that somebody else reads stays as it is; which functions may follow
 is asked of the operator table and of the kernels that are there, not of a list.
@@ -9,14 +9,13 @@ is asked of the operator table and of the kernels that are there, not of a list.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from facula import core
-from facula.compiler.inductor import config, tuning
 from facula.fx import Graph, Node
 from facula.fx.node import map_arg
 from facula.lower import table
@@ -24,6 +23,20 @@ from facula.ops.overloads import overload_of
 from facula.ops.pointwise_rules import variant_parts
 from facula.ops.registry import F, Pointwise
 from facula.ops.scalar import Runtime
+
+#: names the fastest of some functions; the text says what their times depend on
+Fastest = Callable[[str, Mapping[str, Callable[[], Any]]], str]
+
+
+class Choices(NamedTuple):
+    """What is open about products: whether they take what follows, and what is chosen by measurement."""
+
+    epilogues: bool = True
+    #: how the kernel of a convolution is chosen; None for the usual one
+    convolution: Fastest | None = None
+    #: whether the weights of a linear layer are packed; None packs them
+    product: Fastest | None = None
+
 
 #: rows of a product below which weights are read as fast where they lie
 FEW_ROWS = 2
@@ -116,7 +129,7 @@ def _folded(
 
 
 @dataclass(slots=True)
-class _Tail:
+class _Epilogue:
     """What follows a product."""
 
     last: Node
@@ -125,7 +138,7 @@ class _Tail:
     attributes: tuple[float, ...] = ()
 
 
-def fuse_tails(graph: Graph, packs: bool = True) -> int:
+def fuse_epilogues(graph: Graph, packs: bool, choices: Choices) -> int:
     """Let products take what follows them, and read packed weights; gives how many changed.
 
     Without `packs` weights are read where they lie: those of a training step change with each.
@@ -135,28 +148,28 @@ def fuse_tails(graph: Graph, packs: bool = True) -> int:
     for node in list(graph.nodes):
         rule = _RULES.get(table.operator_of(node.target) if node.op == "call_function" else None)
         if rule is not None and node not in frozen:
-            count += rule(graph, node, frozen)
+            count += rule(graph, node, frozen, choices)
     return count
 
 
-def _tail_of(node: Node, residuals: bool) -> _Tail:
+def _epilogue_of(node: Node, residuals: bool, choices: Choices) -> _Epilogue:
     """The residual and the function that follow a product, as far as nobody else reads between."""
-    tail = _Tail(node)
-    if not config.get("epilogue_fusion"):
-        return tail
-    user = _only_user(tail.last)
+    epilogue = _Epilogue(node)
+    if not choices.epilogues:
+        return epilogue
+    user = _only_user(epilogue.last)
     if residuals and user is not None and _calls(user, F.add):
         a, b, *alpha = _given(user)
-        other = b if a is tail.last else a
+        other = b if a is epilogue.last else a
         if alpha in ([], [1]) and isinstance(other, Node) and other is not node:
             if _alike(other, node) and _alike(user, node):
-                tail.last, tail.residual = user, other
+                epilogue.last, epilogue.residual = user, other
                 user = _only_user(user)
     if user is not None:
         found = _map_of(user)
         if found is not None:
-            tail.last, (tail.map, tail.attributes) = user, found
-    return tail
+            epilogue.last, (epilogue.map, epilogue.attributes) = user, found
+    return epilogue
 
 
 def _only_user(node: Node) -> Node | None:
@@ -220,7 +233,7 @@ def _numbers(
     return tuple(numbers)
 
 
-def _convolution(graph: Graph, node: Node, frozen: set[Node]) -> int:
+def _convolution(graph: Graph, node: Node, frozen: set[Node], choices: Choices) -> int:
     x, weight, bias, *settings = _given(node)
     stride, padding, dilation, groups, size = settings
     image, kernel = x.meta["val"], weight.meta["val"]
@@ -232,21 +245,21 @@ def _convolution(graph: Graph, node: Node, frozen: set[Node]) -> int:
     one = prod(kernel.shape[2:]) == 1 and (prod(image.shape[2:]) == 1 or not last)
     depthwise = kernel.shape[1] == 1 and kernel.shape[0] == groups
     packs = weight in frozen and not one and not depthwise
-    tail = _tail_of(node, packs and last)
-    if tail.last is node and not packs:
+    epilogue = _epilogue_of(node, packs and last, choices)
+    if epilogue.last is node and not packs:
         return 0
-    build = _Builder(graph, tail.last)
-    panels, direct = weight, packs and _prefers_direct(image, kernel, settings)
+    build = _Builder(graph, epilogue.last)
+    panels, direct = weight, packs and _prefers_direct(image, kernel, settings, choices)
     if packs:
         panels = build(F._conv_pack, weight, tuple(image.shape), *settings, direct)
     made = build(
-        F._conv_tail, x, panels, bias, tail.residual, tuple(kernel.shape), *settings, last,
-        direct, tail.map, tail.attributes,
+        F._conv_tail, x, panels, bias, epilogue.residual, tuple(kernel.shape), *settings, last,
+        direct, epilogue.map, epilogue.attributes,
     )  # fmt: skip
-    return _replace(graph, node, tail, made)
+    return _replace(graph, node, epilogue, made)
 
 
-def _linear(graph: Graph, node: Node, frozen: set[Node]) -> int:
+def _linear(graph: Graph, node: Node, frozen: set[Node], choices: Choices) -> int:
     x, weight, bias = _given(node)
     rows, matrix = x.meta["val"], weight.meta["val"]
     if matrix.dim() != 2 or not rows.dtype.is_floating_point:
@@ -256,23 +269,30 @@ def _linear(graph: Graph, node: Node, frozen: set[Node]) -> int:
     if bias is not None and bias.meta["val"].shape[0] != matrix.shape[0]:
         return 0
     packs = weight in frozen and prod(rows.shape[:-1]) >= FEW_ROWS
-    packs = packs and _prefers_panels(rows, matrix)
-    tail = _tail_of(node, node.meta["val"].is_contiguous())
-    if tail.last is node and not packs:
+    packs = packs and _prefers_panels(rows, matrix, choices)
+    epilogue = _epilogue_of(node, node.meta["val"].is_contiguous(), choices)
+    if epilogue.last is node and not packs:
         return 0
-    build = _Builder(graph, tail.last)
+    build = _Builder(graph, epilogue.last)
     panels = build(F._linear_pack, weight) if packs else weight
     made = build(
-        F._linear_tail, x, panels, bias, tail.residual, matrix.shape[0], tail.map, tail.attributes
+        F._linear_tail,
+        x,
+        panels,
+        bias,
+        epilogue.residual,
+        matrix.shape[0],
+        epilogue.map,
+        epilogue.attributes,
     )
-    return _replace(graph, node, tail, made)
+    return _replace(graph, node, epilogue, made)
 
 
-def _prefers_direct(image: Any, kernel: Any, settings: Sequence[Any]) -> bool:
+def _prefers_direct(image: Any, kernel: Any, settings: Sequence[Any], choices: Choices) -> bool:
     """Whether measurement finds the direct sum faster than the transform that would be chosen."""
     stride, _, dilation, groups, _ = settings
     small = groups == 1 and set(kernel.shape[2:]) == {3} and set((*stride, *dilation)) == {1}
-    if not config.get("max_autotune") or not small:
+    if choices.convolution is None or not small:
         return False
     x, weight = (core.empty_strided(t.shape, t.stride(), dtype=t.dtype) for t in (image, kernel))
     candidates = {}
@@ -281,12 +301,12 @@ def _prefers_direct(image: Any, kernel: Any, settings: Sequence[Any]) -> bool:
         rest = (tuple(kernel.shape), *settings, True, direct, "", ())
         candidates[name] = partial(F._conv_tail, x.zero_(), panels, None, None, *rest)
     what = f"conv {image.dtype} {tuple(image.shape)} {tuple(kernel.shape)} {settings}"
-    return tuning.fastest(what, candidates) == "direct"
+    return choices.convolution(what, candidates) == "direct"
 
 
-def _prefers_panels(rows: Any, matrix: Any) -> bool:
+def _prefers_panels(rows: Any, matrix: Any, choices: Choices) -> bool:
     """Whether measurement, where it is asked for, finds packed weights faster than weights as they lie."""
-    if not (config.get("max_autotune") or config.get("max_autotune_gemm")):
+    if choices.product is None:
         return True
     x, weight = (core.empty(t.shape, dtype=t.dtype).zero_() for t in (rows, matrix))
     rest = (None, None, matrix.shape[0], "", ())
@@ -295,13 +315,13 @@ def _prefers_panels(rows: Any, matrix: Any) -> bool:
         "plain": partial(F._linear_tail, x, weight, *rest),
     }
     what = f"linear {rows.dtype} {tuple(rows.shape)} {tuple(matrix.shape)}"
-    return tuning.fastest(what, candidates) == "packed"
+    return choices.product(what, candidates) == "packed"
 
 
-def _replace(graph: Graph, node: Node, tail: _Tail, made: Node) -> int:
-    made.meta = {**tail.last.meta, "val": made.meta["val"]}
-    tail.last.replace_all_uses_with(made)
-    current = tail.last
+def _replace(graph: Graph, node: Node, epilogue: _Epilogue, made: Node) -> int:
+    made.meta = {**epilogue.last.meta, "val": made.meta["val"]}
+    epilogue.last.replace_all_uses_with(made)
+    current = epilogue.last
     while True:
         below = None if current is node else _towards(current, node)
         graph.erase_node(current)
@@ -315,7 +335,7 @@ def _towards(node: Node, source: Node) -> Node:
     for argument in node.all_input_nodes:
         if argument is source or source in argument.all_input_nodes:
             return argument
-    raise AssertionError(f"[tails] a chain from {source} was required: got {node}")
+    raise AssertionError(f"[epilogues] a chain from {source} was required: got {node}")
 
 
 _FORMATS = {4: core.channels_last, 5: core.channels_last_3d}

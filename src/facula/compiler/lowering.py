@@ -1,6 +1,6 @@
 """From a flat graph to launches and calls, with a memory plan and C text.
 
-Takes: a flat graph. Gives: `lowered`: a `stored.Lowered`, which `graph` makes callable.
+Takes: a flat graph. Gives: `lowered`: a `disk_cache.Lowered`, which `graph` makes callable.
 Keeps true: each pass is a line of `lowered`; nothing of the program outlives it but what is given.
 """
 
@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from facula.codegen.c import fused
-from facula.compiler.inductor import config, stored, trace
+from facula.compiler import disk_cache, trace
+from facula.compiler import options as config
 from facula.core import logs
 from facula.core.stages import stage
 from facula.lower.loops import fuse, ir, memory, nest, printing, streams, verify, whole
@@ -23,7 +24,7 @@ log = logs.get_logger("inductor")
 RUN_POINTERS = 4096  # speed only
 
 
-def lowered(module: Any) -> stored.Lowered:
+def lowered(module: Any) -> disk_cache.Lowered:
     """The passes: a flat graph to launches and calls."""
     program = lower_graph(module, config.get("equal_rounding"))
     trace.text("loops", "steps", lambda: printing.steps_text(program.steps))
@@ -70,7 +71,7 @@ def lowered(module: Any) -> stored.Lowered:
     if logs.is_on("schedule"):
         shown = printing.schedule_text(steps)
         logs.artifact("schedule").debug("%d bytes of arena, in this order:\n%s", plan.size, shown)
-    return stored.Lowered(bare, plan, steps, unit, count, _keeps_inputs(module))
+    return disk_cache.Lowered(bare, plan, steps, unit, count, _keeps_inputs(module))
 
 
 def _keeps_inputs(module: Any) -> bool:
@@ -82,12 +83,12 @@ def _in_order(
     order: Sequence[Any],
     runs: Sequence[fused.Run | None],
     slots: Sequence[list[ir.Buffer | None]],
-) -> list[ir.Extern | stored.Launch]:
+) -> list[ir.Extern | disk_cache.Launch]:
     """Calls, and runs of kernels as launches."""
-    found: list[ir.Extern | stored.Launch] = []
+    found: list[ir.Extern | disk_cache.Launch] = []
     number = 0
     for run, buffers in zip(runs, slots, strict=True):
-        found.append(order[number] if run is None else stored.Launch(len(run.kernels), buffers))
+        found.append(order[number] if run is None else disk_cache.Launch(len(run.kernels), buffers))
         number += 1 if run is None else len(run.kernels)
     return found
 
