@@ -3,7 +3,7 @@
 Takes: the operator table and the kernel library of this processor. Gives: the public API; what is not needed by a plain
 `import facula` is imported when it is first asked for (PEP 562).
 Keeps true: importing facula imports neither NumPy nor the compiler; the modules in the rooms
-(`namespaces`, `torch_api`) are modules of facula itself: `facula.linalg` lies in `namespaces/linalg.py`.
+(`namespaces`, `torch_api`, `domains`) are modules of facula itself: `facula.linalg` lies in `namespaces/linalg.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys as _sys
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
-__path__ += [_os.path.join(__path__[0], _room) for _room in ("namespaces", "torch_api")]
+__path__ += [_os.path.join(__path__[0], _room) for _room in ("namespaces", "torch_api", "domains")]
 
 from facula import core, ops  # noqa: E402
 from facula.core.errors import no_attribute as _no_attribute  # noqa: E402
@@ -27,6 +27,7 @@ if not _os.environ.get("FACULA_BUILDING"):
 
 from facula import constants as _constants  # noqa: E402
 from facula import tensor_methods as _tensor_methods  # noqa: E402
+from facula.public import LIBRARIES as _LIBRARIES  # noqa: E402
 from facula.public import NAMES as _NAMES  # noqa: E402
 from facula.public import SUBMODULES as _SUBMODULES  # noqa: E402
 from facula.public import SecondNames as _SecondNames  # noqa: E402
@@ -60,6 +61,7 @@ def _make_shared(nbytes: int) -> _Any:
 core.MISSING_KERNEL[0] = _make_kernel
 core.SHARED_MEMORY[0] = _make_shared
 core.FIND_BACKEND[0] = _find_backend
+ops.SERVED_LIBRARIES.update(_LIBRARIES)
 globals().update({_n: getattr(core, _n) for _n in core.PUBLIC})
 globals().update(_PLACES[""])
 globals().update({_n: getattr(_constants, _n) for _n in _constants.__all__})

@@ -27,6 +27,7 @@ cdef class Generator:
     cdef object __weakref__
     cdef fk_twister *twister       # kept until the end once there is one: another thread may be drawing from it
     cdef bint twists
+    cdef fk_cipher *cipher         # where words come from a cipher: then nobody gets or sets the state
 
     def __init__(self, device="cpu", *, stream=None):
         self.device = DEVICES[device_number(device)]
@@ -35,7 +36,31 @@ cdef class Generator:
         self.set_stream(stream if stream is not None else "torch" if TWISTERS else "facula")
 
     def __dealloc__(self):
+        if self.cipher != NULL:
+            fk_aes_forget(self.cipher, sizeof(fk_cipher)); fk_aes_forget(self.twister, sizeof(fk_twister))
+        free(self.cipher)
         free(self.twister)
+
+    def encipher(self, bytes key):
+        """Draw from now on from AES of a counter, under a key of 16 bytes: numbers that cannot be foretold.
+
+        Such a generator is seeded once, and its state is given to nobody: not as a tensor, a file, a pickle or a copy.
+        """
+        if len(key) != 16:
+            raise said(ValueError, "[encipher] a key of 16 bytes was required: got %d" % len(key) + "\nhint: secrets.token_bytes(16) makes one")
+        if self is default_generator:
+            raise said(RuntimeError, "[encipher] a generator of one's own was required: got the default one\nhint: pass generator=facula.csprng.create_random_device_generator() to what draws")
+        self._secret("encipher")
+        self.set_stream("torch")
+        self.cipher = <fk_cipher *>calloc(1, sizeof(fk_cipher))
+        if self.cipher == NULL: raise_memory(sizeof(fk_cipher))
+        self._seed = 0
+        fk_twister_encipher(self.twister, self.cipher, <const uint8_t *><char *>key)
+        return self
+
+    def _secret(self, op):
+        if self.cipher != NULL:
+            raise said(RuntimeError, "[%s] a generator whose state is open was required: got one that draws from a cipher" % op + "\nhint: facula.csprng.create_mt19937_generator(seed) makes one that can be seeded and saved")
 
     @property
     def stream(self):
@@ -47,6 +72,7 @@ cdef class Generator:
         cdef bint wanted = twists(stream)
         if wanted == self.twists:
             return self
+        self._secret("set_stream")
         if wanted and self.twister == NULL:
             self.twister = <fk_twister *>calloc(1, sizeof(fk_twister))
             if self.twister == NULL: raise_memory(sizeof(fk_twister))
@@ -69,6 +95,7 @@ cdef class Generator:
 
     def manual_seed(self, seed):
         """Start anew from a seed."""
+        self._secret("manual_seed")
         value = int(seed)
         if not -0x8000000000000000 <= value <= 0xffffffffffffffff:
             raise said(RuntimeError, "[manual_seed] a seed of 64 bits was required: Overflow when unpacking long, got %d" % value + "\nhint: take it modulo 2**64")
@@ -77,15 +104,18 @@ cdef class Generator:
     def seed(self):
         """Start anew from a seed of the system; gives it."""
         import secrets
+        self._secret("seed")
         self.restart(secrets.randbits(63))
         return self._seed
 
     def initial_seed(self):
         """The seed."""
+        self._secret("initial_seed")
         return self._seed
 
     cdef bytes state_bytes(self):
         cdef bytes data
+        self._secret("get_state")
         if not self.twists:
             return self._seed.to_bytes(8, "little") + self._offset.to_bytes(8, "little")
         data = bytes(FK_TWISTER_BYTES)
@@ -103,6 +133,7 @@ cdef class Generator:
 
     def set_state(self, state):
         """Restore a state from `get_state`, or one of PyTorch's where the stream is PyTorch's."""
+        self._secret("set_state")
         if not isinstance(state, Tensor) or (<Tensor>state).dt != U8:
             raise said(TypeError, "[set_state] a byte tensor was required: RNG state must be a torch.ByteTensor, got " + type(state).__name__ + "\nhint: pass what get_state() or get_rng_state() gave")
         cdef bytes data = bytes(state.tolist())
@@ -139,6 +170,8 @@ cdef class Generator:
 
     def graphsafe_set_state(self, Generator state):
         """Take over the state of another generator, and its kind of stream."""
+        self._secret("set_state")
+        state._secret("get_state")
         self.set_stream(state.stream)
         self._seed, self._offset = state._seed, state._offset
         if self.twists: fk_twister_copy(self.twister, state.twister)

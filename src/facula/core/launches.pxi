@@ -72,3 +72,15 @@ cdef void run_choices(fk_twister *twister, const double *weight, double *share, 
     cdef int phase = fk_launch_begin()
     with nogil: fk_twister_choose(twister, weight, share, out, rows, classes, count, single)
     fk_launch_end(phase)
+
+
+cdef void run_blocks(const fk_aes *aes, const char *given, char *out, int64_t blocks, bint decrypt) noexcept:
+    cdef int phase = fk_launch_begin()
+    with nogil: fk_aes_blocks(aes, <const uint8_t *>given, <uint8_t *>out, blocks, decrypt)
+    fk_launch_end(phase)
+
+
+cdef void run_counter(const fk_aes *aes, fk_counter *at, const char *given, char *out, int64_t size, bint big) noexcept:
+    cdef int phase = fk_launch_begin()
+    with nogil: fk_aes_join(aes, at, <const uint8_t *>given, <uint8_t *>out, size, big)
+    fk_launch_end(phase)

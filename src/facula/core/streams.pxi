@@ -39,3 +39,18 @@ cdef extern from "fk_stream.h" nogil:
     int fk_twister_load(fk_twister *, const char *)
     void fk_twister_choose(fk_twister *, const double *, double *, int64_t *, int64_t, int64_t, int64_t, int)
     void fk_twister_copy(fk_twister *, fk_twister *)
+    ctypedef struct fk_cipher:
+        pass
+    void fk_twister_encipher(fk_twister *, fk_cipher *, const uint8_t *)
+
+cdef extern from "fk_aes.h" nogil:
+    ctypedef struct fk_aes:
+        pass
+    ctypedef struct fk_counter:
+        uint64_t low, high
+    int fk_aes_allowed
+    int fk_aes_is_fast()
+    void fk_aes_expand(fk_aes *, const uint8_t *)
+    void fk_aes_forget(void *, size_t)
+    void fk_aes_blocks(const fk_aes *, const uint8_t *, uint8_t *, int64_t, int)
+    void fk_aes_join(const fk_aes *, fk_counter *, const uint8_t *, uint8_t *, int64_t, int)

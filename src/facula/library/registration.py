@@ -256,7 +256,8 @@ def _implement(qualname: Any, key: str, function: Callable[..., Any]) -> None:
             fail(NotImplementedError, "impl", required, repr(key), hint)
         _backend_for(device).implement(name, function)
         return
-    _register(find(qualname), key, function)
+    if not _needs_nothing(qualname):
+        _register(find(qualname), key, function)
 
 
 def _backend_for(device: str) -> Any:
@@ -297,10 +298,14 @@ def register_kernel(
     return _decorator(func, register)
 
 
-def _was_refused(op: Any) -> bool:
-    """Whether an operator would stand in a compiled library that could not be loaded."""
-    namespace = op.partition("::")[0] if isinstance(op, str) else ""
-    return namespace in REFUSED_LIBRARIES and op.partition(".")[0] not in TABLE
+def _needs_nothing(op: Any) -> bool:
+    """Whether nothing is registered for an operator: it would stand in a compiled library that could
+    not be loaded, or in one that facula serves by definitions of its own, which are complete."""
+    name = op if isinstance(op, str) else getattr(op, "_qualified_op_name", "")
+    namespace, name = name.partition("::")[0], name.partition(".")[0]
+    if namespace in REFUSED_LIBRARIES and name not in TABLE:
+        return True
+    return name in TABLE and TABLE[name].definition.serves
 
 
 def register_fake(
@@ -315,9 +320,10 @@ def register_fake(
     """Registers the function that gives results without data for arguments without data.
 
     Nothing is registered for an operator of a package whose compiled library was refused
-    (`facula.ops.load_library`): the package goes on without its operators.
+    (`facula.ops.load_library`): the package goes on without its operators. Nor where facula has
+    definitions of its own in that library's place.
     """
-    if _was_refused(op):
+    if _needs_nothing(op):
         return _decorator(func, lambda function: None)
     definition = find(op)
 
@@ -350,6 +356,8 @@ def register_autograd(
     Raises:
         RuntimeError: the operator writes to its arguments.
     """
+    if _needs_nothing(op):
+        return
     definition = find(op)
     if definition.mutated:
         required = "an operator that writes to no argument was required (must be functional)"
@@ -449,7 +457,7 @@ class Library:
         allow_override: bool = False,
     ) -> None:
         """Registers a function for a dispatch key (the library's, where none is given)."""
-        name = op_name if isinstance(op_name, str) else op_name.name
+        name = op_name if isinstance(op_name, str) else op_name._qualified_op_name
         qualname = name if "::" in name else f"{self.ns}::{name}"
         _implement(qualname, dispatch_key or self.dispatch_key or _IMPLICIT_KEY, fn)
 

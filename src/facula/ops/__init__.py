@@ -43,13 +43,25 @@ _attach_methods()
 #: the packages whose compiled operators were refused: functions that they register for them have no object
 REFUSED_LIBRARIES: set[str] = set()
 
+#: compiled libraries (`package/file`) whose operators facula defines itself: the module with the definitions.
+#: The root package fills it.
+SERVED_LIBRARIES: dict[str, str] = {}
+
 
 def load_library(path: Any) -> None:
-    """Raises OSError: libraries of operators for PyTorch are compiled against PyTorch's own code.
+    """Defines the operators of a compiled library of PyTorch's that facula has definitions for.
 
-    Operators for facula are Python (`facula.library`); packages catch this and go on without theirs.
+    Raises OSError for all others: they are compiled against PyTorch's own code. Operators for facula are
+    Python (`facula.library`); packages catch this and go on without theirs.
     """
-    REFUSED_LIBRARIES.add(os.path.basename(os.path.dirname(os.path.abspath(str(path)))))
+    *folders, file = os.path.abspath(str(path)).split(os.sep)
+    name = file.partition(".")[0]
+    for package in reversed(folders[-2:]):
+        served = SERVED_LIBRARIES.get(f"{package}/{name}")
+        if served is not None:
+            import_module(served)
+            return
+    REFUSED_LIBRARIES.add(folders[-1])
     fail(
         OSError,
         "ops.load_library",

@@ -103,6 +103,9 @@ class Definition:
     cpu_inplace: Callable[..., Any] | None = None
     #: the functions that a program registered, by device
     kernels: dict[str, Callable[..., Any]] | None = None
+    #: whether it stands in the place of a compiled operator of another package, whose own registrations for
+    #: it (gradient, tensors without data) then have nothing to add
+    serves: bool = False
     #: the floating-point operations of a call with these arguments, as profiles estimate them
     flops: Callable[..., int] | None = None
     #: whether to compute it again costs about as much as to read its result

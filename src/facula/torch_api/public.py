@@ -15,9 +15,18 @@ SUBMODULES = frozenset(
         "nn optim autograd signal utils data serialization testing random backends fx func amp linalg "
         "special fft masked sparse storage distributions cpu cuda mps xpu accelerator types return_types overrides "
         "library jit profiler _C _VF _library _ops version compiler _dynamo _logging ao alias torch_version "
-        "distributed __config__ hub export futures multiprocessing onnx"
+        "distributed __config__ hub export futures multiprocessing onnx "
+        "vision audio text arrow csprng"
     ).split()
 )
+
+#: compiled libraries of other packages whose operators facula defines itself (`ops.load_library`)
+LIBRARIES = {
+    "torchvision/_C": "facula.vision.definitions",
+    "torchvision/image": "facula.vision.images",
+    "torchaudio/_torchaudio": "facula.audio.definitions",
+    "torchaudio/libtorchaudio": "facula.audio.definitions",
+}
 
 _FROM = {
     "facula.compiler.api": "compile",

@@ -1,4 +1,5 @@
-/* The Mersenne twister, PyTorch's source of random numbers on the CPU.
+/* The Mersenne twister, PyTorch's source of random numbers on the CPU; or, in its place, words of a
+ * cipher, which cannot be foretold from those that were seen.
  *
  * Takes: a seed, or the 5056 bytes in which PyTorch keeps a generator.
  * Gives: 32-bit words one by one or many at a time, uniform doubles, normal numbers one by one; the
@@ -9,13 +10,21 @@
  * [Matsumoto & Nishimura 1998] */
 #ifndef FK_TWISTER_H
 #define FK_TWISTER_H
+#include "fk_aes.h"
 #include "fk_base.h"
 #include <math.h>
 
 enum { FK_TWISTER_N = 624, FK_TWISTER_M = 397, FK_TWISTER_BYTES = 5056 };
 
+/* words that AES makes of a counter, instead of the twister's */
+typedef struct fk_cipher {
+    fk_aes aes;
+    fk_counter at;
+} fk_cipher;
+
 typedef struct fk_twister {
     uint64_t seed;
+    fk_cipher *cipher; /* NULL: the twister itself */
     int32_t left; /* words of this block that are not drawn yet, and one */
     int32_t next; /* the place of the next word */
     int32_t has_normal;
@@ -73,6 +82,14 @@ FK_INLINE uint32_t fk_temper(uint32_t y) {
     return y ^ y >> 18;
 }
 
+/* The next block, of whichever kind. */
+FK_LOCAL void fk_twister_refill(fk_twister *t) {
+    if (t->cipher)
+        fk_aes_count(&t->cipher->aes, &t->cipher->at, (uint8_t *)t->state, FK_TWISTER_N / 4, 0);
+    else
+        fk_twister_advance(t->state);
+}
+
 FK_CLONES static void fk_temper_words(const uint32_t *restrict s, uint32_t *restrict out, int n) {
     for (int i = 0; i < n; i++) out[i] = fk_temper(s[i]);
 }
@@ -81,26 +98,41 @@ FK_VECTORIZE_END
 /* The next word. */
 FK_INLINE uint32_t fk_twister_word(fk_twister *t) {
     if (FK_UNLIKELY(--t->left == 0)) {
-        fk_twister_advance(t->state);
+        fk_twister_refill(t);
         t->left = FK_TWISTER_N, t->next = 0;
     }
-    return fk_temper(t->state[t->next++]);
+    uint32_t word = t->state[t->next++];
+    return FK_UNLIKELY(t->cipher != NULL) ? word : fk_temper(word);
 }
 
 /* The next n words; `out` may be NULL, which passes over them. */
 FK_LOCAL void fk_twister_words(fk_twister *t, uint32_t *out, int64_t n) {
     while (n > 0) {
         if (t->left == 1) {
-            fk_twister_advance(t->state);
+            fk_twister_refill(t);
             t->left = FK_TWISTER_N + 1, t->next = 0;
         }
         int32_t some = t->left - 1 < n ? t->left - 1 : (int32_t)n;
         if (out) {
-            fk_temper_words(t->state + t->next, out, some);
+            if (t->cipher)
+                memcpy(out, t->state + t->next, (size_t)some * sizeof *out);
+            else
+                fk_temper_words(t->state + t->next, out, some);
             out += some;
         }
         t->left -= some, t->next += some, n -= some;
     }
+}
+
+/* Have the words come from AES of a counter that starts at 0; what the twister held is gone. */
+FK_LOCAL void fk_twister_encipher(fk_twister *t, fk_cipher *cipher, const uint8_t *key) {
+    fk_lock(&t->lock);
+    fk_aes_expand(&cipher->aes, key);
+    cipher->at.low = cipher->at.high = 0;
+    t->cipher = cipher;
+    t->left = 1, t->next = 0, t->has_normal = 0, t->normal = 0, t->seed = 0;
+    memset(t->state, 0, sizeof t->state);
+    fk_unlock(&t->lock);
 }
 
 /* Two words as one: the first is the upper half. */

@@ -1,0 +1,239 @@
+"""Operators that pool regions of whole pixels, under torchvision's names: `roi_pool`, `ps_roi_pool`.
+
+Takes feature maps `[N, C, H, W]` and regions `[K, 5]` (image, x1, y1, x2, y2).
+Gives definitions in the operator table, gradients included.
+Keeps true: half precision is computed in float32; regions name images that exist.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from .operators import (
+    _ROI_ALIGN,
+    _SIZES,
+    _batched,
+    _planes,
+    check_images,
+    check_regions,
+    like,
+    plain,
+    put,
+)
+from facula.ops.registry import TABLE, operator
+
+
+def _numbers(shape: Any, rois: Any, height: int, width: int) -> tuple[int, ...]:
+    return (*shape[1:], height, width, rois.shape[0], shape[0])
+
+
+def _pool(name: str, out: Any, input: Any, rois: Any, scale: float, bins: Any) -> None:
+    if not out[0].numel():
+        return
+    check_images("roi_pool", rois, input.shape[0])
+    maps, regions = plain(input, rois)
+
+    def run(target):
+        core.kernel(f"vision.{name}:{maps.dtype.code}")(
+            (target, out[1], maps, regions),
+            _numbers(maps.shape, regions, *bins),
+            (scale,),
+            total=regions.shape[0],
+            grain=1,
+        )
+
+    put(out[0], run)
+
+
+def _pool_grad(
+    name: str, out: Any, grad: Any, rois: Any, scale: float, bins: Any, where: Any
+) -> None:
+    if not out.numel():
+        return
+    given, regions = plain(grad, rois)
+    more = () if where is None else (where.contiguous(),)
+
+    def run(target):
+        core.kernel(f"vision.{name}.grad:{given.dtype.code}")(
+            (target, given, regions, *more),
+            _numbers(out.shape, regions, *bins),
+            (scale,),
+            total=out.shape[1],
+            grain=1,
+        )
+
+    put(out, run)
+
+
+def _no_second(op: str) -> Any:
+    hint = "roi_align has gradients of every order"
+    required = f"first derivatives were required: double backwards on {op} not supported"
+    fail(RuntimeError, op, required, hint=hint)
+
+
+@operator(
+    f"torchvision::roi_pool(Tensor input, Tensor rois, {_ROI_ALIGN}) "
+    "-> (Tensor output, Tensor argmax)",
+    names=(),
+    out=False,
+    inplace=False,
+    serves=True,
+    nondifferentiable=(1,),
+)
+class RoiPool:
+    """The largest value in each bin of regions, and where it is. [Girshick 2015]"""
+
+    def vmap(batch, *args):
+        return _batched(batch, TABLE["torchvision::roi_pool"], *args)
+
+    def meta(input, rois, spatial_scale, pooled_height, pooled_width):
+        check_regions("roi_pool", input, rois, pooled_height, pooled_width)
+        shape = (rois.shape[0], input.shape[1], pooled_height, pooled_width)
+        return like(shape, input), like(shape, input, core.int32)
+
+    def cpu(out, input, rois, spatial_scale, pooled_height, pooled_width):
+        _pool("largest", out, input, rois, spatial_scale, (pooled_height, pooled_width))
+
+    def backward(grads, input_meta, rois, spatial_scale, pooled_height, pooled_width, result_1):
+        if grads[0] is None:
+            return None, None
+        settings = (spatial_scale, pooled_height, pooled_width)
+        to_input = TABLE["torchvision::_roi_pool_backward"](
+            grads[0], rois, result_1, *settings, *input_meta.shape
+        )
+        return to_input, None
+
+    def samples(S):
+        rois = core.tensor([[0.0, 0.0, 1.0, 3.0, 3.0], [1.0, 1.0, 0.0, 5.0, 4.0]])
+        yield (S(2, 3, 5, 6), rois.to(S(1).dtype), 1.0, 2, 2), {}
+
+
+@operator(
+    f"torchvision::_roi_pool_backward(Tensor grad_output, Tensor rois, Tensor argmax, {_ROI_ALIGN}, "
+    f"{_SIZES}) -> Tensor",
+    names=(),
+    out=False,
+    inplace=False,
+    serves=True,
+)
+class RoiPoolBackward:
+    """The gradient of `roi_pool`: to the places that held the largest values."""
+
+    def meta(
+        grad,
+        rois,
+        argmax,
+        spatial_scale,
+        pooled_height,
+        pooled_width,
+        batch_size,
+        channels,
+        height,
+        width,
+    ):
+        return like((batch_size, channels, height, width), grad)
+
+    def cpu(
+        out,
+        grad,
+        rois,
+        argmax,
+        spatial_scale,
+        pooled_height,
+        pooled_width,
+        batch_size,
+        channels,
+        height,
+        width,
+    ):
+        bins = (pooled_height, pooled_width)
+        _pool_grad("largest", out, grad, rois, spatial_scale, bins, argmax)
+
+    def backward(grad, rois):
+        _no_second("roi_pool")
+
+
+@operator(
+    f"torchvision::ps_roi_pool(Tensor input, Tensor rois, {_ROI_ALIGN}) "
+    "-> (Tensor output, Tensor channel_mapping)",
+    names=(),
+    out=False,
+    inplace=False,
+    serves=True,
+    nondifferentiable=(1,),
+)
+class PsRoiPool:
+    """The mean of each bin of regions, from channels of its own. [Dai et al. 2016]"""
+
+    def vmap(batch, *args):
+        return _batched(batch, TABLE["torchvision::ps_roi_pool"], *args)
+
+    def meta(input, rois, spatial_scale, pooled_height, pooled_width):
+        check_regions("ps_roi_pool", input, rois, pooled_height, pooled_width)
+        planes = _planes("ps_roi_pool", input, pooled_height * pooled_width)
+        shape = (rois.shape[0], planes, pooled_height, pooled_width)
+        return like(shape, input), like(shape, input, core.int32)
+
+    def cpu(out, input, rois, spatial_scale, pooled_height, pooled_width):
+        _pool("mean", out, input, rois, spatial_scale, (pooled_height, pooled_width))
+
+    def backward(grads, input_meta, rois, spatial_scale, pooled_height, pooled_width, result_1):
+        if grads[0] is None:
+            return None, None
+        settings = (spatial_scale, pooled_height, pooled_width)
+        to_input = TABLE["torchvision::_ps_roi_pool_backward"](
+            grads[0], rois, result_1, *settings, *input_meta.shape
+        )
+        return to_input, None
+
+    def samples(S):
+        rois = core.tensor([[0.0, 0.0, 1.0, 3.0, 3.0], [1.0, 1.0, 0.0, 5.0, 4.0]])
+        yield (S(2, 8, 5, 6), rois.to(S(1).dtype), 1.0, 2, 2), {}
+
+
+@operator(
+    f"torchvision::_ps_roi_pool_backward(Tensor grad_output, Tensor rois, Tensor channel_mapping, "
+    f"{_ROI_ALIGN}, {_SIZES}) -> Tensor",
+    names=(),
+    out=False,
+    inplace=False,
+    serves=True,
+)
+class PsRoiPoolBackward:
+    """The transpose of `ps_roi_pool` in its maps."""
+
+    def meta(
+        grad,
+        rois,
+        channel_mapping,
+        spatial_scale,
+        pooled_height,
+        pooled_width,
+        batch_size,
+        channels,
+        height,
+        width,
+    ):
+        return like((batch_size, channels, height, width), grad)
+
+    def cpu(
+        out,
+        grad,
+        rois,
+        channel_mapping,
+        spatial_scale,
+        pooled_height,
+        pooled_width,
+        batch_size,
+        channels,
+        height,
+        width,
+    ):
+        bins = (pooled_height, pooled_width)
+        _pool_grad("mean", out, grad, rois, spatial_scale, bins, None)
+
+    def backward(grad, rois, spatial_scale, pooled_height, pooled_width):
+        settings = (spatial_scale, pooled_height, pooled_width)
+        return TABLE["torchvision::ps_roi_pool"](grad, rois, *settings)[0], None, None
