@@ -14,8 +14,9 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import cast_hint, fail
-from .operators import like, plain
 from facula.ops.registry import TABLE, F, operator
+
+from .operators import like, plain
 
 _OP = "deform_conv2d"
 #: elements of the columns that are held at a time (any value does: speed and memory only)

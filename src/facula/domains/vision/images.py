@@ -13,9 +13,10 @@ from typing import Any
 
 from facula import core, library
 from facula.core.errors import fail
-from .._extras import extra
 from facula.ops.registry import TABLE, operator
 from facula.serialization.files import written_atomically
+
+from .._extras import extra
 
 #: modes as torchvision numbers them: 0 leaves an image as it is, and Pillow's names of the others
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}

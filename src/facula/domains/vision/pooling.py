@@ -11,6 +11,8 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops.registry import TABLE, operator
+
 from .operators import (
     _ROI_ALIGN,
     _SIZES,
@@ -22,7 +24,6 @@ from .operators import (
     plain,
     put,
 )
-from facula.ops.registry import TABLE, operator
 
 
 def _numbers(shape: Any, rois: Any, height: int, width: int) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from facula import nn
+
 from .layers import (
     ConvNorm,
     SqueezeExcitation,

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from facula import nn
+
 from .layers import (
     ConvNorm,
     SqueezeExcitation,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from facula import nn
-from .layers import flat, initialise, no_weights
 from facula.ops.registry import F
+
+from .layers import flat, initialise, no_weights
 
 
 class AlexNet(nn.Module):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula import nn
+
 from .layers import flat, initialise, no_weights
 
 

@@ -12,8 +12,9 @@ from typing import Any
 
 from facula import nn
 from facula.core.errors import fail
-from .layers import StochasticDepth, no_weights
 from facula.ops.registry import F
+
+from .layers import StochasticDepth, no_weights
 
 
 class _Block(nn.Module):

@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from facula import nn
+from facula.ops.registry import F
+
 from .. import mobilenet, resnet
 from ..backbone import IntermediateLayerGetter
 from ..layers import no_weights
-from facula.ops.registry import F
 
 __all__ = [
     "DeepLabV3", "FCN", "LRASPP", "deeplabv3_mobilenet_v3_large", "deeplabv3_resnet101",
