@@ -58,7 +58,18 @@ def _make_shared(nbytes: int) -> _Any:
     return shared_memory.fresh(nbytes)
 
 
+def _find_operator(namespace: str, name: str) -> _Any:
+    """An operator of a module that is imported when somebody asks for it: those of quantization."""
+    if namespace in ("quantized", "quantized_decomposed", "onednn", "_quantized"):
+        _import_module("facula.quantization.operators")
+        return ops.TABLE.get(f"{namespace}::{name}")
+    if namespace == "aten" and _NAMES.get(name, "").startswith("facula.quantization."):
+        return getattr(_import_module(_NAMES[name]), name)
+    return None
+
+
 core.MISSING_KERNEL[0] = _make_kernel
+ops.overloads.ON_DEMAND[0] = _find_operator
 core.SHARED_MEMORY[0] = _make_shared
 core.FIND_BACKEND[0] = _find_backend
 ops.SERVED_LIBRARIES.update(_LIBRARIES)

@@ -22,7 +22,8 @@ PUBLIC = frozenset(
         "float8_e4m3fn float8_e5m2 from_dlpack from_numpy frombuffer get_default_dtype "
         "get_num_threads iinfo int16 int32 int64 int8 is_anomaly_check_nan_enabled "
         "is_anomaly_enabled is_grad_enabled is_inference_mode_enabled jagged layout "
-        "manual_seed memory_format preserve_format promote_types set_default_dtype "
+        "manual_seed memory_format preserve_format promote_types qint32 qint8 quint2x4 quint4x2 quint8 "
+        "set_default_dtype "
         "set_num_threads sparse_bsc sparse_bsr sparse_coo sparse_csc sparse_csr strided "
         "tensor to_dlpack uint16 uint32 uint64 uint8"
     ).split()

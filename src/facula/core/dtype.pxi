@@ -98,6 +98,7 @@ cdef object said(object kind, str text):
 cdef list DTYPES = []
 cdef dict DTYPE_BY_NAME = {}
 cdef dict DTYPE_BY_CODE = {}
+QUANTIZED = {}                      # the dtypes of quantized tensors by name; no tensor of the core has one of them
 
 
 cdef void _make_dtypes() except *:
@@ -113,6 +114,15 @@ cdef void _make_dtypes() except *:
         ITEMSIZE[i] = size; KIND[i] = kind
         DTYPES.append(d); DTYPE_BY_NAME[name] = d; DTYPE_BY_CODE[code] = d
         globals()[name if name not in ("bool",) else "bool_"] = d
+        i += 1
+    # the dtypes of quantized tensors: the core stores integers, and what they stand for is the tensor's class's business
+    for name, code, size, word in (("quint8", "qu8", 1, "QUInt8"), ("qint8", "qi8", 1, "QInt8"), ("qint32", "qi32", 4, "QInt32"),
+                                   ("quint4x2", "qu4", 1, "QUInt4x2"), ("quint2x4", "qu2", 1, "QUInt2x4")):
+        d = dtype.__new__(dtype)
+        d.index = i; d.name = name; d.code = code; d.itemsize = size; d.kind = KIND_INT
+        d.numpy_name = None; d.type_word = word; d.is_signed = name.startswith("qi")
+        QUANTIZED[name] = d
+        globals()[name] = d
         i += 1
     for a in range(18):
         COMPUTE[a] = a; REAL_OF[a] = a; COMPLEX_OF[a] = C64
@@ -206,6 +216,9 @@ cdef dict _PYTHON_DTYPES = {float: None, int: DTYPES[I64], bool: DTYPES[B8], com
 cdef dtype as_dtype(object x):
     """A dtype from a dtype or one of Python's number types."""
     if type(x) is dtype:
+        if (<dtype>x).index > F8E5M2:
+            raise said(RuntimeError, "[dtype] a dtype of plain tensors was required: got " + repr(x) + " (Could not run with arguments from the 'QuantizedCPU' backend)\nhint: "
+                       "facula.quantize_per_tensor(x, scale, zero_point, dtype) makes quantized tensors")
         return <dtype>x
     if x is float: return DTYPES[F64]
     if x is int: return DTYPES[I64]

@@ -199,6 +199,35 @@ def _reversed_division(self: Tensor, other: Any) -> Tensor:
     return self.reciprocal() * other
 
 
+def dequantize(self: Tensor) -> Tensor:
+    """The numbers as float32: those that are no integers of a quantized tensor are there already."""
+    return self.to(core.float32)
+
+
+def _of_quantized_only(name: str) -> Callable[..., Any]:
+    def method(self: Tensor) -> Any:
+        text = (
+            f"Could not run 'aten::{name}' with arguments from the 'CPU' backend: a quantized one"
+        )
+        fail(
+            NotImplementedError,
+            name,
+            text,
+            self.dtype,
+            hint="quantize_per_tensor() makes such tensors",
+        )
+
+    method.__name__ = name
+    method.__doc__ = "For quantized tensors only."
+    return method
+
+
+_OF_QUANTIZED = (
+    "int_repr q_scale q_zero_point qscheme q_per_channel_scales q_per_channel_zero_points "
+    "q_per_channel_axis"
+).split()
+
+
 def attach() -> None:
     """Put everything onto Tensor, and the printer into its slot."""
     put = core.set_type_attribute
@@ -229,8 +258,11 @@ def attach() -> None:
         is_distributed,
         is_coalesced,
         rename,
+        dequantize,
     ):
         put(Tensor, method.__name__, method)
+    for name in _OF_QUANTIZED:
+        put(Tensor, name, _of_quantized_only(name))
     for method in older_methods.METHODS:
         put(Tensor, method.__name__, method)
     for name, value in older_methods.VALUES.items():

@@ -25,6 +25,8 @@ METHOD_NAMES = {"to": "_to_copy", "item": "_local_scalar_dense", "pin_memory": "
 _IS_METHOD = type(core.Tensor.copy_)
 #: namespaces whose names are those of the table without a prefix
 OWN = ("aten", "prims", "facula")
+#: slot: (namespace, name) -> an operator whose module is imported when it is asked for, or None
+ON_DEMAND: list[Any] = [lambda namespace, name: None]
 _METHODS = {theirs: ours for ours, theirs in METHOD_NAMES.items()}
 
 
@@ -344,6 +346,8 @@ class Namespace:
             found = _core_method(name) or TABLE.get(name)
             if found is None and name.endswith("_") and name[:-1] in TABLE:
                 found = TABLE[name[:-1]].inplace
+        if found is None:
+            found = ON_DEMAND[0](self.name, name)
         if found is None:
             raise AttributeError(f"'_OpNamespace' '{self.name}' object has no attribute '{name}'")
         return found

@@ -63,8 +63,20 @@ def _sparse_arguments(args: Any) -> list[SparseTensor]:
     return found
 
 
+def _other_class(args: Any, kwargs: dict[str, Any]) -> Any:
+    """The class of an argument that is not sparse and has rules of its own: quantized tensors."""
+    for a in (*args, *kwargs.values()):
+        for x in a if isinstance(a, (tuple, list)) else (a,):
+            if hasattr(type(x), "_route"):
+                return type(x)
+    return None
+
+
 def route(op: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """One call of an operator, or of its in-place form, that has a sparse argument."""
+    other = _other_class(args, kwargs)
+    if other is not None:
+        return other._route(op, function, args, kwargs)
     if op.name in PRIMITIVES:
         return NotImplemented
     bound, out = core.bind_arguments(op, args, kwargs)
@@ -228,6 +240,9 @@ def _stored(op: Any, out: Any, result: Any) -> Any:
 
 def route_method(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A method of the core whose tensor, or an argument, is sparse."""
+    other = _other_class(args, kwargs)
+    if other is not None:
+        return other._route_method(function, args, kwargs)
     name = function.__name__.removeprefix("m_")
     target = args[0]
     if isinstance(target, SparseTensor):

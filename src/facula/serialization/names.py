@@ -35,6 +35,8 @@ _TYPED = (
     ("complex64", "ComplexFloat"),
     ("complex128", "ComplexDouble"),
 )
+#: the dtypes of quantized tensors
+_QUANTIZED = tuple((name, kind.type_word) for name, kind in core.QUANTIZED.items())
 _UNTYPED = ("complex32", "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2")
 _ALIASES = {
     "float": "float32",
@@ -56,15 +58,17 @@ def _constant(name: str) -> Any:
 #: `torch.<name>` in a file: the constant
 CONSTANTS: dict[str, Any] = {
     name: _constant(name)
-    for name in (*(name for name, _ in _TYPED), *_UNTYPED, *_LAYOUTS, *_MEMORY_FORMATS)
+    for name in (*(name for name, _ in _TYPED + _QUANTIZED), *_UNTYPED, *_LAYOUTS, *_MEMORY_FORMATS)
 }
 CONSTANTS.update({alias: CONSTANTS[name] for alias, name in _ALIASES.items()})
 
 #: `torch.<word>Storage` in a file: the dtype of its elements
-STORAGE_DTYPES: dict[str, Any] = {f"{word}Storage": CONSTANTS[name] for name, word in _TYPED}
+STORAGE_DTYPES: dict[str, Any] = {
+    f"{word}Storage": CONSTANTS[name] for name, word in _TYPED + _QUANTIZED
+}
 
 _STORAGE_NAMES = {dtype: name for name, dtype in STORAGE_DTYPES.items()}
-_WORDS = {CONSTANTS[name]: name for name in (*(name for name, _ in _TYPED), *_UNTYPED)}
+_WORDS = {CONSTANTS[name]: name for name in (*(name for name, _ in _TYPED + _QUANTIZED), *_UNTYPED)}
 
 
 def storage_name(dtype: Any) -> str | None:

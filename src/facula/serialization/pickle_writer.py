@@ -38,6 +38,7 @@ _ENCODE = _Name("torch._utils", "_rebuild_tensor_v2")
 _ENCODE_UNTYPED = _Name("torch._utils", "_rebuild_tensor_v3")
 _ENCODE_META = _Name("torch._utils", "_rebuild_meta_tensor_no_storage")
 _ENCODE_SPARSE = _Name("torch._utils", "_rebuild_sparse_tensor")
+_ENCODE_QUANTIZED = _Name("torch._utils", "_rebuild_qtensor")
 _ENCODE_PARAMETER = _Name("torch._utils", "_rebuild_parameter")
 _ENCODE_PARAMETER_STATE = _Name("torch._utils", "_rebuild_parameter_with_state")
 _ENCODE_TYPED = _Name("torch._tensor", "_rebuild_from_type_v2")
@@ -78,7 +79,7 @@ class CheckpointPickler(_Pickler):
 
     def save_global(self, obj: Any, name: str | None = None) -> None:
         module = obj.module if isinstance(obj, _Name) else "torch"
-        if isinstance(obj, (_Name, core.dtype, core.memory_format)):
+        if isinstance(obj, (_Name, core.dtype, core.memory_format)) or _is_scheme(obj):
             self.write(f"c{module}\n{name}\n".encode())
             self.memoize(obj)
         else:
@@ -97,7 +98,7 @@ class CheckpointPickler(_Pickler):
             return _DEVICE, (obj.type,) if obj.index is None else (obj.type, obj.index)
         if isinstance(obj, core.layout):
             return _LAYOUT, (f"torch.{_last(obj)}",)
-        if isinstance(obj, core.memory_format):
+        if isinstance(obj, core.memory_format) or _is_scheme(obj):
             return _last(obj)
         return NotImplemented
 
@@ -128,6 +129,8 @@ class CheckpointPickler(_Pickler):
             if state:
                 return _ENCODE_PARAMETER_STATE, (data, grad, OrderedDict(), state)
             return _ENCODE_PARAMETER, (data, grad, OrderedDict())
+        if value.is_quantized:
+            return self._dense_or_not(value, grad)
         function, arguments = self._dense_or_not(value, grad)
         if plain is core.Tensor and not state:
             return function, arguments
@@ -138,6 +141,8 @@ class CheckpointPickler(_Pickler):
         if _last(value.layout) != "strided":
             return _ENCODE_SPARSE, (value.layout, _sparse_parts(value))
         size, stride = tuple(value.shape), value.stride()
+        if value.is_quantized:
+            return _ENCODE_QUANTIZED, self._quantized(value, grad)
         if value.device.type == "meta":
             return _ENCODE_META, (value.dtype, size, stride, grad)
         storage, dtype = value.untyped_storage(), value.dtype
@@ -150,6 +155,20 @@ class CheckpointPickler(_Pickler):
         if typed:
             return _ENCODE, (_StorageReference(storage, dtype), *geometry)
         return _ENCODE_UNTYPED, (_StorageReference(storage, None), *geometry, dtype)
+
+    def _quantized(self, value: Any, grad: bool) -> tuple:
+        """The parts of a quantized tensor: its integers, and how they stand for numbers."""
+        scheme, *parameters = value._parameters()
+        integers = value._stored_integers()
+        storage = _StorageReference(integers.untyped_storage(), value.dtype)
+        geometry = (integers.storage_offset(), tuple(value.shape), value.stride())
+        named = self.named("torch", scheme.name)
+        return storage, *geometry, (named, *parameters), grad, OrderedDict()
+
+
+def _is_scheme(obj: Any) -> bool:
+    """Whether it is a constant such as `per_tensor_affine`, whose class is imported only by who has one."""
+    return type(obj).__name__ == "qscheme"
 
 
 def _last(constant: Any) -> str:

@@ -192,6 +192,31 @@ def _sparse(layout: Any, data: Any) -> Any:
     )
 
 
+def _quantized(
+    storage: Any,
+    offset: Any,
+    size: Any,
+    stride: Any,
+    parameters: Any,
+    grad: Any = False,
+    hooks: Any = None,
+) -> Any:
+    """A quantized tensor: integers in a storage, and how they stand for numbers."""
+    saved_as = vars(storage.untyped()).get(_SAVED_AS) if isinstance(storage, TypedStorage) else None
+    if saved_as is None or not isinstance(parameters, tuple):
+        raise TypeError("a quantized tensor needs a storage and its parameters")
+    size, stride = _sizes(size, "a size"), _sizes(stride, "a stride")
+    return _upper("facula.quantization.files:rebuilt")(
+        lambda dtype, count: tensor(
+            storage.untyped(), offset, count or size, (1,) if count else stride, dtype=dtype
+        ),
+        saved_as.dtype,
+        size,
+        stride,
+        parameters,
+    )
+
+
 def _from_type(function: Any, kind: Any, arguments: Any, state: Any) -> Any:
     """A tensor that carried attributes, or one of a subclass that the user allowed."""
     if not isinstance(function, Maker) or function.name not in _TENSOR_MAKERS or not function.make:
@@ -215,6 +240,7 @@ _TENSOR_MAKERS = {
     "torch._utils._rebuild_parameter",
     "torch._utils._rebuild_sparse_tensor",
     "torch._utils._rebuild_meta_tensor_no_storage",
+    "torch._utils._rebuild_qtensor",
 }
 
 
@@ -291,6 +317,7 @@ _REBUILD: dict[str, Callable[..., Any]] = {
     "_rebuild_parameter": _parameter,
     "_rebuild_parameter_with_state": _parameter_with_state,
     "_rebuild_sparse_tensor": _sparse,
+    "_rebuild_qtensor": _quantized,
     "_rebuild_meta_tensor_no_storage": _meta_tensor,
 }
 for _name, _make in _REBUILD.items():
@@ -334,6 +361,8 @@ def find(module: str, name: str) -> Any:
         return found
     if module.startswith("torch.nn.modules.") or module == "torch.nn.functional":
         return _of_nn(module, name)
+    if module == "torch" and name.startswith(("per_tensor_", "per_channel_")):
+        return _upper("facula.quantization.tensor:SCHEMES")[name]
     raise KeyError(name)
 
 

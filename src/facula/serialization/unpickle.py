@@ -280,7 +280,7 @@ def _constant(value: Any) -> Callable[[DataUnpickler], None]:
 def _tuple_of(count: int) -> Callable[[DataUnpickler], None]:
     def operation(machine: DataUnpickler) -> None:
         values = machine.stack[len(machine.stack) - count :]
-        if len(values) < count or _MARK in values:
+        if len(values) < count or any(value is _MARK for value in values):
             raise IndexError
         machine.stack[-count:] = [tuple(values)]
 

@@ -16,7 +16,7 @@ SUBMODULES = frozenset(
         "special fft masked sparse storage distributions cpu cuda mps xpu accelerator types return_types overrides "
         "library jit profiler _C _VF _library _ops version compiler _dynamo _logging ao alias torch_version "
         "distributed __config__ hub export futures multiprocessing onnx "
-        "vision audio text arrow csprng"
+        "vision audio text arrow csprng quantization"
     ).split()
 )
 
@@ -54,6 +54,24 @@ _FROM = {
         "unravel_index"
     ),
     "facula.alias": "install_as_torch",
+    "facula.quantization.create": (
+        "quantize_per_tensor quantize_per_tensor_dynamic quantize_per_channel dequantize "
+        "_choose_qparams_per_tensor _make_per_tensor_quantized_tensor "
+        "_make_per_channel_quantized_tensor _empty_affine_quantized "
+        "_empty_per_channel_affine_quantized empty_quantized int_repr q_scale q_zero_point "
+        "q_per_channel_scales q_per_channel_zero_points q_per_channel_axis"
+    ),
+    "facula.quantization.fake": (
+        "fake_quantize_per_tensor_affine fake_quantize_per_channel_affine "
+        "_fake_quantize_learnable_per_tensor_affine _fake_quantize_learnable_per_channel_affine "
+        "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams "
+        "fake_quantize_per_tensor_affine_cachemask fake_quantize_per_channel_affine_cachemask "
+        "fused_moving_avg_obs_fake_quant _fused_moving_avg_obs_fq_helper"
+    ),
+    "facula.quantization.tensor": (
+        "qscheme per_tensor_affine per_channel_affine per_tensor_symmetric per_channel_symmetric "
+        "per_channel_affine_float_qparams"
+    ),
     "facula.ops.tags": "Tag",
     "facula.ops.sparse_checks": (
         "_validate_sparse_coo_tensor_args _validate_sparse_compressed_tensor_args "

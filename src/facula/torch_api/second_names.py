@@ -24,6 +24,7 @@ _PACKAGES = {"facula.utils.data": "facula.data"}
 _MODULES = {
     "facula.backends.arrays": "facula.devices.arrays",
     "facula.backends.results": "facula.devices.results",
+    "facula.backends.quantized": "facula.quantization.engines",
     "facula.backends.cpu.kernels": "facula.devices.cpu",
     "facula.nn.parallel.distributed": "facula.distributed.data_parallel",
     "facula.nn.parallel.scatter_gather": "facula.nn.parallel.copies",

@@ -15,7 +15,8 @@ from facula.devices import get, load, register, registered, tensors_of, unset_re
 
 __all__ = ["get", "load", "register", "registered", "tensors_of", "unset_results"]
 
-_MODULES = frozenset(module.name for module in iter_modules(__path__))
+#: those in this folder, and one that stands with what it chooses
+_MODULES = frozenset(module.name for module in iter_modules(__path__)) | {"quantized"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,417 @@
+"""Quantized convolutions of one to three dimensions, and transposed ones, with their packed parameters.
+
+Takes: activations as bytes, weights as signed bytes [out, in / groups, ...]. Gives: bytes, channels last in memory.
+Keeps true: a convolution is the product of patches with the weight, so that sums are those of `products.sums`;
+what lies outside of the image is the zero point. A transposed one is a convolution of the image with zeros between.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.ops.registry import F, composite
+from facula.quantization import products
+from facula.quantization.create import _extremes, choose_qparams, quantize_per_tensor, reduced
+from facula.quantization.linear import _engine
+from facula.quantization.tensor import PER_CHANNEL, QuantizedTensor
+
+__all__ = ["ConvPackedParams"]
+
+#: bytes of patches at a time
+_PATCHES = 1 << 22
+
+
+class ConvPackedParams:
+    """A weight, a bias and the geometry, and what products with them need."""
+
+    def __init__(self, weight: Any, bias: Any, geometry: tuple[Any, ...], engine: str) -> None:
+        self._weight, self._bias, self.engine = weight, bias, engine
+        self._stride, self._padding, self._output_padding = map(list, geometry[:3])
+        self._dilation, self._groups, self._transpose = list(geometry[3]), *geometry[4:]
+        self._prepare()
+
+    def _prepare(self) -> None:
+        weight = self._weight._integers
+        if self._transpose:
+            weight = _untransposed(weight, self._groups)
+            scales, zeros = _transposed_channels(self._weight, weight.shape[0])
+        else:
+            scales, zeros = products.channels_of("quantized::conv_prepack", self._weight)
+        while weight.dim() < 5:
+            weight = weight.unsqueeze(2)
+        self.shape = tuple(weight.shape)
+        self.scales = scales
+        last = weight.permute(0, 2, 3, 4, 1).reshape(weight.shape[0], -1).contiguous()
+        each = weight.shape[0] // self._groups
+        self.depthwise = weight.shape[1] == 1 and each == 1 and not bool((zeros != 0).any())
+        if self.depthwise:
+            self.taps = last.t().contiguous()
+            return
+        self.parts = [
+            products.Weights(last[i : i + each], scales[i : i + each], zeros[i : i + each])
+            for i in range(0, weight.shape[0], each)
+        ]
+
+    def unpack(self) -> tuple[Any, Any]:
+        """The weight and the bias."""
+        return self._weight, self._bias
+
+    def weight(self) -> Any:
+        """The weight."""
+        return self._weight
+
+    def bias(self) -> Any:
+        """The bias, or None."""
+        return self._bias
+
+    def stride(self) -> list[int]:
+        """The step between windows."""
+        return self._stride
+
+    def padding(self) -> list[int]:
+        """What is added on both sides."""
+        return self._padding
+
+    def output_padding(self) -> list[int]:
+        """What is added on one side of a transposed convolution's result."""
+        return self._output_padding
+
+    def dilation(self) -> list[int]:
+        """The step between the elements of a window."""
+        return self._dilation
+
+    def groups(self) -> int:
+        """The number of groups."""
+        return self._groups
+
+    def transpose(self) -> bool:
+        """Whether the convolution is transposed."""
+        return self._transpose
+
+    def _geometry(self) -> tuple[Any, ...]:
+        lists = (self._stride, self._padding, self._output_padding, self._dilation)
+        return (*lists, self._groups, self._transpose)
+
+    def __getstate__(self) -> Any:
+        return (self._weight, self._bias, self._geometry(), self.engine)
+
+    def __setstate__(self, state: Any) -> None:
+        self.__init__(*state)  # type: ignore[misc]
+
+    def __deepcopy__(self, memo: Any) -> ConvPackedParams:
+        bias = None if self._bias is None else self._bias.detach().clone()
+        return ConvPackedParams(self._weight.clone(), bias, self._geometry(), self.engine)
+
+
+def _untransposed(weight: Any, groups: int) -> Any:
+    """[in, out / groups, ...] -> [out, in / groups, ...], turned round."""
+    rows = weight.reshape(groups, weight.shape[0] // groups, *weight.shape[1:]).transpose(1, 2)
+    rows = rows.reshape(-1, *rows.shape[2:])
+    return rows.flip(tuple(range(2, rows.dim())))
+
+
+def _transposed_channels(weight: Any, count: int) -> tuple[Any, Any]:
+    quantizer = weight._quantizer
+    if quantizer.scheme in PER_CHANNEL:
+        fail(
+            RuntimeError,
+            "quantized::conv_transpose_prepack",
+            "Per channel quantization for transposed conv not supported: a weight quantized as a "
+            "whole was required",
+            quantizer.scheme,
+            hint="quantize the weight with quantize_per_tensor()",
+        )
+    scales = F.full((count,), quantizer.scale, dtype=core.float32)
+    return scales, F.full((count,), int(quantizer.zero_point), dtype=core.int32)
+
+
+# ------------------------------------------------------------------ packing
+
+
+def _checked_weight(op: str, weight: Any, dims: int) -> None:
+    if not isinstance(weight, QuantizedTensor) or weight.dtype is not core.qint8:
+        fail(
+            RuntimeError,
+            op,
+            "a weight of dtype qint8 was required",
+            weight.dtype,
+            hint="quantize_per_channel(weight, scales, zero_points, 0, facula.qint8) makes one",
+        )
+    if weight.dim() != dims + 2:
+        fail(
+            RuntimeError,
+            op,
+            f"Weights are expected to have {dims + 2} dimensions",
+            list(weight.shape),
+            hint="the weight of a convolution is [out, in / groups, sizes of the kernel]",
+        )
+
+
+def _packed(
+    op: str, weight: Any, bias: Any, dims: int, lists: Any, groups: int, transpose: bool
+) -> Any:
+    _checked_weight(op, weight, dims)
+    names = ("stride", "padding", "output_padding", "dilation")
+    whole = []
+    for name, values in zip(names, lists, strict=True):
+        values = list(values)
+        if len(values) != dims:
+            fail(
+                RuntimeError,
+                op,
+                f"{name} should contain {dims} elements for {dims}D convolution",
+                values,
+                hint=f"give a {name} for each dimension of the kernel",
+            )
+        whole.append(values)
+    geometry = (*whole, int(groups), transpose)
+    return ConvPackedParams(weight, bias, geometry, _engine())
+
+
+def _define_packing(dims: int) -> None:
+    for transpose in (False, True):
+        kind = "conv_transpose" if transpose else "conv"
+        op = f"quantized::{kind}{dims}d_prepack"
+        more = "int[] output_padding, " if transpose else ""
+        schema = (
+            f"{op}(Tensor weight, Tensor? bias, int[] stride, int[] padding, {more}"
+            "int[] dilation, int groups) -> any"
+        )
+        composite(schema, names=(), out=False, keeps=False)(_prepack(op, dims, transpose))
+        for name in ("unpack", "stride", "padding", "output_padding", "dilation", "groups"):
+            schema = f"quantized::{kind}{dims}d_{name}(any packed_weights) -> any"
+            composite(schema, names=(), out=False, keeps=False)(_asking(name))
+
+
+def _prepack(op: str, dims: int, transpose: bool) -> Any:
+    if transpose:
+
+        def pack(weight, bias, stride, padding, output_padding, dilation, groups):  # type: ignore
+            lists = (stride, padding, output_padding, dilation)
+            return _packed(op, weight, bias, dims, lists, groups, True)
+    else:
+
+        def pack(weight, bias, stride, padding, dilation, groups):  # type: ignore
+            lists = (stride, padding, [0] * dims, dilation)
+            return _packed(op, weight, bias, dims, lists, groups, False)
+
+    pack.__doc__ = "Parameters for the convolution: a weight of dtype qint8 and its geometry."
+    return pack
+
+
+def _asking(name: str) -> Any:
+    def ask(packed_weights):  # type: ignore
+        return getattr(packed_weights, name)()
+
+    ask.__doc__ = f"What packed parameters have as `{name}`."
+    return ask
+
+
+for _dims in (1, 2, 3):
+    _define_packing(_dims)
+
+
+# ------------------------------------------------------------------ computing
+
+
+def _three(values: Any, fill: int) -> list[int]:
+    return [fill] * (3 - len(values)) + list(values)
+
+
+def _sizes(image: Any, packed: ConvPackedParams, stride: Any, padding: Any) -> list[int]:
+    """The result's extent along each of three dimensions."""
+    dilation, kernel = _three(packed._dilation, 1), packed.shape[2:]
+    places = zip(image, padding, dilation, kernel, stride, strict=True)
+    return [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, p, d, k, s in places]
+
+
+def _between(x: Any, packed: ConvPackedParams, zero_point: int) -> tuple[Any, Any, Any]:
+    """The image of a transposed convolution with zeros between and around; stride and padding."""
+    stride, padding = _three(packed._stride, 1), _three(packed._padding, 0)
+    more, dilation = _three(packed._output_padding, 0), _three(packed._dilation, 1)
+    kernel = packed.shape[2:]
+    room = [d * (k - 1) - p for d, k, p in zip(dilation, kernel, padding, strict=True)]
+    size = [(n - 1) * s + 1 for n, s in zip(x.shape[1:4], stride, strict=True)]
+    full = [n + 2 * r + m for n, r, m in zip(size, room, more, strict=True)]
+    if min(full) < 1:
+        fail(
+            RuntimeError,
+            "quantized::conv_transpose",
+            "a result with elements was required",
+            full,
+            hint="less padding, or a larger kernel",
+        )
+    made = F.full((x.shape[0], *full, x.shape[4]), zero_point, dtype=core.uint8)
+    # where padding exceeds the kernel's reach, rows at the border fall away
+    inner, skip = made, x
+    for dim, (r, s, n) in enumerate(zip(room, stride, x.shape[1:4], strict=True), 1):
+        first = max(0, -(r // s)) if r < 0 else 0
+        count = 0
+        for i in range(first, n):
+            if r + i * s < full[dim - 1]:
+                count += 1
+        skip = skip.narrow(dim, first, count)
+        inner = inner.narrow(dim, r + first * s, max((count - 1) * s + 1, 0)) if count else inner
+        index = [slice(None)] * 5
+        index[dim] = slice(None, None, s)
+        inner = inner[tuple(index)]
+    inner.copy_(skip)
+    return made, [1, 1, 1], [0, 0, 0]
+
+
+def _image(op: str, integers: Any, packed: ConvPackedParams) -> Any:
+    """The bytes as [batch, three extents, channels], in order."""
+    dims = packed._weight.dim() - 2
+    channels = packed.shape[1] * packed._groups
+    if integers.dim() != dims + 2 or integers.shape[1] != channels:
+        fail(
+            RuntimeError,
+            op,
+            f"an input of {dims + 2} dimensions with {channels} channels was required",
+            list(integers.shape),
+            hint="the input is [batch, channels, extents of the image]",
+        )
+    while integers.dim() < 5:
+        integers = integers.unsqueeze(2)
+    return integers.permute(0, 2, 3, 4, 1).contiguous()
+
+
+def sums(op: str, integers: Any, zero_point: int, packed: ConvPackedParams) -> Any:
+    """Sums [batch, three extents, results] of a convolution."""
+    x = _image(op, integers, packed)
+    stride, padding = _three(packed._stride, 1), _three(packed._padding, 0)
+    if packed._transpose:
+        x, stride, padding = _between(x, packed, zero_point)
+    result = _sizes(x.shape[1:4], packed, stride, padding)
+    if min(result) < 1:
+        fail(
+            RuntimeError,
+            op,
+            "Output dimensions should be greater than 0: a kernel that fits into the padded image "
+            "was required",
+            f"{list(integers.shape[2:])} and {list(packed._weight.shape[2:])}",
+            hint="a smaller kernel, or more padding",
+        )
+    geometry = (
+        *x.shape[1:],
+        *result,
+        *packed.shape[2:],
+        *stride,
+        *padding,
+        *_three(packed._dilation, 1),
+    )
+    places = x.shape[0] * math.prod(result)
+    out = core.empty((x.shape[0], *result, packed.shape[0]), dtype=core.int32)
+    if not places:
+        return out
+    if packed.depthwise:
+        core.kernel("quantized_depthwise")(
+            (out, x, packed.taps), (*geometry, 0, 1, zero_point), (), total=places, grain=16
+        )
+        return out
+    each = packed.shape[1]
+    for group, weights in enumerate(packed.parts):
+        plain = packed.shape[2:] == (1, 1, 1) and stride == [1, 1, 1] and padding == [0, 0, 0]
+        if plain and len(packed.parts) == 1:
+            return products.sums(x.reshape(places, -1), zero_point, weights).reshape(out.shape)
+        _grouped(x, out, weights, (*geometry, group * each, each, zero_point), group)
+    return out
+
+
+def _grouped(x: Any, out: Any, weights: Any, numbers: Any, group: int) -> None:
+    """The sums of one group, some images at a time."""
+    inner, results = weights.rows.shape[1], weights.rows.shape[0]
+    places = math.prod(out.shape[1:4])
+    step = max(1, _PATCHES // max(places * inner, 1))
+    flat = out.reshape(-1, out.shape[4])
+    zero_point = numbers[-1]
+    for first in range(0, x.shape[0], step):
+        images = x[first : first + step]
+        rows = core.empty((images.shape[0] * places, inner), dtype=core.uint8)
+        core.kernel("quantized_patches")(
+            (rows, images), numbers, (), total=rows.shape[0], grain=max(1, 16384 // max(inner, 1))
+        )
+        made = products.sums(rows, zero_point, weights)
+        begin = first * places
+        place = slice(begin, begin + made.shape[0])
+        flat[place, group * results : (group + 1) * results] = made
+
+
+def _check_engine(op: str, packed: Any) -> None:
+    if not isinstance(packed, ConvPackedParams):
+        fail(
+            TypeError,
+            op,
+            "packed parameters of a convolution were required",
+            type(packed).__name__,
+            hint="facula.ops.quantized.conv2d_prepack(...) makes them",
+        )
+    if (packed.engine == "qnnpack") != (_engine() == "qnnpack"):
+        fail(
+            RuntimeError,
+            op,
+            f"parameters packed for the engine {_engine()} were required",
+            packed.engine,
+            hint="set backends.quantized.engine before packing, and leave it so",
+        )
+
+
+def _in_place(made: Any, packed: ConvPackedParams) -> Any:
+    """[batch, three extents, results] as [batch, results, extents], channels last in memory."""
+    dims = packed._weight.dim() - 2
+    made = made.permute(0, 4, 1, 2, 3)
+    for _ in range(3 - dims):
+        made = made.squeeze(2)
+    return made if dims > 1 else made.contiguous()
+
+
+def _convolution(op: str, x: Any, packed: Any, scale: Any, zero: Any, relu: bool) -> Any:
+    _check_engine(op, packed)
+    integers, zero_point = products.bytes_of(op, x)
+    quantizer = products.checked_output(op, scale, zero, x.dtype)
+    totals = sums(op, integers, zero_point, packed)
+    low = quantizer.zero_point if relu else None
+    arguments = (x.q_scale(), packed.scales, packed._bias, quantizer, x.dtype, low)
+    made = products.finished(totals.reshape(-1, totals.shape[4]), *arguments)
+    return products.quantized(_in_place(made.reshape(totals.shape), packed), x.dtype, scale, zero)
+
+
+def _dynamic(op: str, x: Any, packed: Any, reduce_range: bool) -> Any:
+    _check_engine(op, packed)
+    x = x.detach()
+    scale, zero = choose_qparams(*_extremes(op, x), 0, 255, reduce_range and reduced())
+    q = quantize_per_tensor(x, scale, zero, core.quint8)
+    totals = sums(op, q._integers, zero, packed)
+    flat = totals.reshape(-1, totals.shape[4])
+    made = products.as_numbers(flat, scale, packed.scales, packed._bias, False)
+    return _in_place(made.reshape(totals.shape), packed)
+
+
+def _define(dims: int, kind: str, relu: bool) -> None:
+    op = f"quantized::{kind}{dims}d{'_relu' if relu else ''}"
+    rest = "float output_scale, int output_zero_point"
+
+    def run(qx, packed_weight, output_scale, output_zero_point):  # type: ignore
+        return _convolution(op, qx, packed_weight, output_scale, output_zero_point, relu)
+
+    run.__doc__ = f"A convolution{', then relu,' if relu else ''} of bytes."
+    schema = f"{op}(Tensor qx, any packed_weight, {rest}) -> Tensor"
+    composite(schema, names=(), out=False, keeps=False)(run)
+    if relu:
+        return
+    name = f"{op}_dynamic"
+
+    def dynamic(qx, packed_weight, reduce_range):  # type: ignore
+        return _dynamic(name, qx, packed_weight, reduce_range)
+
+    dynamic.__doc__ = "A convolution of numbers that are quantized on the way, by their range."
+    schema = f"{name}(Tensor qx, any packed_weight, bool reduce_range=False) -> Tensor"
+    composite(schema, names=(), out=False, keeps=False)(dynamic)
+
+
+for _dims in (1, 2, 3):
+    for _kind, _relu in (("conv", False), ("conv", True), ("conv_transpose", False)):
+        _define(_dims, _kind, _relu)

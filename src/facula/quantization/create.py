@@ -1,0 +1,499 @@
+"""Numbers to quantized tensors and back: `quantize_per_tensor`, `quantize_per_channel`, `dequantize` and their kin.
+
+Takes: float32 tensors, scales and zero points. Gives: quantized tensors; and the numbers that they stand for.
+Keeps true: parameters are checked before anything is computed; the integers are PyTorch's: the product with
+``1 / scale`` in float32, rounded to the nearest with ties to even, then the zero point.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.ops.registry import composite, operator
+from facula.quantization import engines
+from facula.quantization.tensor import (
+    PER_BYTE,
+    PER_CHANNEL,
+    RANGES,
+    QuantizedTensor,
+    Quantizer,
+    integer_dtype,
+    per_channel_affine,
+    per_channel_affine_float_qparams,
+    per_tensor_affine,
+    wrap,
+)
+
+__all__ = ["checked_quantizer", "choose_qparams", "integers_of", "numbers"]
+
+#: elements of one item of a kernel where all have the same scale
+_PIECE = 8192
+
+
+# ------------------------------------------------------------------ kernels
+
+
+def _is_dense(x: Any) -> bool:
+    return x.is_contiguous() or (
+        x.dim() in (4, 5) and x.is_contiguous(memory_format=_last_format(x.dim()))
+    )
+
+
+def _last_format(dims: int) -> Any:
+    return core.channels_last if dims == 4 else core.channels_last_3d
+
+
+@operator(
+    "quantization::integers(Tensor self, Tensor scale, Tensor zero_point, int axis, bool whole, "
+    "dtype dtype, int low, int high, bool before) -> Tensor",
+    names=(),
+    out=False,
+)
+class integers:
+    """The integers that stand for numbers; `whole`: one scale for all elements."""
+
+    def meta(self, scale, zero_point, axis, whole, dtype, low, high, before):
+        made = core.empty(self.shape, dtype=dtype, device=self.device)
+        if whole and not self.is_contiguous() and _is_dense(self):
+            made = made.contiguous(memory_format=_last_format(self.dim()))
+        return made
+
+    def cpu(out, self, scale, zero_point, axis, whole, dtype, low, high, before):
+        if not self.numel():
+            return
+        given = self if whole and self.stride() == out.stride() else self.contiguous()
+        sizes, items = _sizes(given, axis, whole)
+        core.kernel(f"quantize:{out.dtype.code}")(
+            (out, given, scale, zero_point),
+            (*sizes, int(before)),
+            (float(low), float(high)),
+            total=items,
+            grain=1,
+        )
+
+
+def _sizes(x: Any, axis: int, whole: bool) -> tuple[tuple[int, int, int], int]:
+    count = x.numel()
+    if whole:
+        return (1, _PIECE, count), -(-count // _PIECE)
+    inner = math.prod(x.shape[axis + 1 :])
+    return (x.shape[axis], inner, count), count // inner
+
+
+@operator(
+    "quantization::numbers(Tensor self, Tensor scale, Tensor zero_point, int axis, bool whole) -> Tensor",
+    names=(),
+    out=False,
+)
+class _numbers:
+    """The numbers that integers stand for."""
+
+    def meta(self, scale, zero_point, axis, whole):
+        made = core.empty(self.shape, dtype=core.float32, device=self.device)
+        if whole and not self.is_contiguous() and _is_dense(self):
+            made = made.contiguous(memory_format=_last_format(self.dim()))
+        return made
+
+    def cpu(out, self, scale, zero_point, axis, whole):
+        if not self.numel():
+            return
+        given = self if whole and self.stride() == out.stride() else self.contiguous()
+        sizes, items = _sizes(given, axis, whole)
+        core.kernel(f"dequantize:{self.dtype.code}")(
+            (out, given, scale, zero_point), sizes, (), total=items, grain=1
+        )
+
+
+def _vectors(quantizer: Quantizer) -> tuple[Any, Any, bool]:
+    """Scales and zero points as the kernels take them, and whether there is one of each."""
+    if quantizer.scheme in PER_CHANNEL:
+        scale, zero = quantizer.scale, quantizer.zero_point
+        return scale.to(core.float32).contiguous(), zero.to(core.float32).contiguous(), False
+    scale = core.tensor([quantizer.scale], dtype=core.float32)
+    return scale, core.tensor([float(quantizer.zero_point)], dtype=core.float32), True
+
+
+def integers_of(x: Any, dtype: Any, quantizer: Quantizer) -> Any:
+    """The integers by which a quantizer stands for numbers."""
+    kept, low, high = RANGES[dtype]
+    scale, zero, whole = _vectors(quantizer)
+    before = quantizer.scheme is per_channel_affine_float_qparams
+    return integers(
+        x.detach().to(core.float32), scale, zero, quantizer.axis, whole, kept, low, high, before
+    )
+
+
+def numbers(x: QuantizedTensor) -> Any:
+    """The numbers that a quantized tensor stands for."""
+    quantizer = x._quantizer
+    scale, zero, whole = _vectors(quantizer)
+    if quantizer.scheme is per_channel_affine_float_qparams:
+        shape = [1] * x.dim()
+        shape[quantizer.axis] = -1
+        levels = x._integers.to(core.float32)
+        return (levels - zero.reshape(shape)) * scale.reshape(shape)
+    return _numbers(x._integers, scale, zero, quantizer.axis, whole)
+
+
+# ------------------------------------------------------------------ parameters
+
+
+def _check_input(op: str, x: Any) -> None:
+    if isinstance(x, QuantizedTensor) or x.dtype is not core.float32:
+        word = x.dtype.type_word
+        fail(
+            RuntimeError,
+            op,
+            f"Quantize only works on Float Tensor, got {word}",
+            x.dtype,
+            hint="convert the tensor with .float() first",
+        )
+
+
+def _check_scale(op: str, scale: float) -> None:
+    if not (math.isfinite(scale) and scale > 0):
+        fail(
+            RuntimeError,
+            op,
+            "a finite scale above zero was required",
+            scale,
+            hint="the scale is the step between neighbouring levels, e.g. "
+            "(largest - smallest) / 255",
+        )
+
+
+def _check_zero_point(op: str, zero: int, low: int, high: int) -> None:
+    if not low <= zero <= high:
+        side = "below lower" if zero < low else "above upper"
+        fail(
+            RuntimeError,
+            op,
+            f"{op} zero_point {zero} is {side} bound: one in [{low}, {high}] was required",
+            zero,
+            hint="the zero point is the integer that stands for 0.0",
+        )
+
+
+def checked_quantizer(op: str, scale: Any, zero_point: Any, dtype: Any) -> Quantizer:
+    """The quantizer of a whole tensor."""
+    integer_dtype(op, dtype)
+    scale, zero_point = float(scale), int(zero_point)
+    _check_scale(op, scale)
+    _check_zero_point(op, zero_point, *RANGES[dtype][1:])
+    return Quantizer(per_tensor_affine, scale, zero_point)
+
+
+def channel_quantizer(op: str, shape: Any, scales: Any, zeros: Any, axis: int, dtype: Any) -> Any:
+    """The quantizer of a tensor with parameters for each place along a dimension."""
+    integer_dtype(op, dtype)
+    dims = len(shape)
+    if not -dims <= axis < dims:
+        fail(
+            RuntimeError,
+            op,
+            f"Channel axis out of range in per channel affine quantization. Expected: [0, {dims})",
+            axis,
+            hint="axis is a dimension of the tensor",
+        )
+    axis %= dims
+    for name, given in (("scales", scales), ("zero_points", zeros)):
+        if given.dim() != 1 or given.numel() != shape[axis]:
+            fail(
+                RuntimeError,
+                op,
+                f"length of {name} must equal to channel, expected {shape[axis]}",
+                list(given.shape),
+                hint=f"give a {name[:-1]} for each place along dimension {axis}",
+            )
+    listed = scales.tolist()
+    for value in listed:
+        _check_scale(op, value)
+    if zeros.is_floating_point():
+        scheme = per_channel_affine_float_qparams
+        return Quantizer(scheme, scales.to(core.float32), zeros.to(core.float32), axis)
+    for value in zeros.tolist():
+        _check_zero_point(op, value, *RANGES[dtype][1:])
+    return Quantizer(per_channel_affine, scales.to(core.float64), zeros.to(core.int64), axis)
+
+
+# ------------------------------------------------------------------ the functions
+
+
+@composite(
+    "quantization::quantize_per_tensor(any self, any scale, any zero_point, any dtype) -> Tensor",
+    names=("quantize_per_tensor",),
+    out=False,
+    keeps=False,
+)
+def quantize_per_tensor(self, scale, zero_point, dtype):
+    """The tensor (or each of a list) with every number as the nearest of the integers, by one scale
+    and one zero point."""
+    op = "quantize_per_tensor"
+    if isinstance(self, (list, tuple)):
+        rows = zip(self, scale, zero_point, strict=True)
+        return tuple(quantize_per_tensor(x, s, z, dtype) for x, s, z in rows)
+    integer_dtype(op, dtype)
+    _check_input(op, self)
+    _refuse_shared(op, dtype)
+    quantizer = checked_quantizer(op, scale, zero_point, dtype)
+    return wrap(integers_of(self, dtype, quantizer), dtype, quantizer)
+
+
+def _refuse_shared(op: str, dtype: Any) -> None:
+    if dtype in PER_BYTE:
+        fail(
+            NotImplementedError,
+            op,
+            f"\"quantize_tensor_per_tensor_affine\" not implemented for '{dtype.type_word}'",
+            dtype,
+            hint="quantize_per_channel with float zero points makes tensors of this dtype",
+        )
+
+
+def choose_qparams(
+    low: float, high: float, quant_min: int, quant_max: int, reduce_range: bool = False
+) -> tuple[float, int]:
+    """The scale and the zero point by which the integers cover the numbers from `low` to `high`."""
+    if reduce_range:
+        quant_min, quant_max = _halved(quant_min), _halved(quant_max)
+    low, high = min(low, 0.0), max(high, 0.0)
+    scale = (high - low) / (quant_max - quant_min)
+    inverse = core.tensor(scale, dtype=core.float32).reciprocal().item() if scale else math.inf
+    if scale == 0.0 or math.isinf(inverse):
+        scale = 0.1
+    smallest = 6.1e-5  # below it, products with the inverse leave float32
+    if scale < smallest:
+        former, scale = scale, smallest
+        if low == 0.0:
+            high = smallest * (quant_max - quant_min)
+        elif high == 0.0:
+            low = -smallest * (quant_max - quant_min)
+        else:
+            low, high = low * smallest / former, high * smallest / former
+    from_low, from_high = quant_min - low / scale, quant_max - high / scale
+    error_low = abs(quant_min) - abs(low / scale)
+    error_high = abs(quant_max) - abs(high / scale)
+    initial = from_low if error_low < error_high else from_high
+    zero = min(max(initial, quant_min), quant_max)
+    return scale, round(zero)
+
+
+def _halved(bound: int) -> int:
+    return int(bound / 2)
+
+
+def _extremes(op: str, x: Any) -> tuple[float, float]:
+    """The least and the greatest number, both zero where there is none."""
+    if not x.numel():
+        return 0.0, 0.0
+    low, high = x.min().item(), x.max().item()
+    if not (math.isfinite(low) and math.isfinite(high)):
+        fail(
+            RuntimeError,
+            op,
+            "finite numbers were required",
+            f"numbers from {low} to {high}",
+            hint="facula.nan_to_num() replaces NaN and infinities",
+        )
+    return low, high
+
+
+@composite(
+    "quantization::quantize_per_tensor_dynamic(Tensor self, any dtype, bool reduce_range) -> Tensor",
+    names=("quantize_per_tensor_dynamic",),
+    out=False,
+    keeps=False,
+)
+def quantize_per_tensor_dynamic(self, dtype, reduce_range):
+    """`quantize_per_tensor` with the parameters that the tensor's own range asks for."""
+    op = "quantize_per_tensor_dynamic"
+    integer_dtype(op, dtype)
+    if dtype not in (core.quint8, core.qint8):
+        fail(
+            RuntimeError,
+            op,
+            "dtype quint8 or qint8 was required: dtype should be QInt8 or QUInt8",
+            dtype,
+            hint="quantize_per_tensor() takes other dtypes",
+        )
+    _check_input(op, self)
+    if reduce_range:
+        reduce_range = reduced()
+    scale, zero = choose_qparams(*_extremes(op, self), *RANGES[dtype][1:], reduce_range)
+    return quantize_per_tensor(self, scale, zero, dtype)
+
+
+def reduced() -> bool:
+    """Whether the engine takes `reduce_range`: all but qnnpack."""
+    return engines.engine != "qnnpack"
+
+
+@composite(
+    "quantization::_choose_qparams_per_tensor(Tensor self, bool reduce_range=False) -> any",
+    names=("_choose_qparams_per_tensor",),
+    out=False,
+    keeps=False,
+)
+def _choose_qparams_per_tensor(self, reduce_range):
+    """The scale and the zero point that a tensor's range asks for, as numbers."""
+    limits = (0, 127) if reduce_range else (0, 255)
+    return choose_qparams(*_extremes("_choose_qparams_per_tensor", self), *limits)
+
+
+@composite(
+    "quantization::quantize_per_channel(Tensor self, Tensor scales, Tensor zero_points, int axis, "
+    "any dtype) -> Tensor",
+    names=("quantize_per_channel",),
+    out=False,
+    keeps=False,
+)
+def quantize_per_channel(self, scales, zero_points, axis, dtype):
+    """The tensor as integers, with a scale and a zero point for each place along `axis`."""
+    op = "quantize_per_channel"
+    integer_dtype(op, dtype)
+    _check_input(op, self)
+    quantizer = channel_quantizer(op, self.shape, scales, zero_points, axis, dtype)
+    if dtype in PER_BYTE and quantizer.scheme is per_channel_affine:
+        fail(
+            NotImplementedError,
+            op,
+            f"\"quantize_tensor_per_channel_affine\" not implemented for '{dtype.type_word}'",
+            dtype,
+            hint="give zero points of a floating-point dtype",
+        )
+    return wrap(integers_of(self, dtype, quantizer), dtype, quantizer)
+
+
+@composite(
+    "quantization::_make_per_tensor_quantized_tensor(Tensor self, float scale, int zero_point) -> Tensor",
+    names=("_make_per_tensor_quantized_tensor",),
+    out=False,
+    keeps=False,
+)
+def _make_per_tensor_quantized_tensor(self, scale, zero_point):
+    """The quantized tensor of integers that are there."""
+    op = "_make_per_tensor_quantized_tensor"
+    dtype = _dtype_of(op, self)
+    return wrap(self.clone(), dtype, checked_quantizer(op, scale, zero_point, dtype))
+
+
+@composite(
+    "quantization::_make_per_channel_quantized_tensor(Tensor self, Tensor scale, Tensor zero_point, "
+    "int axis) -> Tensor",
+    names=("_make_per_channel_quantized_tensor",),
+    out=False,
+    keeps=False,
+)
+def _make_per_channel_quantized_tensor(self, scale, zero_point, axis):
+    """The quantized tensor of integers that are there, with parameters for each channel."""
+    op = "_make_per_channel_quantized_tensor"
+    dtype = _dtype_of(op, self)
+    return wrap(
+        self.clone(), dtype, channel_quantizer(op, self.shape, scale, zero_point, axis, dtype)
+    )
+
+
+_OF_INTEGERS = {core.uint8: core.quint8, core.int8: core.qint8, core.int32: core.qint32}
+
+
+def _dtype_of(op: str, x: Any) -> Any:
+    if x.dtype not in _OF_INTEGERS:
+        fail(
+            RuntimeError,
+            op,
+            "integers of dtype uint8, int8 or int32 were required",
+            x.dtype,
+            hint="quantize_per_tensor() quantizes numbers",
+        )
+    return _OF_INTEGERS[x.dtype]
+
+
+def _size(size: Any) -> tuple[int, ...]:
+    given = size[0] if len(size) == 1 and isinstance(size[0], Sequence) else size
+    return tuple(given)
+
+
+def _empty_affine_quantized(
+    *size: Any,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    scale: float = 1.0,
+    zero_point: int = 0,
+    memory_format: Any = core.contiguous_format,
+    requires_grad: bool = False,
+) -> Any:
+    """A quantized tensor whose elements are not set."""
+    op = "_empty_affine_quantized"
+    quantizer = checked_quantizer(op, scale, zero_point, dtype)
+    made = core.empty(_size(size), dtype=RANGES[dtype][0], device=device)
+    return wrap(made.contiguous(memory_format=memory_format), dtype, quantizer)
+
+
+def _empty_per_channel_affine_quantized(
+    *size: Any,
+    scales: Any,
+    zero_points: Any,
+    axis: int,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    memory_format: Any = core.contiguous_format,
+    requires_grad: bool = False,
+) -> Any:
+    """The same with parameters for each channel."""
+    shape = _size(size)
+    op = "_empty_per_channel_affine_quantized"
+    quantizer = channel_quantizer(op, shape, scales, zero_points, axis, dtype)
+    made = core.empty(shape, dtype=RANGES[dtype][0], device=device)
+    return wrap(made.contiguous(memory_format=memory_format), dtype, quantizer)
+
+
+def empty_quantized(size: Any, qtensor: Any, **_: Any) -> Any:
+    """A tensor of another shape with the dtype and the parameters of `qtensor`."""
+    quantizer = qtensor._quantizer
+    return wrap(core.empty(tuple(size), dtype=RANGES[qtensor.dtype][0]), qtensor.dtype, quantizer)
+
+
+@composite(
+    "quantization::dequantize(any tensor) -> any",
+    names=("dequantize",),
+    out=False,
+    keeps=False,
+)
+def dequantize(tensor):
+    """The numbers of a quantized tensor, or of each of a list; other tensors as float32."""
+    if isinstance(tensor, (list, tuple)):
+        return tuple(x.dequantize() for x in tensor)
+    return tensor.dequantize()
+
+
+def _question(name: str, schema: str, doc: str) -> Any:
+    def ask(self):
+        return getattr(self, name)()
+
+    ask.__name__, ask.__doc__ = name, doc
+    made = composite(f"quantization::{schema}", names=(name,), out=False, keeps=False)
+    return made(ask)
+
+
+int_repr = _question("int_repr", "int_repr(Tensor self) -> Tensor", "The integers.")
+q_scale = _question("q_scale", "q_scale(Tensor self) -> any", "The scale of a whole tensor.")
+q_zero_point = _question("q_zero_point", "q_zero_point(Tensor self) -> any", "Its zero point.")
+q_per_channel_scales = _question(
+    "q_per_channel_scales", "q_per_channel_scales(Tensor self) -> Tensor", "A scale a channel."
+)
+q_per_channel_zero_points = _question(
+    "q_per_channel_zero_points",
+    "q_per_channel_zero_points(Tensor self) -> Tensor",
+    "A zero point a channel.",
+)
+q_per_channel_axis = _question(
+    "q_per_channel_axis", "q_per_channel_axis(Tensor self) -> any", "The channels' dimension."
+)

@@ -1,0 +1,106 @@
+"""`ops.quantized_decomposed.*`: quantization of plain integer tensors, as graphs of PT2E have it.
+
+Takes: float tensors, scales, zero points, a range and a dtype; or integers. Gives: integer tensors, or numbers.
+Keeps true:
+they are composites of elementwise operators, so that compiled graphs fuse them with what stands beside.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import core
+from facula.ops.registry import F, composite
+from facula.quantization.create import _extremes, choose_qparams
+
+
+def _define(schema: str) -> Any:
+    return composite(f"quantized_decomposed::{schema}", names=(), out=False)
+
+
+def _levels(x: Any, scale: Any, zero: Any, low: int, high: int, dtype: Any) -> Any:
+    inverse = 1.0 / scale
+    return F.clamp(F.round(x * inverse) + zero, low, high).to(dtype)
+
+
+def _shape(x: Any, axis: int) -> list[int]:
+    shape = [1] * x.dim()
+    shape[axis] = -1
+    return shape
+
+
+@_define(
+    "quantize_per_tensor(Tensor input, any scale, any zero_point, int quant_min, int quant_max, dtype dtype) -> Tensor"
+)
+def quantize_per_tensor(input, scale, zero_point, quant_min, quant_max, dtype):
+    """The integers that stand for numbers."""
+    return _levels(input.to(core.float32), scale, zero_point, quant_min, quant_max, dtype)
+
+
+@_define(
+    "dequantize_per_tensor(Tensor input, any scale, any zero_point, int quant_min, "
+    "int quant_max, dtype dtype, *, dtype? out_dtype=None) -> Tensor"
+)
+def dequantize_per_tensor(input, scale, zero_point, quant_min, quant_max, dtype, out_dtype):
+    """The numbers that integers stand for."""
+    return (input.to(out_dtype or core.float32) - zero_point) * scale
+
+
+@_define(
+    "quantize_per_channel(Tensor input, Tensor scales, Tensor zero_points, int axis, "
+    "int quant_min, int quant_max, dtype dtype) -> Tensor"
+)
+def quantize_per_channel(input, scales, zero_points, axis, quant_min, quant_max, dtype):
+    """The same with parameters for each place along an axis."""
+    shape = _shape(input, axis)
+    scale, zero = scales.to(core.float32).reshape(shape), zero_points.reshape(shape)
+    return _levels(input.to(core.float32), scale, zero, quant_min, quant_max, dtype)
+
+
+@_define(
+    "dequantize_per_channel(Tensor input, Tensor scales, Tensor? zero_points, int axis, "
+    "int quant_min, int quant_max, dtype dtype, *, dtype? out_dtype=None) -> Tensor"
+)
+def dequantize_per_channel(
+    input, scales, zero_points, axis, quant_min, quant_max, dtype, out_dtype
+):
+    """The same with parameters for each place along an axis."""
+    shape = _shape(input, axis)
+    values = input.to(out_dtype or core.float32)
+    if zero_points is not None:
+        values = values - zero_points.to(values.dtype).reshape(shape)
+    return values * scales.to(values.dtype).reshape(shape)
+
+
+@_define(
+    "choose_qparams(Tensor input, int quant_min, int quant_max, float eps, dtype dtype) -> (Tensor, Tensor)"
+)
+def choose_qparams_op(input, quant_min, quant_max, eps, dtype):
+    """Scale and zero point by the range of the numbers, as tensors."""
+    low, high = _extremes("quantized_decomposed::choose_qparams", input)
+    scale, zero = choose_qparams(low, high, quant_min, quant_max)
+    scale = max(scale, eps)
+    return core.tensor([scale], dtype=core.float64), core.tensor([zero], dtype=core.int64)
+
+
+@_define(
+    "choose_qparams_symmetric(Tensor input, int quant_min, int quant_max, float eps, dtype dtype) -> (Tensor, Tensor)"
+)
+def choose_qparams_symmetric(input, quant_min, quant_max, eps, dtype):
+    """The same with zero in the middle."""
+    low, high = _extremes("quantized_decomposed::choose_qparams_symmetric", input)
+    scale = max(max(-min(low, 0.0), max(high, 0.0)) / ((quant_max - quant_min) / 2), eps)
+    zero = 0 if quant_min < 0 else (quant_min + quant_max + 1) // 2
+    return core.tensor([scale], dtype=core.float64), core.tensor([zero], dtype=core.int64)
+
+
+@_define(
+    "fake_quant_per_channel(Tensor input, Tensor scales, Tensor zero_points, int axis, "
+    "int quant_min, int quant_max) -> Tensor"
+)
+def fake_quant_per_channel(input, scales, zero_points, axis, quant_min, quant_max):
+    """`fake_quantize_per_channel_affine`."""
+    # lazily: it stands beside this module
+    from facula.quantization.fake import fake_quantize_per_channel_affine
+
+    return fake_quantize_per_channel_affine(input, scales, zero_points, axis, quant_min, quant_max)

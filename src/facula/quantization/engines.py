@@ -1,0 +1,50 @@
+"""Which engine the integers of quantized operators follow.
+
+Takes and gives `engine`, one of `supported_engines`. Keeps true: every engine computes the same integers here; the name
+decides default configurations, and the engine of a packed parameter is checked where it is used. Only `qnnpack` keeps
+the whole range of 8 bits where `reduce_range` is asked for.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+from facula.core.errors import fail
+
+__all__: list[str] = []
+
+_SUPPORTED = ("qnnpack", "onednn", "x86", "fbgemm")
+
+
+class _Engines(ModuleType):
+    """The module, with `engine` as a property that is checked."""
+
+    _chosen = "x86"
+
+    @property
+    def engine(self) -> str:
+        """The engine in use."""
+        return self._chosen
+
+    @engine.setter
+    def engine(self, name: Any) -> None:
+        if name not in (*_SUPPORTED, "none"):
+            fail(
+                RuntimeError,
+                "backends.quantized.engine",
+                f"{name} is not a valid value for quantized engine: one of {list(_SUPPORTED)} was "
+                "required",
+                repr(name),
+                hint="x86 is the default on this processor",
+            )
+        self._chosen = name
+
+    @property
+    def supported_engines(self) -> list[str]:
+        """The engines that may be chosen."""
+        return list(_SUPPORTED)
+
+
+sys.modules[__name__].__class__ = _Engines

@@ -1,0 +1,51 @@
+"""Quantized tensors out of files.
+
+Takes: what a file says of a tensor: integers, their geometry, a scheme with its parameters. Gives: the tensor. Keeps
+true: parameters are checked as those of `quantize_per_tensor` and `quantize_per_channel` are, before a tensor is
+made of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from facula import core
+from facula.quantization.create import channel_quantizer, checked_quantizer
+from facula.quantization.embedding import _unpacked
+from facula.quantization.tensor import PER_BYTE, PER_CHANNEL, RANGES, per_tensor_affine, wrap
+
+__all__ = ["rebuilt"]
+
+
+def rebuilt(
+    integers: Callable[..., Any], kind: Any, size: Any, stride: Any, parameters: tuple[Any, ...]
+) -> Any:
+    """The tensor; `integers(dtype, size)` gives those of the file."""
+    if kind not in RANGES:
+        raise TypeError("a quantized tensor needs a storage of its dtype")
+    scheme, *rest = parameters
+    if scheme is per_tensor_affine and len(rest) == 2:
+        quantizer = checked_quantizer("load", *map(_number, rest), kind)
+    elif scheme in PER_CHANNEL and len(rest) == 3 and _are_tensors(rest):
+        quantizer = channel_quantizer("load", size, *rest, kind)
+    else:
+        raise TypeError("a quantized tensor needs the parameters of its scheme")
+    kept = RANGES[kind][0]
+    if kind not in PER_BYTE:
+        return wrap(integers(kept, None), kind, quantizer)
+    each, count = PER_BYTE[kind], 1
+    for n in size:
+        count *= n
+    rows = integers(kept, (-(-count // each),))
+    return wrap(_unpacked(rows, 8 // each)[:count].reshape(size), kind, quantizer)
+
+
+def _number(value: Any) -> Any:
+    if type(value) not in (int, float):
+        raise TypeError("scale and zero point of a whole tensor are numbers")
+    return value
+
+
+def _are_tensors(rest: list[Any]) -> bool:
+    return isinstance(rest[0], core.Tensor) and isinstance(rest[1], core.Tensor)

@@ -1,0 +1,387 @@
+"""What operators do with quantized tensors.
+
+Takes: calls that the core hands over because an argument is quantized. Gives: results. Keeps true: an operator that
+only
+moves or compares elements runs on the integers and keeps the quantizer; one whose result lies in the same range of
+numbers runs on the numbers and is quantized again by the same quantizer; questions run on the numbers; a composite
+runs through; anything else raises as PyTorch does. Nothing becomes a float without being asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.ops.registry import F
+from facula.quantization.create import integers_of, numbers
+from facula.quantization.tensor import (
+    PER_CHANNEL,
+    QuantizedTensor,
+    Quantizer,
+    like,
+    per_tensor_affine,
+    wrap,
+)
+
+Tensor = core.Tensor
+
+#: operators that move, choose or compare elements: their results are integers that were there
+_MOVING = frozenset(
+    "max min amax amin sort topk kthvalue median mode flip roll gather index index_select take "
+    "masked_select repeat tile repeat_interleave where pixel_shuffle pixel_unshuffle "
+    "channel_shuffle max_pool1d max_pool2d max_pool3d _max_pool max_pool1d_with_indices "
+    "max_pool2d_with_indices max_pool3d_with_indices adaptive_max_pool1d adaptive_max_pool2d "
+    "adaptive_max_pool3d maximum minimum _index tril triu rot90 fliplr flipud msort "
+    "take_along_dim contiguous".split()
+)
+#: averages: they run on the integers, whose ties are exact
+_AVERAGES = frozenset(
+    "mean avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d "
+    "adaptive_avg_pool3d _avg_pool interpolate upsample upsample_nearest1d upsample_nearest2d "
+    "upsample_nearest3d upsample_bilinear2d upsample_trilinear3d nanmean".split()
+)
+#: operators whose results are numbers of the same range: quantized again as the argument is
+_SAME_RANGE = frozenset(
+    "relu relu6 hardtanh clamp clamp_min clamp_max threshold leaky_relu elu celu hardswish "
+    "dropout feature_dropout alpha_dropout std var".split()
+)
+#: operators whose results lie in a range of their own: scale and zero point by the type of the integers
+_UNIT = {core.quint8: (1 / 256, 0), core.qint8: (1 / 256, -128), core.qint32: (2.0**-32, -(2**31))}
+_SIGNED_UNIT = {core.quint8: (2 / 256, 128), core.qint8: (2 / 256, 0), core.qint32: (2.0**-31, 0)}
+_OWN_RANGE = {"sigmoid": _UNIT, "hardsigmoid": _UNIT, "tanh": _SIGNED_UNIT}
+
+RULES: dict[str, Callable[..., Any]] = {}
+
+
+def rule(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: what the named operators do with quantized arguments."""
+
+    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+        RULES.update(dict.fromkeys(names, function))
+        return function
+
+    return enter
+
+
+# ------------------------------------------------------------------ calls
+
+
+def route(op: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """One call of an operator, or of its in-place form."""
+    if op.name.startswith(("quantized::", "quantization::", "quantized_decomposed::", "onednn::")):
+        return NotImplemented
+    bound, out = core.bind_arguments(op, args, kwargs)
+    if function is not op:
+        return _written(op, bound[0], run(op, bound))
+    result = run(op, bound)
+    return result if out is None else _written(op, out, result)
+
+
+def run(op: Any, args: tuple[Any, ...]) -> Any:
+    """The functional form on arguments in schema order."""
+    found = RULES.get(op.name)
+    if found is not None:
+        return found(*args)
+    kind, name = op.definition.kind, op.name
+    if kind == "view":
+        return _view(op, args)
+    if name in _MOVING:
+        return _moved(op, args)
+    if name in _AVERAGES:
+        return _averaged(op, args)
+    if name in _SAME_RANGE:
+        return _quantized_again(op, args)
+    if name in _OWN_RANGE:
+        first = first_quantized(args)
+        scale, zero = _OWN_RANGE[name][first._kind]
+        quantizer = Quantizer(per_tensor_affine, scale, zero)
+        return _quantized_again(op, args, quantizer)
+    if kind == "pointwise" and op.definition.result == "bool":
+        return _called(op, _replaced(args, numbers))
+    if kind == "composite":
+        return core.run_implementation(op, args)
+    return unsupported(name, first_quantized(args))
+
+
+def first_quantized(args: Any) -> Any:
+    """The first quantized tensor among arguments and their lists."""
+    for a in args:
+        for x in a if isinstance(a, (tuple, list)) else (a,):
+            if isinstance(x, QuantizedTensor):
+                return x
+    return None
+
+
+def unsupported(name: str, tensor: Any) -> Any:
+    """Raise for an operator that quantized tensors do not have."""
+    fail(
+        NotImplementedError,
+        name,
+        f"Could not run 'aten::{name}' with arguments from the 'QuantizedCPU' backend",
+        tensor.dtype,
+        hint=f"dequantize() first, or see whether facula.ops.quantized has {name}",
+    )
+
+
+def _replaced(args: tuple[Any, ...], change: Callable[[Any], Any]) -> tuple[Any, ...]:
+    def changed(a: Any) -> Any:
+        if isinstance(a, QuantizedTensor):
+            return change(a)
+        if isinstance(a, (tuple, list)):
+            return type(a)(changed(x) for x in a)
+        return a
+
+    return tuple(changed(a) for a in args)
+
+
+def _called(op: Any, args: tuple[Any, ...]) -> Any:
+    """Call an operator with arguments in schema order."""
+    parameters = op.definition.schema.parameters
+    positional = sum(not p.keyword_only for p in parameters)
+    pairs = zip(parameters, args, strict=True)
+    return op(*args[:positional], **{p.name: a for p, a in pairs if p.keyword_only})
+
+
+def _wrapped(result: Any, change: Callable[[Any], Any]) -> Any:
+    """A result, or each of several, as the operator gives them."""
+    if isinstance(result, Tensor):
+        return change(result)
+    if isinstance(result, tuple) and hasattr(result, "_fields"):
+        return type(result)(*[_wrapped(r, change) for r in result])
+    if isinstance(result, (tuple, list)):
+        return type(result)(_wrapped(r, change) for r in result)
+    return result
+
+
+def _written(op: Any, target: Any, result: Any) -> Any:
+    if target.shape != result.shape:
+        target._integers.resize_(result.shape)
+        target.resize_(result.shape)
+    return target.copy_(result)
+
+
+# ------------------------------------------------------------------ kinds of operators
+
+
+def _view(op: Any, args: tuple[Any, ...]) -> Any:
+    """A view of the integers."""
+    tensor = args[0]
+    made = _called(op, (tensor._integers, *args[1:]))
+    if tensor._quantizer.scheme not in PER_CHANNEL:
+        return _wrapped(made, lambda x: like(tensor, x))
+    if isinstance(made, Tensor) and made.shape == tensor.shape and op.name not in _EXCHANGES:
+        return like(tensor, made)
+    return _channels_of(op.name, tensor, made, args[1:])
+
+
+_EXCHANGES = ("transpose", "permute", "t", "swapaxes", "movedim", "as_strided", "diagonal")
+
+
+def _channels_of(name: str, tensor: Any, made: Any, rest: tuple[Any, ...]) -> Any:
+    """A part of a tensor with parameters for each channel, with those of its channels."""
+    q = tensor._quantizer
+    dim = rest[0] % tensor.dim() if rest and isinstance(rest[0], int) else 0
+    if name == "select":
+        if dim == q.axis:
+            at = rest[1]
+            return _by_one(tensor, made, q.scale[at].item(), q.zero_point[at].item())
+        return tensor._again(made, q._replace(axis=q.axis - (dim < q.axis)))
+    if name == "slice":
+        if dim != q.axis:
+            return tensor._again(made)
+        scale, zero = F.slice(q.scale, 0, *rest[1:]), F.slice(q.zero_point, 0, *rest[1:])
+        return tensor._again(made, q._replace(scale=scale, zero_point=zero))
+    if name == "unsqueeze":
+        dim = rest[0] % (tensor.dim() + 1)
+        return tensor._again(made, q._replace(axis=q.axis + (dim <= q.axis)))
+    fail(
+        RuntimeError,
+        name,
+        "Setting strides is possible only on uniformly quantized tensor",
+        q.scheme,
+        hint="dequantize() first, or quantize again with quantize_per_tensor()",
+    )
+
+
+def _by_one(tensor: Any, integers: Any, scale: float, zero: int) -> Any:
+    return tensor._again(integers, Quantizer(per_tensor_affine, scale, zero))
+
+
+def _uniform(name: str, args: tuple[Any, ...]) -> Any:
+    """The first quantized argument, which decides how integers stand for numbers."""
+    first = first_quantized(args)
+    if first._quantizer.scheme in PER_CHANNEL:
+        fail(
+            RuntimeError,
+            name,
+            "a tensor quantized as a whole was required",
+            first._quantizer.scheme,
+            hint="dequantize() first, or quantize with quantize_per_tensor()",
+        )
+    return first
+
+
+def _moved(op: Any, args: tuple[Any, ...]) -> Any:
+    """Integers that were there, by an operator that has no arithmetic: on float32, which holds them."""
+    first = _uniform(op.name, args)
+    kept = first._integers.dtype
+    work = core.float32 if first._kind is not core.qint32 else core.float64
+
+    def plain(x: Any) -> Any:
+        same = x if x._quantizer == first._quantizer else requantized(x, first)
+        return same._integers.to(work)
+
+    made = _called(op, _replaced(args, plain))
+    return _wrapped(made, lambda x: like(first, x.to(kept)) if x.dtype is work else x)
+
+
+def requantized(x: Any, other: Any) -> Any:
+    """A tensor as another's integers stand for its numbers."""
+    return wrap(
+        integers_of(numbers(x), other._kind, other._quantizer), other._kind, other._quantizer
+    )
+
+
+def _quantized_again(op: Any, args: tuple[Any, ...], quantizer: Quantizer | None = None) -> Any:
+    """The operator on the numbers, and its result as integers."""
+    first = _uniform(op.name, args)
+    chosen = quantizer or first._quantizer
+    made = _called(op, _replaced(args, numbers))
+    return _wrapped(made, lambda x: wrap(integers_of(x, first._kind, chosen), first._kind, chosen))
+
+
+def _averaged(op: Any, args: tuple[Any, ...]) -> Any:
+    """The operator on the integers that are left when the zero point is taken off."""
+    first = _uniform(op.name, args)
+    q = first._quantizer
+    plain = Quantizer(per_tensor_affine, 1.0, q.zero_point)
+    made = _called(op, _replaced(args, lambda x: x._integers.to(core.float32) - q.zero_point))
+    return _wrapped(made, lambda x: like(first, integers_of(x, first._kind, plain)))
+
+
+# ------------------------------------------------------------------ single operators
+
+
+@rule("relu")
+def _relu(self: Any) -> Any:
+    zero = _uniform("relu", (self,))._quantizer.zero_point
+    return like(self, self._integers.clamp_min(zero))
+
+
+@rule("cat")
+def _cat(tensors: Any, dim: int) -> Any:
+    first = _uniform("cat", (tensors,))
+    same = [x if x._quantizer == first._quantizer else requantized(x, first) for x in tensors]
+    return like(first, F.cat([x._integers for x in same], dim))
+
+
+@rule("stack")
+def _stack(tensors: Any, dim: int) -> Any:
+    first = _uniform("stack", (tensors,))
+    same = [x if x._quantizer == first._quantizer else requantized(x, first) for x in tensors]
+    return like(first, F.stack([x._integers for x in same], dim))
+
+
+@rule("split_with_sizes", "split", "unsafe_split", "unsafe_split_with_sizes")
+def _split(self: Any, sizes: Any, dim: int = 0) -> Any:
+    length = self.shape[dim]
+    if isinstance(sizes, int):
+        sizes = [min(sizes, length - i) for i in range(0, length, max(sizes, 1))] or [0]
+    parts, first = [], 0
+    for size in sizes:
+        parts.append(F.slice(self, dim, first, first + size, 1))
+        first += size
+    return tuple(parts)
+
+
+@rule("chunk", "unsafe_chunk")
+def _chunk(self: Any, chunks: int, dim: int = 0) -> Any:
+    return _split(self, -(-self.shape[dim] // chunks), dim)
+
+
+@rule("unbind")
+def _unbind(self: Any, dim: int = 0) -> Any:
+    return tuple(F.select(self, dim, i) for i in range(self.shape[dim]))
+
+
+@rule("equal")
+def _equal(self: Any, other: Any) -> bool:
+    if not (isinstance(self, QuantizedTensor) and isinstance(other, QuantizedTensor)):
+        unsupported("equal", first_quantized((self, other)))
+    if self._kind is not other._kind or self.shape != other.shape:
+        return False
+    return same_quantizer(self._quantizer, other._quantizer) and F.equal(
+        self._integers, other._integers
+    )
+
+
+def same_quantizer(a: Quantizer, b: Quantizer) -> bool:
+    """Whether integers stand for the same numbers by both."""
+    if a.scheme is not b.scheme:
+        return False
+    if a.scheme not in PER_CHANNEL:
+        return a == b
+    return a.axis == b.axis and F.equal(a.scale, b.scale) and F.equal(a.zero_point, b.zero_point)
+
+
+@rule("empty_like", "zeros_like", "new_empty")
+def _empty_like(self: Any, *args: Any) -> Any:
+    return like(self, core.empty(self.shape, dtype=self._integers.dtype))
+
+
+@rule("expand", "expand_as", "broadcast_to")
+def _expand(self: Any, size: Any, *rest: Any) -> Any:
+    return like(self, self._integers.expand(size))
+
+
+@rule("reshape", "view_as", "reshape_as")
+def _reshape(self: Any, shape: Any) -> Any:
+    shape = shape.shape if isinstance(shape, Tensor) else shape
+    made = self._integers.reshape(shape)
+    if self._quantizer.scheme in PER_CHANNEL and made.shape != self.shape:
+        _channels_of("reshape", self, made, ())
+    return like(self, made)
+
+
+# ------------------------------------------------------------------ methods and subscripts
+
+
+def route_method(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A method of the core whose tensor, or an argument, is quantized."""
+    name = function.__name__.removeprefix("m_")
+    target = args[0]
+    if isinstance(target, QuantizedTensor):
+        own = vars(QuantizedTensor).get(name)
+        if own is not None:
+            return own(*args, **kwargs)
+        return unsupported(name, target)
+    if name == "copy_":
+        fail(
+            RuntimeError,
+            "copy_",
+            "Copying from quantized Tensor to non-quantized Tensor is not allowed, please use "
+            "dequantize to get a float Tensor from a quantized Tensor",
+            args[1].dtype,
+            hint="use copy_(other.dequantize())",
+        )
+    return unsupported(name, first_quantized(args))
+
+
+def subscript(self: Any, index: Any) -> Any:
+    """``self[index]``: that of the integers; with channels by ints and slices."""
+    if self._quantizer.scheme not in PER_CHANNEL:
+        if isinstance(index, QuantizedTensor):
+            unsupported("index", index)
+        return like(self, self._integers[index])
+    made, dim = self, 0
+    for entry in index if isinstance(index, tuple) else (index,):
+        if isinstance(entry, slice):
+            made = F.slice(made, dim, entry.start, entry.stop, entry.step or 1)
+            dim += 1
+        elif isinstance(entry, int):
+            made = F.select(made, dim, entry)
+        else:
+            unsupported("index", self)
+    return made
