@@ -160,12 +160,8 @@ def test_parts_of_channels():
 
 def test_copies_and_files(small):
     x, scales = facula.ones(3, 2), facula.tensor([0.1, 0.2, 0.5])
-    channels = facula.quantize_per_channel(
-        x, scales, facula.tensor([0, 1, 2]), 0, facula.qint8
-    )
-    four = facula.quantize_per_channel(
-        x, scales, facula.tensor([0.0, 1, 2]), 0, facula.quint4x2
-    )
+    channels = facula.quantize_per_channel(x, scales, facula.tensor([0, 1, 2]), 0, facula.qint8)
+    four = facula.quantize_per_channel(x, scales, facula.tensor([0.0, 1, 2]), 0, facula.quint4x2)
     for q in (small, small.t(), channels, four):
         stream = io.BytesIO()
         facula.save({"q": q, "dtype": q.dtype, "scheme": q.qscheme()}, stream)

@@ -32,7 +32,7 @@ def _unique_dims(op: str, dims: tuple[int, ...], ndim: int) -> list[int]:
     return result
 
 
-@operator("flip(Tensor self, int[]... dims) -> Tensor", out=False)
+@operator("flip(Tensor self, int[]... dims) -> Tensor", out=False, quantized="moves")
 class flip:
     """The elements in reverse order along each of `dims`."""
 
@@ -74,7 +74,7 @@ class flip:
         yield (S(3), (0, 0)), {}, RuntimeError, "dim 0 appears multiple times"
 
 
-@composite("fliplr(Tensor self) -> Tensor", out=False)
+@composite("fliplr(Tensor self) -> Tensor", out=False, quantized="moves")
 def fliplr(self: Any) -> Any:
     """Columns in reverse order."""
     if self.dim() < 2:
@@ -88,7 +88,7 @@ def fliplr(self: Any) -> Any:
     return F.flip(self, (1,))
 
 
-@composite("flipud(Tensor self) -> Tensor", out=False)
+@composite("flipud(Tensor self) -> Tensor", out=False, quantized="moves")
 def flipud(self: Any) -> Any:
     """Rows in reverse order."""
     if self.dim() < 1:
@@ -102,7 +102,7 @@ def flipud(self: Any) -> Any:
     return F.flip(self, (0,))
 
 
-@composite("rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor", out=False)
+@composite("rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor", out=False, quantized="moves")
 def rot90(self: Any, k: int, dims: tuple[int, ...]) -> Any:
     """Rotate by k quarter turns in the plane of two dimensions, from the first towards the
     second.
@@ -158,7 +158,7 @@ def _roll_one(self: Any, shift: int, dim: int) -> Any:
     return out
 
 
-@operator("roll(Tensor self, int[1] shifts, int[] dims=[]) -> Tensor", out=False)
+@operator("roll(Tensor self, int[1] shifts, int[] dims=[]) -> Tensor", out=False, quantized="moves")
 class roll:
     """Elements moved by `shifts` along `dims`, re-entering at the other end; flattened when no dims
     are given.
@@ -234,7 +234,7 @@ def _triangle(out: Any, self: Any, diagonal: int, upper: bool) -> None:
     )
 
 
-@operator("tril(Tensor self, int diagonal=0) -> Tensor", inplace=True)
+@operator("tril(Tensor self, int diagonal=0) -> Tensor", inplace=True, quantized="moves")
 class tril:
     """The lower triangle of matrices, up to `diagonal`; zero elsewhere."""
 
@@ -257,7 +257,7 @@ class tril:
         yield (S(3),), {}, RuntimeError, "input tensor must have at least 2 dimensions"
 
 
-@operator("triu(Tensor self, int diagonal=0) -> Tensor", inplace=True)
+@operator("triu(Tensor self, int diagonal=0) -> Tensor", inplace=True, quantized="moves")
 class triu:
     """The upper triangle of matrices, from `diagonal` on; zero elsewhere."""
 
@@ -277,7 +277,12 @@ class triu:
         yield (S(2, 4, 5),), {"diagonal": -1}
 
 
-@composite("repeat(Tensor self, int[]... repeats) -> Tensor", names=("Tensor.repeat",), out=False)
+@composite(
+    "repeat(Tensor self, int[]... repeats) -> Tensor",
+    names=("Tensor.repeat",),
+    out=False,
+    quantized="moves",
+)
 def repeat(self: Any, repeats: tuple[int, ...]) -> Any:
     """The tensor repeated along each dimension (new leading ones where there are more repeats)."""
     if len(repeats) < self.dim():
@@ -306,7 +311,12 @@ def repeat(self: Any, repeats: tuple[int, ...]) -> Any:
     return self.reshape(pairs).expand(wide).reshape(result).contiguous()
 
 
-@composite("tile(Tensor self, int[]... dims) -> Tensor", names=("tile", "Tensor.tile"), out=False)
+@composite(
+    "tile(Tensor self, int[]... dims) -> Tensor",
+    names=("tile", "Tensor.tile"),
+    out=False,
+    quantized="moves",
+)
 def tile(self: Any, dims: tuple[int, ...]) -> Any:
     """`repeat`, where missing leading repeats are 1."""
     return F.repeat(self, (1,) * (self.dim() - len(dims)) + tuple(dims))
@@ -372,6 +382,7 @@ def _repeat_index(repeats: Any, output_size: int | None) -> Any:
     "repeat_interleave(Tensor self, any repeats=None, int? dim=None, *, int? output_size=None) -> "
     "Tensor",
     out=False,
+    quantized="moves",
 )
 def repeat_interleave(self: Any, repeats: Any, dim: int | None, output_size: int | None) -> Any:
     """Each element along `dim` repeated (flattened when None); a lone tensor gives the entry

@@ -82,6 +82,9 @@ class Definition:
     nondifferentiable: tuple[int, ...] = ()
     #: whether gradients that are linear count as functions of the arguments, as PyTorch's do
     ties: bool = False
+    #: what becomes of quantized tensors: "moves" (or compares) elements, so that it runs on their integers; "averages";
+    #: gives numbers of the "same range", or of the "unit" or "signed unit" interval (`quantization/rules.py`)
+    quantized: str = ""
     #: why the gradient is not the derivative of the value, where a convention says so
     convention: str = ""
 

@@ -83,7 +83,7 @@ def expand_masks(op: str, self: Any, indices: tuple[Any, ...]) -> tuple[Any, ...
     return tuple(result)
 
 
-@composite("index(Tensor self, Tensor?[] indices) -> Tensor", names=())
+@composite("index(Tensor self, Tensor?[] indices) -> Tensor", names=(), quantized="moves")
 def index(self: Any, indices: tuple[Any, ...]) -> Any:
     """The elements that broadcast index tensors and masks address, one entry a dimension, None for
     a full slice.
@@ -100,7 +100,9 @@ def index(self: Any, indices: tuple[Any, ...]) -> Any:
     return F._index(self, expand_masks("index", self, indices))
 
 
-@operator("_index(Tensor self, Tensor?[] indices) -> Tensor", names=(), out=False)
+@operator(
+    "_index(Tensor self, Tensor?[] indices) -> Tensor", names=(), out=False, quantized="moves"
+)
 class _index:
     """Advanced indexing by integer tensors."""
 
@@ -274,7 +276,7 @@ def _trim(values: Any, target: Any, indices: tuple[Any, ...]) -> Any:
     )
 
 
-@operator("take(Tensor self, Tensor index) -> Tensor")
+@operator("take(Tensor self, Tensor index) -> Tensor", quantized="moves")
 class take:
     """The elements of the flattened tensor at `index`; the result has the shape of `index`."""
 
@@ -377,7 +379,9 @@ class put_flat:
         yield (S(3, 4), S.index(12, (2, 2)), S(2, 2)), {"accumulate": True}
 
 
-@composite("take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor")
+@composite(
+    "take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor", quantized="moves"
+)
 def take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
     """The elements at `indices` along `dim`, both broadcast in the other dimensions; flattened when
     `dim` is None.

@@ -94,7 +94,7 @@ def _same_dtype(op: str, self: Any, source: Any) -> None:
         )
 
 
-@operator("index_select(Tensor self, int dim, Tensor index) -> Tensor")
+@operator("index_select(Tensor self, int dim, Tensor index) -> Tensor", quantized="moves")
 class index_select:
     """Slices of `self` along `dim`, in the order of `index` (which does not wrap)."""
 

@@ -114,7 +114,7 @@ def argwhere(self: Any) -> Any:
     return F._nonzero(self)
 
 
-@operator("masked_select(Tensor self, Tensor mask) -> Tensor")
+@operator("masked_select(Tensor self, Tensor mask) -> Tensor", quantized="moves")
 class masked_select:
     """The elements where `mask` is true, as a vector; both broadcast."""
 

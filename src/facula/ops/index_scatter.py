@@ -113,7 +113,10 @@ def _fit(grad: Any, shape: Any) -> Any:
     return F.constant_pad_nd(grad, padding)
 
 
-@operator("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor")
+@operator(
+    "gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
+    quantized="moves",
+)
 class gather:
     """result[i][j][k] = self[index[i][j][k]][j][k] for dim 0, and so on; the result has the shape
     of `index`.

@@ -205,6 +205,7 @@ def _adaptive_windows(space: int) -> tuple[Sequence[int], ...]:
     "-> (Tensor values, Tensor indices)",
     names=(),
     out=False,
+    quantized="moves",
 )
 class MaxPool:
     """The largest value of each window and its flat position in the plane.
@@ -261,6 +262,7 @@ class MaxPool:
     "_adaptive_max_pool(Tensor self, int[] output_size) -> (Tensor values, Tensor indices)",
     names=(),
     out=False,
+    quantized="moves",
 )
 class AdaptiveMaxPool:
     """The largest value of each of `output_size` equal parts, and its flat position in the
@@ -472,6 +474,7 @@ class PlaneScatter:
     "-> Tensor",
     names=(),
     out=False,
+    quantized="averages",
 )
 class AvgPool:
     """The mean of each window; divisor 0: the number of positions, with or without padding."""
@@ -565,6 +568,7 @@ class AdaptiveAvgPool:
     ties = True
     vmap = "fold"
     jvp = "linear"
+    quantized = "averages"
 
     def meta(self, output_size):
         check_adaptive("adaptive_avg_pool", self, output_size)

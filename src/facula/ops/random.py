@@ -621,6 +621,7 @@ def _into(self: Any, result: Any, inplace: bool) -> Any:
     "dropout(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor",
     names=("nn.functional.dropout",),
     out=False,
+    quantized="same range",
 )
 def dropout(input: Any, p: float, training: bool, inplace: bool) -> Any:
     """In training, zero each element with probability `p` and scale the others by 1 / (1 - p).
@@ -678,6 +679,7 @@ def _feature_shape(input: Any) -> tuple[int, ...]:
     "feature_dropout(Tensor input, float p, bool train) -> Tensor",
     names=("feature_dropout",),
     out=False,
+    quantized="same range",
 )
 def feature_dropout(input: Any, p: float, train: bool) -> Any:
     """Dropout of whole channels of [N, C, *]."""
@@ -737,6 +739,7 @@ def _alpha_dropped(self: Any, shape: Any, p: float) -> Any:
     "alpha_dropout(Tensor input, float p=0.5, bool training=False, bool inplace=False) -> Tensor",
     names=("nn.functional.alpha_dropout", "alpha_dropout"),
     out=False,
+    quantized="same range",
 )
 def alpha_dropout(input: Any, p: float, training: bool, inplace: bool) -> Any:
     """Dropout that keeps the mean and variance of SELU activations. [Klambauer 2017]"""

@@ -127,7 +127,11 @@ def _mean_dtype(op: str, self: Any, dtype: Any) -> Any:
     return kind
 
 
-@operator(f"mean(Tensor self, {_DIM}, *, dtype? dtype=None) -> Tensor", out_cast=True)
+@operator(
+    f"mean(Tensor self, {_DIM}, *, dtype? dtype=None) -> Tensor",
+    out_cast=True,
+    quantized="averages",
+)
 class Mean:
     """The mean of the elements, over all or over some dimensions."""
 
@@ -161,7 +165,11 @@ class Mean:
         yield (S(3, dtype=core.int64),), {}, RuntimeError, "could not infer output dtype"
 
 
-@composite(f"nanmean(Tensor self, {_DIM}, *, dtype? dtype=None) -> Tensor", out_cast=True)
+@composite(
+    f"nanmean(Tensor self, {_DIM}, *, dtype? dtype=None) -> Tensor",
+    out_cast=True,
+    quantized="averages",
+)
 def nanmean(self: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     """The mean of the elements that are not NaN."""
     _mean_dtype("nanmean", self, dtype)

@@ -53,7 +53,7 @@ def _shared(grad: Any, self: Any, result: Any, dims: tuple[int, ...], keepdim: b
     return F.where(reached, share, launch.full(self, (), 0))
 
 
-@operator("amax(Tensor self, int[1]? dim=(), bool keepdim=False) -> Tensor")
+@operator("amax(Tensor self, int[1]? dim=(), bool keepdim=False) -> Tensor", quantized="moves")
 class Amax:
     """The largest elements along some dimensions."""
 
@@ -76,7 +76,7 @@ class Amax:
         yield (S(0, 3), 0), {}, IndexError, "non-zero size"
 
 
-@operator("amin(Tensor self, int[1]? dim=(), bool keepdim=False) -> Tensor")
+@operator("amin(Tensor self, int[1]? dim=(), bool keepdim=False) -> Tensor", quantized="moves")
 class Amin:
     """The smallest elements along some dimensions."""
 
@@ -260,14 +260,20 @@ def _extreme(op: str, self: Any, dim: Any, keepdim: bool, other: Any) -> Any:
     return (F.amax if op == "max" else F.amin)(self)
 
 
-@composite("max(Tensor self, any dim=None, bool keepdim=False, *, Tensor? other=None) -> any")
+@composite(
+    "max(Tensor self, any dim=None, bool keepdim=False, *, Tensor? other=None) -> any",
+    quantized="moves",
+)
 def max_(self: Any, dim: Any, keepdim: bool, other: Any) -> Any:
     """The largest element; or (values, indices) along `dim`; or, with a tensor, the larger of each
     pair."""
     return _extreme("max", self, dim, keepdim, other)
 
 
-@composite("min(Tensor self, any dim=None, bool keepdim=False, *, Tensor? other=None) -> any")
+@composite(
+    "min(Tensor self, any dim=None, bool keepdim=False, *, Tensor? other=None) -> any",
+    quantized="moves",
+)
 def min_(self: Any, dim: Any, keepdim: bool, other: Any) -> Any:
     """The smallest element; or (values, indices) along `dim`; or, with a tensor, the smaller of
     each pair."""

@@ -213,6 +213,7 @@ def _check_dtype(dtype: Any, mode: str, op: str) -> None:
     "align_corners=None, "
     "bool? recompute_scale_factor=None, bool antialias=False) -> Tensor",
     names=("nn.functional.interpolate",),
+    quantized="averages",
 )
 def interpolate(
     input: Any,
@@ -327,6 +328,7 @@ def _check_options(
     "upsample(Tensor input, any size=None, any scale_factor=None, str mode='nearest', bool? "
     "align_corners=None) -> Tensor",
     names=("nn.functional.upsample",),
+    quantized="averages",
 )
 def upsample(input: Any, size: Any, scale_factor: Any, mode: str, align_corners: Any) -> Any:
     """The older name of `interpolate`."""

@@ -98,7 +98,8 @@ def _pair(shape: Any, self: Any) -> tuple[Any, Any]:
 
 @operator(
     "sort(Tensor self, int dim=-1, bool descending=False, *, bool? stable=None) -> (Tensor "
-    "values, Tensor indices)"
+    "values, Tensor indices)",
+    quantized="moves",
 )
 class sort:
     """Values in order along `dim`, and where they stood. The order is always stable."""
@@ -177,7 +178,7 @@ def argsort(self: Any, dim: int, descending: bool, stable: bool) -> Any:
     return F.sort(self.detach(), dim, descending, stable=stable)[1]
 
 
-@composite("msort(Tensor self) -> Tensor")
+@composite("msort(Tensor self) -> Tensor", quantized="moves")
 def msort(self: Any) -> Any:
     """The tensor sorted along its first dimension."""
     return F.sort(self, 0)[0]
@@ -198,7 +199,8 @@ def _check_k(self: Any, k: int, dim: int) -> None:
 
 @operator(
     "topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, "
-    "Tensor indices)"
+    "Tensor indices)",
+    quantized="moves",
 )
 class topk:
     """The `k` largest (or smallest) elements along `dim`, best first; among equals the earlier
@@ -339,7 +341,8 @@ def _not_bool(op: str, self: Any) -> None:
 
 @operator(
     "kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor "
-    "indices)"
+    "indices)",
+    quantized="moves",
 )
 class kthvalue:
     """The k-th smallest element (from 1) along `dim`, and its position."""
@@ -455,7 +458,10 @@ _define_median(
 )
 
 
-@operator("mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)")
+@operator(
+    "mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
+    quantized="moves",
+)
 class mode:
     """The value that occurs most often along `dim` (the smallest of several), and its last
     position.

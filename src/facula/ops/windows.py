@@ -235,6 +235,7 @@ def _in_order_of(like: Any, x: Any) -> Any:
 @composite(
     "pixel_shuffle(Tensor self, int upscale_factor) -> Tensor",
     names=("pixel_shuffle", "nn.functional.pixel_shuffle"),
+    quantized="moves",
 )
 def pixel_shuffle(self: Any, upscale_factor: int) -> Any:
     """Channels become pixels: `[*, C * r * r, H, W]` to `[*, C, H * r, W * r]`."""
@@ -253,6 +254,7 @@ def pixel_shuffle(self: Any, upscale_factor: int) -> Any:
 @composite(
     "pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor",
     names=("pixel_unshuffle", "nn.functional.pixel_unshuffle"),
+    quantized="moves",
 )
 def pixel_unshuffle(self: Any, downscale_factor: int) -> Any:
     """Pixels become channels: `[*, C, H * r, W * r]` to `[*, C * r * r, H, W]`."""
@@ -279,6 +281,7 @@ def pixel_unshuffle(self: Any, downscale_factor: int) -> Any:
 @composite(
     "channel_shuffle(Tensor self, int groups) -> Tensor",
     names=("channel_shuffle", "nn.functional.channel_shuffle"),
+    quantized="moves",
 )
 def channel_shuffle(self: Any, groups: int) -> Any:
     """Channels in `groups` are dealt out in turn: `[N, g * c, *]` read as `[N, c, g, *]`."""

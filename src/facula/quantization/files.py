@@ -8,9 +8,10 @@ made of them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from facula import core
+from facula.core.errors import fail
 from facula.quantization.create import channel_quantizer, checked_quantizer
 from facula.quantization.embedding import _unpacked
 from facula.quantization.tensor import PER_BYTE, PER_CHANNEL, RANGES, per_tensor_affine, wrap
@@ -23,14 +24,14 @@ def rebuilt(
 ) -> Any:
     """The tensor; `integers(dtype, size)` gives those of the file."""
     if kind not in RANGES:
-        raise TypeError("a quantized tensor needs a storage of its dtype")
+        _refuse("a storage of a quantized dtype", kind)
     scheme, *rest = parameters
     if scheme is per_tensor_affine and len(rest) == 2:
         quantizer = checked_quantizer("load", *map(_number, rest), kind)
     elif scheme in PER_CHANNEL and len(rest) == 3 and _are_tensors(rest):
         quantizer = channel_quantizer("load", size, *rest, kind)
     else:
-        raise TypeError("a quantized tensor needs the parameters of its scheme")
+        _refuse("the parameters of a scheme", scheme)
     kept = RANGES[kind][0]
     if kind not in PER_BYTE:
         return wrap(integers(kept, None), kind, quantizer)
@@ -41,9 +42,13 @@ def rebuilt(
     return wrap(_unpacked(rows, 8 // each)[:count].reshape(size), kind, quantizer)
 
 
+def _refuse(required: str, got: Any) -> NoReturn:
+    fail(TypeError, "load", f"{required} was required", got, hint="the file is damaged")
+
+
 def _number(value: Any) -> Any:
     if type(value) not in (int, float):
-        raise TypeError("scale and zero point of a whole tensor are numbers")
+        _refuse("numbers as scale and zero point", type(value).__name__)
     return value
 
 

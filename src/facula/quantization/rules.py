@@ -27,30 +27,10 @@ from facula.quantization.tensor import (
 
 Tensor = core.Tensor
 
-#: operators that move, choose or compare elements: their results are integers that were there
-_MOVING = frozenset(
-    "max min amax amin sort topk kthvalue median mode flip roll gather index index_select take "
-    "masked_select repeat tile repeat_interleave where pixel_shuffle pixel_unshuffle "
-    "channel_shuffle max_pool1d max_pool2d max_pool3d _max_pool max_pool1d_with_indices "
-    "max_pool2d_with_indices max_pool3d_with_indices adaptive_max_pool1d adaptive_max_pool2d "
-    "adaptive_max_pool3d maximum minimum _index tril triu rot90 fliplr flipud msort "
-    "take_along_dim contiguous".split()
-)
-#: averages: they run on the integers, whose ties are exact
-_AVERAGES = frozenset(
-    "mean avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d "
-    "adaptive_avg_pool3d _avg_pool interpolate upsample upsample_nearest1d upsample_nearest2d "
-    "upsample_nearest3d upsample_bilinear2d upsample_trilinear3d nanmean".split()
-)
-#: operators whose results are numbers of the same range: quantized again as the argument is
-_SAME_RANGE = frozenset(
-    "relu relu6 hardtanh clamp clamp_min clamp_max threshold leaky_relu elu celu hardswish "
-    "dropout feature_dropout alpha_dropout std var".split()
-)
 #: operators whose results lie in a range of their own: scale and zero point by the type of the integers
 _UNIT = {core.quint8: (1 / 256, 0), core.qint8: (1 / 256, -128), core.qint32: (2.0**-32, -(2**31))}
 _SIGNED_UNIT = {core.quint8: (2 / 256, 128), core.qint8: (2 / 256, 0), core.qint32: (2.0**-31, 0)}
-_OWN_RANGE = {"sigmoid": _UNIT, "hardsigmoid": _UNIT, "tanh": _SIGNED_UNIT}
+_OWN_RANGE = {"unit": _UNIT, "signed unit": _SIGNED_UNIT}
 
 RULES: dict[str, Callable[..., Any]] = {}
 
@@ -84,25 +64,23 @@ def run(op: Any, args: tuple[Any, ...]) -> Any:
     found = RULES.get(op.name)
     if found is not None:
         return found(*args)
-    kind, name = op.definition.kind, op.name
+    kind, how = op.definition.kind, op.definition.quantized
     if kind == "view":
         return _view(op, args)
-    if name in _MOVING:
+    if how == "moves":
         return _moved(op, args)
-    if name in _AVERAGES:
+    if how == "averages":
         return _averaged(op, args)
-    if name in _SAME_RANGE:
-        return _quantized_again(op, args)
-    if name in _OWN_RANGE:
-        first = first_quantized(args)
-        scale, zero = _OWN_RANGE[name][first._kind]
-        quantizer = Quantizer(per_tensor_affine, scale, zero)
+    if how:
+        own = _OWN_RANGE.get(how)
+        scale, zero = own[first_quantized(args)._kind] if own else (0, 0)
+        quantizer = Quantizer(per_tensor_affine, scale, zero) if own else None
         return _quantized_again(op, args, quantizer)
     if kind == "pointwise" and op.definition.result == "bool":
         return _called(op, _replaced(args, numbers))
     if kind == "composite":
         return core.run_implementation(op, args)
-    return unsupported(name, first_quantized(args))
+    return unsupported(op.name, first_quantized(args))
 
 
 def first_quantized(args: Any) -> Any:
@@ -171,12 +149,9 @@ def _view(op: Any, args: tuple[Any, ...]) -> Any:
     made = _called(op, (tensor._integers, *args[1:]))
     if tensor._quantizer.scheme not in PER_CHANNEL:
         return _wrapped(made, lambda x: like(tensor, x))
-    if isinstance(made, Tensor) and made.shape == tensor.shape and op.name not in _EXCHANGES:
+    if isinstance(made, Tensor) and made.shape == tensor.shape and op.name == "view":
         return like(tensor, made)
     return _channels_of(op.name, tensor, made, args[1:])
-
-
-_EXCHANGES = ("transpose", "permute", "t", "swapaxes", "movedim", "as_strided", "diagonal")
 
 
 def _channels_of(name: str, tensor: Any, made: Any, rest: tuple[Any, ...]) -> Any:

@@ -34,7 +34,7 @@ def _(grad, result):
     return s.where(result <= 0, 0.0, grad)
 
 
-@pointwise("relu6(Tensor self) -> Tensor", names=(), dtypes="int float")
+@pointwise("relu6(Tensor self) -> Tensor", names=(), dtypes="int float", quantized="same range")
 def relu6(x):
     """``min(max(self, 0), 6)``."""
     return s.clamp(x, s.constant(0, x.dtype), s.constant(6, x.dtype))
@@ -51,6 +51,7 @@ def _(grad, x):
     names=(),
     dtypes="float",
     prebuilt=({"alpha": RUNTIME},),
+    quantized="same range",
 )
 def elu(x, *, alpha):
     """`self` above zero, ``alpha * (exp(self) - 1)`` below [Clevert, Unterthiner & Hochreiter 2015]."""
@@ -81,6 +82,7 @@ def _(grad, x):
     names=("celu",),
     dtypes="float",
     prebuilt=({"alpha": RUNTIME},),
+    quantized="same range",
 )
 def celu(x, *, alpha):
     """`self` above zero, ``alpha * (exp(self / alpha) - 1)`` below [Barron 2017]."""
@@ -212,7 +214,7 @@ def _(grad, x):
     return grad * (t * t)
 
 
-@pointwise("hardswish(Tensor self) -> Tensor", names=(), dtypes="float")
+@pointwise("hardswish(Tensor self) -> Tensor", names=(), dtypes="float", quantized="same range")
 def hardswish(x):
     """``self * relu6(self + 3) / 6`` [Howard et al. 2019]."""
     return x * s.clamp(x + 3.0, 0.0, 6.0) * (1.0 / 6.0)
@@ -225,7 +227,7 @@ def _(grad, x):
     return s.where(x <= -3.0, 0.0, s.where(x < 3.0, middle, grad))
 
 
-@pointwise("hardsigmoid(Tensor self) -> Tensor", names=(), dtypes="float")
+@pointwise("hardsigmoid(Tensor self) -> Tensor", names=(), dtypes="float", quantized="unit")
 def hardsigmoid(x):
     """``relu6(self + 3) / 6``."""
     return s.clamp(x + 3.0, 0.0, 6.0) * (1.0 / 6.0)
@@ -242,6 +244,7 @@ def _(grad, x):
     names=(),
     dtypes="int float",
     prebuilt=({"min_val": RUNTIME, "max_val": RUNTIME},),
+    quantized="same range",
 )
 def hardtanh(x, *, min_val, max_val):
     """``min(max(self, min_val), max_val)``."""
@@ -300,6 +303,7 @@ def softshrink(x, *, lambd):
     names=(),
     dtypes="float",
     prebuilt=({"negative_slope": RUNTIME},),
+    quantized="same range",
 )
 def leaky_relu(x, *, negative_slope):
     """`self` above zero, ``negative_slope * self`` below."""
@@ -310,6 +314,7 @@ def leaky_relu(x, *, negative_slope):
     "threshold(Tensor self, Number threshold, Number value) -> Tensor",
     names=("threshold",),
     dtypes="int float",
+    quantized="same range",
 )
 def threshold(x, *, threshold, value):
     """`self` above the threshold, `value` elsewhere."""

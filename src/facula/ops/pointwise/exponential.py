@@ -200,6 +200,7 @@ def _(grad, x, y):
     names=functions_and_methods("sigmoid", special=("expit",)) + ("nn.functional.sigmoid",),
     result="float",
     reference="scipy.special.expit",
+    quantized="unit",
 )
 def sigmoid(x):
     """Logistic function ``1 / (1 + exp(-self))``."""

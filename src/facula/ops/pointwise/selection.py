@@ -25,6 +25,7 @@ from facula.ops.registry import F, composite, pointwise
     dtypes="bool int float",
     strict=("self", "other"),
     reference="numpy.maximum",
+    quantized="moves",
 )
 def maximum(x, y):
     """The larger value; NaN where one is NaN. At a tie each gets half of the gradient."""
@@ -36,6 +37,7 @@ def maximum(x, y):
     dtypes="bool int float",
     strict=("self", "other"),
     reference="numpy.minimum",
+    quantized="moves",
 )
 def minimum(x, y):
     """The smaller value; NaN where one is NaN. At a tie each gets half of the gradient."""
@@ -69,6 +71,7 @@ def fmin(x, y):
     names=functions_and_methods("clamp", "clip"),
     dtypes="int float",
     prebuilt=({"min": True}, {"max": True}, {"min": True, "max": True}),
+    quantized="same range",
 )
 def clamp(x, low, high):
     """``min(max(self, min), max)``; a bound that is not given does not bind."""
@@ -100,7 +103,7 @@ def _(grad, x, low, high):
     )
 
 
-@composite("clamp_min(Tensor self, Operand min) -> Tensor")
+@composite("clamp_min(Tensor self, Operand min) -> Tensor", quantized="same range")
 def clamp_min(self: Any, min: Any) -> Any:
     """``max(self, min)``."""
     if core.result_type(self, min) is core.bool_:
@@ -108,7 +111,7 @@ def clamp_min(self: Any, min: Any) -> Any:
     return F.clamp(self, min, None)
 
 
-@composite("clamp_max(Tensor self, Operand max) -> Tensor")
+@composite("clamp_max(Tensor self, Operand max) -> Tensor", quantized="same range")
 def clamp_max(self: Any, max: Any) -> Any:
     """``min(self, max)``."""
     if core.result_type(self, max) is core.bool_:
@@ -138,6 +141,7 @@ def clamp_max_(self: Any, max: Any) -> Any:
     compute={"condition": "b8"},
     inplace=False,
     reference="numpy.where",
+    quantized="moves",
 )
 def where(condition, x, y):
     """`self` where the condition holds, `other` elsewhere."""

@@ -140,6 +140,7 @@ def cosh(x):
     names=(*functions_and_methods("tanh"), "nn.functional.tanh"),
     result="float",
     reference="numpy.tanh",
+    quantized="signed unit",
 )
 def tanh(x):
     """Hyperbolic tangent."""
