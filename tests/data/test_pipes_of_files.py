@@ -154,6 +154,24 @@ def test_records(tmp_path):
         list(opened(tmp_path, "b.tfrecord").load_from_tfrecord())
 
 
+@pytest.mark.parametrize("size", [2**63, 2**64 - 1, 2**45, 2**31])
+def test_a_record_that_says_it_is_huge_takes_no_memory(size):
+    data = struct.pack("<QI", size, 0) + b"x" * 100
+    with pytest.raises(RuntimeError, match="at record 0"):
+        list(wrap([("a", io.BytesIO(data))], deepcopy=False).load_from_tfrecord())
+
+
+def test_a_zip_whose_members_lie_before_its_beginning_is_named():
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        archive.writestr("a", b"data")
+    data = bytearray(made.getvalue())
+    end = data.rindex(b"PK\5\6")
+    data[end + 16 : end + 20] = struct.pack("<I", len(data))  # where the list of members lies
+    with pytest.raises(RuntimeError, match="zip archive was required in x"):
+        list(wrap([("x", io.BytesIO(bytes(data)))], deepcopy=False).load_from_zip())
+
+
 def test_sums(tmp_path):
     good = hashlib.sha256(b"data").hexdigest()
     stream = io.BytesIO(b"data")
@@ -222,12 +240,19 @@ def test_a_file_that_another_process_makes_is_waited_for(tmp_path):
 
 class Answers(http.server.BaseHTTPRequestHandler):
     asked: list = []
+    secrets: list = []
 
     def log_message(self, *args):
         pass
 
     def do_GET(self):
         self.asked.append(self.path)
+        self.secrets.append(self.headers.get("Authorization"))
+        if self.path.startswith("/to/"):
+            self.send_response(302)
+            self.send_header("Location", self.path.removeprefix("/to/"))
+            self.end_headers()
+            return
         if self.path == "/late" and self.asked.count("/late") < 3 or self.path == "/500":
             self.send_error(500)
         elif self.path in ("/good", "/late", "/cut"):
@@ -263,6 +288,29 @@ def test_servers(server):
         read("cut")
     with pytest.raises(ValueError, match="http://"):
         list(wrap(["file:///etc/passwd"]).read_from_remote())
+
+
+def test_a_redirection_takes_no_secret_to_another_server_and_leaves_not_the_web(server):
+    other = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    threading.Thread(target=other.serve_forever, daemon=True).start()
+    there = f"http://127.0.0.1:{other.server_address[1]}/good"
+
+    def read(url):
+        Answers.secrets.clear()
+        pipe = wrap([url]).read_from_http(headers={"Authorization": "key"}, timeout=20)
+        assert [s.read() for _, s in pipe] == [b"answer"]
+        return list(Answers.secrets)
+
+    try:
+        assert read(f"{server}/good") == ["key"]
+        assert read(f"{server}/to/{server}/good") == ["key", "key"]
+        assert read(f"{server}/to/{there}") == ["key", None]
+    finally:
+        other.shutdown()
+        other.server_close()
+    for target in ("file:///etc/passwd", "ftp://127.0.0.1/x", f"{server}/to/x"):
+        with pytest.raises(RuntimeError, match="Could not get"):
+            list(wrap([f"{server}/to/{target}"]).read_from_http(timeout=20))
 
 
 class Bucket:

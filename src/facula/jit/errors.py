@@ -24,7 +24,8 @@ def script_error(kind: Any) -> Any:
 
 @cache
 def _both(kind: Any, base: Any) -> Any:
-    return type(kind.__name__, (base, kind), {"__module__": kind.__module__})
+    make: Any = type
+    return make(kind.__name__, (base, kind), {"__module__": kind.__module__})
 
 
 def as_runtime_error(error: Exception) -> Exception:

@@ -39,6 +39,11 @@ BROKEN = (
     EOFError,
     OSError,
     RuntimeError,
+    ValueError,
+    LookupError,
+    ArithmeticError,
+    struct.error,
+    MemoryError,
 )
 
 
@@ -311,6 +316,14 @@ class WebDatasetIterDataPipe(IterDataPipe):
             yield sample
 
 
+def _exactly(stream: Any, count: int) -> bytes:
+    """That many bytes, or those up to the end: a damaged file says any number."""
+    found = bytearray()
+    while len(found) < count and (piece := stream.read(min(count - len(found), 1 << 20))):
+        found += piece
+    return bytes(found)
+
+
 class TFRecordLoaderIterDataPipe(IterDataPipe):
     """The records of TFRecord files as bytes, with their sums checked in length (functional name:
     ``load_from_tfrecord``). What is in a record is for a function to say: `map(parse)`.
@@ -324,7 +337,7 @@ class TFRecordLoaderIterDataPipe(IterDataPipe):
             number = 0
             while head := stream.read(12):
                 size = struct.unpack("<Q", head[:8])[0] if len(head) == 12 else -1
-                body = stream.read(size + 4) if size >= 0 else b""
+                body = _exactly(stream, size + 4) if size >= 0 else b""
                 if size < 0 or len(body) != size + 4:
                     fail(
                         RuntimeError,

@@ -34,6 +34,27 @@ def _checked(op: str, url: str) -> None:
         )
 
 
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows to addresses of the web only; what tells who asks is for the server that was asked."""
+
+    def redirect_request(
+        self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> Any:
+        made = super().redirect_request(req, fp, code, msg, headers, newurl)
+        new, old = (urllib.parse.urlsplit(u) for u in (newurl, req.full_url))
+        if new.scheme not in ("http", "https"):
+            raise urllib.error.HTTPError(req.full_url, code, f"redirected to {newurl}", headers, fp)
+        less = old.scheme == "https" and new.scheme == "http"
+        if made is not None and (new.netloc != old.netloc or less):
+            for name in [n for n in made.headers if n.lower() in _SECRET]:
+                made.remove_header(name)
+        return made
+
+
+_SECRET = ("authorization", "cookie", "proxy-authorization", "x-api-key")
+_OPENER = urllib.request.build_opener(_Redirects)
+
+
 class _Body(io.RawIOBase):
     """What a server sends: an early end is an error that names the address."""
 
@@ -110,7 +131,7 @@ class HttpReaderIterDataPipe(IterDataPipe):
         waited: dict[str, Any] = {} if self.timeout is None else {"timeout": self.timeout}
         for attempt in range(self.retries + 1):
             try:
-                return urllib.request.urlopen(request, **waited)
+                return _OPENER.open(request, **waited)
             except (OSError, http.client.HTTPException) as error:
                 code = getattr(error, "code", None)
                 if attempt == self.retries or (code is not None and code < 500):
