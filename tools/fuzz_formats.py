@@ -34,7 +34,7 @@ from fuzz_mutations import (
 
 import facula
 from facula import distributed, export, fx, nn, serialization
-from facula.compiler import disk_format, graph
+from facula.compiler import disk_format, pipeline
 from facula.core import config
 from facula.distributed import tcp_store
 from facula.fx.graph_module import code_on_demand
@@ -348,7 +348,7 @@ def _lowered() -> bytes:
         lambda x, y: ((x @ y).relu().softmax(1).sort(dim=1)[1], x.sum(0) + float("inf")),
         tracing_mode="fake",
     )(facula.ones(3, 4), facula.ones(4, 5))
-    return disk_format.to_bytes(graph._lowered(module))
+    return disk_format.to_bytes(pipeline.lowered(module))
 
 
 def _caches() -> dict[str, Format]:

@@ -29,7 +29,7 @@ import facula
 from facula.compiler import backend, disk_format
 from facula.compiler import graph as graphs
 from facula.compiler import options as config
-from facula.compiler.lowering import lowered
+from facula.compiler.pipeline import lowered
 from facula.core import logs
 from facula.lower.aot.for_sizes import NotSymbolic
 from facula.lower.at_sizes import symbols_of
@@ -121,7 +121,7 @@ def listen(record: Record) -> None:
 
 
 def written_down(record: Record, module: Any, options: Any = None) -> Callable[[], Any]:
-    """What `compiler.graph.begin_graph` does, up to the C compiler."""
+    """What `compiler.pipeline.begin_graph` does, up to the C compiler."""
     with config.patch(options or {}):
         record.say("graph to compile", module.code)
         found = lowered(module)

@@ -19,7 +19,7 @@ import facula.nn.functional as F
 from facula import nn
 from facula._dynamo.utils import counters
 from facula.capture import by_sizes, events
-from facula.compiler import lowering, metrics
+from facula.compiler import metrics, pipeline
 from facula.lower.aot import for_sizes
 
 SIZES = (7, 9, 12, 5, 31, 33, 64, 17, 2, 3, 100, 257)
@@ -47,13 +47,13 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def lowerings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Counts how many graphs were lowered."""
     count = [0]
-    lowered = lowering.lowered
+    lowered = pipeline.lowered
 
     def counted(module: Any) -> Any:
         count[0] += 1
         return lowered(module)
 
-    monkeypatch.setattr(lowering, "lowered", counted)
+    monkeypatch.setattr(pipeline, "lowered", counted)
     return count
 
 
@@ -387,7 +387,7 @@ def test_a_program_that_fails_its_trial_is_not_used(
 def test_kernels_with_a_size_in_their_text_are_not_used(
     heard: list[events.Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lowered = lowering.lowered
+    lowered = pipeline.lowered
 
     def fixed(module: Any) -> Any:
         """As if a size had slipped through: a number of a launch is that of the example."""
@@ -395,7 +395,7 @@ def test_kernels_with_a_size_in_their_text_are_not_used(
         found.unit.numbers = [[int.__int__(n) for n in numbers] for numbers in found.unit.numbers]
         return found
 
-    monkeypatch.setattr(lowering, "lowered", fixed)
+    monkeypatch.setattr(pipeline, "lowered", fixed)
     compiled = facula.compile(lambda x: (x.exp() * 2).sum(1))
     for n in (40, 50, 60, 70):
         got = compiled(facula.ones(3, n))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 
 import facula
-from facula.compiler import graph, metrics
+from facula.compiler import graph, metrics, pipeline
 from facula.fx.experimental.proxy_tensor import make_fx
 
 DEBUG = {"debug": True}
@@ -20,7 +20,7 @@ def compiled(
     """The flat graph of a function, compiled and verified; counters start anew."""
     metrics.reset()
     module = make_fx(function, tracing_mode="fake")(*inputs)
-    return graph.compile_graph(module, {**DEBUG, **(options or {})})
+    return pipeline.compile_graph(module, {**DEBUG, **(options or {})})
 
 
 def flat(results: Any) -> list[Any]:

@@ -19,11 +19,11 @@ from tests.inductor.support import check, compiled, same
 
 PROGRAM = """
 import facula
-from facula.compiler import graph
+from facula.compiler import pipeline
 from facula.fx.experimental.proxy_tensor import make_fx
 x = facula.arange(24).float().reshape(4, 6)
 f = lambda x: [(x * 3 + 1).sum(1)]
-got = graph.compile_graph(make_fx(f)(x)).call([x])[0]
+got = pipeline.compile_graph(make_fx(f)(x)).call([x])[0]
 assert facula.equal(got, f(x)[0])
 """
 
@@ -115,13 +115,13 @@ def test_every_stage_is_written_on_request(tmp_path: Path) -> None:
     finally:
         settings.reset("trace")
     names = {p.name.split("_", 2)[2] for p in tmp_path.glob("*_*")}
-    assert {"graph_to_compile.py", "steps.txt", "kernels.c", "wrapper.py"} <= names
+    assert {"loops.txt", "fusion.txt", "C_text.c", "wrapper.py"} <= names
     assert "What the compiler did" in (tmp_path / "index.html").read_text()
     assert trace.folder() is None
     spent = [
-        float(ms) for ms in re.findall(r"\+(-?[0-9.]+) ms", (tmp_path / "index.html").read_text())
+        float(ms) for ms in re.findall(r"(-?[0-9.]+) ms", (tmp_path / "index.html").read_text())
     ]
-    assert spent and all(0 <= ms <= (time.perf_counter() - begun) * 1e3 for ms in spent[1:])
+    assert spent and 0 <= sum(spent) <= (time.perf_counter() - begun) * 1e3
 
 
 def test_unknown_options_and_modes_are_errors() -> None:

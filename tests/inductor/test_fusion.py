@@ -7,7 +7,7 @@ import re
 import pytest
 
 import facula
-from facula.compiler import graph, metrics
+from facula.compiler import metrics, pipeline
 from facula.nn import functional as F
 from tests.inductor.support import DEBUG, check, compiled, flat
 
@@ -167,7 +167,7 @@ def test_new_elements_of_an_input_are_written_into_it() -> None:
     programs = []
 
     def remember(module, examples):
-        programs.append(graph.compile_graph(module, DEBUG))
+        programs.append(pipeline.compile_graph(module, DEBUG))
         return programs[-1].boxed
 
     def step(x, y, g):

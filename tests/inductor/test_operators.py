@@ -10,7 +10,7 @@ import pytest
 
 import facula
 from facula import core
-from facula.compiler import graph
+from facula.compiler import pipeline
 from facula.fx.experimental.proxy_tensor import make_fx
 from facula.ops.registry import own_operators
 from facula.testing.samples import Samples, layouts, map_tensors, pointwise_samples
@@ -72,7 +72,7 @@ def run(batch: list[Any]) -> None:
 
     module = make_fx(calls, tracing_mode="fake")(*inputs)
     options = {"equal_rounding": True, "debug": True}
-    found = iter(graph.compile_graph(module, options).call(inputs))
+    found = iter(pipeline.compile_graph(module, options).call(inputs))
     for name, _, _, _, wanted in batch:
         for want in wanted:
             got = next(found)

@@ -10,7 +10,7 @@ import pytest
 import facula
 import facula.nn.functional as F
 from facula import core
-from facula.compiler import graph
+from facula.compiler import pipeline
 from facula.fx.experimental.proxy_tensor import make_fx
 from facula.ops.registry import own_operators
 from facula.testing.samples import Samples, map_tensors
@@ -75,7 +75,7 @@ def run(batch: list[Any]) -> None:
         return [*results, *sums]
 
     module = make_fx(calls, tracing_mode="fake")(*inputs)
-    compiled = graph.compile_graph(module, {"equal_rounding": True, "debug": True})
+    compiled = pipeline.compile_graph(module, {"equal_rounding": True, "debug": True})
     for got, want in zip(compiled.call(list(inputs)), calls(*inputs), strict=True):
         assert got.shape == want.shape and got.dtype == want.dtype
         a, b = (facula.view_as_real(t) if t.is_complex() else t for t in (got, want.detach()))

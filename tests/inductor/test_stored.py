@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import facula
-from facula.compiler import disk_cache, graph, metrics
+from facula.compiler import disk_cache, metrics, pipeline
 from facula.compiler import options as config
 from facula.core import config as settings
 from facula.fx.experimental.proxy_tensor import make_fx
@@ -28,13 +28,13 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 def lowered(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The modules that were lowered, not read back."""
     found: list[Any] = []
-    below = graph._lowered
+    below = pipeline.lowered
 
     def note(module: Any) -> disk_cache.Lowered:
         found.append(module)
         return below(module)
 
-    monkeypatch.setattr(graph, "_lowered", note)
+    monkeypatch.setattr(pipeline, "lowered", note)
     return found
 
 
@@ -63,9 +63,9 @@ def mixed(x: Any, y: Any, places: Any) -> tuple[Any, ...]:
 def test_a_graph_is_lowered_once_and_then_read(lowered: list[Any], folder: Path) -> None:
     inputs = [facula.randn(5, 4), facula.randn(4, 6), facula.tensor([3, 0])]
     metrics.reset()
-    first, counts = graph.compile_graph(traced(mixed, *inputs)), counted()
+    first, counts = pipeline.compile_graph(traced(mixed, *inputs)), counted()
     metrics.reset()
-    again = graph.compile_graph(traced(mixed, *inputs))
+    again = pipeline.compile_graph(traced(mixed, *inputs))
     assert len(lowered) == 1 and len(list(folder.glob("graphs/??/*.json"))) == 1
     assert (again.source, again.c_source) == (first.source, first.c_source)
     assert counts == counted() and all(counts)
@@ -76,7 +76,7 @@ def test_a_graph_is_lowered_once_and_then_read(lowered: list[Any], folder: Path)
 def test_graphs_without_calls_stay_one_launch(lowered: list[Any]) -> None:
     x = facula.randn(6, 7)
     for _ in range(2):
-        compiled = graph.compile_graph(traced(lambda x: (x.exp().sum(0),), x))
+        compiled = pipeline.compile_graph(traced(lambda x: (x.exp().sum(0),), x))
         assert isinstance(compiled.call, facula.core.GraphLaunch)
         same(compiled.call([x])[0], x.exp().sum(0), 1e-6)
     assert len(lowered) == 1
@@ -89,7 +89,7 @@ def test_results_that_lie_otherwise_are_one_launch(lowered: list[Any]) -> None:
         lambda x: (x.sin().transpose(0, 2), x.exp().sum(0)),
     )
     for program in programs:
-        compiled = graph.compile_graph(traced(program, x))
+        compiled = pipeline.compile_graph(traced(program, x))
         assert isinstance(compiled.call, facula.core.GraphLaunch)
         for got, want in zip(compiled.call([x]), program(x), strict=True):
             same(got, want, 1e-6)
@@ -100,7 +100,7 @@ def test_constants_are_those_of_the_graph_at_hand(lowered: list[Any]) -> None:
     x = facula.ones(3)
     for number in (2.0, 5.0):
         held = facula.full((3,), number)
-        compiled = graph.compile_graph(traced(lambda x, held=held: (x * held + held,), x))
+        compiled = pipeline.compile_graph(traced(lambda x, held=held: (x * held + held,), x))
         same(compiled.call([x])[0], facula.full((3,), 2 * number))
     assert len(lowered) == 1
 
@@ -149,8 +149,8 @@ def test_what_text_can_not_name_has_no_key() -> None:
 def test_a_damaged_file_is_made_anew(lowered: list[Any], folder: Path) -> None:
     x = facula.randn(5)
     module = traced(lambda x: (x * 3,), x)
-    graph.compile_graph(module)
+    pipeline.compile_graph(module)
     (path,) = folder.glob("graphs/??/*.json")
     path.write_bytes(path.read_bytes()[:20])
-    same(graph.compile_graph(module).call([x])[0], x * 3)
+    same(pipeline.compile_graph(module).call([x])[0], x * 3)
     assert len(lowered) == 2 and disk_cache.load(disk_cache.key_of(module), module) is not None

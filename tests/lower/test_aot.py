@@ -8,8 +8,9 @@ import pytest
 
 import facula
 from facula import nn
+from facula.compiler import options
+from facula.compiler.pipeline import optimise
 from facula.lower.aot import api
-from facula.lower.passes.driver import optimise
 from facula.lower.verify import verify
 
 F = nn.functional
@@ -22,7 +23,8 @@ def verified(module, inputs):
 
 
 def optimised(module):
-    return optimise(module, verify=True)
+    with options.patch(debug=True):
+        return optimise(module)
 
 
 def tensors_in(value):

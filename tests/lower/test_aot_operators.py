@@ -10,10 +10,11 @@ import inspect
 import pytest
 
 import facula
+from facula.compiler import options
+from facula.compiler.pipeline import optimise
 from facula.fx import _pytree as pytree
 from facula.fx.fake_tensor import DynamicOutputShapeException
 from facula.lower.aot import api
-from facula.lower.passes.driver import optimise
 from facula.lower.verify import verify
 from facula.ops import TABLE
 from facula.ops.registry import own_operators
@@ -83,6 +84,11 @@ def assert_equal(found, expected):
         assert same(found.detach(), expected.detach(), **options)
 
 
+def improved(module):
+    with options.patch(debug=True):
+        return optimise(module)
+
+
 def verified(module, inputs):
     verify(module)
     return module
@@ -105,7 +111,7 @@ def test_samples_equal_eager(name):
         others = copies(flat, tracked)
         compiled = api.aot_function(
             program, verified, partition_fn=api.min_cut_rematerialization_partition,
-            passes=lambda m: optimise(m, verify=True),
+            passes=improved,
         )  # fmt: skip
         facula.manual_seed(0)
         try:

@@ -290,12 +290,12 @@ def test_a_stored_graph_runs_no_code(own_cache):
     """A file under a graph's name, as anybody could have put there: it was unpickled."""
     import pickle
 
-    from facula.compiler import disk_cache, graph
+    from facula.compiler import disk_cache, pipeline
     from facula.fx.experimental.proxy_tensor import make_fx
 
     x = facula.randn(5)
     module = make_fx(lambda x: (x * 11 + 2,), tracing_mode="fake")(x)
-    graph.compile_graph(module)
+    pipeline.compile_graph(module)
     (path,) = [p for p in own_cache.glob("graphs/??/*") if p.name != "lock"]
 
     class Evil:

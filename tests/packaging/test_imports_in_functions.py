@@ -84,3 +84,20 @@ def test_no_two_modules_need_each_other():
         graph[name] = {n for n in needed - {"facula"} if not name.startswith(f"{n}.")}
     graph["facula"] = set()
     list(TopologicalSorter(graph).static_order())  # raises CycleError, which names them
+
+
+def test_a_module_in_a_room_is_imported_by_where_it_lies():
+    """Elsewhere than in the room: `facula.namespaces.storage`, which checkers of types and layers follow."""
+    inside = {
+        name.split(".")[2] for name in MODULES if name.split(".")[1:2][0:1] and name.count(".") > 1
+        if name.split(".")[1] in ROOMS
+    }  # fmt: skip
+    hidden = [
+        f"{name}:{statement.lineno}"
+        for name, _, imports in PARSED
+        if name != "facula"
+        for statement, _ in imports
+        for target in _targets(name, statement)
+        if len(target.split(".")) > 1 and target.split(".")[1] in inside
+    ]
+    assert hidden == []

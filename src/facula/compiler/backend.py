@@ -17,22 +17,17 @@ from typing import Any
 from facula import core
 from facula.capture import events
 from facula.compiler import options as config
-from facula.compiler import trace, tuning
-from facula.compiler.graph import CompiledGraph, begin_graph
+from facula.compiler import pipeline, tuning
+from facula.compiler.graph import CompiledGraph
+from facula.compiler.pipeline import begin_graph
 from facula.core import config as settings
 from facula.core import logs
 from facula.core.errors import fail, message
-from facula.fx import Graph, GraphModule
 from facula.fx.graph_module import code_on_demand
 from facula.lower.aot.api import aot_module_for_sizes, aot_module_simplified
 from facula.lower.aot.for_sizes import NotSymbolic, with_symbols
-from facula.lower.aot.min_cut import min_cut_rematerialization_partition
-from facula.lower.passes.attention import recognise_attention
-from facula.lower.passes.driver import optimise
-from facula.lower.passes.epilogues import Choices, fuse_epilogues
-from facula.lower.passes.freezing import Frozen, Unfrozen, freeze, may_be_frozen, with_frozen
-from facula.lower.passes.layout import calls_on_images, prefer_channels_last
-from facula.lower.passes.small_products import replace_small_products
+from facula.lower.passes.epilogues import Choices
+from facula.lower.passes.freezing import Frozen, Unfrozen, may_be_frozen, with_frozen
 from facula.runtime.compile import find_compiler
 
 log = logs.get_logger("inductor")
@@ -95,18 +90,17 @@ def compile_for_sizes(
     chosen = {**config.chosen(mode, dict(options or {})), "dynamic": True}
     inner = _inner(chosen)
     with _collector_at_rest(), code_on_demand():
-        rewritten = module
-        if chosen.get("pattern_matcher", config.get("pattern_matcher")):
-            rewritten = _with_attention(module)
         try:
-            return aot_module_for_sizes(
-                rewritten,
-                with_symbols(example_inputs, dynamic),
-                inner,
-                min_cut_rematerialization_partition,
-                passes=_passes(chosen),
-                keys=keys,
-            )
+            with config.patch(chosen):
+                return aot_module_for_sizes(
+                    pipeline.captured(module),
+                    with_symbols(example_inputs, dynamic),
+                    inner,
+                    pipeline.partition,
+                    passes=_passes(chosen),
+                    tracer=pipeline.to_joint,
+                    keys=keys,
+                )
         except NotSymbolic as reason:
             log.info("compiled for each combination of sizes: %s", reason)
             return None
@@ -134,18 +128,18 @@ def _compiled(
     chosen: dict[str, Any],
     passing: bool,
 ) -> Callable[..., Any]:
-    rewritten = module
-    if chosen.get("pattern_matcher", config.get("pattern_matcher")):
-        rewritten = _with_attention(module)
-    compiled = aot_module_simplified(
-        rewritten,
-        example_inputs,
-        fw_compiler=inner,
-        partition_fn=min_cut_rematerialization_partition,
-        passes=_passes(chosen),
-        owned=_owned(module, example_inputs),
-        passing=passing,
-    )
+    with config.patch(chosen):
+        rewritten = pipeline.captured(module)
+        compiled = aot_module_simplified(
+            rewritten,
+            example_inputs,
+            fw_compiler=inner,
+            partition_fn=pipeline.partition,
+            passes=_passes(chosen),
+            tracer=pipeline.to_joint,
+            owned=_owned(module, example_inputs),
+            passing=passing,
+        )
     if rewritten is not module:
         rewritten.graph.take_apart()
     return compiled
@@ -164,29 +158,10 @@ def _is_owned(node: Any) -> bool:
     return "._parameters[" in source or "._buffers[" in source
 
 
-def _with_attention(module: Any) -> Any:
-    """The captured graph with attention written by hand as one call."""
-    if not any("softmax" in str(node.target) for node in module.graph.nodes):
-        return module
-    copied = Graph()
-    copied.output(copied.graph_copy(module.graph, {}))
-    found = recognise_attention(copied)
-    if not found:
-        copied.take_apart()
-        return module
-    events.COUNTERS["inductor"]["fuse_attention"] += found
-    return GraphModule(module, copied)
-
-
 def _passes(chosen: dict[str, Any]) -> Callable[[Any], Any]:
     def run(module: Any) -> Any:
         with config.patch(chosen):
-            trace.graph("flat graph", module)
-            improved = optimise(module, verify=config.get("debug"), watch=trace.watched)
-            if config.get("layout_optimization") and prefer_channels_last(improved.graph):
-                improved = optimise(improved, verify=config.get("debug"), watch=trace.watched)
-                trace.graph("images channels last", improved)
-            return improved
+            return pipeline.joint(module)
 
     return run
 
@@ -230,28 +205,12 @@ def _inner(chosen: dict[str, Any]) -> Callable[[Any, Sequence[Any]], Any]:
     return compiled
 
 
-def _specialised(module: Any) -> Any:
-    """Products in the form that suits their sizes; gives what was frozen.
-
-    Small ones as sums keep a graph free of calls; one with convolutions calls anyway, and freezes
-    all of its weights.
-    """
-    if config.get("dynamic"):
-        return None
-    freezes = _freezes(module)
-    frozen = _frozen(module) if freezes and calls_on_images(module.graph) else None
-    if replace_small_products(module.graph):
-        trace.graph("small products as sums", module)
-    if module.meta.get("part") == "forward" and fuse_epilogues(module.graph, False, _choices()):
-        module.renew()
-    return _frozen(module) if freezes and frozen is None else frozen
-
-
-def _frozen(module: Any) -> Frozen | None:
-    found = freeze(module, _choices())
-    if found is not None:
-        found.told = _packed
-    return found
+def _specialised(module: Any) -> Frozen | None:
+    """Products in the form that suits their sizes; gives what was frozen."""
+    frozen = pipeline.part(module, _freezes(module), _choices())
+    if frozen is not None:
+        frozen.told = _packed
+    return frozen
 
 
 def _packed(count: int) -> None:
@@ -304,7 +263,7 @@ def _no_effect(mode: str, cause: str, hint: str) -> None:
 def _freezes(module: Any) -> bool:
     """Whether parts of a graph may be computed ahead: of one without gradients, with weights."""
     owned = (n.meta.get("owned") for n in module.graph.nodes if n.op == "placeholder")
-    wanted = config.get("freezing") and not config.get("dynamic")
+    wanted = pipeline.FREEZING.is_on() and not config.get("dynamic")
     return bool(wanted and "part" not in module.meta and any(owned))
 
 

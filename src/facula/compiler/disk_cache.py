@@ -22,6 +22,7 @@ from facula import core
 from facula.compiler import options as config
 from facula.compiler import trace
 from facula.compiler.disk_format import Launch, Lowered, Unsaid, from_bytes, to_bytes
+from facula.compiler.passes import left_out
 from facula.core import logs
 from facula.core.errors import own_name
 from facula.fx.fake_tensor import FakeTensor
@@ -43,6 +44,7 @@ def key_of(module: Any) -> str | None:
     if config.get("force_disable_caches") or config.get("debug") or trace.folder() is not None:
         return None
     lines = [_surroundings(), repr(graph_flags()), repr(sorted(config.snapshot().items()))]
+    lines.append(repr(sorted(left_out())))
     lines.append(repr((module.meta.get("part"), sorted(module.meta.get("writes", {}).items()))))
     try:
         lines += _Text(module).lines()

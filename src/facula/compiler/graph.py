@@ -1,24 +1,21 @@
-"""The driver: a flat graph becomes kernels and a wrapper: lowered (`lowering`), or read from disk.
+"""Compiled graphs: launches and calls in order, as something that is called with a graph's inputs.
 
-Takes: a flat graph and options. Gives: `compile_graph`: a `CompiledGraph`, callable on the graph's
-inputs.
-Keeps true: what is printed or traced is what runs; a graph that was lowered before, in whatever
-process, imports nothing of what lowers.
+Takes: a lowered graph, lowered just now or read from disk. Gives: `started` and `drivers_of`, its library on the
+way and loaded, and `wrapped`, a `CompiledGraph`, or a `GraphForSizes` where sizes are symbols.
+Keeps true: what is printed or traced is what runs; nothing of what lowers is imported here.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from facula import core
 from facula.codegen.c.unit import Unit
-from facula.compiler import disk_cache, disk_format, metrics, trace
+from facula.compiler import disk_cache, disk_format, metrics
 from facula.compiler import options as config
 from facula.compiler.wrapper import Wrapper, direct_launch, layout_of
 from facula.core import logs
-from facula.core.stages import stage
 from facula.fx.size_functions import function_of
 from facula.lower.at_sizes import AtSizes, graph_at, symbols_of
 from facula.runtime.compile import begin_library, graph_flags
@@ -46,49 +43,22 @@ class CompiledGraph:
         return self.call
 
 
+Lowering = Callable[[Any], disk_cache.Lowered]
 #: who wants to see what was generated: functions of (wrapper text, C text)
 OBSERVERS: list[Callable[[str, str], None]] = []
 
 
-def compile_graph(module: Any, options: dict[str, Any] | None = None) -> CompiledGraph:
-    """Compile a flat graph (`docs/compiler.md`)."""
-    return begin_graph(module, options)()
-
-
-def begin_graph(module: Any, options: dict[str, Any] | None = None) -> Callable[[], Any]:
-    """Compile a flat graph up to its C text, which a compiler then works on in the background; gives
-    what waits for it: for a `CompiledGraph`, or a `GraphForSizes` where sizes are symbols. So the C of a
-    backward graph is written while that of the forward is compiled."""
-    symbols = symbols_of(module.graph)
-    with config.patch(options or {}):
-        started = time.perf_counter()
-        trace.graph("graph to compile", module)
-        key = disk_cache.key_of(module)
-        told = any(map(logs.is_on, ("fusion", "schedule", "perf_hints")))
-        lowered = known = None if told else disk_cache.load(key, module)
-        if lowered is None:
-            lowered = _lowered(module)
-        library = _start(lowered.unit)
-        if known is None:
-            disk_cache.keep(key, lowered)
-        metrics.ir_nodes_pre_fusion += lowered.steps
-
-    def finish() -> Any:
-        with stage("C compiler"):
-            drivers = _drivers(lowered.unit, library)
-        if symbols is not None:
-            with stage("wrapper"):
-                return GraphForSizes(module, options, lowered, drivers)
-        with stage("wrapper"):
-            compiled = _finish(_wrapper(lowered, drivers), lowered.unit)
-        if len(drivers) == len(lowered.order) == 1:
-            direct = _direct(lowered, drivers[0])
-            compiled.call = compiled.call if direct is None else core.GraphLaunch(*direct)
-        took = 1e3 * (time.perf_counter() - started)
-        log.info("%d calls and runs of kernels, %.1f ms", len(lowered.order), took)
-        return compiled
-
-    return finish
+def wrapped(
+    lowered: disk_cache.Lowered, drivers: Sequence[Any], module: Any, again: Lowering | None
+) -> CompiledGraph | GraphForSizes:
+    """What runs a lowered graph; of sizes that are symbols (`again` lowers for others), a function of them."""
+    if again is not None:
+        return GraphForSizes(module, lowered, drivers, again)
+    compiled = _finish(_wrapper(lowered, drivers), lowered.unit)
+    if len(drivers) == len(lowered.order) == 1:
+        direct = _direct(lowered, drivers[0])
+        compiled.call = compiled.call if direct is None else core.GraphLaunch(*direct)
+    return compiled
 
 
 def _direct(lowered: disk_cache.Lowered, driver: Any) -> tuple[Any, ...] | None:
@@ -98,14 +68,7 @@ def _direct(lowered: disk_cache.Lowered, driver: Any) -> tuple[Any, ...] | None:
     return direct_launch(lowered.program, lowered.plan, launch.slots, driver, numbers)
 
 
-def _lowered(module: Any) -> disk_cache.Lowered:
-    # lazily: a graph that is read back from disk needs nothing of what lowers
-    from facula.compiler.lowering import lowered
-
-    return lowered(module)
-
-
-def _start(unit: Unit) -> Callable[[], Any] | None:
+def started(unit: Unit) -> Callable[[], Any] | None:
     """Start compiling a unit, unless it is loaded; gives what waits for the library's path."""
     if not unit.drivers or unit.drivers[0] in core.KERNELS:
         return None
@@ -113,7 +76,7 @@ def _start(unit: Unit) -> Callable[[], Any] | None:
     return begin_library(unit.text, flags=flags, fresh=config.get("force_disable_caches"))
 
 
-def _drivers(unit: Unit, library: Callable[[], Any] | None) -> list[Any]:
+def drivers_of(unit: Unit, library: Callable[[], Any] | None) -> list[Any]:
     """The drivers of a unit, loaded."""
     if library is not None:
         found = library()
@@ -150,9 +113,9 @@ class GraphForSizes:
     """A flat graph whose sizes are symbols: a function from their values to what runs."""
 
     def __init__(
-        self, module: Any, options: Any, lowered: disk_cache.Lowered, drivers: Sequence[Any]
+        self, module: Any, lowered: disk_cache.Lowered, drivers: Sequence[Any], again: Lowering
     ) -> None:
-        self.module, self.options, self.lowered = module, options, lowered
+        self.module, self.lowered, self.again = module, lowered, again
         names = list(symbols_of(module.graph).shape_env.hints)
         direct = _direct(lowered, drivers[0]) if len(drivers) == len(lowered.order) == 1 else None
         if direct is not None:
@@ -169,8 +132,7 @@ class GraphForSizes:
 
     def check(self, sizes: dict[str, int]) -> bool:
         """Whether lowering for given sizes gives what this gives for them; once, then the graph goes."""
-        with config.patch(self.options or {}):
-            alone = _lowered(graph_at(self.module, sizes))
+        alone = self.again(graph_at(self.module, sizes))
         here = AtSizes(sizes).of(disk_format.described(self.lowered))
         self.module = self.lowered = None  # type: ignore[assignment]
         return bool(here == disk_format.described(alone))
@@ -197,8 +159,6 @@ def _finish(wrapper: Wrapper, unit: Unit) -> CompiledGraph:
     c_source = unit.text if unit.drivers else ""
     logs.artifact("output_code").debug("%s\n%s", c_source, source)
     logs.artifact("kernel_code").debug("%s", c_source or "no kernels: calls only")
-    trace.text("code", "kernels", c_source, "c")
-    trace.text("code", "wrapper", source, "py")
     for observer in list(OBSERVERS):
         observer(source, c_source)
     return CompiledGraph(call, source, c_source)

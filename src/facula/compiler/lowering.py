@@ -1,22 +1,19 @@
-"""From a flat graph to launches and calls, with a memory plan and C text.
+"""What the passes between loops and C text are, where they are no module of their own.
 
-Takes: a flat graph. Gives: `lowered`: a `disk_cache.Lowered`, which `graph` makes callable.
-Keeps true: each pass is a line of `lowered`; nothing of the program outlives it but what is given.
+Takes: programs of loops, kernels in order, loop nests. Gives: the functions that `pipeline.lowered` names.
+Keeps true: nothing of the program outlives what they give.
 """
 
 from __future__ import annotations
 
 import collections
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from facula.codegen.c import fused
-from facula.compiler import disk_cache, trace
-from facula.compiler import options as config
+from facula.compiler import disk_cache
 from facula.core import logs
-from facula.core.stages import stage
-from facula.lower.loops import fuse, ir, memory, nest, printing, streams, verify, whole
-from facula.lower.loops.graph import lower_graph
+from facula.lower.loops import fuse, ir, memory, nest, printing, streams, whole
 
 log = logs.get_logger("inductor")
 
@@ -24,57 +21,89 @@ log = logs.get_logger("inductor")
 RUN_POINTERS = 4096  # speed only
 
 
-def lowered(module: Any) -> disk_cache.Lowered:
-    """The passes: a flat graph to launches and calls."""
-    program = lower_graph(module, config.get("equal_rounding"))
-    trace.text("loops", "steps", lambda: printing.steps_text(program.steps))
-    log.debug("lowered: %d steps, %d inputs", len(program.steps), len(program.inputs))
-    count = len(program.steps)
-    with stage("fusion"):
-        order = fuse.fuse(program.steps)
-    overwriting = _overwriting(program, module)
-    dynamic = config.get("dynamic")
+class Chosen(NamedTuple):
+    """What is decided when C is written: kernels and calls in order, their text, and the memory plan."""
+
+    program: ir.Program
+    order: Sequence[Any]
+    texts: Sequence[Any]
+    plan: memory.Plan
+    #: how many steps there were before fusion
+    steps: int
+
+
+def apart(steps: Sequence[Any]) -> list[Any]:
+    """Each step a kernel of its own, where nothing is fused."""
+    return [step if isinstance(step, ir.Extern) else fuse.Kernel(step) for step in steps]
+
+
+def with_whole_calls(
+    program: ir.Program, order: Sequence[Any], over_inputs: set[ir.Buffer], past_caches: bool
+) -> list[Any]:
+    """The order with calls instead of kernels that are one call, unless the kernel stores past the caches."""
 
     def streams_much(kernel: Any, wanted: set[ir.Buffer]) -> bool:
-        if dynamic or all(buffer.nbytes < streams.LARGE for buffer in wanted):
+        if not past_caches or all(buffer.nbytes < streams.LARGE for buffer in wanted):
             return False
         layout = nest.lay_out(kernel, wanted.__contains__)
-        return streams.streamed(streams.marked(layout, overwriting))
+        return streams.streamed(streams.marked(layout, over_inputs))
 
-    with stage("choice of whole calls"):
-        order = whole.keep_whole(program, order, overwriting, streams_much)
-    trace.text("loops", "kernels", lambda: printing.kernels_text(order))
+    return whole.keep_whole(program, order, over_inputs, streams_much)
+
+
+def as_fused(program: ir.Program, order: Sequence[Any], *rest: Any) -> list[Any]:
+    """The order as it is, where no kernel becomes a call again."""
+    return list(order)
+
+
+def tell_of_fusion(steps: int, order: Sequence[Any]) -> None:
+    """What was fused, for the log."""
     if logs.is_on("fusion"):
         shown = printing.kernels_text(order)
-        logs.artifact("fusion").debug("%d steps as kernels and calls:\n%s", count, shown)
-    if config.get("debug"):
-        with stage("check of the kernels"):
-            verify.verify(program, order)
-    with stage("layout of loops"):
-        layouts = _laid_out(order, program)
-        if not dynamic:
-            for layout in layouts:
-                streams.marked(layout, overwriting)
-    with stage("text of kernels"):
-        texts = [fused.kernel_text(x, dynamic) if x is not None else None for x in layouts]
+        logs.artifact("fusion").debug("%d steps as kernels and calls:\n%s", steps, shown)
+
+
+def mark_non_temporal(layouts: Sequence[Any], over_inputs: set[ir.Buffer]) -> list[str]:
+    """Large results of kernels that wait for memory are stored past the caches; gives their names."""
+    marked = [streams.marked(layout, over_inputs) for layout in layouts]
+    return sorted(b.name for layout in marked for b in getattr(layout, "streams", ()))
+
+
+def kernel_texts(layouts: Sequence[Any], dynamic: bool) -> list[Any]:
+    """The C of each kernel, None for calls."""
+    return [fused.kernel_text(x, dynamic) if x is not None else None for x in layouts]
+
+
+def lifetimes(
+    module: Any,
+    program: ir.Program,
+    order: Sequence[Any],
+    layouts: Sequence[Any],
+    texts: Sequence[Any],
+) -> tuple[Any, ...]:
+    """What a memory plan is made of: uses, results, what may be written over, and inputs that are ours."""
     aliases = _overwritten(program, order, layouts, texts, module.meta.get("writes", {}))
-    given = program.inputs if _keeps_inputs(module) else ()
+    given = program.inputs if keeps_inputs(module) else ()
     own = [buffer for buffer in given if buffer is not None]
-    with stage("memory plan"):
-        plan = memory.plan(_uses(order, texts), _outputs(program), aliases, own)
+    return _uses(order, texts), _outputs(program), aliases, own
+
+
+def unit_of(chosen: Chosen, empties: bool, dynamic: bool) -> disk_cache.Lowered:
+    """The C of all kernels, and launches and calls in order."""
+    program, order, texts, plan, count = chosen
     runs, slots = _runs(order, texts, plan)
     log.debug("fused: %d kernels and calls in %d runs", len(order), len(runs))
-    log.debug("planned: %d bytes of arena, %d aliases", plan.size, len(aliases))
+    log.debug("planned: %d bytes of arena, %d aliases", plan.size, len(plan.aliases))
     unit = fused.unit([run for run in runs if run is not None], dynamic)
     bare = ir.Program(program.inputs, program.constants, [], program.outputs)
     steps = _in_order(order, runs, slots)
     if logs.is_on("schedule"):
         shown = printing.schedule_text(steps)
         logs.artifact("schedule").debug("%d bytes of arena, in this order:\n%s", plan.size, shown)
-    return disk_cache.Lowered(bare, plan, steps, unit, count, _keeps_inputs(module))
+    return disk_cache.Lowered(bare, plan, steps, unit, count, empties)
 
 
-def _keeps_inputs(module: Any) -> bool:
+def keeps_inputs(module: Any) -> bool:
     """Whether what a graph is given was kept for it alone, so that it may let go of it early."""
     return bool(module.meta.get("part") == "backward")
 
@@ -93,7 +122,7 @@ def _in_order(
     return found
 
 
-def _overwriting(program: ir.Program, module: Any) -> set[ir.Buffer]:
+def overwriting(program: ir.Program, module: Any) -> set[ir.Buffer]:
     """Results that are the new elements of an input."""
     outputs = program.outputs if isinstance(program.outputs, tuple) else ()
     numbers = module.meta.get("writes", {})
@@ -104,7 +133,7 @@ def _outputs(program: ir.Program) -> set[ir.Buffer]:
     return {view.buffer for view in ir.views_in(program.outputs)}
 
 
-def _laid_out(order: Sequence[Any], program: ir.Program) -> list[Any]:
+def laid_out(order: Sequence[Any], program: ir.Program) -> list[Any]:
     """The loop nests of kernels, None for calls."""
     found: list[Any] = []
     for node, wanted in zip(order, whole.exported(program, order), strict=True):

@@ -1,7 +1,7 @@
-"""Every stage on paper: `FACULA_TRACE=folder` writes what the compiler does, with timings.
+"""The pipeline on paper: `FACULA_TRACE=folder` writes what each pass gave, with its time.
 
-Takes: the stages of a compilation as they happen. Gives: files in one folder for each graph, and
-`index.html`, a page to browse them.
+Takes: the passes of a compilation as they happen (`passes.Pass`). Gives: a file for each that changed
+something, and `index.html`, a page with a line for each.
 Keeps true: nothing is written, and nothing costs time, unless the setting is there; a file is
 written whole or not at all.
 """
@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import itertools
 import os
-import time
-from collections.abc import Callable
-from typing import Any
 
 from facula.compiler import options as config
 from facula.core import config as settings
 from facula.runtime.cache import write_atomically
 
 _numbers = itertools.count()
-_stages: list[tuple[str, str, str, float]] = []  # group, title, file, milliseconds
-_last = [0.0]
+#: name, seconds, file
+_lines: list[tuple[str, float | None, str | None]] = []
 
 _STYLE = (
     "body{font:14px sans-serif;margin:2em}pre{background:#f6f6f6;padding:1em;overflow:auto}"
@@ -34,29 +31,17 @@ def folder() -> str | None:
     return os.path.expanduser(named) if named else None
 
 
-def text(group: str, title: str, content: str | Callable[[], str], suffix: str = "txt") -> None:
-    """Write one stage; `content` may be a function that writes it when it is wanted."""
+def line(name: str, spent: float | None, content: str | None = None, suffix: str = "txt") -> None:
+    """A pass is done, in so many seconds (None: it was left out), and gave this, if anything changed."""
     root = folder()
     if root is None:
         return
-    now = time.perf_counter()
-    spent, _last[0] = (now - _last[0]) * 1e3 if _last[0] else 0.0, now
-    name = f"{os.getpid()}_{next(_numbers):04d}_{title.replace(' ', '_')}.{suffix}"
-    _write(os.path.join(root, name), content if isinstance(content, str) else content())
-    _stages.append((group, title, name, spent))
+    file = None
+    if content is not None:
+        file = f"{os.getpid()}_{next(_numbers):04d}_{name.replace(' ', '_')}.{suffix}"
+        _write(os.path.join(root, file), content)
+    _lines.append((name, spent, file))
     _write_page(root)
-
-
-def graph(title: str, module: Any) -> None:
-    """Write a graph as Python."""
-    if folder() is not None:
-        text("graph", title, module.code, "py")
-
-
-def watched(name: str, module: Any, changes: int) -> None:
-    """A pass over the flat graph is done."""
-    if changes:
-        graph(f"after {name}", module)
 
 
 def _write(path: str, content: str) -> None:
@@ -65,17 +50,22 @@ def _write(path: str, content: str) -> None:
 
 
 def _write_page(root: str) -> None:
-    """The page of all stages so far."""
+    """The page of all passes so far."""
     # lazily: a table of all named characters, for programs that are traced
     import html
 
     rows = []
-    for group, title, name, spent in _stages:
-        with open(os.path.join(root, name), encoding="utf-8") as file:
-            content = html.escape(file.read())
+    for name, spent, file in _lines:
+        took = "left out" if spent is None else f"{1e3 * spent:.1f} ms"
+        head = f"<b>{html.escape(name)}</b> {took}"
+        if file is None:
+            rows.append(f"<p>{head}</p>")
+            continue
+        with open(os.path.join(root, file), encoding="utf-8") as shown:
+            content = html.escape(shown.read())
         rows.append(
-            f"<details><summary>{html.escape(group)}: <b>{html.escape(title)}</b> "
-            f"<a href='{name}'>{name}</a> +{spent:.1f} ms</summary><pre>{content}</pre></details>"
+            f"<details><summary>{head} <a href='{file}'>{file}</a></summary>"
+            f"<pre>{content}</pre></details>"
         )
     page = f"<!doctype html><title>facula compiler</title><style>{_STYLE}</style>"
     _write(

@@ -61,7 +61,10 @@ SETTINGS: dict[str, Setting] = {
         "kernels that are not prebuilt: 1 compiles them, 0 never does, error forbids to do without",
     ),
     "trace": Setting(
-        "FACULA_TRACE", str, None, "folder into which the compiler writes every stage"
+        "FACULA_TRACE", str, None, "folder into which the compiler writes what each pass gave"
+    ),
+    "passes": Setting(
+        "FACULA_PASSES", str, None, "passes that the compiler leaves out, as -layout,-fusion"
     ),
     "store_secret": Setting(
         "FACULA_STORE_SECRET", str, None, "what the processes of a distributed program know"

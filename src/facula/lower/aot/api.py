@@ -19,8 +19,8 @@ from facula.lower.aot.for_sizes import Key, NotSymbolic, SymbolicProgram, compil
 from facula.lower.aot.min_cut import min_cut_rematerialization_partition
 from facula.lower.aot.partition import default_partition
 from facula.lower.aot.runtime import Boxed, make_boxed_func
+from facula.lower.aot.tracing import trace
 from facula.lower.at_sizes import fix_sizes_that_meet_floats
-from facula.lower.passes.driver import optimise
 
 Tensor = core.Tensor
 
@@ -228,6 +228,7 @@ def aot_module_simplified(
     boxed: bool = False,
     owned: Sequence[bool] = (),
     passing: bool = False,
+    tracer: Callable[..., Any] = trace,
 ) -> Callable[..., Any]:
     """A captured graph compiled for inputs of one kind, without further checks of them.
 
@@ -237,13 +238,14 @@ def aot_module_simplified(
         boxed: give a function of a list of inputs.
         owned: which of `args` are parameters and buffers of some module.
         passing: whether the compilers keep no forward graph, so that it may be taken apart.
+        tracer: gives the joint graph of a function and its inputs.
         others: as of `aot_function`.
     """
     options = _options(
         fw_compiler, bw_compiler, partition_fn, decompositions, inference_compiler, passes,
         keep_inference_input_mutations,
     )  # fmt: skip
-    options.records, options.passing = _turns_recording_on(mod), passing
+    options.records, options.passing, options.tracer = _turns_recording_on(mod), passing, tracer
     captured = _Captured(mod)
     options.owned = [True] * len(captured.names) + list(owned) if owned else ()
     program = compile_flat(captured.of_flat, [*captured.own(), *args], options)
@@ -257,6 +259,7 @@ def aot_module_for_sizes(
     partition_fn: Callable[..., Any] = default_partition,
     *,
     passes: Callable[[GraphModule], GraphModule] | None = None,
+    tracer: Callable[..., Any] = trace,
     keys: Iterable[Key] = (),
 ) -> SymbolicProgram:
     """A captured graph compiled for all sizes for which the same decisions are taken.
@@ -272,7 +275,7 @@ def aot_module_for_sizes(
         NotSymbolic: the program can not be compiled so.
     """
     options = _options(fw_compiler, None, partition_fn, None, None, passes)
-    options.records = _turns_recording_on(mod)
+    options.records, options.tracer = _turns_recording_on(mod), tracer
     captured = _Captured(fix_sizes_that_meet_floats(mod))
     if captured.names:
         raise NotSymbolic("the captured graph has tensors of its own")
@@ -366,20 +369,6 @@ def print_compile(fx_g: GraphModule, _: Any) -> Callable[..., Any]:
     return fx_g
 
 
-def memory_efficient_fusion(fn: Callable[..., Any] | nn.Module, **kwargs: Any) -> Any:
-    """`fn` by graphs that keep as little as can be for the backward."""
-    settings = {
-        "fw_compiler": nop,
-        "bw_compiler": nop,
-        "partition_fn": min_cut_rematerialization_partition,
-        "passes": optimise,
-        **kwargs,
-    }
-    if isinstance(fn, nn.Module):
-        return aot_module(fn, **settings)
-    return aot_function(fn, **settings)
-
-
 __all__ = [
     "aot_function",
     "aot_module",
@@ -387,7 +376,6 @@ __all__ = [
     "default_partition",
     "functional_of",
     "make_boxed_func",
-    "memory_efficient_fusion",
     "min_cut_rematerialization_partition",
     "nop",
     "print_compile",

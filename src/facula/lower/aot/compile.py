@@ -42,6 +42,8 @@ class Options:
     decompositions: dict[Any, Callable[..., Any]] | None = None
     #: passes over flat graphs: a function from graph module to graph module
     passes: Callable[[GraphModule], GraphModule] | None = None
+    #: gives the joint graph of a function and its inputs
+    tracer: Callable[..., Traced] = trace
     #: writes to inputs stand in inference graphs, as `copy_`
     keep_writes: bool = False
     #: the program may turn the recording of gradients on itself
@@ -77,7 +79,7 @@ def traced_with(
     plan: InputPlan, function: Callable[..., Any], inputs: Sequence[Any], options: Options
 ) -> Traced:
     fakes = fake_inputs(plan.taken(inputs))
-    return trace(
+    return options.tracer(
         plan.adapted(function), fakes, decompositions=options.decompositions, lift=True,
         records=options.records,
     )  # fmt: skip

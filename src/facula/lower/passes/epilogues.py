@@ -2,7 +2,7 @@
 
 Takes: a flat inference graph whose placeholders say `meta["owned"]` where they are a module's own.
 Gives: `fold_batch_norm` and `fuse_epilogues`, which rewrite it in terms of `_conv_tail` and
-`_linear_tail`, whose weights are packed where they are owned (`freeze` computes that once).
+`_linear_tail`, whose weights are packed where they are owned (`freezing` computes that once).
 Keeps true: a value in between that somebody else reads stays as it is; which functions may follow
 is asked of the operator table and of the kernels that are there, not of a list.
 """

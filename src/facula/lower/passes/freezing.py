@@ -1,6 +1,6 @@
 """What depends on a module's own tensors alone, computed once: packed weights, folded batch norms.
 
-Takes: a flat inference graph. Gives: `freeze`: the graph without those parts, whose results are
+Takes: a flat inference graph. Gives: `take_frozen_out`: the graph without those parts, whose results are
 further inputs, and a `Frozen` that has them ready; `Unfrozen`, the same graph without.
 Keeps true: a write to any of those tensors, through whatever alias, and another tensor in its place
 are seen at the next call; where somebody may hold an address of one, through which writes are not counted
@@ -19,8 +19,6 @@ from facula.fx.fake_tensor import FakeTensor
 from facula.lower import table
 from facula.lower.aot.partition import extract
 from facula.lower.passes import epilogues
-from facula.lower.passes.dead_code import remove_dead_code
-from facula.lower.passes.layout import prefer_channels_last
 from facula.ops.registry import F
 
 
@@ -53,23 +51,8 @@ class Frozen:
         return self.results
 
 
-def freeze(module: Any, choices: epilogues.Choices) -> Frozen | None:
+def take_frozen_out(module: Any) -> Frozen | None:
     """Take the frozen part out of an inference graph; None where there is none."""
-    graph = module.graph
-    if not any(n.meta.get("owned") for n in graph.nodes if n.op == "placeholder"):
-        return None
-    epilogues.fold_batch_norm(graph)
-    prefer_channels_last(graph)
-    if not epilogues.fuse_epilogues(graph, True, choices):
-        module.renew()
-        return None
-    remove_dead_code(graph)
-    found = _take_out(module)
-    module.renew()
-    return found
-
-
-def _take_out(module: Any) -> Frozen | None:
     graph = module.graph
     frozen = epilogues.frozen_nodes(graph)
     computed = {n for n in frozen if n.op == "call_function" and _computes(n, frozen)}

@@ -5,6 +5,6 @@ Keeps true: they are those of `facula.compiler`.
 """
 
 from facula.compiler.backend import compile_fx
-from facula.compiler.graph import compile_graph as compile_fx_inner
+from facula.compiler.pipeline import compile_graph as compile_fx_inner
 
 __all__ = ["compile_fx", "compile_fx_inner"]
