@@ -26,7 +26,7 @@ def run(
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
     base = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, os.path.join(HERE, script), program]
+    command = [sys.executable, os.path.join(HERE, script), *program.split()]
     processes = [
         subprocess.Popen(
             command,

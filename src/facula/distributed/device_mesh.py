@@ -40,6 +40,7 @@ class DeviceMesh:
         mesh_dim_names: Sequence[str] | None = None,
         _init_backend: bool = True,
         _groups: list[Any] | None = None,
+        _root: DeviceMesh | None = None,
     ) -> None:
         """Make the groups of a grid; every process calls this.
 
@@ -48,6 +49,7 @@ class DeviceMesh:
             mesh_dim_names: a name for each dimension.
         """
         self.device_type = device_type
+        self._root = _root
         self.mesh = (
             mesh.detach().to(core.int32)
             if isinstance(mesh, Tensor)
@@ -160,8 +162,13 @@ class DeviceMesh:
         for dim in others:
             part = part[place[dim]]
         return DeviceMesh(
-            self.device_type, part, mesh_dim_names=wanted, _groups=[self._groups[d] for d in dims]
-        )
+            self.device_type, part, mesh_dim_names=wanted, _groups=[self._groups[d] for d in dims],
+            _root=self._root_mesh(),
+        )  # fmt: skip
+
+    def _root_mesh(self) -> DeviceMesh:
+        """The mesh that this one is a slice of; itself, where it is none."""
+        return self if self._root is None else self._root
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, DeviceMesh):

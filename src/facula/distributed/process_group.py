@@ -26,6 +26,8 @@ from facula.distributed.types import Work
 Tensor = core.Tensor
 
 Algorithm = Callable[["Exchange"], Any]
+#: what hears the name of each collective that this process begins
+LISTENERS: list[Any] = []
 #: sequence numbers of messages between two ranks, which have tags instead
 _MESSAGES = -1
 
@@ -143,6 +145,8 @@ class ProcessGroup:
     ) -> Work:
         """Run an algorithm in the group's thread; its result is ignored, `tensors` are the work's."""
         limit = self.seconds if seconds is None else seconds
+        for listener in LISTENERS:
+            listener.heard(name)
         work = Work(name, limit + 60)
         work.help = self._help
         if self._broken is not None:

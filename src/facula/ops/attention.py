@@ -100,6 +100,8 @@ class FlashAttention:
     """The fused kernel on `[B, H, L, E]`, key and value `[B, Hkv, S, ...]`, mask expanded to `[B,
     H, L, S]`."""
 
+    shards = "attention"
+
     vmap = "fold"
 
     def meta(query, key, value, mask, is_causal, scale, dropout_p, state):
@@ -168,6 +170,8 @@ class FlashAttention:
 class FlashAttentionBackward:
     """Gradients of the fused kernel; that of the mask is `[B, H, L, S]`, or empty where it is not
     asked for."""
+
+    shards = "attention_backward"
 
     vmap = "fold"
 

@@ -121,6 +121,8 @@ def _check_bias(op: str, x: Any, weight: Any, bias: Any, result: Any) -> None:
 class _conv:
     """The convolution with explicit output sizes; `padding` is that before each dimension."""
 
+    shards = "convolution"
+
     images = ("input",)
     vmap = batch_forms.conv
 
@@ -186,6 +188,8 @@ class _conv_input:
     """The transpose of the convolution in its input, what each input element received, weighted;
     plus a bias per channel, as the transposed convolution has it.
     """
+
+    shards = "convolution_input"
 
     images = ("grad_output",)
     vmap = batch_forms.conv_input
@@ -257,6 +261,8 @@ class _conv_weight:
     gradient.
     """
 
+    shards = "convolution_weight 1"
+
     images = ("grad_output", "input")
     vmap = batch_forms.conv_weight
     jvp = "multilinear"
@@ -319,6 +325,8 @@ class _conv_weight_bias:
     """`_conv_weight` together with the gradient of the bias, in one pass over the output's
     gradient.
     """
+
+    shards = "convolution_weight 2"
 
     images = ("grad_output", "input")
     vmap = batch_forms.conv_weight_bias

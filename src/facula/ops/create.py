@@ -251,7 +251,12 @@ def scalar_tensor(s, dtype, layout, device, pin_memory, requires_grad):
     return _filled("scalar_tensor", (), s, dtype, layout, device, requires_grad)
 
 
-@composite(f"empty_like(Tensor self, *, {LIKE}) -> Tensor", names=("empty_like",), out=False)
+@composite(
+    f"empty_like(Tensor self, *, {LIKE}) -> Tensor",
+    names=("empty_like",),
+    out=False,
+    shards="like",
+)
 def empty_like(self, dtype, layout, device, pin_memory, requires_grad, memory_format):
     """Unset elements in the shape, dtype and memory order of a tensor."""
     if is_sparse_layout(layout):
@@ -262,7 +267,7 @@ def empty_like(self, dtype, layout, device, pin_memory, requires_grad, memory_fo
     return finished(_unset(like(self, dtype, device, memory_format)), requires_grad)
 
 
-@composite(f"zeros_like(Tensor self, *, {LIKE}) -> Tensor", names=("zeros_like",))
+@composite(f"zeros_like(Tensor self, *, {LIKE}) -> Tensor", names=("zeros_like",), shards="like")
 def zeros_like(self, dtype, layout, device, pin_memory, requires_grad, memory_format):
     """Zeros in the shape, dtype and memory order of a tensor."""
     if is_sparse_layout(layout):
@@ -273,14 +278,18 @@ def zeros_like(self, dtype, layout, device, pin_memory, requires_grad, memory_fo
     return finished(like(self, dtype, device, memory_format).zero_(), requires_grad)
 
 
-@composite(f"ones_like(Tensor self, *, {LIKE}) -> Tensor", names=("ones_like",))
+@composite(f"ones_like(Tensor self, *, {LIKE}) -> Tensor", names=("ones_like",), shards="like")
 def ones_like(self, dtype, layout, device, pin_memory, requires_grad, memory_format):
     """Ones in the shape, dtype and memory order of a tensor."""
     check_layout("ones_like", layout)
     return finished(like(self, dtype, device, memory_format).fill_(1), requires_grad)
 
 
-@composite(f"full_like(Tensor self, Number fill_value, *, {LIKE}) -> Tensor", names=("full_like",))
+@composite(
+    f"full_like(Tensor self, Number fill_value, *, {LIKE}) -> Tensor",
+    names=("full_like",),
+    shards="like",
+)
 def full_like(self, fill_value, dtype, layout, device, pin_memory, requires_grad, memory_format):
     """One value in the shape, dtype and memory order of a tensor."""
     check_layout("full_like", layout)
@@ -304,6 +313,7 @@ def _new(op: str, self: Any, size: Any, value: Any, options: tuple[Any, ...]) ->
     names=("Tensor.new_empty",),
     out=False,
     vmap="new",
+    shards="new",
 )
 def new_empty(self, size, *options):
     """Unset elements of a given shape in the dtype and on the device of this tensor."""
@@ -315,6 +325,7 @@ def new_empty(self, size, *options):
     names=("Tensor.new_zeros",),
     out=False,
     vmap="new",
+    shards="new",
 )
 def new_zeros(self, size, *options):
     """Zeros of a given shape in the dtype and on the device of this tensor."""
@@ -326,6 +337,7 @@ def new_zeros(self, size, *options):
     names=("Tensor.new_ones",),
     out=False,
     vmap="new",
+    shards="new",
 )
 def new_ones(self, size, *options):
     """Ones of a given shape in the dtype and on the device of this tensor."""
@@ -337,6 +349,7 @@ def new_ones(self, size, *options):
     names=("Tensor.new_full",),
     out=False,
     vmap="new",
+    shards="new",
 )
 def new_full(self, size, fill_value, *options):
     """One value in a given shape, in the dtype and on the device of this tensor."""

@@ -96,6 +96,12 @@ class Definition:
     #: whether `dim` names dimensions that the results lack, of an operator without `keepdim`
     reduces: bool = False
 
+    # ---- pieces of distributed tensors ----
+    #: along which dimensions tensors may be cut (`ops.sharding`): an equation "mk,kn->mn", the name of a rule
+    #: with what it is given, or a function of the arguments; of an elementwise operator, whether sums may stay
+    #: sums: "linear" (in all tensors together), "multilinear" (in each), "first" (in the first); else it gathers
+    shards: str | Callable[..., Any] | None = None
+
     # ---- how it runs ----
     #: whether what a call allocates and launches may be kept and done again without Python: it must follow
     #: from shapes, dtypes and the other arguments alone (`core/replay.pxi`)

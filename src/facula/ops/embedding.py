@@ -67,6 +67,8 @@ def _sparse_rows(values: Any, places: Any, size: tuple[int, ...], padding_idx: i
 class Embedding:
     """Rows of `weight` by index: `indices.shape + (width,)`."""
 
+    shards = "looked_up"
+
     vmap = batch_forms.embedding
     jvp = "linear"
 
@@ -124,6 +126,8 @@ class Embedding:
 )
 class EmbeddingDenseBackward:
     """The transpose of `embedding`: a table of `num_weights` rows with the gradients added up."""
+
+    shards = "looked_up_backward"
 
     vmap = batch_forms.embedding_dense_backward
     jvp = "linear"

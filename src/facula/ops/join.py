@@ -67,6 +67,8 @@ class cat:
     promoted.
     """
 
+    shards = "joined"
+
     vmap = batch_forms.cat
     jvp = "linear"
 
@@ -194,6 +196,8 @@ def _dtype_of(tensors: tuple[Any, ...]) -> Any:
 @operator("stack(Tensor[] tensors, int dim=0) -> Tensor", names=("stack",), autocast="widest")
 class stack:
     """The tensors, all of one shape, along a new dimension `dim`."""
+
+    shards = "stacked"
 
     vmap = batch_forms.stack
     jvp = "linear"

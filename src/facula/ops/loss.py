@@ -94,6 +94,8 @@ _ROWS = "Tensor input, Tensor target, Tensor? weight, int ignore_index, float la
 class CrossEntropyRows:
     """The loss of each row, and its log-sum-exp, both in the dtype of statistics."""
 
+    shards = "losses"
+
     vmap = batch_forms.cross_entropy_rows
 
     def meta(input, target, weight, ignore_index, label_smoothing):
@@ -145,6 +147,8 @@ class CrossEntropyRows:
 )
 class CrossEntropyRowsBackward:
     """grad * (softmax(input) - target distribution). `lse` counts as a function of `input`."""
+
+    shards = "losses_backward"
 
     def meta(grad_output, input, target, lse, weight, ignore_index, label_smoothing):
         return core.empty(input.shape, dtype=input.dtype, device=input.device)
@@ -445,6 +449,8 @@ def _share(grad: Any, input: Any, mean: bool) -> Any:
 class MseTotal:
     """The sum or mean of squared differences, in one pass."""
 
+    shards = "total"
+
     vmap = batch_forms.mse_total
 
     def meta(input, target, mean):
@@ -466,6 +472,8 @@ class MseTotal:
 class L1Total:
     """The sum or mean of absolute differences, in one pass."""
 
+    shards = "total"
+
     vmap = batch_forms.l1_total
 
     def meta(input, target, mean):
@@ -486,6 +494,8 @@ class L1Total:
 @operator("bce_logits_total(Tensor input, Tensor target, bool mean) -> Tensor", names=(), out=False)
 class BceLogitsTotal:
     """The sum or mean of the binary cross-entropy of logits, in one pass."""
+
+    shards = "total"
 
     vmap = batch_forms.bce_logits_total
 

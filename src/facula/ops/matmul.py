@@ -144,6 +144,8 @@ def _check_mm(op: str, a: Any, b: Any) -> tuple[int, int]:
 class mm:
     """The product of two matrices, [m, k] and [k, n] -> [m, n]."""
 
+    shards = "mk,kn->mn"
+
     vmap = batch_forms.product
     jvp = "multilinear"
 
@@ -176,6 +178,8 @@ class mm:
 @operator("bmm(Tensor self, Tensor mat2) -> Tensor", autocast="lower")
 class bmm:
     """The products of two batches of matrices, [b, m, k] and [b, k, n] -> [b, m, n]."""
+
+    shards = "xmk,xkn->xmn"
 
     vmap = batch_forms.product
     jvp = "multilinear"
@@ -285,6 +289,8 @@ def _added_product(out: Any, self: Any, a: Any, b: Any, beta: Any, alpha: Any) -
 class addmm:
     """beta * self + alpha * mat1 @ mat2; self broadcasts, and is ignored when beta is 0."""
 
+    shards = "product_with_sum"
+
     vmap = batch_forms.added_product
 
     def flops(self, mat1, mat2, beta, alpha):
@@ -320,6 +326,8 @@ class addmm:
 )
 class baddbmm:
     """beta * self + alpha * batch1 @ batch2, batch by batch."""
+
+    shards = "product_with_sum"
 
     vmap = batch_forms.added_product
 
@@ -359,6 +367,8 @@ def _vector(op: str, name: str, x: Any) -> None:
 @operator("dot(Tensor self, Tensor tensor) -> Tensor", autocast="accelerator widest")
 class dot:
     """The sum of products of two vectors, without conjugation."""
+
+    shards = "k,k->"
 
     vmap = batch_forms.dot
     jvp = "multilinear"
@@ -522,6 +532,8 @@ def _batched(self: Any, other: Any) -> Any:
 )
 class linear:
     """input @ weight.T + bias, [..., k] with weight [n, k] and bias [n] -> [..., n]."""
+
+    shards = "affine"
 
     vmap = batch_forms.linear
 

@@ -105,6 +105,8 @@ _LAYER = "Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, fl
 class LayerNorm:
     """The normalised tensor, and the mean and inverse deviation of each row."""
 
+    shards = "normalized"
+
     vmap = batch_forms.layer_norm
 
     def meta(input, normalized_shape, weight, bias, eps):
@@ -180,6 +182,8 @@ def _check_statistics(grad: Any, input: Any, mean: Any, rstd: Any, weight: Any) 
 )
 class LayerNormBackward:
     """The gradients of input and, where asked for, of weight and bias (statistics' dtype)."""
+
+    shards = "normalized_backward"
 
     def meta(grad, input, mean, rstd, weight, parameters):
         _check_statistics(grad, input, mean, rstd, weight)
@@ -259,6 +263,8 @@ def layer_norm(
 class RmsNorm:
     """The scaled tensor, and the inverse root mean square of each row."""
 
+    shards = "root_mean_square"
+
     vmap = batch_forms.rms_norm
 
     def meta(input, normalized_shape, weight, eps):
@@ -298,6 +304,8 @@ class RmsNorm:
 )
 class RmsNormBackward:
     """The gradients of input and weight, the second in the statistics' dtype."""
+
+    shards = "root_mean_square_backward"
 
     def meta(grad, input, rstd, weight):
         size = (0,) if weight is None else (weight.numel(),)

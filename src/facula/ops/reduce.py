@@ -48,6 +48,8 @@ class Sum:
     """The sum of the elements, over all or over some dimensions. Integers and bools add up in
     int64."""
 
+    shards = "reduction sum"
+
     vmap = "dims"
     jvp = "linear"
 
@@ -78,6 +80,8 @@ class Sum:
 @operator(f"nansum(Tensor self, {_DIM}, *, dtype? dtype=None) -> Tensor", out_cast=True)
 class NanSum:
     """The sum of the elements that are not NaN."""
+
+    shards = "reduction sum"
 
     vmap = "dims"
 
@@ -134,6 +138,8 @@ def _mean_dtype(op: str, self: Any, dtype: Any) -> Any:
 )
 class Mean:
     """The mean of the elements, over all or over some dimensions."""
+
+    shards = "reduction avg"
 
     vmap = "dims"
     jvp = "linear"
@@ -210,6 +216,8 @@ def _product_gradient(grad: Any, x: Any, dim: int) -> Any:
 class Prod:
     """The product of the elements, over all or along one dimension. Integers and bools multiply in
     int64."""
+
+    shards = "reduction -"
 
     vmap = "dims"
 
@@ -300,6 +308,8 @@ def _run_truth(op: str, out: Any, self: Any, dim: Any) -> None:
 class Any_:
     """Whether any element differs from zero. bool, and uint8 for uint8."""
 
+    shards = "reduction -"
+
     vmap = "dims"
 
     def meta(self, dim, keepdim):
@@ -315,6 +325,8 @@ class Any_:
 @operator(f"all(Tensor self, {_DIM}) -> Tensor")
 class All:
     """Whether every element differs from zero. bool, and uint8 for uint8."""
+
+    shards = "reduction -"
 
     vmap = "dims"
 
@@ -375,6 +387,8 @@ def _deviation_gradient(
 class Variance:
     """The variance with `count - correction` degrees of freedom."""
 
+    shards = "spread"
+
     vmap = "dims"
 
     def meta(self, dim, correction, keepdim):
@@ -394,6 +408,8 @@ class Variance:
 @operator(f"std_correction({_SPREAD}) -> Tensor", names=(), out=False)
 class Deviation:
     """The square root of the variance."""
+
+    shards = "spread"
 
     vmap = "dims"
 
@@ -429,6 +445,8 @@ def _add_mean_gradient(gradient: Any, grad: Any, self: Any, dim: Any, keepdim: b
 class VarianceMean:
     """Variance and mean from one pass over memory."""
 
+    shards = "spread 2"
+
     vmap = "dims"
 
     def meta(self, dim, correction, keepdim):
@@ -452,6 +470,8 @@ class VarianceMean:
 @operator(f"std_mean_correction({_SPREAD}) -> (Tensor std, Tensor mean)", names=(), out=False)
 class DeviationMean:
     """Standard deviation and mean from one pass over memory."""
+
+    shards = "spread 2"
 
     vmap = "dims"
 

@@ -57,6 +57,8 @@ def _shared(grad: Any, self: Any, result: Any, dims: tuple[int, ...], keepdim: b
 class Amax:
     """The largest elements along some dimensions."""
 
+    shards = "reduction max"
+
     vmap = "dims"
 
     def meta(self, dim, keepdim):
@@ -79,6 +81,8 @@ class Amax:
 @operator("amin(Tensor self, int[1]? dim=(), bool keepdim=False) -> Tensor", quantized="moves")
 class Amin:
     """The smallest elements along some dimensions."""
+
+    shards = "reduction min"
 
     vmap = "dims"
 
@@ -150,6 +154,8 @@ def _run_position(op: str, out: Any, self: Any, dim: Any) -> None:
 class Argmax:
     """Where the largest element stands: in the flattened tensor, or along one dimension. int64."""
 
+    shards = "reduction -"
+
     vmap = "dims"
 
     def meta(self, dim, keepdim):
@@ -165,6 +171,8 @@ class Argmax:
 @operator("argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor")
 class Argmin:
     """Where the smallest element stands: in the flattened tensor, or along one dimension. int64."""
+
+    shards = "reduction -"
 
     vmap = "dims"
 
@@ -205,6 +213,8 @@ def _to_chosen(grad: Any, self_meta: Any, positions: Any, dim: int, keepdim: boo
 class MaxDim:
     """The largest elements along one dimension and their positions."""
 
+    shards = "reduction - 2"
+
     vmap = "dims"
 
     def meta(self, dim, keepdim):
@@ -225,6 +235,8 @@ class MaxDim:
 )
 class MinDim:
     """The smallest elements along one dimension and their positions."""
+
+    shards = "reduction - 2"
 
     vmap = "dims"
 

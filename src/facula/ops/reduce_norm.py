@@ -39,6 +39,8 @@ def _check_kind(self: Any, dtype: Any) -> None:
 class VectorNorm:
     """The norm (sum |x|**ord)**(1/ord) of real elements; ord 0 counts, +-inf give the extremes."""
 
+    shards = "norm"
+
     vmap = "dims"
 
     def meta(self, ord, dim, keepdim):

@@ -50,6 +50,8 @@ _ARGUMENTS = "Tensor self, int dim, dtype? dtype=None"
 class Softmax:
     """exp(x) / sum(exp(x)) along `dim`."""
 
+    shards = "along"
+
     vmap = "dims"
 
     fast = "rows"
@@ -74,6 +76,8 @@ class Softmax:
 @operator("softmax_backward(Tensor grad, Tensor output, int dim) -> Tensor", names=(), out=False)
 class SoftmaxBackward:
     """output * (grad - sum(grad * output))."""
+
+    shards = "along 1 2 2"
 
     vmap = "dims"
 
@@ -102,6 +106,8 @@ class SoftmaxBackward:
 class LogSoftmax:
     """x - log(sum(exp(x))) along `dim`."""
 
+    shards = "along"
+
     vmap = "dims"
 
     fast = "rows"
@@ -125,6 +131,8 @@ class LogSoftmax:
 )
 class LogSoftmaxBackward:
     """grad - exp(output) * sum(grad)."""
+
+    shards = "along 1 2 2"
 
     vmap = "dims"
 

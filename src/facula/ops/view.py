@@ -26,6 +26,8 @@ Tensor = core.Tensor
 class view_:
     """The same elements in another shape (one size may be -1), or as another dtype."""
 
+    shards = "reshaped"
+
     geometry = "view"
 
     def vmap(batch, self, size):
@@ -57,6 +59,8 @@ class view_:
 class transpose:
     """Exchange two dimensions."""
 
+    shards = "exchanged"
+
     geometry = "transpose"
 
     def backward(grad, dim0, dim1):
@@ -74,6 +78,8 @@ class transpose:
 class swapaxes:
     """Exchange two dimensions."""
 
+    shards = "exchanged"
+
     geometry = "transpose"
 
     def backward(grad, axis0, axis1):
@@ -87,6 +93,8 @@ class swapaxes:
 @view("t(Tensor self) -> Tensor", inplace=True)
 class t:
     """The transpose of a matrix; tensors of fewer dimensions as they are."""
+
+    shards = "transposed"
 
     geometry = "t"
 
@@ -112,6 +120,8 @@ class t:
 @view("permute(Tensor self, int[]... dims) -> Tensor")
 class permute:
     """The dimensions in another order."""
+
+    shards = "permuted"
 
     geometry = "permute"
 
@@ -143,6 +153,8 @@ class permute:
 class expand:
     """Repeat along dimensions of size 1, and new leading ones, without copying."""
 
+    shards = "expanded"
+
     geometry = "expand"
 
     def vmap(batch, self, size, implicit):
@@ -159,6 +171,8 @@ class expand:
 @view("select(Tensor self, int dim, int index) -> Tensor", overload="int")
 class select:
     """One slice along a dimension."""
+
+    shards = "selected"
 
     geometry = "select"
 
@@ -177,6 +191,8 @@ class select:
 class slice_:
     """A range along a dimension."""
 
+    shards = "ranged"
+
     geometry = "slice"
 
     def backward(grad, self_meta, dim, start, end, step):
@@ -190,6 +206,8 @@ class slice_:
 class unsqueeze:
     """A new dimension of size 1."""
 
+    shards = "with_new"
+
     geometry = "unsqueeze"
 
     def backward(grad, dim, self_meta):
@@ -202,6 +220,8 @@ class unsqueeze:
 @view("squeeze(Tensor self, any dim=None) -> Tensor", inplace=True, overload="dim=dim")
 class squeeze:
     """Without dimensions of size 1: all, or the given ones."""
+
+    shards = "without_ones"
 
     geometry = "squeeze"
 
@@ -295,6 +315,8 @@ core.REAL_AND_COMPLEX[:] = (
 @view("basic_index(Tensor self, any index) -> Tensor", names=(), copied=())
 class basic_index:
     """The view that an index of ints, slices, None and Ellipsis gives."""
+
+    shards = "indexed"
 
     def geometry(self, index):
         return core.basic_index(self, index)

@@ -22,6 +22,8 @@ MOST_PIECES = 2**31
 class unbind:
     """All slices along a dimension, as a tuple of views."""
 
+    shards = "unbound"
+
     vmap = "dims"
     jvp = "linear"
 

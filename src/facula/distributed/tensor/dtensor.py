@@ -2,14 +2,15 @@
 
 Takes: a mesh and placements, one for each of its dimensions. Gives: `DTensor`, PyTorch's functions that
 make one, and `distribute_module`.
-Keeps true: an operator on distributed tensors gives what it gives on whole ones. Elementwise operators
-run on the pieces, where all lie alike; any other runs on whole tensors, on each rank the same. History
-is recorded above, by the engine, on the distributed tensors themselves.
+Keeps true: an operator on distributed tensors gives what it gives on whole ones. One whose definition says
+how it runs on pieces (`shards`) does so; any other runs on whole tensors, on each rank the same, which is
+counted (`events`). History is recorded above, by the engine, on the distributed tensors themselves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from facula import core
@@ -17,8 +18,10 @@ from facula.autograd import Function
 from facula.core.errors import fail
 from facula.distributed import operations
 from facula.distributed.device_mesh import DeviceMesh
+from facula.distributed.tensor.events import gathering
 from facula.distributed.tensor.pieces import moved
 from facula.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
+from facula.distributed.tensor.rules import Plan, planned
 from facula.fx._pytree import tree_leaves, tree_map
 from facula.nn import Module, Parameter
 
@@ -179,30 +182,185 @@ def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """An operator on the pieces, or on the whole tensors."""
     found = [value for value in tree_leaves((args, kwargs)) if isinstance(value, DTensor)]
     _check_alike(func, args, kwargs, found)
-    mesh, written = found[0].device_mesh, _written(func, args)
-    placements = (written[0] if written else found[0]).placements
-    if not _elementwise(func, found):
-        placements = (Replicate(),) * mesh.ndim
+    written = _written(func, args)
+    definition = getattr(getattr(func, "_op", None), "definition", None)
+    if definition is None:
+        method = _METHODS.get(getattr(func, "_opname", ""))
+        if method is not None:
+            return method(func, args, kwargs)
+    elif kwargs.get("out") is None:
+        bound = _bound(definition, args, kwargs)
+        instead = INSTEAD.get(definition.name)
+        if bound is not None and instead is not None:
+            result = instead(*bound)
+            if result is not NotImplemented:
+                return result
+        if bound is not None:
+            plan = planned(
+                definition, bound, *_operands(definition, bound, found[0]), bool(written)
+            )
+            if plan is not None:
+                return _on_pieces(func, bound, definition, plan, found[0], written)
+    return _on_whole(func, args, kwargs, found[0], written)
+
+
+#: what runs in the place of operators, by name, while a block asks for it
+INSTEAD: dict[str, Callable[..., Any]] = {}
+_IMPLICIT = [False]
+
+
+@contextlib.contextmanager
+def implicit_replication() -> Iterator[None]:
+    """A block in which plain tensors beside distributed ones count as the same on all ranks."""
+    before, _IMPLICIT[0] = _IMPLICIT[0], True
+    try:
+        yield
+    finally:
+        _IMPLICIT[0] = before
+
+
+def _bound(definition: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
+    """All arguments in the order of the schema; None where they do not fit it."""
+    parameters = definition.schema.parameters
+    names = [p.name for p in parameters]
+    if len(args) > len(names) or any(name not in names for name in kwargs):
+        return None
+    given = dict(zip(names, args, strict=False)) | kwargs
+    return [given.get(p.name, p.default if p.has_default else None) for p in parameters]
+
+
+def _tensors_of(definition: Any, bound: list[Any]) -> list[Any]:
+    """The tensors among the arguments, in order; those of lists one by one."""
+    found = []
+    for value in bound:
+        many = value if isinstance(value, (list, tuple)) else (value,)
+        found += [v for v in many if isinstance(v, core.Tensor)]
+    return found
+
+
+def _operands(definition: Any, bound: list[Any], like: DTensor) -> tuple[list[Any], DeviceMesh]:
+    return _tensors_of(definition, bound), like.device_mesh
+
+
+def _on_pieces(
+    func: Any, bound: list[Any], definition: Any, plan: Plan, like: DTensor, written: list[DTensor]
+) -> Any:  # fmt: skip
+    """Run an operator on pieces, after they were brought where the plan wants them."""
+    mesh, wanted = like.device_mesh, iter(plan.wanted)
 
     def local(value: Any) -> Any:
-        return _placed(value, placements)._local_tensor if isinstance(value, DTensor) else value
+        if isinstance(value, (list, tuple)):
+            return type(value)(local(v) for v in value) if _holds_tensors(value) else value
+        if not isinstance(value, core.Tensor):
+            return value
+        placements = next(wanted)
+        if not isinstance(value, DTensor):
+            return _number(value, mesh, placements)
+        if placements is None:
+            return value._local_tensor
+        return _piece_of(value, placements)
 
-    result = func(*tree_map(local, args), **tree_map(local, kwargs))
+    values = [local(value) for value in bound]
+    given: list[Any] = []
+    named: dict[str, Any] = {}
+    for parameter, value in zip(definition.schema.parameters, values, strict=True):
+        value = plan.arguments.get(parameter.name, value)
+        if parameter.keyword_only:
+            named[parameter.name] = value
+        else:
+            given.append(value)
+    result = func(*given, **named)
     if written:
-        return _write_back(written[0], result, placements)
-    shape = tuple(found[0].shape) if _elementwise(func, found) else None
+        return written[0]
+    number = iter(range(1 << 30))
 
     def wrap(value: Any) -> Any:
         if not isinstance(value, core.Tensor):
             return value
-        return DTensor._make(value, value.shape if shape is None else shape, mesh, placements)
+        i = min(next(number), len(plan.placements) - 1)
+        return DTensor._make(value, plan.shape(i, value.shape), mesh, plan.placements[i])
 
     return tree_map(wrap, result)
 
 
+def _holds_tensors(value: Any) -> bool:
+    return any(isinstance(v, core.Tensor) for v in value)
+
+
+def _number(value: Any, mesh: DeviceMesh, placements: Any) -> Any:
+    """A tensor without dimensions that is no distributed one: the same on all ranks."""
+    whole = (Replicate(),) * mesh.ndim
+    if placements is None or placements == whole:
+        return value
+    return moved(value, tuple(value.shape), mesh, whole, placements, into_sums=True)
+
+
+def _piece_of(tensor: DTensor, placements: Sequence[Placement]) -> Any:
+    """A tensor's piece under other placements."""
+    piece = tensor._local_tensor.detach()
+    if tuple(placements) == tensor.placements:
+        return piece
+    shape, mesh = tuple(tensor.shape), tensor.device_mesh
+    return moved(piece, shape, mesh, tensor.placements, placements, into_sums=True)
+
+
+def _on_whole(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], like: DTensor, written: list[DTensor]
+) -> Any:
+    """Run an operator on whole tensors, on each rank the same."""
+    mesh = like.device_mesh
+    gathering(str(func))
+    everywhere = (Replicate(),) * mesh.ndim
+
+    def local(value: Any) -> Any:
+        return _piece_of(value, everywhere) if isinstance(value, DTensor) else value
+
+    result = func(*tree_map(local, args), **tree_map(local, kwargs))
+    if written:
+        return _write_back(written[0], result, everywhere)
+
+    def wrap(value: Any) -> Any:
+        if not isinstance(value, core.Tensor):
+            return value
+        return DTensor._make(value, value.shape, mesh, everywhere)
+
+    return tree_map(wrap, result)
+
+
+def _same_pieces(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> DTensor:
+    """A method that gives the same elements: so do the pieces."""
+    tensor = args[0]
+    piece = func(tensor._local_tensor, *args[1:], **kwargs)
+    return DTensor._make(piece, tensor.shape, tensor.device_mesh, tensor.placements)
+
+
+def _copied(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> DTensor:
+    """`copy_`: what is copied comes to lie as the target does."""
+    target, source = args[0], args[1]
+    mesh = target.device_mesh
+    if isinstance(source, DTensor):
+        if source.shape != target.shape:
+            source = source.expand(target.shape)
+        piece = _piece_of(source, target.placements)
+    elif isinstance(source, core.Tensor):
+        piece = _number(source, mesh, target.placements)
+    else:
+        piece = source
+    target._local_tensor.detach().copy_(piece)
+    return target
+
+
+#: methods of the core that are no operators
+_METHODS: dict[str, Callable[..., Any]] = {
+    "detach": _same_pieces, "alias": _same_pieces, "clone": _same_pieces, "contiguous": _same_pieces,
+    "copy_": _copied,
+}  # fmt: skip
+
+
 def _write_back(target: DTensor, result: Any, placements: Sequence[Placement]) -> DTensor:
     """Puts a result into the tensor that an in-place form writes to."""
-    piece = moved(result, tuple(target.shape), target.device_mesh, placements, target.placements)
+    piece = moved(result, tuple(target.shape), target.device_mesh, placements, target.placements,
+                  into_sums=True)  # fmt: skip
     if piece is not target._local_tensor:
         target._local_tensor.copy_(piece)
     return target
@@ -216,26 +374,17 @@ def _written(func: Any, args: tuple[Any, ...]) -> list[DTensor]:
     return [args[0]]
 
 
-def _elementwise(func: Any, found: list[DTensor]) -> bool:
-    """Whether the pieces give the result's pieces: no sums to be made, and all of one shape."""
-    first = found[0]
-    return (
-        getattr(func, "kind", "") == "pointwise"
-        and all(t.shape == first.shape for t in found)
-        and not any(isinstance(p, Partial) for t in found for p in t.placements)
-    )
-
-
 def _check_alike(func: Any, args: Any, kwargs: Any, found: list[DTensor]) -> None:
     for value in tree_leaves((args, kwargs)):
         plain = isinstance(value, core.Tensor) and not isinstance(value, DTensor)
-        if plain and value.dim() > 0:
+        if plain and value.dim() > 0 and not _IMPLICIT[0]:
             hint = "distribute_tensor(tensor, mesh) makes a distributed one"
             fail(RuntimeError, str(func), "distributed tensors were required for all arguments (got mixed "
                  "torch.Tensor and DTensor)", list(value.shape), hint)  # fmt: skip
     if any(t.device_mesh != found[0].device_mesh for t in found):
         hint = "full_tensor() gives whole tensors, which can be distributed anew"
-        fail(RuntimeError, str(func), "tensors on one mesh were required", "several", hint)
+        fail(RuntimeError, str(func), "tensors on one mesh were required",
+             ", ".join(dict.fromkeys(str(t.device_mesh) for t in found)), hint)  # fmt: skip
 
 
 def distribute_tensor(
@@ -287,7 +436,7 @@ def distribute_module(
         if partition_fn is not None:
             partition_fn(name, inner, device_mesh)
         for key, value in list(inner._parameters.items()):
-            if value is not None and not isinstance(value.data, DTensor):
+            if value is not None and not isinstance(value, DTensor):
                 made = Parameter(distribute_tensor(value.data, device_mesh), value.requires_grad)
                 inner.register_parameter(key, made)
         for key, value in list(inner._buffers.items()):

@@ -6,9 +6,9 @@ Keeps true: shards are cut as `chunk` cuts, so that the first ones are full and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-__all__ = ["Partial", "Placement", "Replicate", "Shard"]
+__all__ = ["Partial", "Placement", "Replicate", "Shard", "_StridedShard"]
 
 
 class Placement:
@@ -49,7 +49,14 @@ class Shard(Placement):
 
 
 @dataclass(frozen=True)
+class _StridedShard(Shard):
+    """Each rank holds a piece of a piece: a later dimension of the mesh cut the tensor's dimension first."""
+
+    split_factor: int = field(kw_only=True, default=1)
+
+
+@dataclass(frozen=True)
 class Partial(Placement):
-    """The whole tensor is a reduction of what the ranks hold: `sum`, `avg`, `min`, `max`, `product`."""
+    """The whole tensor is a reduction of what the ranks hold: `sum`, `avg`, `min`, `max`, `product`, `norm2`, .."""
 
     reduce_op: str = "sum"

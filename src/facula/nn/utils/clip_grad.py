@@ -39,7 +39,8 @@ _FLOATING = (core.float32, core.float64, core.bfloat16, core.float16)
 def _one_launch(tensors: list[Any]) -> bool:
     """Whether one kernel may take all tensors together."""
     return all(
-        t.dtype in _FLOATING
+        type(t) is core.Tensor
+        and t.dtype in _FLOATING
         and t.device.type == "cpu"
         and t.is_contiguous()
         and not t.requires_grad

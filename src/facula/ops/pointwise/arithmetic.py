@@ -23,6 +23,7 @@ from facula.ops.registry import F, composite, operator, pointwise
     of_numbers=True,
     prebuilt=({"alpha": RUNTIME},),
     reference="numpy.add",
+    shards="linear",
 )
 def add(x, y, *, alpha):
     """Sum ``self + alpha * other``; of bools the logical or."""
@@ -37,6 +38,7 @@ def add(x, y, *, alpha):
     prebuilt=({"alpha": RUNTIME},),
     refuses_bools=True,
     reference="numpy.subtract",
+    shards="linear",
 )
 def sub(x, y, *, alpha):
     """Difference ``self - alpha * other``."""
@@ -62,6 +64,7 @@ def rsub(x, y, *, alpha):
     of_numbers=True,
     names=functions_and_methods("mul", "multiply"),
     reference="numpy.multiply",
+    shards="multilinear",
 )
 def mul(x, y):
     """Product ``self * other``; of bools the logical and."""
@@ -74,6 +77,7 @@ def mul(x, y):
     names=functions_and_methods("neg", "negative"),
     dtypes="int float complex",
     reference="numpy.negative",
+    shards="linear",
 )
 def neg(x):
     """Negation ``-self``."""

@@ -42,6 +42,7 @@ def _no_rounding(code: str, chosen: dict[str, Any]) -> bool:
     unsupported=lambda code, chosen: _integer_quotient(code, chosen) or _no_rounding(code, chosen),
     prebuilt=({"rounding_mode": "trunc"}, {"rounding_mode": "floor"}),
     reference="numpy.divide",
+    shards="first",
 )
 def div(x, y, *, rounding_mode):
     """Quotient, exact (None), rounded towards zero (``"trunc"``) or down (``"floor"``)."""

@@ -1,0 +1,53 @@
+"""A parameter in its whole form: memory that comes and goes.
+
+Takes: a shape, a dtype, and the places of modules where the parameter stands. Gives: `Leaf`.
+Keeps true: while the memory is away nothing may compute with the tensor; tensors that share its storage, as those
+kept for a backward pass, find the same elements when it is back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from facula import core, nn
+from facula.distributed.buffers import view_of
+
+__all__ = ["Leaf", "Place"]
+
+#: a module, and the name of a parameter of it
+Place = tuple[nn.Module, str]
+
+
+class Leaf:
+    """The whole form of one parameter."""
+
+    def __init__(
+        self, places: list[Place], shape: Sequence[int], dtype: Any, requires_grad: bool,
+        wrap: Callable[[Any], Any] = lambda tensor: tensor,
+    ) -> None:  # fmt: skip
+        self.places, self.shape, self.dtype = places, tuple(shape), dtype
+        self.tensor = core.empty(self.shape, dtype=dtype)
+        self.bytes = self.tensor.numel() * self.tensor.element_size()
+        self.parameter = nn.Parameter(wrap(self.tensor), requires_grad)
+        self.free()
+
+    def take(self) -> Any:
+        """Memory for the elements; gives the tensor, to be written at once."""
+        storage = self.tensor.untyped_storage()
+        if storage.nbytes() != self.bytes:
+            storage.resize_(self.bytes)
+        return self.tensor
+
+    def write(self, payload: Any, start: int = 0) -> None:
+        """Write bytes behind each other; this is no change that a backward pass would refuse."""
+        view_of(self.tensor)[start : start + len(payload)] = payload
+
+    def free(self) -> None:
+        """Give the memory back."""
+        self.tensor.untyped_storage().resize_(0)
+
+    def install(self, parameter: Any) -> None:
+        """Put a parameter where this one stands."""
+        for module, name in self.places:
+            module._parameters[name] = parameter

@@ -1,0 +1,222 @@
+"""Units whose pieces are distributed tensors, one for each parameter.
+
+Takes: parameters, a mesh, and along which dimension each is cut. Gives: `ParameterUnit`.
+Keeps true: a parameter that is a distributed tensor already (tensor parallel) stays one, on a mesh with a dimension
+more; the piece of a rank may be smaller than those of others, or empty; what is sent has one size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from facula import core, nn
+from facula.core.errors import fail
+from facula.distributed.buffers import view_of
+from facula.distributed.device_mesh import DeviceMesh
+from facula.distributed.fsdp.leaf import Leaf, Place
+from facula.distributed.fsdp.unit import Unit, accumulate
+from facula.distributed.tensor.dtensor import DTensor
+from facula.distributed.tensor.placement_types import Placement, Replicate, Shard, _StridedShard
+from facula.ops.registry import F
+
+__all__ = ["ParameterUnit"]
+
+Tensor = core.Tensor
+
+
+class _Piece(Leaf):
+    """A parameter, and this rank's piece of it as a distributed tensor."""
+
+    def __init__(
+        self, places: list[Place], mesh: DeviceMesh, dtype: Any, choose: Callable[[Any], Any] | None
+    ) -> None:
+        module, name = places[0]
+        given = module._parameters[name]
+        data = given.detach()
+        self.dim = self._cut_dim(given, choose)
+        self.inner = data if isinstance(data, DTensor) else None
+        local = data.to_local().detach() if isinstance(data, DTensor) else data.detach()
+        self.mesh = self._joined_mesh(mesh)
+        self.count, self.rank = mesh.size(mesh.ndim - 1), mesh.get_local_rank(mesh.ndim - 1)
+        if self.dim >= local.dim() > 0 or local.dim() == 0:
+            fail(ValueError, "fully_shard", f"parameters of more than {self.dim} dimensions were required",
+                 f"{name} of shape {tuple(local.shape)}", "a parameter of one number is view(1)")  # fmt: skip
+        if local.is_meta:
+            local = core.empty(tuple(local.shape), dtype=local.dtype, device="meta")
+        super().__init__(places, local.shape, dtype or local.dtype, given.requires_grad, self._wrap)
+        self.whole_shape = tuple(data.shape)
+        self.own = local.dtype
+        size, start = Shard.local_shard_size_and_offset(self.shape[self.dim], self.count, self.rank)
+        piece = local.narrow(self.dim, start, size)
+        piece = piece.clone() if not local.is_meta else core.empty(
+            tuple(piece.shape), dtype=self.own, device="meta"
+        )  # fmt: skip
+        placed = DTensor._make(
+            piece.contiguous(), self.whole_shape, self.mesh, self._placements(mesh)
+        )
+        self.shown = nn.Parameter(placed, given.requires_grad)
+        for key, value in vars(given).items():
+            if not key.startswith("_") and not hasattr(self.shown, key):
+                setattr(self.shown, key, value)
+        self.install(self.shown)
+
+    def _cut_dim(self, given: Any, choose: Callable[[Any], Any] | None) -> int:
+        chosen = choose(given) if choose is not None else None
+        return 0 if chosen is None else chosen.dim % max(given.dim(), 1)
+
+    def _wrap(self, tensor: Any) -> Any:
+        if self.inner is None:
+            return tensor
+        inner = self.inner
+        return DTensor._make(tensor, inner.shape, inner.device_mesh, inner.placements)
+
+    def _joined_mesh(self, mesh: DeviceMesh) -> DeviceMesh:
+        """The mesh of the piece: that of the cut, and that on which the parameter lies already."""
+        if self.inner is None:
+            return mesh
+        other = self.inner.device_mesh
+        root = mesh._root_mesh()
+        names = (*(mesh.mesh_dim_names or ()), *(other.mesh_dim_names or ()))
+        if root is not other._root_mesh() or len(names) != mesh.ndim + other.ndim:
+            fail(ValueError, "fully_shard", "slices of one mesh with names were required (FSDP requires the "
+                 "FSDP and TP DeviceMesh to have the same parent mesh)", f"{mesh} and {other}",
+                 "init_device_mesh(..., mesh_dim_names=('dp', 'tp')), then mesh['dp'] and mesh['tp']")  # fmt: skip
+        return root[names]
+
+    def _placements(self, mesh: DeviceMesh) -> list[Placement]:
+        cut: Placement = Shard(self.dim)
+        rest: tuple[Placement, ...] = ()
+        if self.inner is not None:
+            rest = self.inner.placements
+            if any(isinstance(p, Shard) and p.dim == self.dim for p in rest):
+                factor = self.inner.device_mesh.size()
+                cut = _StridedShard(self.dim, split_factor=factor)
+        return [*(Replicate() for _ in range(mesh.ndim - 1)), cut, *rest]
+
+    @property
+    def local(self) -> Any:
+        """This rank's piece."""
+        return self.shown._local_tensor
+
+    def padded(self) -> int:
+        """How many elements the largest piece has."""
+        full = -(-self.shape[self.dim] // self.count)
+        total = self.tensor.numel()
+        return total // self.shape[self.dim] * full if self.shape[self.dim] else 0
+
+    def part(self, rank: int) -> tuple[int, int]:
+        """Size and start of a rank's piece along the dimension that is cut."""
+        return Shard.local_shard_size_and_offset(self.shape[self.dim], self.count, rank)
+
+
+class ParameterUnit(Unit):
+    """Parameters that are cut each for itself."""
+
+    leaves: list[Any]
+
+    def __init__(
+        self, places: list[list[Place]], mesh: DeviceMesh, name: str, dtype: Any, reduce_dtype: Any,
+        choose: Callable[[Any], Any] | None,
+    ) -> None:  # fmt: skip
+        """Cut parameters.
+
+        Args:
+            mesh: of one dimension, along which they are cut, or of two, along the first of which copies lie.
+            choose: gives the `Shard` of a parameter, or None.
+        """
+        pieces = [_Piece(p, mesh, dtype, choose) for p in places]
+        copies = mesh.get_group(0) if mesh.ndim == 2 else None
+        group = mesh.get_group(mesh.ndim - 1)
+        super().__init__(pieces, group, copies, name)
+        self.mesh, self.reduce_dtype = mesh, reduce_dtype
+
+    def versions(self) -> list[int]:
+        """How often each of this rank's pieces was written to."""
+        return [leaf.local._version for leaf in self.leaves]
+
+    def packed(self) -> Tensor:
+        """This rank's pieces behind each other."""
+        dtype = self.leaves[0].dtype
+        made = core.empty((sum(leaf.padded() for leaf in self.leaves),), dtype=dtype)
+        at = 0
+        recording = core.set_grad_enabled(False)
+        try:
+            for leaf in self.leaves:
+                local = leaf.local.detach()
+                if local.is_meta:
+                    fail(RuntimeError, "fully_shard", "parameters with elements were required",
+                         f"{leaf.places[0][1]} on the meta device",
+                         "module.to_empty(device='cpu'), then initialise or load the parameters")  # fmt: skip
+                made[at : at + local.numel()].copy_(local.reshape(-1))
+                at += leaf.padded()
+        finally:
+            core.set_grad_enabled(recording)
+        return made
+
+    def unpack(self, gathered: Tensor) -> None:
+        """Fill the whole forms."""
+        size, at = gathered.numel() // self.count, 0
+        data, width = view_of(gathered), gathered.element_size()
+        for leaf in self.leaves:
+            row = leaf.tensor.numel() // leaf.shape[leaf.dim] if leaf.shape[leaf.dim] else 0
+            if leaf.dim == 0:
+                for rank in range(self.count):
+                    count, start = leaf.part(rank)
+                    begin = (rank * size + at) * width
+                    leaf.write(data[begin : begin + count * row * width], start * row * width)
+            else:
+                leaf.write(view_of(self._joined(leaf, gathered, size, at)))
+            at += leaf.padded()
+
+    def _joined(self, leaf: Any, gathered: Tensor, size: int, at: int) -> Tensor:
+        parts = []
+        for rank in range(self.count):
+            shape = [*leaf.shape]
+            shape[leaf.dim], _ = leaf.part(rank)
+            begin = rank * size + at
+            count = leaf.tensor.numel() // leaf.shape[leaf.dim] * shape[leaf.dim]
+            parts.append(gathered[begin : begin + count].view(shape))
+        return F.cat(parts, leaf.dim).contiguous()
+
+    def packed_gradients(self, leaves: list[Any], dtype: Any) -> Tensor:
+        """For each rank its pieces of the gradients."""
+        size = sum(leaf.padded() for leaf in leaves)
+        made = F.zeros((self.count, size), dtype=dtype)
+        at = 0
+        for leaf in leaves:
+            grad = leaf.parameter.grad
+            if grad is not None:
+                if isinstance(grad, DTensor):
+                    grad = grad.redistribute(placements=leaf.inner.placements)._local_tensor
+                for rank in range(self.count):
+                    count, start = leaf.part(rank)
+                    part = grad.detach().narrow(leaf.dim, start, count).reshape(-1)
+                    made[rank, at : at + part.numel()].copy_(part)
+            at += leaf.padded()
+        return made.view(-1)
+
+    def give(self, leaves: list[Any], pieces: Tensor, used: list[bool]) -> None:
+        """Add reduced pieces to the gradients of this rank's."""
+        at = 0
+        for leaf, is_used in zip(leaves, used, strict=True):
+            local = leaf.local
+            if is_used:
+                part = pieces[at : at + local.numel()].view(local.shape).to(leaf.own, copy=True)
+                shown = leaf.shown
+                accumulate(shown, DTensor._make(part, shown.shape, leaf.mesh, shown.placements))
+            at += leaf.padded()
+
+    def install_pieces(self) -> None:
+        """Have the modules show this rank's pieces."""
+        for leaf in self.leaves:
+            leaf.install(leaf.shown)
+
+    def take_again(self) -> None:
+        """The modules have other parameters for the pieces now, as after `to_empty`: take these."""
+        for leaf in self.leaves:
+            module, name = leaf.places[0]
+            now = module._parameters[name]
+            if now is not leaf.shown and now is not leaf.parameter:
+                leaf.shown = now
+                leaf.install(now)

@@ -1,0 +1,296 @@
+"""What ranks do in `test_fsdp.py` and `test_checkpoint.py`: each function's result is printed as JSON."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import sys
+from typing import Any
+
+import facula
+from facula import distributed as dist
+from facula import nn
+from facula.autograd.checkpoint import checkpoint as recomputed
+from facula.distributed import checkpoint
+from facula.distributed.checkpoint import state_dict as states
+from facula.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from facula.distributed.tensor import Shard, distribute_tensor, init_device_mesh, zeros
+
+
+def begin(seconds: float = 20) -> tuple[int, int]:
+    """Join the world."""
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=seconds))
+    return dist.get_rank(), dist.get_world_size()
+
+
+def error_of(function: Any, *args: Any, **kwargs: Any) -> list[str]:
+    """The type and text of what a call raises."""
+    try:
+        function(*args, **kwargs)
+    except Exception as error:
+        return [type(error).__name__, str(error)]
+    return ["none", ""]
+
+
+class Block(nn.Module):
+    """Two layers, the second of which runs again in backward, if asked for."""
+
+    def __init__(self, again: bool = False) -> None:
+        super().__init__()
+        self.first, self.second, self.again = nn.Linear(5, 7), nn.Linear(7, 5), again
+
+    def forward(self, x: Any) -> Any:
+        inner = self.first(x).tanh()
+        if self.again:
+            return x + recomputed(self.second, inner, use_reentrant=False)
+        return x + self.second(inner)
+
+
+def net(again: bool = False) -> Any:
+    facula.manual_seed(3)
+    made = nn.Sequential(nn.Linear(6, 5), Block(again), Block(), nn.LayerNorm(5), nn.Linear(5, 3))
+    return made.double()
+
+
+def inputs(count: int) -> Any:
+    facula.manual_seed(4)
+    return facula.randn(count, 8, 6).double()
+
+
+def losses(model: Any, batches: Any, steps: int = 4, **options: Any) -> list[float]:
+    """The losses of some steps of AdamW."""
+    optimizer = facula.optim.AdamW(model.parameters(), lr=0.05)
+    found = []
+    for x in batches[:steps]:
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        found.append(loss.item())
+    return found
+
+
+def sharded(mesh: Any, again: bool = False, **options: Any) -> Any:
+    model = net(again)
+    for block in (model[1], model[2]):
+        if again:
+            fully_shard(block.second, mesh=mesh, **options)
+        fully_shard(block, mesh=mesh, **options)
+    return fully_shard(model, mesh=mesh, **options)
+
+
+def mean(value: float) -> float:
+    total = facula.tensor([value], dtype=facula.float64)
+    dist.all_reduce(total)
+    return total.item() / dist.get_world_size()
+
+
+def kinds() -> Any:
+    """Losses of every way to cut, less those of one process."""
+    rank, size = begin()
+    every = inputs(4)
+    share = 8 // size
+    mine = every[:, share * rank : share * rank + share]
+    want, found = losses(net(), every), {}
+    line = init_device_mesh("cpu", (size,))
+    for name, mesh, options in (
+        ("plain", line, {}),
+        ("kept", line, {"reshard_after_forward": False}),
+        ("given back", line, {"reshard_after_forward": True}),
+        ("columns", line, {"shard_placement_fn": lambda p: Shard(p.dim() - 1)}),
+        ("copies", init_device_mesh("cpu", (size, 1)), {}),
+        ("both", init_device_mesh("cpu", (1, size)), {}),
+        ("again", line, {"again": True}),
+    ):
+        got = [mean(v) for v in losses(sharded(mesh, **options), mine)]
+        found[name] = max(abs(a - b) for a, b in zip(got, want, strict=True))
+    model = sharded(line)
+    pieces = sum(p.to_local().numel() for p in model.parameters())
+    total = sum(p.numel() for p in net().parameters())
+    found["share"] = [pieces, total]
+    half = sharded(line, mp_policy=MixedPrecisionPolicy(facula.bfloat16, facula.float32))
+    shown = str(next(half.parameters()).dtype)
+    found["half"] = [str(half(mine[0]).dtype), shown]
+    found["half losses"] = abs(mean(losses(half, mine, 1)[0]) - want[0])
+    whole = net()
+    (whole(every[0]).square().mean() + whole(every[1]).square().mean()).backward()
+    model.set_requires_gradient_sync(False)
+    model(mine[0]).square().mean().backward()
+    model.set_requires_gradient_sync(True)
+    model(mine[1]).square().mean().backward()
+    pairs = zip(whole.parameters(), model.parameters(), strict=True)
+    found["added up"] = max((p.grad - q.grad.full_tensor()).abs().max().item() for p, q in pairs)
+    a = nn.utils.clip_grad_norm_(whole.parameters(), 0.1, foreach=False)
+    b = nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+    b = b.full_tensor() if hasattr(b, "full_tensor") else b
+    pairs = zip(whole.parameters(), model.parameters(), strict=True)
+    clipped = max((p.grad - q.grad.full_tensor()).abs().max().item() for p, q in pairs)
+    found["clipped"] = [abs(a.item() - b.item()), clipped]
+    handle = model.unshard(async_op=True)
+    handle.wait()
+    found["unshard"] = [list(model[0].weight.shape), type(model[0].weight).__name__]
+    model.reshard()
+    found["reshard"] = type(model[0].weight).__name__
+    found["twice"] = error_of(fully_shard, model)
+    found["number"] = error_of(fully_shard, Number())
+    return found
+
+
+class Number(nn.Module):
+    """A parameter without dimensions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.number = nn.Parameter(facula.tensor(1.0))
+
+
+class Two(nn.Module):
+    """One of two layers, by rank, and one that nobody uses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.c = nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 2)
+
+    def forward(self, x: Any, second: bool) -> Any:
+        return self.b(x) if second else self.a(x)
+
+
+def uneven() -> Any:
+    """Parameters that some ranks use, or none; fewer rows than ranks; a frozen layer."""
+    rank, size = begin()
+    model = fully_shard(Two())
+    model(facula.ones(1, 2), rank == 0).sum().backward()
+    found = {"unused": [model.a.bias.grad.full_tensor().tolist(), model.c.weight.grad is None]}
+    narrow = nn.Sequential(nn.Linear(3, 1), nn.Linear(1, 4))
+    narrow[0].requires_grad_(False)
+    fully_shard(narrow)
+    x = facula.ones(2, 3, requires_grad=True)
+    narrow(x).sum().backward()
+    found["frozen"] = [
+        narrow[0].weight.grad is None,
+        narrow[1].weight.grad.to_local().numel(),
+        x.grad is not None,
+    ]
+    return found
+
+
+# ------------------------------------------------------------------ checkpoints
+
+
+def state(size: int, mesh: Any, fill: bool) -> dict[str, Any]:
+    """A state with tensors that lie in several ways."""
+    whole = facula.arange(35.0).reshape(7, 5)
+    cut = (
+        distribute_tensor(whole, mesh, [Shard(0)])
+        if fill
+        else zeros(7, 5, device_mesh=mesh, placements=[Shard(1)])
+    )
+    return {
+        "cut": cut, "plain": facula.arange(4) if fill else facula.zeros(4, dtype=facula.int64),
+        "step": 17 if fill else 0, "inner": {"list": [facula.ones(2) * fill, {"x": fill}], "text": "t" * fill},
+    }  # fmt: skip
+
+
+def save_state() -> Any:
+    rank, size = begin()
+    folder = sys.argv[2]
+    mesh = init_device_mesh("cpu", (size,))
+    checkpoint.save(state(size, mesh, True), checkpoint_id=folder)
+    dist.barrier()  # rank 0 may still take stale files away
+    return sorted(n.split("_")[3] for n in os.listdir(folder) if n.startswith("__"))
+
+
+def load_state() -> Any:
+    rank, size = begin()
+    folder = sys.argv[2]
+    mesh = init_device_mesh("cpu", (size,))
+    found = state(size, mesh, False)
+    checkpoint.load(found, checkpoint_id=folder)
+    whole = found["cut"].full_tensor()
+    missing = error_of(checkpoint.load, {"other": facula.ones(1)}, checkpoint_id=folder)
+    shape = error_of(checkpoint.load, {"plain": facula.ones(3)}, checkpoint_id=folder)
+    inner = found["inner"]
+    return [
+        whole.tolist() == facula.arange(35.0).reshape(7, 5).tolist(), found["plain"].tolist(),
+        found["step"], inner["list"][0].tolist(), inner["list"][1], inner["text"], missing, shape,
+    ]  # fmt: skip
+
+
+def training() -> Any:
+    """A step, a checkpoint while training goes on, and the same steps again from there."""
+    rank, size = begin()
+    folder, every = sys.argv[2], inputs(4)
+    mesh = init_device_mesh("cpu", (size,))
+
+    def run(model: Any, optimizer: Any, batches: Any) -> list[float]:
+        found = []
+        for x in batches:
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            found.append(loss.item())
+        return found
+
+    model = sharded(mesh)
+    optimizer = facula.optim.AdamW(model.parameters(), lr=0.05)
+    run(model, optimizer, every[:2])
+    held = {
+        "model": states.get_model_state_dict(model),
+        "optim": states.get_optimizer_state_dict(model, optimizer),
+    }
+    future = checkpoint.async_save(held, checkpoint_id=folder)
+    want = run(model, optimizer, every[2:])
+    future.wait()
+    other = sharded(mesh)
+    again = facula.optim.AdamW(other.parameters(), lr=0.5)
+    run(other, again, every[:1])
+    held = {
+        "model": states.get_model_state_dict(other),
+        "optim": states.get_optimizer_state_dict(other, again),
+    }
+    checkpoint.load(held, checkpoint_id=folder)
+    states.set_state_dict(
+        other, again, model_state_dict=held["model"], optim_state_dict=held["optim"]
+    )
+    full = states.get_model_state_dict(other, options=states.StateDictOptions(full_state_dict=True))
+    return [
+        want,
+        run(other, again, every[2:]),
+        type(full["0.weight"]).__name__,
+        again.param_groups[0]["lr"],
+    ]
+
+
+class Dies:
+    """An entry whose rank goes away when it is written."""
+
+    def __reduce__(self) -> Any:
+        os._exit(9)
+
+
+class Breaks:
+    """An entry that can not be written."""
+
+    def __reduce__(self) -> Any:
+        raise OSError("no space left on this disk")
+
+
+def broken() -> Any:
+    rank, size = begin(5)
+    folder = sys.argv[2]
+    mesh = init_device_mesh("cpu", (size,))
+    checkpoint.save(state(size, mesh, True), checkpoint_id=folder)
+    changed = {**state(size, mesh, True), "step": 18}
+    bad = {**changed, **({"mine": Breaks()} if rank == 1 else {})}
+    found = [error_of(checkpoint.save, bad, checkpoint_id=folder)]
+    dies = {**changed, **({"mine": Dies()} if rank == 1 else {})}
+    found.append(error_of(checkpoint.save, dies, checkpoint_id=folder))
+    again = {"step": 0, "plain": facula.zeros(4, dtype=facula.int64)}
+    checkpoint.load(again, checkpoint_id=folder, no_dist=True)
+    return [*found, again["step"], again["plain"].tolist()]
+
+
+if __name__ == "__main__":
+    print(json.dumps(globals()[sys.argv[1]]()))

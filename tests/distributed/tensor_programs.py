@@ -1,0 +1,116 @@
+"""What ranks do in `test_tensor_rules.py`: each function's result is printed as JSON."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import json
+import os
+import sys
+from typing import Any
+
+import facula
+from facula import distributed as dist
+from facula.distributed.tensor import (
+    DTensor,
+    Partial,
+    Replicate,
+    Shard,
+    distribute_tensor,
+    init_device_mesh,
+)
+from facula.distributed.tensor.events import gathered
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "ops"))
+
+
+def begin(seconds: float = 20) -> tuple[int, int]:
+    """Join the world."""
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=seconds))
+    return dist.get_rank(), dist.get_world_size()
+
+
+def placed(tensor: Any, mesh: Any, placement: Any) -> Any:
+    """A whole tensor under a placement; as parts of a sum, each rank has another part."""
+    if not isinstance(placement, Partial):
+        return distribute_tensor(tensor.detach(), mesh, [placement], src_data_rank=None)
+    share = tensor.detach() * (0.25 if mesh.get_local_rank() else 0.75)
+    return DTensor.from_local(share, mesh, [placement])
+
+
+def choices(tensor: Any, few: bool) -> list[Any]:
+    """Placements to try."""
+    found: list[Any] = [Shard(d) for d in range(tensor.dim())] + [Replicate()]
+    if tensor.is_floating_point() or tensor.is_complex():
+        found.append(Partial())
+    return found[:2] + found[-1:] if few else found
+
+
+def flat(value: Any) -> list[Any]:
+    from facula.fx._pytree import tree_leaves
+
+    return [v for v in tree_leaves(value) if isinstance(v, facula.Tensor)]
+
+
+def close(got: Any, want: Any) -> bool:
+    got = got.full_tensor() if isinstance(got, DTensor) else got
+    return got.shape == want.shape and got.dtype is want.dtype and facula.allclose(
+        got.to(facula.complex128 if got.is_complex() else facula.float64),
+        want.to(facula.complex128 if want.is_complex() else facula.float64),
+        1e-4, 1e-5, equal_nan=True,
+    )  # fmt: skip
+
+
+def definitions() -> Any:
+    """Every sample of every definition with a rule, under placements of its tensors."""
+    from operator_cases import Samples, calls
+
+    from facula.fx._pytree import tree_map
+    from facula.ops.registry import own_operators
+
+    begin(60)
+    mesh = init_device_mesh("cpu", (2,))
+    part, parts = int(sys.argv[2]), int(sys.argv[3])
+    chosen = [op for _, op in sorted(own_operators().items()) if _ruled(op)]
+    wrong, count, pieces = [], 0, set()
+    for op in chosen[part::parts]:
+        definition = op.definition
+        facula.manual_seed(0)
+        samples = calls(definition.name, Samples())
+        for args, kwargs in samples[: 2 if definition.kind == "pointwise" else 4]:
+            tensors = flat((args, kwargs))
+            many = len(tensors) > 1 or definition.kind == "pointwise"
+            ways = itertools.product(*(choices(t, many) for t in tensors))
+            want = flat(op(*args, **kwargs))
+            for way in itertools.islice(ways, 40):
+                place = iter(way)
+                before = sum(gathered.values())
+                given = tree_map(
+                    lambda v, place=place: placed(v, mesh, next(place))
+                    if isinstance(v, facula.Tensor) else v, (args, kwargs)
+                )  # fmt: skip
+                try:
+                    got = flat(op(*given[0], **given[1]))
+                except Exception as error:
+                    error.add_note(f"{definition.name} of {way}")
+                    raise
+                count += 1
+                if len(got) != len(want) or not all(map(close, got, want)):
+                    if definition.name not in ("empty_like", "new_empty"):
+                        wrong.append([definition.name, str(way)])
+                elif sum(gathered.values()) == before:
+                    pieces.add(definition.name)
+    every = [op.definition.name for op in chosen[part::parts]]
+    return [wrong[:20], count, sorted(set(every) - pieces)]
+
+
+def _ruled(op: Any) -> bool:
+    definition = op.definition
+    pointwise = definition.kind == "pointwise" and not definition.random
+    ruled = definition.shards is not None and definition.samples is not None
+    floats = pointwise and "float" in definition.dtypes.split()
+    return ruled or (floats and definition.names != ())
+
+
+if __name__ == "__main__":
+    print(json.dumps(globals()[sys.argv[1]]()))

@@ -1,0 +1,52 @@
+"""Parameters in pieces train as whole ones do."""
+
+from __future__ import annotations
+
+import pytest
+import ranks
+
+
+def run(program: str, size: int = 2, **options) -> list:
+    return ranks.run(program, size, script="sharded_programs.py", **options)
+
+
+@pytest.fixture(scope="module")
+def kinds() -> list:
+    return run("kinds")
+
+
+def test_losses_are_those_of_one_process(kinds: list):
+    for found in kinds:
+        for name in ("plain", "kept", "given back", "columns", "copies", "both", "again"):
+            assert found[name] < 1e-12, name
+
+
+def test_each_rank_has_its_share(kinds: list):
+    pieces = [found["share"][0] for found in kinds]
+    total = kinds[0]["share"][1]
+    assert sum(pieces) == total and max(pieces) < 0.6 * total
+
+
+def test_dtypes_of_computation_and_of_pieces(kinds: list):
+    for found in kinds:
+        assert (
+            found["half"] == ["facula.bfloat16", "facula.float64"] and found["half losses"] < 0.02
+        )
+
+
+def test_gradients_add_up_and_are_clipped(kinds: list):
+    for found in kinds:
+        assert found["added up"] < 1e-14 and max(found["clipped"]) < 1e-12
+
+
+def test_whole_parameters_on_demand(kinds: list):
+    for found in kinds:
+        assert found["unshard"] == [[5, 6], "Parameter"] and found["reshard"] == "DTensor"
+        assert "has not been cut" in found["twice"][1] and "view(1)" in found["number"][1]
+
+
+def test_parameters_that_not_all_ranks_use():
+    first, second = run("uneven")
+    for found, rows in ((first, 2), (second, 2)):
+        assert found["unused"] == [[0.5, 0.5], True]
+        assert found["frozen"] == [True, rows, True]
