@@ -63,8 +63,8 @@ class Watch:
             return False
         if event == "exec":  # modules of libraries, and what they make of their own texts
             return not _is_of_a_library(arguments[0].co_filename)
-        if event == "compile":
-            return not _is_of_a_library(arguments[1])
+        if event == "compile":  # text that is parsed and not run has no file; running it is "exec"
+            return not _is_of_a_library(arguments[1]) and arguments[1] != "<unknown>"
         if event == "import":
             return arguments[0].partition(".")[0] != "facula"
         if event.startswith(_ABOUT_FILES):

@@ -19,7 +19,14 @@ FATES = {
     "read", "UnpicklingError", "RuntimeError", "EOFError", "DistStoreError", "NotImplementedError",
 }  # fmt: skip
 #: for these a file that is none is a miss, not an error
-QUIET = ("stored graph", "compiled library", "measured choice", "requests", "folder of")
+QUIET = (
+    "pipe: tar",
+    "stored graph",
+    "compiled library",
+    "measured choice",
+    "requests",
+    "folder of",
+)
 
 
 @pytest.mark.parametrize("kind", list(fuzz_loaders.formats()))

@@ -11,6 +11,7 @@ Sources: Abramowitz & Stegun 1964 chapters 6, 9, 10, 22, 23; Temme 1979 for the 
 from __future__ import annotations
 
 from facula.codegen.c.math_coefficients import AIRY
+from facula.codegen.c.math_polynomials import polynomials
 from facula.codegen.c.math_text import Library
 
 GAMMA = """
@@ -227,81 +228,8 @@ FM_CALL double fm_airy_ai_derivative_f64(double x) {
 }
 """
 
-#: recurrence of each family: start `p0 = 1`, `p1`, then `p(k+1)` from `p = p(k)` and `q = p(k-1)`
-_FAMILIES = {
-    "chebyshev_t": ("y", "2.0 * y * p - q"),
-    "chebyshev_u": ("2.0 * y", "2.0 * y * p - q"),
-    "chebyshev_v": ("2.0 * y - 1.0", "2.0 * y * p - q"),
-    "chebyshev_w": ("2.0 * y + 1.0", "2.0 * y * p - q"),
-    "hermite_h": ("2.0 * y", "2.0 * (y * p - k * q)"),
-    "hermite_he": ("y", "y * p - k * q"),
-    "laguerre_l": ("1.0 - y", "((2.0 * k + 1.0 - y) * p - k * q) / (k + 1.0)"),
-    "legendre_p": ("y", "((2.0 * k + 1.0) * y * p - k * q) / (k + 1.0)"),
-}
-
-#: closed forms on [-1, 1] for high degrees: inside, at 1, at -1 (there times (-1)^n)
-_CLOSED = {
-    "chebyshev_t": ("__builtin_cos(m * t)", "1.0", "1.0"),
-    "chebyshev_u": ("__builtin_sin((m + 1.0) * t) / __builtin_sin(t)", "m + 1.0", "m + 1.0"),
-    "chebyshev_v": (
-        "__builtin_cos((m + 0.5) * t) / __builtin_cos(0.5 * t)",
-        "1.0",
-        "2.0 * m + 1.0",
-    ),
-    "chebyshev_w": (
-        "__builtin_sin((m + 0.5) * t) / __builtin_sin(0.5 * t)",
-        "2.0 * m + 1.0",
-        "1.0",
-    ),
-}
-
-_POLYNOMIAL = """
-FM_CALL double fm_@NAME_f64(double x, double n) {
-    double y = @ARGUMENT, q = 1.0, p = @FIRST, m = __builtin_trunc(n);
-    if (!(m >= 0.0)) return 0.0;
-    if (m < 1.0) return 1.0;
-    if (x != x) return x;
-@CLOSED    for (double k = 1.0; k < m; k += 1.0) {
-        double next = @NEXT;
-        q = p;
-        p = next;
-        if (!(__builtin_fabs(p) < __builtin_inf())) break;
-    }
-    return p;
-}
-"""
-
-_HIGH_DEGREE = """    if (m > 6.0 && __builtin_fabs(y) <= 1.0) {
-        double t = __builtin_acos(y), odd = __builtin_fmod(m, 2.0);
-        return y == 1.0 ? @TOP : y == -1.0 ? (odd == 1.0 ? -(@BOTTOM) : @BOTTOM) : @INSIDE;
-    }
-"""
-
 _UNARY = "lgamma digamma bessel_j0 bessel_j1 bessel_y0 bessel_y1 airy_ai airy_ai_derivative".split()
 _BINARY = "zeta polygamma igamma igammac".split()
-
-
-def _polynomials(library: Library) -> list[str]:
-    names = []
-    for family, (first, following) in _FAMILIES.items():
-        shifts = ("", "shifted_") if family.startswith("chebyshev") else ("",)
-        for shift in shifts:
-            closed = ""
-            if family in _CLOSED:
-                inside, top, bottom = _CLOSED[family]
-                closed = _HIGH_DEGREE.replace("@TOP", top).replace("@BOTTOM", bottom)
-                closed = closed.replace("@INSIDE", inside)
-            text = (
-                _POLYNOMIAL.replace("@NAME", shift + family)
-                .replace("@CLOSED", closed)
-                .replace("@FIRST", first)
-            )
-            text = text.replace("@NEXT", following).replace(
-                "@ARGUMENT", "2.0 * x - 1.0" if shift else "x"
-            )
-            library.add(text, {}, ("f64",))
-            names.append(shift + family)
-    return names
 
 
 def fill(library: Library) -> None:
@@ -309,7 +237,7 @@ def fill(library: Library) -> None:
     library.add(GAMMA, {}, ("f64",))
     library.add(INCOMPLETE_GAMMA, {}, ("f64",))
     library.add(BESSEL_AND_AIRY, AIRY, ("f64",))
-    binary = _BINARY + _polynomials(library)
+    binary = _BINARY + polynomials(library)
     for name in _UNARY:
         library.add(
             f"FM_CALL float fm_{name}_f32(float x) {{\n    return (float)fm_{name}_f64(x);\n}}",

@@ -1,0 +1,243 @@
+"""The kinds of files that hold programs, archives and messages, for `fuzz_loaders`.
+
+Takes nothing. Gives `programs()`, `archives()` and `messages()`: formats by their names.
+Keeps true: what is read is looked at as a user would, within bounds.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import os
+import random
+import re
+import struct
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fuzz_mutations import (
+    mutated_bytes,
+    mutated_json,
+    mutated_operations,
+    mutated_parts,
+    packed,
+    parts_of,
+)
+
+import facula
+from facula import jit, shared_memory
+from facula.data.datapipes import iter as pipes
+
+__all__ = ["Rows", "archives", "messages", "programs"]
+
+#: bytes, what reads them, how they are mutated, how many of the files are of this kind
+Rows = dict[
+    str, tuple[bytes, Callable[[bytes], Any], Callable[[bytes, random.Random], bytes], float]
+]
+
+# ------------------------------------------------------------------ scripted programs
+
+_WORDS = [
+    "while True", "for i in range(9223372036854775807)", "torch.zeros([1 << 62])", "__torch__", "CONSTANTS.c0",
+    "self", "x", "-1", "9223372036854775807", "1e999", "None", "[]", "()", "{}", "int", "Tensor", "List[int]",
+    "Tuple[int, int]", "Optional[Tensor]", "ops.prim.raise", "torch.add", "torch.system", "getattr", "print",
+    "__import__('os')", "annotate", "unchecked_cast", "uninitialized", "fork", "lambda: 0", "x for x in x",
+    "len.__self__", "self.__class__", "__torch__.__init__.__globals__", "(" * 300, "'" + "a" * 5000 + "'",
+    "\"{}\".format", "9" * 5000, "not ", "return", "break", "continue", "raise", "del x", "assert False",
+]  # fmt: skip
+
+
+def _mutated_code(data: bytes, generator: random.Random) -> bytes:
+    """Python's text with words and lines left out, swapped, repeated or replaced."""
+    if generator.randrange(12) == 0:
+        return mutated_bytes(data, generator)
+    lines = data.decode().split("\n")
+    for _ in range(generator.choice((1, 1, 2, 3, 6))):
+        first, second = generator.randrange(len(lines)), generator.randrange(len(lines))
+        kind = generator.randrange(6)
+        if kind == 0 and len(lines) > 1:
+            del lines[first]
+        elif kind == 1:
+            lines.insert(first, lines[second])
+        elif kind == 2:
+            indent = re.match(" *", lines[first])
+            assert indent is not None
+            lines.insert(first, indent[0] + generator.choice(_WORDS))
+        else:
+            words = re.findall(r"\w+|\W", lines[first]) or [""]
+            other = re.findall(r"\w+|\W", lines[second]) or [""]
+            new = generator.choice(_WORDS if kind == 3 else other)
+            words[generator.randrange(len(words))] = new
+            lines[first] = "".join(words)
+    return "\n".join(lines).encode()
+
+
+def _programs() -> list[bytes]:
+    folder = Path(__file__).parents[1] / "tests/jit/files"
+    by_size = sorted(folder.glob("*.pt"), key=os.path.getsize)
+    return [by_size[i].read_bytes() for i in (0, 4, 7)]
+
+
+def _load_program(data: bytes) -> None:
+    found = jit.load(io.BytesIO(data))
+    if "forward" in found._script_type.methods:
+        str(found.graph)
+    found.state_dict()
+
+
+def _with_record(archive: bytes, name: str) -> Callable[[bytes], None]:
+    others = [(n, content) for n, content in parts_of(archive) if n != name]
+
+    def load(data: bytes) -> None:
+        _load_program(packed([*others, (name, data)]))
+
+    return load
+
+
+def programs() -> Rows:
+    """What `jit.load` reads: the file, its parts, its code and its pickle."""
+    found: Rows = {}
+    for number, archive in enumerate(_programs()):
+        word = f"program {number}"
+        found[f"{word}, its parts"] = archive, _load_program, mutated_parts, 0.2
+        if number == 0:
+            found[word] = archive, _load_program, mutated_bytes, 0.5
+        shown = [n for n, content in parts_of(archive) if n.endswith(".py") and b"def " in content]
+        for name, content in parts_of(archive):
+            if name in shown[:2]:
+                found[f"{word}, {Path(name).name}"] = (
+                    content,
+                    _with_record(archive, name),
+                    _mutated_code,
+                    0.3,
+                )
+            if name.endswith("data.pkl"):
+                read = _with_record(archive, name)
+                found[f"{word}, its pickle"] = content, read, mutated_operations, 0.2
+    return found
+
+
+# ------------------------------------------------------------------ archives that pipes open
+
+
+def _tar(mode: str, form: int) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode=mode, format=form) as archive:  # type: ignore[call-overload]
+        for name, size in (("a.txt", 700), ("folder/b", 10), ("é" * 60 + "x" * 60, 3)):
+            member = tarfile.TarInfo(name)
+            member.size = size
+            archive.addfile(member, io.BytesIO(bytes(range(250)) * 3))
+        link = tarfile.TarInfo("link")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+    return made.getvalue()
+
+
+def _zip() -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for name, method in (("a", 0), ("b/c", 8), ("d", 12), ("e", 14)):
+            archive.writestr(name, b"text " * 50, method)
+    return made.getvalue()
+
+
+def _pipe(step: Callable[[Any], Any]) -> Callable[[bytes], None]:
+    """A reader of archives: every member lies below the archive, and is read up to a bound."""
+
+    def load(data: bytes) -> None:
+        source = pipes.IterableWrapper([("root/archive", io.BytesIO(data))], deepcopy=False)
+        for found in step(source):
+            if isinstance(found, bytes):
+                continue
+            path, stream = found
+            if not path.startswith("root/archive") or ".." in path.split("/"):
+                raise AssertionError(f"a member leads out of its archive: {path!r}")
+            stream.read(1 << 20)
+            stream.close()
+
+    def refuses(data: bytes) -> None:
+        try:
+            load(data)
+        except ValueError as error:  # of a name that leads out
+            raise RuntimeError(str(error)) from error
+
+    return refuses
+
+
+def archives() -> Rows:
+    """What the steps for archives read."""
+    text = b"hello " * 100
+    records = b"".join(
+        struct.pack("<QI", n, 1) + b"z" * n + struct.pack("<I", 2) for n in (5, 100, 0, 33)
+    )
+    rows = {
+        "tar": (_tar("w", tarfile.GNU_FORMAT), lambda p: p.load_from_tar()),
+        "tar, pax": (_tar("w", tarfile.PAX_FORMAT), lambda p: p.load_from_tar()),
+        "tar, a stream": (_tar("w:gz", tarfile.GNU_FORMAT),
+                          lambda p: p.load_from_tar(mode="r|*")),
+        "zip": (_zip(), lambda p: p.load_from_zip()),
+        "gzip": (gzip.compress(text), lambda p: p.decompress(file_type="gzip")),
+        "bzip2": (bz2.compress(text), lambda p: p.load_from_bz2()),
+        "xz": (lzma.compress(text), lambda p: p.load_from_xz()),
+        "records": (records, lambda p: p.load_from_tfrecord()),
+    }  # fmt: skip
+    return {
+        f"pipe: {name}": (data, _pipe(step), mutated_bytes, 0.5)
+        for name, (data, step) in rows.items()
+    }
+
+
+# ------------------------------------------------------------------ messages of shared memory
+
+
+class _Sent:
+    """A descriptor that came with a message."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.own = os.memfd_create("fuzz")
+        os.ftruncate(self.own, nbytes)
+
+    def detach(self) -> int:
+        own, self.own = self.own, -1
+        return own
+
+
+def _receive(data: bytes) -> None:
+    """What a process does with the parts of a message, which tell it about memory."""
+    try:
+        nbytes, held, dtype, offset, shape, strides, path = json.loads(data)
+        sent = _Sent(max(0, min(int(held), 1 << 20)))
+        kind = getattr(facula, dtype)
+        try:
+            memory = shared_memory._open_descriptor(sent, nbytes)
+        finally:
+            if sent.own >= 0:
+                os.close(sent.own)
+        made = shared_memory._tensor(
+            memory, kind, (offset, tuple(shape), tuple(strides)), False, None
+        )
+        made.sum()
+        made.fill_(1)
+        shared_memory._open_file(path, nbytes)
+    except (TypeError, ValueError, OSError, AttributeError, OverflowError, IndexError) as error:
+        raise RuntimeError(str(error)) from error
+
+
+def messages() -> Rows:
+    """What arrives when tensors are sent."""
+    sound = json.dumps([96, 96, "float32", 0, [2, 3], [3, 1], "/dev/shm/none"]).encode()
+
+    def load(data: bytes) -> None:
+        try:
+            _receive(data)
+        except RuntimeError:
+            if data != sound:
+                raise
+
+    return {"message of shared memory": (sound, load, mutated_json, 1.0)}
