@@ -29,7 +29,8 @@ Case = tuple[str, Callable[[], Any]]
 NAMES = list(own_operators())
 DTYPES = (
     "float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool complex64 complex128 "
-    "complex32 uint16 uint32 uint64 float8_e4m3fn float8_e5m2"
+    "complex32 uint16 uint32 uint64 float8_e4m3fn float8_e5m2 "
+    "float8_e4m3fnuz float8_e5m2fnuz"
 ).split()
 SHAPES = (
     (3, 4), (3, 4), (5,), (), (4, 4), (2, 3, 4), (2, 3, 5, 7), (1, 2, 6, 6), (0,), (0, 3), (2, 0, 3),

@@ -19,7 +19,7 @@ PUBLIC = frozenset(
         "Generator OutOfMemoryError Size Tensor UntypedStorage as_tensor bfloat16 bool "
         "can_cast channels_last channels_last_3d complex128 complex32 complex64 "
         "contiguous_format default_generator device dtype finfo float16 float32 float64 "
-        "float8_e4m3fn float8_e5m2 from_dlpack from_numpy frombuffer get_default_dtype "
+        "float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz from_dlpack from_numpy frombuffer get_default_dtype "
         "get_num_threads iinfo int16 int32 int64 int8 is_anomaly_check_nan_enabled "
         "is_anomaly_enabled is_grad_enabled is_inference_mode_enabled jagged layout "
         "manual_seed memory_format preserve_format promote_types qint32 qint8 quint2x4 quint4x2 quint8 "

@@ -55,6 +55,7 @@ cdef extern from "fk_storage.h" nogil:
         FK_SHARED
         FK_NO_RESIZE
         FK_POINTED
+        FK_LAZY
     fk_storage *fk_storage_new(int64_t nbytes)
     fk_storage *fk_storage_from(void *data, int64_t nbytes, void *owner, void (*release)(void *) noexcept nogil)
     fk_storage *fk_storage_meta(int64_t nbytes)
@@ -115,7 +116,7 @@ cdef extern from "Python.h":
 cdef extern from *:
     """
     #include <stddef.h>
-    #define FK_DTYPES_N 18
+    #define FK_DTYPES_N 20
     /* thread-local dispatch state: bits that are or-ed into every call, and the top of the interpreter stack */
     typedef struct { uint32_t keys; int saved_hooks; } fk_tls_t;
     static __thread fk_tls_t fk_tls = {0, 0};

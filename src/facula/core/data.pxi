@@ -247,6 +247,7 @@ cdef int resize_tensor(Tensor t, int nd, const int64_t *sh) except -1:
     if t.keys & K_META:
         pass
     elif needed > t.st.nbytes:
+        own_bytes(t)
         if t.st.flags & (FK_FOREIGN | FK_NO_RESIZE | FK_READONLY | FK_SHARED):
             raise said(RuntimeError, "[resize_] resizable storage was required: Trying to resize storage that is not resizable (it "
                                "belongs to somebody else, such as a NumPy array)\nhint: clone() gives a storage of its own")
@@ -484,6 +485,7 @@ cdef class Kernel:
                                            "the operator that launches this kernel has no rule for the transform" % self.name
                                            if (<Tensor>t).keys & K_TRANSFORM else
                                            "[%s] tensors with elements were required: got a meta tensor" % self.name)
+                    own_bytes(<Tensor>t)  # which operand it writes to is said by nobody here
                     p[i] = (<Tensor>t).data_
                     given[i] = given_tensor(<Tensor>t)
                     work += (<Tensor>t).numel_
@@ -595,10 +597,10 @@ def load_library(path):
 
 # ------------------------------------------------------------------ threads, memory
 
-def set_num_threads(int n):
+def set_num_threads(n):
     """Set how many threads one operator uses; n >= 1."""
-    if n < 1:
-        raise said(RuntimeError, "[set_num_threads] a positive number was required: got %d" % n + "\nhint: facula.get_num_threads() says how many there are")
+    if not 1 <= n < 1 << 31:
+        raise said(RuntimeError, "[set_num_threads] a positive number of 31 bits was required: got %d" % n + "\nhint: facula.get_num_threads() says how many there are")
     fk_set_num_threads(n)
 
 

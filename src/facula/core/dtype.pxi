@@ -1,7 +1,7 @@
 # dtypes, devices, layouts, memory formats, Size, and the promotion rules.
 
 cdef enum:
-    F32, F64, F16, BF16, I64, I32, I16, I8, U8, B8, C64, C128, C32, U16, U32, U64, F8E4M3, F8E5M2
+    F32, F64, F16, BF16, I64, I32, I16, I8, U8, B8, C64, C128, C32, U16, U32, U64, F8E4M3, F8E5M2, F8E4M3Z, F8E5M2Z
     NO_DTYPE = 255
 # kinds, in promotion order
 cdef enum:
@@ -27,14 +27,16 @@ cdef tuple _DTYPE_ROWS = (
     ("uint64", "u64", 8, KIND_INT, "uint64", "UInt64"),
     ("float8_e4m3fn", "f8e4m3", 1, KIND_FLOAT, None, "Float8_e4m3fn"),
     ("float8_e5m2", "f8e5m2", 1, KIND_FLOAT, None, "Float8_e5m2"),
+    ("float8_e4m3fnuz", "f8e4m3z", 1, KIND_FLOAT, None, "Float8_e4m3fnuz"),
+    ("float8_e5m2fnuz", "f8e5m2z", 1, KIND_FLOAT, None, "Float8_e5m2fnuz"),
 )
 
-cdef int64_t ITEMSIZE[18]
-cdef unsigned char KIND[18]
-cdef unsigned char PROMOTE[18][18]
-cdef unsigned char COMPUTE[18]      # the dtype in which pointwise kernels work
-cdef unsigned char REAL_OF[18]
-cdef unsigned char COMPLEX_OF[18]
+cdef int64_t ITEMSIZE[20]
+cdef unsigned char KIND[20]
+cdef unsigned char PROMOTE[20][20]
+cdef unsigned char COMPUTE[20]      # the dtype in which pointwise kernels work
+cdef unsigned char REAL_OF[20]
+cdef unsigned char COMPLEX_OF[20]
 
 
 cdef class dtype:
@@ -124,16 +126,16 @@ cdef void _make_dtypes() except *:
         QUANTIZED[name] = d
         globals()[name] = d
         i += 1
-    for a in range(18):
+    for a in range(20):
         COMPUTE[a] = a; REAL_OF[a] = a; COMPLEX_OF[a] = C64
-    COMPUTE[F16] = COMPUTE[BF16] = COMPUTE[F8E4M3] = COMPUTE[F8E5M2] = F32
+    COMPUTE[F16] = COMPUTE[BF16] = COMPUTE[F8E4M3] = COMPUTE[F8E5M2] = COMPUTE[F8E4M3Z] = COMPUTE[F8E5M2Z] = F32
     COMPUTE[I16] = COMPUTE[I8] = COMPUTE[U8] = COMPUTE[U16] = I32
     COMPUTE[U32] = COMPUTE[U64] = I64
     COMPUTE[C32] = C64
     REAL_OF[C64] = F32; REAL_OF[C128] = F64; REAL_OF[C32] = F16
     COMPLEX_OF[F64] = C128; COMPLEX_OF[F16] = C32; COMPLEX_OF[C128] = C128; COMPLEX_OF[C32] = C32
-    for a in range(18):
-        for b in range(18):
+    for a in range(20):
+        for b in range(20):
             PROMOTE[a][b] = _promote_pair(a, b)
 
 
@@ -142,7 +144,7 @@ cdef int _promote_pair(int a, int b):
     cdef int x
     if a == b:
         return a
-    if a in (F8E4M3, F8E5M2) or b in (F8E4M3, F8E5M2):
+    if a >= F8E4M3 or b >= F8E4M3:
         return NO_DTYPE                  # 8 bits promote with themselves only
     if KIND[a] < KIND[b]:
         a, b = b, a
@@ -216,7 +218,7 @@ cdef dict _PYTHON_DTYPES = {float: None, int: DTYPES[I64], bool: DTYPES[B8], com
 cdef dtype as_dtype(object x):
     """A dtype from a dtype or one of Python's number types."""
     if type(x) is dtype:
-        if (<dtype>x).index > F8E5M2:
+        if (<dtype>x).index > F8E5M2Z:
             raise said(RuntimeError, "[dtype] a dtype of plain tensors was required: got " + repr(x) + " (Could not run with arguments from the 'QuantizedCPU' backend)\nhint: "
                        "facula.quantize_per_tensor(x, scale, zero_point, dtype) makes quantized tensors")
         return <dtype>x
@@ -411,8 +413,10 @@ class Size(tuple):
     def __new__(cls, iterable=()):
         values = tuple.__new__(cls, iterable)
         for v in values:
-            if not isinstance(v, int) and not hasattr(v, "__index__"):
-                raise said(TypeError, "[Size] integers were required: got " + type(v).__name__ + "\nhint: int(size) converts")
+            if not isinstance(v, int):
+                if not hasattr(v, "__index__"):
+                    raise said(TypeError, "[Size] integers were required: got " + type(v).__name__ + "\nhint: int(size) converts")
+                if isinstance(v, Tensor): v.__index__()   # raises where it holds no integer
         return values
 
     def numel(self):
@@ -429,7 +433,8 @@ class Size(tuple):
 
     def __add__(self, value):
         if not isinstance(value, tuple):
-            return NotImplemented
+            if hasattr(value, "__radd__"): return NotImplemented
+            raise said(TypeError, "[Size] a tuple was required: can only concatenate tuple (not %s) to torch.Size" % type(value).__name__ + "\nhint: tuple(sizes) makes one")
         return Size(tuple.__add__(self, value))
 
     def __radd__(self, value):
@@ -439,6 +444,8 @@ class Size(tuple):
 
     def __mul__(self, value):
         return Size(tuple.__mul__(self, value))
+
+    __rmul__ = __mul__
 
     def __getitem__(self, key):
         value = tuple.__getitem__(self, key)

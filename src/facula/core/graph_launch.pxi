@@ -162,6 +162,7 @@ cdef class GraphLaunch:
                 x = t
                 if (<Tensor>x).keys & (K_META | K_FOREIGN | K_TRANSFORM | K_DISPATCH):
                     raise said(RuntimeError, "[compiled graph] tensors with elements were required: got a %s" % type(x).__name__ + "\nhint: compile the function without tensor subclasses, or call it in eager mode")
+                own_bytes(<Tensor>x)
             inputs.append(x)
             i += 1
         if copied:                    # without the GIL: inputs seen before may be others by now

@@ -71,7 +71,7 @@ def from_numpy(array):
         return tensor_on_memory(<void *><uintptr_t>address, 0, array, dt, shape, [s // size for s in strides], readonly)
     if readonly:
         import warnings
-        warnings.warn("[from_numpy] The given NumPy array is not writable; writing to the tensor is an error here.", UserWarning, stacklevel=2)
+        warnings.warn("The given NumPy array is not writable: the tensor is non-writable too, and writing to it is an error.", UserWarning, stacklevel=2)
     return tensor_on_memory(<void *><uintptr_t>address, extent, array, dt, shape, [s // size for s in strides], readonly)
 
 
@@ -104,6 +104,7 @@ def to_numpy(Tensor t, bint force=False):
     if t.numel_ == 0:
         return numpy.empty(tuple([t.sh[i] for i in range(t.nd)]), dtype="=" + code)
     refuse_keeping()
+    own_bytes(t)
     holder = _ArrayHolder(alias(t), {  # an alias: the tensor may be set to another storage
         "shape": tuple([t.sh[i] for i in range(t.nd)]),
         "strides": tuple([t.sd[i] * size for i in range(t.nd)]),
@@ -270,8 +271,9 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
         array = numpy.asarray(data)
         t = from_numpy_copy(array)
         t = convert(t, t.dt if dtype is None else as_dtype(dtype).index, dev, True, contiguous_format)
-    elif isinstance(data, UntypedStorage):
-        t = empty((0,), dtype=DTYPES[I64] if dtype is None else dtype, device=data.device).set_(data).clone()
+    elif isinstance(data, UntypedStorage) or isinstance(getattr(data, "_untyped_storage", None), UntypedStorage):
+        if dtype is None: dtype = getattr(data, "dtype", DTYPES[DEFAULT_DTYPE])
+        t = empty((0,), dtype=dtype, device=data.device).set_(data).clone()
     else:
         if not isinstance(data, (list, tuple)) and hasattr(data, "__len__") and hasattr(data, "__getitem__") and not isinstance(data, (str, bytes, dict)):
             data = list(data)
@@ -344,7 +346,7 @@ def frombuffer(buffer, *, dtype, int64_t count=-1, int64_t offset=0, requires_gr
     t = tensor_on_memory(<void *>(&raw[0] + offset), count * size, view, dt, (count,), (1,), False)
     if readonly:
         import warnings
-        warnings.warn("[frombuffer] The given buffer is not writable; writing to the tensor is an error here.", UserWarning, stacklevel=2)
+        warnings.warn("The given buffer is not writable: the tensor is non-writable too, and writing to it is an error.", UserWarning, stacklevel=2)
         t.st.flags |= FK_READONLY
     if requires_grad:
         set_requires_grad(t, True)
@@ -411,6 +413,7 @@ def to_dlpack(Tensor t):
                           "use tensor.detach()\nhint: x.detach() shares the memory without the gradient")
     if t.dev != 0:
         raise said(BufferError, "[dlpack] a cpu tensor was required: got " + str(DEVICES[t.dev]) + "\nhint: x.cpu() copies it to main memory")
+    own_bytes(t)
     t.st.flags |= FK_NO_RESIZE | FK_POINTED
     m = <fk_dl_managed *>calloc(1, sizeof(fk_dl_managed))
     m.dl_tensor.shape = <int64_t *>calloc(2 * t.nd + 1, 8)

@@ -12,6 +12,8 @@ cdef extern from "fk_launch.h":
     void fk_storage_give_up(fk_storage *s)
     fk_storage *fk_storage_block(fk_storage *s)
     int fk_storage_resize(fk_storage *s, int64_t nbytes)
+    fk_storage *fk_storage_lend(fk_storage *s)
+    int fk_storage_own(fk_storage *s)
 
 fk_launch_start()
 

@@ -20,6 +20,8 @@ _FLOATS = {
     "float8_e5m2": (5, 2, True),
     "float8_e4m3fn": (4, 3, False),
 }
+#: those of one zero: all exponents are numbers, and the bias is one more
+_ONE_ZERO = {"float8_e4m3fnuz": (4, 3), "float8_e5m2fnuz": (5, 2)}
 
 
 class finfo:
@@ -40,13 +42,19 @@ class finfo:
                 hint="use iinfo for integers",
             )
         dtype = dtype.to_real() if dtype.is_complex else dtype
-        exponent, mantissa, infinite = _FLOATS[dtype.name]
-        bias = 2 ** (exponent - 1) - 1
         self.dtype = dtype.name
         self.bits = dtype.itemsize * 8
-        self.eps = 2.0**-mantissa
-        top = 2.0 - self.eps if infinite else 2.0 - 2 * self.eps
-        self.max = top * 2.0 ** (bias if infinite else bias + 1)
+        if dtype.name in _ONE_ZERO:
+            exponent, mantissa = _ONE_ZERO[dtype.name]
+            bias = 2 ** (exponent - 1)
+            self.eps = 2.0**-mantissa
+            self.max = (2.0 - self.eps) * 2.0 ** (bias - 1)
+        else:
+            exponent, mantissa, infinite = _FLOATS[dtype.name]
+            bias = 2 ** (exponent - 1) - 1
+            self.eps = 2.0**-mantissa
+            top = 2.0 - self.eps if infinite else 2.0 - 2 * self.eps
+            self.max = top * 2.0 ** (bias if infinite else bias + 1)
         self.min = -self.max
         self.tiny = self.smallest_normal = 2.0 ** (1 - bias)
         digits = int(mantissa * 0.30103)

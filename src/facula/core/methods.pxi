@@ -471,7 +471,13 @@ def m_set_(Tensor self, source=None, storage_offset=0, size=None, stride=None):
             if not taken_by_mode(Tensor.set_, (self, other)): set_data(self, other)
             return self
         source = storage_of(other)
-    source = getattr(source, "_untyped_storage", source)
+    kind = getattr(source, "_untyped_storage", None)
+    if kind is not None:
+        if source.dtype is not DTYPES[self.dt]:
+            raise said(RuntimeError, "[set_] a storage of the tensor's dtype was required: Expected a Storage of type %sStorage or an "
+                               "UntypedStorage, but got type %sStorage for argument 'storage'"
+                               % ((<dtype>DTYPES[self.dt]).type_word, (<dtype>source.dtype).type_word) + "\nhint: .untyped() takes the bytes as they are")
+        source = kind
     if size is None:
         size = ((<UntypedStorage?>source).nbytes() // ITEMSIZE[self.dt],)
     if isinstance(size, int): size = (size,)
@@ -517,6 +523,8 @@ def m_type(Tensor self, dtype=None, non_blocking=False):
             if (<DTYPE>d).type_word == word:
                 return self.to(d)
         raise said(ValueError, "[type] a known type was required: invalid type: %r" % dtype + "\nhint: pass a dtype such as facula.float32, or a name such as 'torch.FloatTensor'")
+    if isinstance(dtype, type):             # a class: that of tensors of one dtype, or Tensor
+        dtype = DTYPES[DEFAULT_DTYPE] if dtype is Tensor else getattr(dtype, "dtype", dtype)
     return self.to(dtype)
 
 ctypedef dtype DTYPE

@@ -37,6 +37,7 @@ cdef class Op:
     cdef object impl             # Python: runs the operator on normalised arguments
     cdef public object autograd  # or None: runs the operator where it must be recorded, see `facula.library`
     cdef public object older     # or None: runs a call with more positional arguments than the schema has, as PyTorch once took them
+    cdef public object complexes # or None, elementwise: the same with a complex number as a parameter, of operators
     cdef bint makes_tensors      # it takes a device: dispatch overrides see it even where it is a composite
     cdef object direct           # Python: the in-place form without a copy; gives whether it served
     # pointwise
@@ -53,9 +54,10 @@ cdef class Op:
     # others
     cdef object formula          # how to run the backward, see `Formula`
     cdef int view_number, fast_number
-    cdef void *drivers[18]
-    cdef unsigned char looked[18]
+    cdef void *drivers[20]
+    cdef unsigned char looked[20]
     cdef bint of_numbers         # numbers alone will do
+    cdef bint apart, expanded    # of the in-place form, see `ops/definition.py`
     cdef bint out_exact          # an elementwise result goes to an out= of its own dtype only
     cdef bint keeps, successes   # its launches may be kept, see `replay.pxi`; some were
     cdef int refusals
@@ -73,6 +75,8 @@ cdef class Op:
         self.keep = []
         self.variadic = self.dtype_at = -1
         self.has_out = definition.out
+        self.apart = definition.apart
+        self.expanded = definition.expanded
         self.autocasts = definition.autocast is not None
         if len(schema.parameters) > MAX_ARGS:
             raise said(ValueError, "[%s] at most %d arguments were required" % (self.name, MAX_ARGS) + "\nhint: gather arguments in a list, or split the operator")

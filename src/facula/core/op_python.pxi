@@ -347,13 +347,14 @@ cdef int check_out(Op op, object out, tuple args) except -1:
 
 
 cdef int copy_to_out(Op op, Tensor out, Tensor r) except -1:
-    if not kind_fits(r.dt, out.dt):
+    if not kind_fits(r.dt, out.dt) and not (op.definition.out_cast and op.definition.random):
         raise said(RuntimeError, "[%s] an out= of a dtype that holds %s was required: result type %s can't be cast to the desired "
-                           "output type %s" % (op.name, (<dtype>DTYPES[r.dt]).name, (<dtype>DTYPES[r.dt]).type_word,
-                                               (<dtype>DTYPES[out.dt]).type_word) + "\nhint: pass an out= of that dtype, or convert the result afterwards")
+                           "output type %s (expected scalar_type %s but found %s)"
+                           % (op.name, (<dtype>DTYPES[r.dt]).name, (<dtype>DTYPES[r.dt]).type_word,
+                              (<dtype>DTYPES[out.dt]).type_word, (<dtype>DTYPES[r.dt]).type_word, (<dtype>DTYPES[out.dt]).type_word) + "\nhint: pass an out= of that dtype, or convert the result afterwards")
     if out.dt != r.dt and not op.definition.out_cast:
         raise said(RuntimeError, "[%s] an out= of dtype %s was required: got %s (Expected out tensor to have dtype %s, but got %s instead: "
-                                 "expected scalar type %s but got scalar type %s for argument 'out')"
+                                 "expected scalar_type %s but found %s for argument 'out')"
                            % (op.name, (<dtype>DTYPES[r.dt]).name, (<dtype>DTYPES[out.dt]).name, (<dtype>DTYPES[r.dt]).name,
                               (<dtype>DTYPES[out.dt]).name, (<dtype>DTYPES[r.dt]).type_word, (<dtype>DTYPES[out.dt]).type_word) + "\nhint: make it with facula.empty(0, dtype=...)")
     if out.dev != r.dev:
@@ -392,7 +393,17 @@ cdef object store_inplace(Op op, tuple args, uint32_t k):
     cdef uint32_t tls = fk_tls_keys()
     if op.kind == KIND_VIEW:
         return reshape_inplace(op, args, k)
+    if op.expanded and several_a_place(self):
+        check_history(op.name, self, tls)
+        check_memory(op.name, self)
+        import warnings
+        warnings.warn("Use of %s_ on expanded tensors is deprecated. Please clone() the tensor before performing this operation."
+                      % op.name.lstrip("_"), UserWarning, stacklevel=2)
+        copy_into(self, op.impl(*args))
+        bump(self)
+        return self
     check_inplace(op.name, self, tls)
+    if op.apart: check_apart(op, args)
     if op.kind == KIND_COMPOSITE or (recording and op.formula is None):
         r = op.impl(*args)
         if not same_shape(self, r) and not same_broadcast(self, r):
@@ -425,6 +436,25 @@ cdef object store_inplace(Op op, tuple args, uint32_t k):
         rebase(self, n)
         formula_saved_result(n, self)
     return self
+
+
+cdef int check_apart(Op op, tuple args) except -1:
+    """Raise where an argument shares memory with the first, which is about to be overwritten."""
+    cdef Tensor self = args[0]
+    for x in args[1:]:
+        for v in (x if isinstance(x, tuple) else (x,)):
+            if isinstance(v, Tensor) and (<Tensor>v).st == self.st and self.st != NULL and overlaps(<Tensor>v, self):
+                raise_overlap(op.name.lstrip("_"))
+    return 0
+
+
+cdef bint several_a_place(Tensor self):
+    """Whether memory holds several elements in one place, as that of an expanded tensor does."""
+    cdef int i
+    if self.keys & K_STRIDED:
+        for i in range(self.nd):
+            if self.sd[i] == 0 and self.sh[i] > 1: return True
+    return False
 
 
 cdef bint dispatch_inplace(Op op, tuple args, bint recording) except *:
@@ -585,6 +615,7 @@ cdef inline int check_history(str op, Tensor self, uint32_t tls) except -1:
 cdef inline int check_memory(str op, Tensor self) except -1:
     """Memory that may be written to."""
     if self.st != NULL and self.st.flags & FK_READONLY:
+        if self.st.flags & FK_LAZY: return own_bytes(self)
         raise said(RuntimeError, "[%s] writable memory was required: got a tensor on read-only memory (a NumPy array that is not "
                            "writable)\nhint: copy it first, for example facula.tensor(array)" % op)
     return 0
@@ -594,10 +625,8 @@ cdef inline int check_writable(str op, Tensor self) except -1:
     """Memory that may be written to, with a place for each element."""
     cdef int i
     check_memory(op, self)
-    if self.keys & K_STRIDED:
-        for i in range(self.nd):
-            if self.sd[i] == 0 and self.sh[i] > 1:
-                raise said(RuntimeError, "[%s] memory with one element a place was required: unsupported operation: more than one "
-                                   "element of the written-to tensor refers to a single memory location.\nhint: please clone() "
-                                   "the (expanded) tensor before performing the operation" % op)
+    if self.keys & K_STRIDED and several_a_place(self):
+        raise said(RuntimeError, "[%s] memory with one element a place was required: unsupported operation: more than one "
+                           "element of the written-to tensor refers to a single memory location.\nhint: please clone() "
+                           "the (expanded) tensor before performing the operation" % op)
     return 0

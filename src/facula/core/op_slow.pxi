@@ -157,3 +157,14 @@ cdef object torch_function(object function, tuple args, dict kwargs, uint32_t k)
             return r
     raise said(TypeError, "[%s] an implementation by one of the argument types was required: no implementation found for types "
                     "that implement __torch_function__: %s" % (getattr(function, "__name__", function), list(types)) + "\nhint: one class must handle the function: NotImplemented from all of them ends here")
+
+
+cdef object with_complex_parameters(Op op, Variant v, list operands, list values, int form, object out):
+    """Kernels take real parameters: complex ones are factors of tensors."""
+    cdef Tensor r = op.complexes(*operands, **dict(zip(v.runtime, values)))
+    if form == FORM_INPLACE:
+        if not kind_fits(r.dt, (<Tensor>operands[0]).dt): raise_inplace_cast(op.name, r.dt, (<Tensor>operands[0]).dt)
+        return m_copy_(<Tensor>operands[0], r)
+    if out is None: return r
+    copy_to_out(op, <Tensor?>out, r)
+    return out

@@ -31,8 +31,8 @@ cdef class Variant:
     cdef readonly dict attributes      # fixed values; runtime parameters are left out
     cdef readonly tuple runtime        # names of the runtime parameters in order
     cdef readonly tuple present        # which tensor arguments are given
-    cdef fk_map kernels[18]
-    cdef unsigned char tried[18]
+    cdef fk_map kernels[20]
+    cdef unsigned char tried[20]
     cdef unsigned char unsigned_rule   # 0: not asked yet; 1 + what UNSIGNED_RULE said
     cdef list plans
 
@@ -524,7 +524,9 @@ cdef object pointwise_call(Op op, PyObject **slots, int form, object out):
     if op.definition.result_of is not None:
         common = as_dtype(op.definition.result_of(<object>DTYPES[common], v, values)).index
     for x in values:
-        if type(x) is complex and KIND[common] != KIND_COMPLEX: common = COMPLEX_OF[common]
+        if type(x) is complex:
+            if op.complexes is not None: return with_complex_parameters(op, v, operands, values, form, out)
+            if KIND[common] != KIND_COMPLEX: common = COMPLEX_OF[common]
     common = compute_dtype(op, common)
     if unsigned64: check_unsigned(v, common, operands)
     cd = COMPUTE[common]

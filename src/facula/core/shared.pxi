@@ -150,6 +150,7 @@ cdef int share_bytes(UntypedStorage storage, Tensor only) except -1:
     cdef fk_storage *st = storage.st
     if st.flags & FK_SHARED or storage.dev > 1:
         return 0
+    if st.flags & FK_LAZY: own_storage(st, None)
     if st.flags & FK_META or storage.dev:
         raise said(RuntimeError, "[share_memory_] a storage with bytes was required: _share_fd_: only available on CPU\nhint: tensors of the meta device have nothing to share: make it with device='cpu'")
     if st.nbytes == 0:

@@ -83,6 +83,7 @@ cdef class UntypedStorage:
 
     def data_ptr(self):
         """The address of the first byte. From then on what is written through it may go unseen."""
+        if self.st.flags & FK_LAZY: own_storage(self.st, None)
         self.st.flags |= FK_POINTED
         return <uintptr_t>self.st.data
 
@@ -202,6 +203,7 @@ cdef class UntypedStorage:
         return (_rebuild_storage, (bytes(bytes_of(self)),))
 
     def __getbuffer__(self, Py_buffer *buffer, int flags):
+        if self.st.flags & FK_LAZY: own_storage(self.st, None)
         self.st.flags |= FK_POINTED | FK_NO_RESIZE
         show_bytes(buffer, self, self.st)
 
@@ -209,8 +211,51 @@ cdef class UntypedStorage:
         pass
 
 
+cdef int own_storage(fk_storage *st, Tensor only) except -1:
+    """Give a storage that shares its data with copies of it data of its own: somebody is about to write to it."""
+    cdef char *before = st.data
+    refuse_keeping()
+    if fk_storage_own(st): raise_memory(st.nbytes)
+    if st.data == before: return 0
+    if only is not None and st.refs == 1: only.data_ = st.data + (only.data_ - before)
+    else: repoint(st, before, None)
+    return 0
+
+
+cdef inline int own_bytes(Tensor t) except -1:
+    """The same for a tensor's storage."""
+    if t.st != NULL and t.st.flags & FK_LAZY: own_storage(t.st, t)
+    return 0
+
+
+def lazy_clone(Tensor t):
+    """A copy that shares the data until one of both is written to, through whatever view; a plain copy where others may
+    write unseen."""
+    cdef fk_storage *st = NULL
+    cdef Tensor r
+    if t.st != NULL and t.nd <= MAX_DIMS and t.dev == 0 and not (t.keys & K_META) and not (
+            t.st.flags & (FK_FOREIGN | FK_META | FK_SHARED | FK_NO_RESIZE | FK_POINTED)) and (
+            not t.st.flags & FK_READONLY or t.st.flags & FK_LAZY):
+        refuse_keeping()
+        st = fk_storage_lend(t.st)
+    if st == NULL: return copy_like(t, t)
+    r = raw_view(t, [t.sh[i] for i in range(t.nd)], [t.sd[i] for i in range(t.nd)], 0)
+    fk_storage_decref(r.st)
+    r.st = st
+    r.data_ = t.data_
+    r.base = None
+    if r.view_link != NULL: forget_view(r)
+    return r
+
+
+def is_lazy_clone(Tensor t):
+    """Whether the tensor's data is also that of a copy of it, until one of both is written to."""
+    return t.st != NULL and t.st.flags & FK_LAZY != 0
+
+
 cdef int resize_storage(fk_storage *st, int64_t nbytes) except -1:
     """Change the number of bytes; what stands on the storage goes where the bytes go."""
+    if st.flags & FK_LAZY: own_storage(st, None)
     cdef char *before = st.data
     cdef int r = fk_storage_resize(st, nbytes)
     if r == -2:

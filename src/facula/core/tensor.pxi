@@ -217,6 +217,7 @@ cdef class Tensor:
         if self.keys & (K_META | K_FOREIGN) or self.numel_ == 0:
             return 0
         refuse_keeping()
+        own_bytes(self)
         self.st.flags |= FK_POINTED
         return <uintptr_t>self.data_
 
@@ -313,7 +314,7 @@ cdef class Tensor:
     def __contains__(self, element):
         if isinstance(element, (Tensor, int, float, complex, bool)):
             return bool((self == element).any())
-        raise said(RuntimeError, "[contains] a number or a tensor was required: got " + type(element).__name__ + "\nhint: compare elements with (x == value).any()")
+        raise said(RuntimeError, "[contains] a number or a tensor was required: Tensor.__contains__ only supports Tensor or scalar, but you passed in a %s." % type(element) + "\nhint: compare elements with (x == value).any()")
 
     def __iter__(self):
         if self.nd == 0:

@@ -24,6 +24,7 @@ _ELEMENT_TYPES: dict[str, str] = {
     "i32": "INT32", "i16": "INT16", "i8": "INT8", "u8": "UINT8", "b8": "BOOL", "u16": "UINT16",
     "u32": "UINT32", "u64": "UINT64", "c64": "COMPLEX64", "c128": "COMPLEX128",
     "f8e4m3": "FLOAT8E4M3FN", "f8e5m2": "FLOAT8E5M2",
+    "f8e4m3z": "FLOAT8E4M3FNUZ", "f8e5m2z": "FLOAT8E5M2FNUZ",
 }  # fmt: skip
 
 

@@ -39,6 +39,10 @@ class Definition:
     names: tuple[str, ...] = ()
     #: whether there is a form that writes to its first argument
     inplace: bool = False
+    #: whether that form refuses arguments that share memory with what it writes to
+    apart: bool = False
+    #: whether that form takes memory with several elements a place, and warns, as PyTorch does
+    expanded: bool = False
     #: whether `out=` is taken
     out: bool = True
     #: whether `out=` may have another dtype than the result, which then decides the dtype of the call

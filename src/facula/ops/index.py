@@ -207,6 +207,8 @@ def _has_mask(indices: tuple[Any, ...]) -> bool:
 class _index_put:
     """Advanced assignment by integer tensors."""
 
+    expanded = True
+
     vmap = batch_forms.index_put
     jvp = "linear"
 
@@ -331,6 +333,8 @@ class put_flat:
     """A copy of `self` with `source` written, or added, at the places `index` of the flattened
     tensor.
     """
+
+    apart = True
 
     def meta(self, index, source, accumulate):
         if index.dtype is not core.int64:

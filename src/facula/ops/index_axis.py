@@ -59,7 +59,8 @@ def _check_source(op: str, self: Any, dim: int, count: int, source: Any) -> None
         fail(
             IndexError if op == "index_copy" else RuntimeError,
             op,
-            "source must have as many dimensions as self",
+            "source must have as many dimensions as self (source tensor shape must match self tensor "
+            "shape, excluding the specified dimension)",
             f"{len(other)}",
             hint=_fitting(own, dim, count),
         )
@@ -77,7 +78,8 @@ def _check_source(op: str, self: Any, dim: int, count: int, source: Any) -> None
         fail(
             RuntimeError if op != "index_reduce" else IndexError,
             op,
-            "source must match self in every dimension but dim",
+            "source must match self in every dimension but dim (source tensor shape must match self "
+            "tensor shape, excluding the specified dimension)",
             f"{list(source.shape)} for self of shape {list(self.shape)}, dim {dim}",
             hint=_fitting(own, dim, count),
         )
@@ -157,6 +159,8 @@ class index_select:
 class index_add:
     """A copy of `self` with `alpha * source` added, slice by slice, at `index` along `dim`."""
 
+    apart = True
+
     vmap = "along"
     jvp = "linear"
 
@@ -212,6 +216,8 @@ def index_add_into(target: Any, dim: int, index: Any, source: Any, alpha: Any = 
 class index_copy:
     """A copy of `self` with the slices of `source` written at `index` along `dim`."""
 
+    apart = True
+
     vmap = "along"
     jvp = "linear"
 
@@ -265,6 +271,9 @@ class index_fill:
     """A copy of `self` with the slices at `index` along `dim` set to `value` (a number or a 0-d
     tensor).
     """
+
+    apart = True
+    expanded = True
 
     vmap = "along"
 

@@ -155,6 +155,8 @@ class masked_select:
 class masked_scatter:
     """A copy of `self` with the elements where `mask` is true taken, in order, from `source`."""
 
+    apart = True
+
     jvp = "linear"
 
     def meta(self, mask, source):
@@ -243,7 +245,10 @@ class masked_scatter_backward:
 
 
 @composite(
-    "masked_fill(Tensor self, Tensor mask, Operand value) -> Tensor", inplace=True, out=False
+    "masked_fill(Tensor self, Tensor mask, Operand value) -> Tensor",
+    inplace=True,
+    expanded=True,
+    out=False,
 )
 def masked_fill(self: Any, mask: Any, value: Any) -> Any:
     """A copy of `self` with `value` (a number or a 0-d tensor) where `mask` is true."""

@@ -174,6 +174,8 @@ class gather:
 class scatter_add:
     """A copy of `self` with self[index[i][j]][j] += src[i][j] for dim 0, and so on."""
 
+    apart = True
+
     vmap = "dims"
     jvp = "linear"
 
@@ -221,6 +223,8 @@ class scatter:
 
     `reduce` "add" or "multiply" combines instead (prefer `scatter_reduce`, which is
     differentiable)."""
+
+    apart = True
 
     vmap = "dims"
 

@@ -29,6 +29,8 @@ WIDENED = {
     "u64": core.int64,
     "f8e4m3": core.float32,
     "f8e5m2": core.float32,
+    "f8e4m3z": core.float32,
+    "f8e5m2z": core.float32,
 }
 #: kernels that have been run, by name and dtype, and the dtypes of what they write and read
 _RUN: dict[tuple[str, Any], tuple[Any, tuple[Any, ...]]] = {}

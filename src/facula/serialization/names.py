@@ -37,7 +37,16 @@ _TYPED = (
 )
 #: the dtypes of quantized tensors
 _QUANTIZED = tuple((name, kind.type_word) for name, kind in core.QUANTIZED.items())
-_UNTYPED = ("complex32", "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2")
+_UNTYPED = (
+    "complex32",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "float8_e4m3fnuz",
+    "float8_e5m2fnuz",
+)
 _ALIASES = {
     "float": "float32",
     "double": "float64",

@@ -22,10 +22,10 @@
 typedef void (*fk_cast_fn)(const char *src, char *dst, int64_t n);
 
 static const uint8_t fk_itemsize[FK_DTYPES]
-    __attribute__((unused)) = {4, 8, 2, 2, 8, 4, 2, 1, 1, 1, 8, 16, 4, 2, 4, 8, 1, 1};
+    __attribute__((unused)) = {4, 8, 2, 2, 8, 4, 2, 1, 1, 1, 8, 16, 4, 2, 4, 8, 1, 1, 1, 1};
 static const char *const fk_dtype_names[FK_DTYPES]
     __attribute__((unused)) = {"f32", "f64", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "b8",
-        "c64", "c128", "c32", "u16", "u32", "u64", "f8e4m3", "f8e5m2"};
+        "c64", "c128", "c32", "u16", "u32", "u64", "f8e4m3", "f8e5m2", "f8e4m3z", "f8e5m2z"};
 
 typedef struct {
     float re, im;
@@ -56,6 +56,8 @@ typedef uint32_t fk_t_u32;
 typedef uint64_t fk_t_u64;
 typedef uint8_t fk_t_f8e4m3;
 typedef uint8_t fk_t_f8e5m2;
+typedef uint8_t fk_t_f8e4m3z;
+typedef uint8_t fk_t_f8e5m2z;
 
 /* ---- half-width floats, branch-free so that loops vectorise ---- */
 
@@ -129,6 +131,40 @@ FK_INLINE uint8_t fk_f32_f8e4m3(float value) {
     return (uint8_t)(result | sign);
 }
 
+/* The forms of one zero: 0x80 is not a number, there is no infinity, and the exponent's bias is one
+ * more. What rounds beyond the largest number is not a number. */
+FK_INLINE float fk_f8e4m3z_f32(uint8_t value) {
+    uint32_t magnitude = (uint32_t)(value & 0x7f) << 20, sign = (uint32_t)(value & 0x80) << 24;
+    uint32_t scaled = fk_bits_of_float(fk_float_of_bits(magnitude) * 0x1p119f) | sign;
+    return fk_float_of_bits(value == 0x80 ? 0x7fc00000 : scaled);
+}
+
+FK_INLINE uint8_t fk_f32_f8e4m3z(float value) {
+    uint32_t bits = fk_bits_of_float(value), magnitude = bits & 0x7fffffff,
+             sign = bits >> 24 & 0x80;
+    uint32_t normal = (magnitude - 0x3b800000 + 0x7ffff + (magnitude >> 20 & 1)) >> 20;
+    uint32_t subnormal = fk_bits_of_float(fk_float_of_bits(magnitude) + 8192.0f) - 0x46000000;
+    uint32_t result = magnitude < 0x3c000000 ? subnormal : normal;
+    result = result ? result | sign : 0;
+    return (uint8_t)(magnitude >= 0x43780000 ? 0x80 : result);
+}
+
+FK_INLINE float fk_f8e5m2z_f32(uint8_t value) {
+    uint32_t magnitude = (uint32_t)(value & 0x7f) << 21, sign = (uint32_t)(value & 0x80) << 24;
+    uint32_t scaled = fk_bits_of_float(fk_float_of_bits(magnitude) * 0x1p111f) | sign;
+    return fk_float_of_bits(value == 0x80 ? 0x7fc00000 : scaled);
+}
+
+FK_INLINE uint8_t fk_f32_f8e5m2z(float value) {
+    uint32_t bits = fk_bits_of_float(value), magnitude = bits & 0x7fffffff,
+             sign = bits >> 24 & 0x80;
+    uint32_t normal = (magnitude - 0x37800000 + 0xfffff + (magnitude >> 21 & 1)) >> 21;
+    uint32_t subnormal = fk_bits_of_float(fk_float_of_bits(magnitude) + 64.0f) - 0x42800000;
+    uint32_t result = magnitude < 0x38000000 ? subnormal : normal;
+    result = result ? result | sign : 0;
+    return (uint8_t)(magnitude >= 0x47700000 ? 0x80 : result);
+}
+
 /* ---- float to integer without undefined behaviour ---- */
 
 FK_INLINE int32_t fk_f32_i32(float x) {
@@ -174,7 +210,11 @@ FK_INLINE fk_c128 fk_pair_c128(double re, double im) {
                                         X(i32, i16, (int16_t)x) X(f32, f8e4m3, fk_f32_f8e4m3(x))  \
                                             X(f8e4m3, f32, fk_f8e4m3_f32(x))                      \
                                                 X(f32, f8e5m2, fk_f32_f8e5m2(x))                  \
-                                                    X(f8e5m2, f32, fk_f8e5m2_f32(x))
+                                                    X(f8e5m2, f32, fk_f8e5m2_f32(x))                  \
+                                                        X(f32, f8e4m3z, fk_f32_f8e4m3z(x))        \
+                                                            X(f8e4m3z, f32, fk_f8e4m3z_f32(x))    \
+                                                                X(f32, f8e5m2z, fk_f32_f8e5m2z(x)) \
+                                                                    X(f8e5m2z, f32, fk_f8e5m2z_f32(x))
 
 #define FK_PLAIN_CASTS(X)                                                                          \
     X(f32, u64, fk_f64_u64((double)x))                                                             \
@@ -247,6 +287,8 @@ FK_COMPLEX_CASTS(FK_CAST_PARTS)
 #define FK_CODE_u64 FK_U64
 #define FK_CODE_f8e4m3 FK_F8E4M3
 #define FK_CODE_f8e5m2 FK_F8E5M2
+#define FK_CODE_f8e4m3z FK_F8E4M3Z
+#define FK_CODE_f8e5m2z FK_F8E5M2Z
 
 #define FK_CAST_COPY(bytes)                                                   \
     static void fk_cast_copy_##bytes(const char *src, char *dst, int64_t n) { \
@@ -281,7 +323,9 @@ static const uint8_t fk_cast_hub[FK_DTYPES] = {[FK_F32] = FK_F32,
     [FK_U32] = FK_I64,
     [FK_U64] = FK_U64,
     [FK_F8E4M3] = FK_F32,
-    [FK_F8E5M2] = FK_F32};
+    [FK_F8E5M2] = FK_F32,
+    [FK_F8E4M3Z] = FK_F32,
+    [FK_F8E5M2Z] = FK_F32};
 
 /* from -> its hub -> the hub of to -> to; a step that is no change is left out, a direct shortcut
  * is taken */
@@ -319,14 +363,15 @@ static __attribute__((noinline)) void fk_cast_chain(
     X(from, f32)                                                                                  \
     X(from, f64) X(from, f16) X(from, bf16) X(from, i64) X(from, i32) X(from, i16) X(from, i8)    \
         X(from, u8) X(from, b8) X(from, c64) X(from, c128) X(from, c32) X(from, u16) X(from, u32) \
-            X(from, u64) X(from, f8e4m3) X(from, f8e5m2)
+            X(from, u64) X(from, f8e4m3) X(from, f8e5m2) X(from, f8e4m3z) X(from, f8e5m2z)
 #define FK_EACH_PAIR(X)                                                                       \
     FK_EACH_DTYPE(X, f32)                                                                     \
     FK_EACH_DTYPE(X, f64) FK_EACH_DTYPE(X, f16) FK_EACH_DTYPE(X, bf16) FK_EACH_DTYPE(X, i64)  \
         FK_EACH_DTYPE(X, i32) FK_EACH_DTYPE(X, i16) FK_EACH_DTYPE(X, i8) FK_EACH_DTYPE(X, u8) \
             FK_EACH_DTYPE(X, b8) FK_EACH_DTYPE(X, c64) FK_EACH_DTYPE(X, c128)                 \
                 FK_EACH_DTYPE(X, c32) FK_EACH_DTYPE(X, u16) FK_EACH_DTYPE(X, u32)             \
-                    FK_EACH_DTYPE(X, u64) FK_EACH_DTYPE(X, f8e4m3) FK_EACH_DTYPE(X, f8e5m2)
+                    FK_EACH_DTYPE(X, u64) FK_EACH_DTYPE(X, f8e4m3) FK_EACH_DTYPE(X, f8e5m2)   \
+                        FK_EACH_DTYPE(X, f8e4m3z) FK_EACH_DTYPE(X, f8e5m2z)
 
 #define FK_CHAIN(from, to)                                                      \
     static void fk_chain_##from##_##to(const char *src, char *dst, int64_t n) { \

@@ -83,9 +83,16 @@ FK_COLD void fk_launch_start(void) { pthread_atfork(NULL, NULL, fk_launch_forked
 
 FK_COLD void fk_storage_release_inner(void *inner) { fk_storage_decref((fk_storage *)inner); }
 
+/* of a storage whose data is, or was, another's too */
+FK_COLD void fk_storage_release_lent(void *inner) {
+    ((fk_storage *)inner)->lent--;
+    fk_storage_decref((fk_storage *)inner);
+}
+
 /* The storage whose block holds the data: after a resize it is not the one that tensors know. */
 FK_LOCAL fk_storage *fk_storage_block(fk_storage *storage) {
-    int moved = storage->release == fk_storage_release_inner;
+    int moved = storage->release == fk_storage_release_inner ||
+                storage->release == fk_storage_release_lent;
     return moved ? (fk_storage *)storage->owner : storage;
 }
 
@@ -119,6 +126,46 @@ FK_COLD int fk_storage_resize(fk_storage *storage, int64_t nbytes) {
     }
     storage->nbytes = nbytes;
     if (before && before != storage) fk_storage_give_up(before);
+    return 0;
+}
+
+/* ---- copies that share the data until the first write ---- */
+
+/* Another storage with the same data, of which both copy before they write; NULL without memory.
+ * `storage` must be memory of our own through which nobody else writes. */
+FK_COLD fk_storage *fk_storage_lend(fk_storage *storage) {
+    fk_storage *block = fk_storage_block(storage);
+    fk_storage *copy = fk_storage_header(
+        storage->data, storage->nbytes, FK_READONLY | FK_LAZY);
+    if (!copy) return NULL;
+    if (!(block->flags & FK_LENT)) {
+        block->flags |= FK_LENT;
+        block->lent = 1;
+        if (block != storage) storage->release = fk_storage_release_lent;
+    }
+    block->lent++;
+    block->refs++;
+    copy->owner = block;
+    copy->release = fk_storage_release_lent;
+    storage->flags |= FK_READONLY | FK_LAZY;
+    return copy;
+}
+
+/* Data that the storage may write to: the last one to ask keeps what there is. 0: done; -1: no
+ * memory. */
+FK_COLD int fk_storage_own(fk_storage *storage) {
+    fk_storage *block = fk_storage_block(storage);
+    if (block->lent > 1) {
+        fk_storage *inner = fk_storage_new(storage->nbytes);
+        if (!inner) return -1;
+        memcpy(inner->data, storage->data, (size_t)storage->nbytes);
+        block->lent--;
+        storage->owner = inner;
+        storage->release = fk_storage_release_inner;
+        storage->data = inner->data;
+        if (block != storage) fk_storage_give_up(block);
+    }
+    storage->flags &= ~(FK_READONLY | FK_LAZY);
     return 0;
 }
 #endif

@@ -379,7 +379,7 @@ FK_LOCAL int fk_random_parts(int dtype, int64_t *n) {
 
 FK_LOCAL int fk_is_float(int dtype) {
     return dtype == FK_F32 || dtype == FK_F64 || dtype == FK_F16 || dtype == FK_BF16 ||
-           dtype == FK_F8E4M3 || dtype == FK_F8E5M2;
+           dtype == FK_F8E4M3 || dtype == FK_F8E5M2 || dtype == FK_F8E4M3Z || dtype == FK_F8E5M2Z;
 }
 
 FK_LOCAL void fk_random_real(

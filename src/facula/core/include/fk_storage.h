@@ -28,6 +28,8 @@ enum fk_storage_flags {
     FK_SHARED = 8,     /* other processes see the memory */
     FK_NO_RESIZE = 16, /* somebody holds a view of the memory: the size is fixed */
     FK_POINTED = 32,   /* an address was handed out, through which writes are not counted */
+    FK_LAZY = 64,      /* the data is also another storage's: it is copied before the first write */
+    FK_LENT = 128,     /* of the block that holds such data: `lent` counts the storages on it */
 };
 
 typedef struct fk_storage {
@@ -39,6 +41,7 @@ typedef struct fk_storage {
     int32_t size_class; /* of the block that the header stands in; negative: header only */
     int32_t flags;
     int32_t device;
+    int32_t lent;       /* says nothing without FK_LENT */
     void *owner;
     void (*release)(void *owner); /* called with `owner` when the last reference goes */
     void *extra;                  /* the user's; never looked at here while the storage lives */

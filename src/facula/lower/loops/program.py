@@ -16,7 +16,8 @@ from facula import core
 
 ITEMSIZE = {
     "f32": 4, "f64": 8, "bf16": 2, "f16": 2, "i64": 8, "i32": 4, "i16": 2, "i8": 1, "u8": 1,
-    "b8": 1, "u16": 2, "u32": 4, "u64": 8, "c64": 8, "c128": 16, "c32": 4, "f8e4m3": 1, "f8e5m2": 1,
+    "b8": 1, "u16": 2, "u32": 4, "u64": 8, "c64": 8, "c128": 16, "c32": 4,
+    "f8e4m3": 1, "f8e5m2": 1, "f8e4m3z": 1, "f8e5m2z": 1,
 }  # fmt: skip
 #: the core's dtypes by their codes
 DTYPES: dict[str, Any] = {d.code: d for d in vars(core).values() if isinstance(d, core.dtype)}

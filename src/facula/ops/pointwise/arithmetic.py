@@ -243,12 +243,16 @@ def addcdiv(x, y, z, *, value):
 
 def _value_second(op: Any, self: Any, value: Any, tensor1: Any, tensor2: Any) -> Any:
     """The deprecated form in which the factor stands behind the first tensor."""
-    text = f"This overload of {op.__name__} is deprecated"
-    warnings.warn(core.errors.message(op.__name__, text, hint="value=value"), stacklevel=3)
+    # programs filter warnings by how they begin
+    warnings.warn(f"This overload of {op.__name__} is deprecated: pass value=value", stacklevel=3)
     return op(self, tensor1, tensor2, value=value)
 
 
 addcmul.older = addcdiv.older = _value_second
+addcmul.complexes = lambda self, tensor1, tensor2, value: self + value * tensor1 * tensor2
+addcdiv.complexes = lambda self, tensor1, tensor2, value: self + value * (tensor1 / tensor2)
+add.complexes = lambda self, other, alpha: self + alpha * other
+sub.complexes = lambda self, other, alpha: self - alpha * other
 
 
 @pointwise("lerp(Tensor self, Tensor end, Operand weight) -> Tensor", dtypes="float complex")
