@@ -6,6 +6,9 @@ import collections
 import enum
 import functools
 import itertools
+import keyword
+import sys
+import typing
 from collections.abc import Callable
 from typing import Any
 
@@ -201,3 +204,73 @@ def test_dtypes_of_promotion() -> None:
         )
 
     same_twice(f, facula.ones(1))
+
+
+def test_what_a_partial_function_has() -> None:
+    def f(x: Any, name: str) -> Any:
+        p = functools.partial(lambda a, b: a + b, b=x)
+        return p(x) if hasattr(p, name) else x * 0
+
+    for name in (
+        "func",
+        "args",
+        "__call__",
+        "__eq__",
+        "__doc__",
+        "__reduce__",
+        "nothing",
+        "__name__",
+    ):
+        same_twice(f, facula.ones(2), name)
+
+
+def test_iterators_of_texts_and_ranges_made_by_hand() -> None:
+    def f(x: Any) -> Any:
+        it = range(1, 5).__iter__()
+        next(it)
+        letters = "ab".__iter__()
+        return x * next(it) + (1 if next(letters) == "a" else 2)
+
+    same_twice(f, facula.ones(2))
+
+
+def test_classes_of_named_tuples_made_inside() -> None:
+    def f(x: Any) -> Any:
+        pair = collections.namedtuple("pair", ["a", "b"], defaults=(3,))
+        made = pair(x)
+        return made.a * made.b, made._fields
+
+    same_twice(f, facula.ones(2))
+
+
+def test_dictionaries_from_keys() -> None:
+    def f(x: Any) -> Any:
+        d = collections.defaultdict.fromkeys("ab", x)
+        d["c"] = 2 * x
+        o = collections.OrderedDict.fromkeys(["z", "y"], 1)
+        return d, list(o), isinstance(d, collections.defaultdict)
+
+    same_twice(f, facula.ones(2))
+
+
+def test_kinds_of_the_module_typing() -> None:
+    def f(x: Any, value: Any) -> Any:
+        return x + 1 if isinstance(value, typing.Sequence) else x
+
+    for value in ([1], (2,), {1: 2}):
+        same_twice(f, facula.ones(2), value)
+
+
+class _Base:
+    pass
+
+
+class _Derived(_Base):
+    pass
+
+
+def test_subclasses_and_members_of_constant_sets() -> None:
+    def f(x: Any) -> Any:
+        return x + len(_Base.__subclasses__()) + keyword.iskeyword("for") + (sys.intern("a") == "a")
+
+    same_twice(f, facula.ones(2))

@@ -120,7 +120,11 @@ class Attributes(Part):
                 return self.build_dict(names, list(owner.kwargs.values()))
             if name in parts:
                 return parts[name]
-            if name == "__call__":
+            if name == "__doc__":
+                return Known(functools.partial.__doc__)
+            if name == "__dict__":
+                return self.build_dict([], [])
+            if self.class_of_attribute(functools.partial, name) is not None:
                 return self.made(MethodValue(name, owner))
         if isinstance(owner, SliceValue) and name in ("start", "stop", "step"):
             return owner.parts[("start", "stop", "step").index(name)]

@@ -407,6 +407,11 @@ class Calls(Part):
             return special_methods.call_getter(self, obj, args[0])
         if rules.is_pure(obj):
             return self.fold(obj, args, kwargs)
+        owner, name = getattr(obj, "__self__", None), getattr(obj, "__name__", "")
+        if isinstance(owner, type) and name == "__subclasses__":
+            return self.lift(obj())
+        if type(owner) is frozenset and name == "__contains__":
+            return self.fold(obj, args, kwargs)
         python = python_of(obj)
         if python is not None:
             return self.call(self.trusted(python), args, kwargs)

@@ -15,7 +15,7 @@ from facula import autograd, core
 from facula.capture.breaks import Break
 from facula.capture.values import Known, NumberValue, SequenceValue, TensorValue
 from facula.core.errors import fail
-from facula.fx import Graph, GraphModule
+from facula.fx import Graph, GraphModule, _pytree
 from facula.ops.registry import F
 
 __all__ = ["cond", "subgraph"]
@@ -48,7 +48,38 @@ def cond(
             list(pred.shape),
             hint="reduce it with any() or all()",
         )
+    if isinstance(pred, core.Tensor) and core.is_dispatching(pred):
+        return _both(pred, true_fn, false_fn, tuple(operands))
     return true_fn(*operands) if pred else false_fn(*operands)
+
+
+def _both(pred: Any, true_fn: Any, false_fn: Any, operands: tuple) -> Any:
+    """In a trace, which has no elements: both functions run, and one result is chosen."""
+    pred = pred.reshape(()).bool()
+    found = []
+    for open_, function in ((pred, true_fn), (~pred, false_fn)):
+        leaves, spec = _pytree.tree_flatten(operands)
+        given = [_gated(open_, (x,))[0] if isinstance(x, core.Tensor) else x for x in leaves]
+        found.append(function(*_pytree.tree_unflatten(given, spec)))
+    first, second = (_pytree.tree_leaves(tree) for tree in found)
+    alike = _pytree.tree_structure(found[0]) == _pytree.tree_structure(found[1])
+    for a, b in zip(first, second, strict=False):
+        tensors = isinstance(a, core.Tensor) and isinstance(b, core.Tensor)
+        same = a.shape == b.shape and a.dtype is b.dtype if tensors else a == b
+        alike = alike and bool(same)
+    if not alike:
+        fail(
+            RuntimeError,
+            "cond",
+            "results of one structure, shapes and dtypes were required of both functions",
+            [getattr(x, "shape", x) for x in (*first, *second)],
+            hint="in a trace both run: make their results alike",
+        )
+    chosen = [
+        F.where(pred, a, b) if isinstance(a, core.Tensor) else a
+        for a, b in zip(first, second, strict=True)
+    ]
+    return _pytree.tree_unflatten(chosen, _pytree.tree_structure(found[0]))
 
 
 def subgraph(

@@ -71,11 +71,19 @@ for _kind in (dict, collections.OrderedDict, collections.defaultdict):
     RULES[_kind] = _make_dict(_kind)
 
 
-@rule(dict.fromkeys)
-def _fromkeys(d: Any, args: list, kwargs: dict) -> Any:
-    value = args[1] if len(args) > 1 else Known(None)
-    keys = d.unpack_all(args[0])
-    return d.build_dict(keys, [value] * len(keys))
+def _fromkeys(kind: type) -> Rule:
+    def run(d: Any, args: list, kwargs: dict) -> Any:
+        value = args[1] if len(args) > 1 else Known(None)
+        made = d.made(DictValue(kind))
+        for key in d.unpack_all(args[0]):
+            d.dict_set(made, key, value)
+        return made
+
+    return run
+
+
+for _kind in (dict, collections.OrderedDict, collections.defaultdict):
+    RULES[_kind.fromkeys] = _fromkeys(_kind)
 
 
 @rule(collections.deque)

@@ -72,6 +72,23 @@ def _signature(d: Any, args: list, kwargs: dict) -> Any:
         d.raise_host(error)
 
 
+@rule(collections.namedtuple)
+def _namedtuple(d: Any, args: list, kwargs: dict) -> Any:
+    """A class of tuples: one for each capture, as for each definition."""
+    plain = [d.constant_of(arg) for arg in args]
+    words = {name: d.constant_of(value) for name, value in kwargs.items()}
+    words.setdefault("module", d.frames[-1].globals.get("__name__", "__main__"))
+    try:
+        return d.trusted(collections.namedtuple(*plain, **words))  # noqa: PYI024
+    except (TypeError, ValueError) as error:
+        d.raise_host(error)
+
+
+@rule(sys.intern)
+def _intern(d: Any, args: list, kwargs: dict) -> Any:
+    return d.fold(sys.intern, args)
+
+
 RULES[sys.getrecursionlimit] = lambda d, args, kwargs: Known(sys.getrecursionlimit())
 
 

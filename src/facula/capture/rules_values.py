@@ -30,7 +30,12 @@ from facula.capture.values import (
 
 @rule(isinstance)
 def _isinstance(d: Any, args: list, kwargs: dict) -> Any:
-    value, kinds = d.force(args[0]), d.constant_of(args[1])
+    value, kinds = d.force(args[0]), d.force(args[1])
+    if isinstance(kinds, ObjectValue) and kinds.kind.__module__ == "typing":
+        d.guards.add("is", kinds.source, kinds.real)  # `typing.Sequence` and its like
+        kinds = kinds.real
+    else:
+        kinds = d.constant_of(kinds)
     cls = value.cls
     if isinstance(value, Known):
         return Known(isinstance(value.obj, kinds))

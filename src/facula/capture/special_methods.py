@@ -115,6 +115,10 @@ def call_known_method(d: Any, owner: Known, name: str, args: list, kwargs: dict)
     if isinstance(obj, str) and name == "format":
         plain = [RULES[str](d, [a], {}) if isinstance(d.force(a), ObjectValue) else a for a in args]
         return d.fold(obj.format, plain, kwargs)
+    if name == "__iter__" and isinstance(obj, (str, bytes, range)):
+        return d.iter(owner)
+    if name == "__contains__" and type(obj) is frozenset:
+        return d.fold(obj.__contains__, args)
     pure = isinstance(obj, (*PURE_TYPES, slice, core.dtype)) or is_numpy_scalar(type(obj))
     if pure:
         return d.fold(getattr(obj, name), args, kwargs)

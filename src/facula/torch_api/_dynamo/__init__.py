@@ -17,6 +17,8 @@ from facula.compiler.backends import list_backends, lookup_backend, register_bac
 from facula.compiler.explain import explain
 from facula.compiler.optimized_module import OptimizedModule
 
+# PyTorch has this module with everything else; libraries read it without an import
+from .. import _custom_op
 from . import backends, compiled_autograd, config, eval_frame, exc, utils
 from .decorators import (
     mark_dynamic,
@@ -25,5 +27,6 @@ from .decorators import (
     mark_unbacked,
     maybe_mark_dynamic,
 )
+from .exporting import ExportResult, export
 
 is_dynamo_supported = lambda: True  # noqa: E731

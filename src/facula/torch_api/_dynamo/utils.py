@@ -18,8 +18,13 @@ def same(a: Any, b: Any, tol: float = 1e-4) -> bool:
         return len(a) == len(b) and all(same(x, y, tol) for x, y in zip(a, b, strict=True))
     if isinstance(a, dict):
         return a.keys() == b.keys() and all(same(a[k], b[k], tol) for k in a)
+    arrays = [hasattr(x, "__array_interface__") for x in (a, b)]
+    if any(arrays) and not all(arrays) and not isinstance(a, core.Tensor):
+        return bool(a == b)  # an array and a number
+    if any(arrays):
+        return same(core.as_tensor(a), core.as_tensor(b), tol)
     if isinstance(a, core.Tensor):
-        return bool(F.allclose(a, b, rtol=tol, atol=tol, equal_nan=True))
+        return a.shape == b.shape and bool(F.allclose(a, b, rtol=tol, atol=tol, equal_nan=True))
     return a == b
 
 
