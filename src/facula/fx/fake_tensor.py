@@ -16,6 +16,7 @@ from facula.core.errors import fail
 from facula.fx import _pytree as pytree
 from facula.fx.dispatch_mode import TorchDispatchMode
 from facula.fx.experimental.symbolic_shapes import give_symbols
+from facula.fx.fake_constants import Constants
 from facula.fx.symbolic_run import run_symbolic
 from facula.fx.symbols import SymInt, expr_of
 from facula.ops.overloads import overload_of
@@ -80,6 +81,8 @@ class FakeTensor(Tensor):
     fake_mode: Any
     #: expressions for sizes, strides and offset, where some of them are symbols
     _symbolic: Any = None
+    #: the real tensor, of a constant of the program (`fake_constants`)
+    constant: Any = None
 
     @staticmethod
     def __new__(
@@ -140,11 +143,17 @@ class FakeTensor(Tensor):
         return mode.dispatch(func, args, kwargs or {})
 
     def tolist(self) -> Any:
-        """Raises: there are no elements."""
+        """Raises: there are no elements, unless it is a constant."""
+        if self.constant is not None:
+            with _Undisturbed():
+                return self.constant.tolist()
         raise DataDependentOutputException("tolist")
 
     def numpy(self, *, force: bool = False) -> Any:
-        """Raises: there are no elements."""
+        """Raises: there are no elements, unless it is a constant."""
+        if self.constant is not None:
+            with _Undisturbed():
+                return self.constant.numpy(force=force)
         raise DataDependentOutputException("numpy")
 
     def __repr__(self) -> str:
@@ -252,6 +261,7 @@ class FakeTensorMode(TorchDispatchMode):
         #: hears of the result of every operator
         self.observer: Any = None
         self._entered: list[bool] = []
+        self.constants = Constants()
         #: id of a real tensor -> (weak reference to it, its fake tensor)
         self._known: dict[int, tuple[Any, FakeTensor]] = {}
         #: storage of a real tensor -> (weak reference to a tensor on it, bytes on the meta device)
@@ -280,7 +290,15 @@ class FakeTensorMode(TorchDispatchMode):
         plan = _PLANS.get(func)
         if plan is None:
             plan = _PLANS[func] = _plan_of(func)
-        found = plan(self, func, args, kwargs)
+        if self.constants and self.constants.concern(args, kwargs):
+            with _Undisturbed():
+                known = self.constants.known(func, args, kwargs)
+            if known is not None and plan is _raise_dependent:
+                return known
+            found = plan(self, func, args, kwargs)
+            self.constants.keep(found, known)
+        else:
+            found = plan(self, func, args, kwargs)
         if self.observer is not None:
             self.observer(found)
         return found
@@ -458,7 +476,12 @@ def _convert(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
 def _lift(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
     """A constant of the program: the one place where a real tensor becomes fake unasked."""
     t = args[0]
-    return t if isinstance(t, FakeTensor) else core.fake_like(mode.tensor_class, t, mode)
+    if isinstance(t, FakeTensor):
+        return t
+    made = core.fake_like(mode.tensor_class, t, mode)
+    if type(t) is Tensor and not t.is_meta and not t.requires_grad:
+        mode.constants.keep(made, t)
+    return made
 
 
 def _plan_of(func: Any) -> Any:

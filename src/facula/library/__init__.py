@@ -9,6 +9,7 @@ Keeps true: both forms enter the one operator table.
 
 from facula.library.attach import composite, operator, pointwise, view
 from facula.library.check import opcheck
+from facula.library.context import get_ctx
 from facula.library.registration import (
     CustomOpDef,
     Library,
@@ -31,6 +32,7 @@ __all__ = [
     "composite",
     "custom_op",
     "define",
+    "get_ctx",
     "impl",
     "impl_abstract",
     "infer_schema",

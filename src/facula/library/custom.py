@@ -25,6 +25,8 @@ from facula.ops.tags import Tag
 __all__ = ["CustomOperator", "find", "make"]
 
 _META = "meta"
+#: operators whose functions for tensors without data run now, the innermost last
+RUNNING: list[str] = []
 EVERY_DEVICE = "default"
 
 
@@ -43,6 +45,8 @@ class CustomOperator(Definition):
         self.gradient: Callable[..., Any] | None = None
         self.setup_context: Callable[..., Any] | None = None
         self.origin: Callable[..., Any] | None = None
+        #: the key under which a function that records itself was registered
+        self.autograd_key = ""
 
     @property
     def doc(self) -> str:
@@ -112,8 +116,14 @@ class CustomOperator(Definition):
             function = self.kernels.get(EVERY_DEVICE)
         if function is None:
             function = self.composite or self.missing(device)
-        result = self.call(function, args)
-        if device != _META:
+        if device == _META:
+            RUNNING.append(self.name)
+            try:
+                result = self.call(function, args)
+            finally:
+                RUNNING.pop()
+        else:
+            result = self.call(function, args)
             self.count_writes(args)
         if isinstance(result, list):
             return tuple(result)

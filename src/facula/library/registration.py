@@ -44,7 +44,7 @@ def _register(definition: CustomOperator, key: str, function: Callable[..., Any]
         definition.composite = function
         definition.set_gradient()
     elif key.startswith("Autograd"):
-        definition.gradient = None
+        definition.gradient, definition.autograd_key = None, key
         definition.operator.autograd = lambda *args: definition.call(function, args)
     else:
         device = EVERY_DEVICE if key in _EVERY_KEY else _device_of(key)

@@ -5,5 +5,6 @@ Keeps true: the names, rules and messages are those of `torch.testing`.
 
 from facula.testing.comparison import assert_allclose, assert_close
 from facula.testing.creation import make_tensor
+from facula.testing.file_check import FileCheck
 
-__all__ = ["assert_allclose", "assert_close", "make_tensor"]
+__all__ = ["FileCheck", "assert_allclose", "assert_close", "make_tensor"]

@@ -10,7 +10,11 @@ from facula.fx.fake_tensor import (
     UnsupportedFakeTensorException,
 )
 
+from . import fake_utils
+from .fake_utils import CrossRefFakeMode
+
 __all__ = [
+    "CrossRefFakeMode",
     "DynamicOutputShapeException",
     "FakeTensor",
     "FakeTensorMode",

@@ -1,0 +1,98 @@
+"""Constants of a program under a fake mode: `tensor(3)` has its number there, too, as long as nobody writes to
+it unseen.
+
+Takes: fake tensors that stand for constants, and the operators that run on them. Gives: `Constants`, the
+results that are
+constants again, and the numbers that are read from them.
+Keeps true: a constant shares memory with others as the program's tensors do; what is written with other than
+constants is no
+constant from then on, nor is any of its views. Only constants of one element are computed with.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from facula import core
+from facula.fx import _pytree as pytree
+from facula.ops.overloads import overload_of
+from facula.ops.tags import Tag
+
+__all__ = ["Constants"]
+
+#: elements of a result that is still computed
+_MOST = 1
+
+
+def _writes(func: Any, kwargs: dict[str, Any]) -> bool:
+    """Whether an operator writes to its first argument, or to `out=`."""
+    overload = overload_of(func)
+    function = getattr(overload, "_op", overload)
+    name = str(getattr(function, "__name__", None) or getattr(overload, "_opname", ""))
+    return isinstance(function, core.InplaceOp) or name.endswith("_") or "out" in kwargs
+
+
+class Constants:
+    """The constants of one fake mode."""
+
+    def __init__(self) -> None:
+        #: by the place of their memory, those that still live
+        self.by_storage: dict[int, list[weakref.ref[Any]]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.by_storage)
+
+    def concern(self, args: Any, kwargs: dict[str, Any]) -> bool:
+        """Whether a constant is among the arguments."""
+        return any(getattr(x, "constant", None) is not None for x in _flat(args, kwargs))
+
+    def keep(self, found: Any, known: Any) -> None:
+        """Results that stand for these real tensors."""
+        if known is None:
+            return
+        for fake, real in zip(pytree.tree_leaves(found), pytree.tree_leaves(known), strict=False):
+            if isinstance(fake, core.Tensor) and isinstance(real, core.Tensor):
+                fake.constant = real
+                place = core.storage_place(real)
+                self.by_storage.setdefault(place, []).append(weakref.ref(fake))
+
+    def known(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """The result of an operator on constants only; None, and what it writes to forgotten, where it has others."""
+        tensors = [x for x in _flat(args, kwargs) if isinstance(x, core.Tensor)]
+        small = all(
+            getattr(x, "constant", None) is not None and x.constant.numel() <= _MOST
+            for x in tensors
+        )
+        random = Tag.nondeterministic_seeded in getattr(overload_of(func), "tags", ())
+        if not small or random:
+            if _writes(func, kwargs):
+                self.forget(tensors[0])
+                self.forget(kwargs.get("out"))
+            return None
+        real = pytree.tree_map(
+            lambda x: getattr(x, "constant", None) if isinstance(x, core.Tensor) else x,
+            (args, kwargs),
+        )
+        return func(*real[0], **real[1])
+
+    def forget(self, fake: Any) -> None:
+        """A write of what nobody knows: it and all that share its memory are constants no more."""
+        real = getattr(fake, "constant", None)
+        if real is None:
+            return
+        for reference in self.by_storage.pop(core.storage_place(real), ()):
+            known = reference()
+            if known is not None:
+                known.constant = None
+
+
+def _flat(args: Any, kwargs: dict[str, Any]) -> list[Any]:
+    """Arguments, those in lists too."""
+    found: list[Any] = []
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, (tuple, list)):
+            found += value
+        else:
+            found.append(value)
+    return found

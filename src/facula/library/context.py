@@ -1,0 +1,50 @@
+"""What a function for tensors without data asks for where a size depends on data.
+
+Takes: a call of such a function that is under way. Gives: `get_ctx`, whose `new_dynamic_size` makes such a size.
+Keeps true: where sizes are symbols, the new one is a symbol without a value; elsewhere the operator is one
+whose result's
+shape no trace knows, and says so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula.core.errors import fail
+from facula.fx.fake_tensor import DynamicOutputShapeException
+from facula.library.custom import RUNNING
+
+__all__ = ["FakeImplCtx", "get_ctx"]
+
+
+class FakeImplCtx:
+    """The context of one call."""
+
+    def __init__(self, operator: Any) -> None:
+        self._op = operator
+
+    def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> Any:  # noqa: A002
+        """A size that is known only when the operator runs.
+
+        Raises:
+            DynamicOutputShapeException: no sizes are symbols here, as under a plain `FakeTensorMode`.
+        """
+        raise DynamicOutputShapeException(self._op)
+
+    create_unbacked_symint = new_dynamic_size
+
+
+def get_ctx() -> FakeImplCtx:
+    """The context of the function for tensors without data that runs now.
+
+    Raises:
+        RuntimeError: none runs.
+    """
+    if not RUNNING:
+        fail(
+            RuntimeError,
+            "get_ctx",
+            "a call inside of a fake implementation was required (get_ctx() called outside of one)",
+            hint="call it in the function that register_fake registers",
+        )
+    return FakeImplCtx(RUNNING[-1])

@@ -1,0 +1,127 @@
+"""`FileCheck`: checks that a text has parts in an order, in the manner of LLVM's tool of that name.
+
+Takes: checks, one after the other; a text, or a file's text. Gives: nothing, or RuntimeError with the place
+where it fails.
+Keeps true: each check looks behind what the one before found; a `check_not` between two others holds for what
+is between them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NoReturn
+
+from facula.core.errors import fail
+
+__all__ = ["FileCheck"]
+
+
+class FileCheck:
+    """Checks of a text: `FileCheck().check("a").check_not("b").check_next("c").run(text)`."""
+
+    def __init__(self) -> None:
+        self._checks: list[tuple[str, Any, int]] = []
+
+    def _add(self, kind: str, what: Any, count: int = 1) -> FileCheck:
+        self._checks.append((kind, what, count))
+        return self
+
+    def check(self, test_string: str) -> FileCheck:
+        """The text comes somewhere behind."""
+        return self._add("check", test_string)
+
+    def check_not(self, test_string: str) -> FileCheck:
+        """The text does not come before what the next check finds, or to the end."""
+        return self._add("not", test_string)
+
+    def check_same(self, test_string: str) -> FileCheck:
+        """The text comes behind, on the same line."""
+        return self._add("same", test_string)
+
+    def check_next(self, test_string: str) -> FileCheck:
+        """The text comes on the next line."""
+        return self._add("next", test_string)
+
+    def check_count(self, test_string: str, count: int, exactly: bool = False) -> FileCheck:
+        """The text comes so many times; `exactly`: and not once more."""
+        self._add("count", test_string, count)
+        return self._add("not", test_string) if exactly else self
+
+    def check_dag(self, test_string: str) -> FileCheck:
+        """The text comes behind, in whatever order with its neighbours of the same kind."""
+        return self._add("dag", test_string)
+
+    def check_regex(self, test_string: str) -> FileCheck:
+        """A match of the pattern comes somewhere behind."""
+        return self._add("regex", re.compile(test_string))
+
+    def check_source_highlighted(self, test_string: str) -> FileCheck:
+        """The text comes with a row of `~` under it."""
+        return self._add("highlighted", test_string)
+
+    def run(self, test_file: Any) -> None:
+        """Raise RuntimeError where the text (or a graph, by its text) does not do what the checks say."""
+        text, at = str(test_file), 0
+        refused: list[str] = []
+        checks, n = self._checks, 0
+        while n < len(checks):
+            kind, what, count = checks[n]
+            if kind == "not":
+                refused.append(what)
+                n += 1
+                continue
+            begin = end = at
+            if kind == "dag":
+                ends = []
+                while n < len(checks) and checks[n][0] == "dag":
+                    begin, found = self._find(text, at, "dag", checks[n][1])
+                    ends.append(found)
+                    n += 1
+                end = max(ends)
+            else:
+                for k in range(count):
+                    start, end = self._find(text, end, kind, what)
+                    begin = start if k == 0 else begin
+                n += 1
+            self._refuse(refused, text[at:begin])
+            refused, at = [], end
+        self._refuse(refused, text[at:])
+
+    def _find(self, text: str, at: int, kind: str, what: Any) -> tuple[int, int]:
+        if kind == "regex":
+            match = what.search(text, at)
+            return (
+                match.span() if match else _fails(f"to find a match of {what.pattern!r}", text[at:])
+            )
+        begin = text.find(what, at)
+        if begin < 0:
+            _fails(f"to find {what!r}", text[at:])
+        between = text[at:begin]
+        if kind == "same" and "\n" in between:
+            _fails(f"to find {what!r} on the same line", between)
+        if kind == "next" and between.count("\n") != 1:
+            _fails(f"to find {what!r} on the next line", between)
+        end = begin + len(what)
+        if kind == "highlighted":
+            line = text.rfind("\n", 0, begin) + 1
+            below = text.find("\n", end) + 1
+            column = begin - line
+            if below == 0 or text[below + column : below + column + len(what)] != "~" * len(what):
+                _fails(f"{what!r} to be highlighted", text[line : below + 80])
+        return begin, end
+
+    @staticmethod
+    def _refuse(refused: list[str], between: str) -> None:
+        for what in refused:
+            if what in between:
+                _fails(f"not to find {what!r}", between)
+
+
+def _fails(expected: str, text: str) -> NoReturn:
+    fail(
+        RuntimeError,
+        "FileCheck",
+        f"a text that passes was required: Expected {expected}",
+        f"from here\n{text}",
+        hint="print the text to see what is there",
+    )
