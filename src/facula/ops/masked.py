@@ -12,6 +12,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops.masked_sparse import sparse_too
 from facula.ops.registry import F, composite
 
 _REDUCED = "int[1]? dim=None, *, bool keepdim=False, dtype? dtype=None, Tensor? mask=None"
@@ -73,6 +74,7 @@ def _count(x: Any, mask: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
 
 
 @composite(f"_masked_sum(Tensor self, {_REDUCED}) -> Tensor", names=("masked.sum",), out=False)
+@sparse_too
 def _masked_sum(self: Any, dim: Any, keepdim: bool, dtype: Any, mask: Any) -> Any:
     """The sum of the elements that count."""
     x = _filled("masked.sum", self, mask, 0)
@@ -80,6 +82,7 @@ def _masked_sum(self: Any, dim: Any, keepdim: bool, dtype: Any, mask: Any) -> An
 
 
 @composite(f"_masked_prod(Tensor self, {_REDUCED}) -> Tensor", names=("masked.prod",), out=False)
+@sparse_too
 def _masked_prod(self: Any, dim: Any, keepdim: bool, dtype: Any, mask: Any) -> Any:
     """The product of the elements that count."""
     x = _filled("masked.prod", self, mask, 1)
@@ -98,12 +101,14 @@ def _extreme(op: str, x: Any, dim: Any, keepdim: bool, dtype: Any, mask: Any, la
 
 
 @composite(f"_masked_amax(Tensor self, {_REDUCED}) -> Tensor", names=("masked.amax",), out=False)
+@sparse_too
 def _masked_amax(self: Any, dim: Any, keepdim: bool, dtype: Any, mask: Any) -> Any:
     """The largest of the elements that count."""
     return _extreme("masked.amax", self, dim, keepdim, dtype, mask, True)
 
 
 @composite(f"_masked_amin(Tensor self, {_REDUCED}) -> Tensor", names=("masked.amin",), out=False)
+@sparse_too
 def _masked_amin(self: Any, dim: Any, keepdim: bool, dtype: Any, mask: Any) -> Any:
     """The smallest of the elements that count."""
     return _extreme("masked.amin", self, dim, keepdim, dtype, mask, False)
@@ -127,6 +132,7 @@ def _masked_argmin(self: Any, dim: Any, keepdim: bool, dtype: Any, mask: Any) ->
 
 
 @composite(f"_masked_mean(Tensor self, {_REDUCED}) -> Tensor", names=("masked.mean",), out=False)
+@sparse_too
 def _masked_mean(self: Any, dim: Any, keepdim: bool, dtype: Any, mask: Any) -> Any:
     """The mean of the elements that count; NaN of none."""
     total = F._masked_sum(self, dim, keepdim=keepdim, dtype=dtype, mask=mask)
@@ -186,6 +192,7 @@ def _masked_logaddexp(self: Any, other: Any, dtype: Any, input_mask: Any, other_
     names=("masked.norm",),
     out=False,
 )
+@sparse_too
 def _masked_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any, mask: Any) -> Any:
     """The norm of the elements that count."""
     order = 2.0 if ord is None else ord
@@ -223,6 +230,7 @@ _SPREAD = (
 
 
 @composite(f"_masked_var(Tensor self, {_SPREAD}) -> Tensor", names=("masked.var",), out=False)
+@sparse_too
 def _masked_var(
     self: Any, dim: Any, unbiased: Any, correction: Any, keepdim: bool, dtype: Any, mask: Any
 ) -> Any:
@@ -232,6 +240,7 @@ def _masked_var(
 
 
 @composite(f"_masked_std(Tensor self, {_SPREAD}) -> Tensor", names=("masked.std",), out=False)
+@sparse_too
 def _masked_std(
     self: Any, dim: Any, unbiased: Any, correction: Any, keepdim: bool, dtype: Any, mask: Any
 ) -> Any:
