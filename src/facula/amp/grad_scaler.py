@@ -30,8 +30,46 @@ class OptState(Enum):
     STEPPED = 2
 
 
-def _new_optimizer_state() -> dict[str, Any]:
+def _refresh_per_optimizer_state() -> dict[str, Any]:
     return {"stage": OptState.READY, "found_inf_per_device": {}}
+
+
+def _amp_foreach_non_finite_check_and_unscale_(
+    self: Any, found_inf: core.Tensor, inv_scale: core.Tensor
+) -> None:
+    """Multiply every gradient of a list by `inv_scale`; `found_inf` becomes 1 where one is not finite."""
+    with no_grad():
+        for grad in self:
+            values = grad._values() if grad.is_sparse else grad
+            bad = values.isfinite().all().logical_not().to(found_inf.dtype)
+            found_inf.copy_(found_inf.maximum(bad))
+            grad.mul_(inv_scale.to(device=grad.device, dtype=grad.dtype.to_real()))
+
+
+def _amp_update_scale_(
+    self: core.Tensor,
+    growth_tracker: core.Tensor,
+    found_inf: core.Tensor,
+    scale_growth_factor: float,
+    scale_backoff_factor: float,
+    growth_interval: int,
+) -> core.Tensor:
+    """The scale after a step: smaller where gradients overflowed, larger after `growth_interval` steps in a
+    row where none
+    did; never beyond what its dtype holds.
+    """
+    with no_grad():
+        if bool(found_inf.item()):
+            self.mul_(scale_backoff_factor)
+            growth_tracker.zero_()
+            return self
+        growth_tracker.add_(1)
+        if growth_tracker.item() == growth_interval:
+            grown = self * scale_growth_factor
+            if bool(grown.isfinite().item()):
+                self.copy_(grown)
+            growth_tracker.zero_()
+    return self
 
 
 def _available(device: str) -> bool:
@@ -90,7 +128,9 @@ class GradScaler:
         self._growth_interval = growth_interval
         self._init_growth_tracker = 0
         self._growth_tracker: Any = None
-        self._per_optimizer_states: dict[int, dict[str, Any]] = defaultdict(_new_optimizer_state)
+        self._per_optimizer_states: dict[int, dict[str, Any]] = defaultdict(
+            _refresh_per_optimizer_state
+        )
 
     def _scale_tensor(self, name: str) -> Any:
         if self._scale is None:
@@ -148,11 +188,15 @@ class GradScaler:
                             "float16",
                             "keep parameters in float32 and use autocast",
                         )
-                    bad = grad.isfinite().all().logical_not().to(core.float32)
-                    known = found.get(grad.device)
-                    start = found_inf.to(device=grad.device) if known is None else known
-                    found[grad.device] = start.maximum(bad)
-                    grad.mul_(inv_scale.to(device=grad.device, dtype=grad.dtype.to_real()))
+                    if grad.device not in found:
+                        found[grad.device] = found_inf.to(device=grad.device, copy=True)
+                    if grad.is_sparse and not grad.is_coalesced():
+                        parameter.grad = grad = (
+                            grad.coalesce()
+                        )  # entries of one place may overflow together
+                    _amp_foreach_non_finite_check_and_unscale_(
+                        [grad], found[grad.device], inv_scale
+                    )
         return found
 
     def unscale_(self, optimizer: Any) -> None:
@@ -262,7 +306,7 @@ class GradScaler:
                     scale.copy_(grown)
                 good = 0
             tracker.fill_(good)
-        self._per_optimizer_states = defaultdict(_new_optimizer_state)
+        self._per_optimizer_states = defaultdict(_refresh_per_optimizer_state)
 
     def get_scale(self) -> float:
         """The scale, 1.0 when disabled."""

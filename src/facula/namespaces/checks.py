@@ -91,10 +91,11 @@ def _check_is_size(i: Any, message: Message = None, *, max: Any = None) -> None:
 def _check_tensor_all(cond: Any, message: Message = None) -> None:
     """Raise RuntimeError where not all elements of a bool tensor are true."""
     if not isinstance(cond, core.Tensor) or cond.dtype is not core.bool_:
+        required = "cond tensor must have dtype torch.bool"
         fail(
             TypeError,
             "_check_tensor_all",
-            "cond must be a tensor of bools",
+            required if isinstance(cond, core.Tensor) else "cond must be a tensor of bools",
             getattr(cond, "dtype", type(cond).__name__),
             hint="compare the tensor with something",
         )

@@ -164,6 +164,13 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     """Every algorithm here is deterministic; the flag is kept, and memory that `empty` and its like
     leave unset is filled (`utils.deterministic.fill_uninitialized_memory`).
     """
+    for name, place, value in (("mode", " (position 1)", mode), ("warn_only", "", warn_only)):
+        if not isinstance(value, bool):
+            required = (
+                "a bool was required (_set_deterministic_algorithms(): argument "
+                f"'{name}'{place} must be bool, not {type(value).__name__})"
+            )
+            fail(TypeError, "use_deterministic_algorithms", required, value, "pass True or False")
     _SWITCHES["deterministic"], _SWITCHES["warn_only"] = bool(mode), bool(warn_only)
     core.UNSET[0] = _fill_unset if mode and _SWITCHES["fills"] else None
 
@@ -173,6 +180,14 @@ def fill_unset_memory(mode: bool | None = None) -> bool:
     given.
     """
     if mode is not None:
+        if not isinstance(mode, bool):
+            fail(
+                RuntimeError,
+                "fill_uninitialized_memory",
+                f"a bool was required (expected a bool, but got {type(mode).__name__})",
+                mode,
+                hint="assign True or False",
+            )
         _SWITCHES["fills"] = bool(mode)
         use_deterministic_algorithms(_SWITCHES["deterministic"], warn_only=_SWITCHES["warn_only"])
     return _SWITCHES["fills"]
@@ -402,6 +417,11 @@ def get_device(input: Tensor) -> int:
 
 def set_default_tensor_type(t: Any) -> None:
     """The default dtype by a tensor type or its name (deprecated in PyTorch)."""
+    warnings.warn(
+        "set_default_tensor_type() is deprecated as of PyTorch 2.1, please use set_default_dtype() and "
+        "set_default_device() as alternatives.",
+        stacklevel=2,
+    )
     if isinstance(t, str):
         found = getattr(legacy, t.rpartition(".")[2], None)
     else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
+from facula.core.errors import fail
 
 from .storage import TypedStorage
 
@@ -16,6 +17,18 @@ class _TypedTensor(type):
     """Makes tensors of one dtype, and counts them as instances."""
 
     dtype: Any
+    is_sparse = is_cuda = is_xpu = False
+
+    def __new__(cls, name: str, bases: tuple[type, ...], names: dict[str, Any]) -> Any:
+        if bases:
+            fail(
+                TypeError,
+                "Tensor",
+                f"a class of tensors was required (type 'torch.{bases[0].__name__}' is not an "
+                "acceptable base type)",
+                hint="derive from Tensor",
+            )
+        return super().__new__(cls, name, bases, names)
 
     def __call__(cls, *args: Any, device: Any = None) -> core.Tensor:
         if len(args) == 1 and isinstance(args[0], core.Tensor):
@@ -47,3 +60,6 @@ ShortTensor = _make("ShortTensor", core.int16)
 CharTensor = _make("CharTensor", core.int8)
 ByteTensor = _make("ByteTensor", core.uint8)
 BoolTensor = _make("BoolTensor", core.bool_)
+
+#: all of them
+_tensor_classes = {kind for kind in list(globals().values()) if isinstance(kind, _TypedTensor)}

@@ -14,6 +14,8 @@ from facula import core
 from facula.core.errors import fail
 from facula.ops.registry import F
 
+from .storage import TypedStorage
+
 Tensor = core.Tensor
 
 
@@ -74,8 +76,10 @@ def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
 def new(self: Tensor, *args: Any, size: Any = None, device: Any = None) -> Tensor:
     """A tensor of this dtype: of sizes, or of data (deprecated: use `new_empty`, `new_tensor`)."""
     device = self.device if device is None else device
+    if len(args) == 1 and isinstance(args[0], (core.UntypedStorage, TypedStorage)):
+        return core.empty((0,), dtype=self.dtype, device=device).set_(args[0])
     if len(args) == 1 and isinstance(args[0], Tensor):
-        return args[0].to(device=device, dtype=self.dtype)
+        return args[0].detach().to(device=device, dtype=self.dtype)
     if len(args) == 1 and not isinstance(args[0], (int, core.Size)):
         return core.tensor(args[0], dtype=self.dtype, device=device)
     if size is not None:
@@ -115,6 +119,13 @@ def const_data_ptr(self: Tensor) -> int:
 
 def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[..., Any]) -> Tensor:  # noqa: A002
     """Replace every element by `callable(element, x, y)`: slow, for the CPU."""
+    if core.is_grad_enabled() and any(t.requires_grad for t in (self, x, y)):
+        fail(
+            RuntimeError,
+            "map2_",
+            "tensors without gradients were required (map2_ can't be called on a tensor that requires grad)",
+            hint="call it on x.detach()",
+        )
     columns = [t.expand(self.shape).reshape(-1).tolist() for t in (self, x, y)]
     flat = [callable(*row) for row in zip(*columns, strict=True)]
     return self.copy_(core.tensor(flat, dtype=self.dtype).reshape(self.shape)) if flat else self

@@ -222,6 +222,38 @@ class TypedStorage(metaclass=_Kind):
         self._untyped_storage.share_memory_()
         return self
 
+    def _share_fd_cpu_(self, *args: Any, **kwargs: Any) -> Any:
+        """Move the numbers to memory that goes to other processes by its descriptor."""
+        self.share_memory_()
+        return self._untyped_storage
+
+    _share_filename_cpu_ = _share_fd_cpu_
+
+    def _write_file(self, f: Any, is_real_file: bool, save_size: bool, element_size: int) -> None:
+        """Write the numbers to a file, behind their count where it is asked for."""
+        _write_file(self._untyped_storage, f, is_real_file, save_size, element_size)
+
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + self.nbytes()
+
+    def __copy__(self) -> TypedStorage:
+        return self.clone()
+
+    def __deepcopy__(self, memo: Any) -> TypedStorage:
+        # lazily: most storages are never copied
+        import copy
+
+        memory = copy.deepcopy(self._untyped_storage, memo)
+        return TypedStorage(wrap_storage=memory, dtype=self.dtype)
+
+    def _setitem(self, index: Any, value: Any) -> None:
+        self[index] = value
+
+    @property
+    def _cdata(self) -> int:
+        """What tells two storages apart."""
+        return int(self._untyped_storage._cdata)
+
     def is_pinned(self, device: Any = None) -> bool:
         """Whether the memory is fixed for transfers: it never is here."""
         return False
@@ -252,6 +284,30 @@ class TypedStorage(metaclass=_Kind):
             f" {numbers}\n[{core.DTYPE_PREFIX[0]}.storage.TypedStorage(dtype={self.dtype}, "
             f"device={self.device}) of size {self.size()}]"
         )
+
+
+# names that programs use which must not warn in PyTorch
+for _plain in (
+    "resize_", "size", "is_shared", "share_memory_", "pickle_storage_type", "element_size", "data_ptr",
+    "nbytes", "get_device", "cpu",
+):  # fmt: skip
+    setattr(TypedStorage, f"_{_plain}", getattr(TypedStorage, _plain))
+TypedStorage._deepcopy = TypedStorage.__deepcopy__  # type: ignore[attr-defined]
+
+
+def _write_file(
+    self: UntypedStorage, f: Any, is_real_file: bool, save_size: bool, element_size: int
+) -> None:
+    """Write the bytes to a file, behind the number of elements in 8 bytes where it is asked for."""
+    data = bytes(core.bytes_of(self))  # raises where there are none
+    if save_size:
+        f.write((self.nbytes() // element_size).to_bytes(8, "little"))
+    f.write(data)
+
+
+def _byteswap(self: UntypedStorage, dtype: Any) -> None:
+    """Turn the bytes of each number of a dtype around, in place."""
+    _swap_bytes(core.empty((0,), dtype=dtype).set_(self))
 
 
 def _dtype_to_storage_type_map() -> dict[Any, str]:
@@ -292,3 +348,10 @@ for _name, _dtype in {**CASTS, **_COMPLEX_CASTS}.items():
         {"_dtype": _dtype, "__module__": "facula", "__doc__": f"Memory of {_dtype.name} numbers."},
     )
     __all__.append(_kind)
+
+#: every kind
+_storage_classes = {
+    UntypedStorage,
+    TypedStorage,
+    *(globals()[name] for name in __all__ if name.endswith("Storage")),
+}

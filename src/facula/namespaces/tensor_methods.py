@@ -15,6 +15,7 @@ from facula.core.errors import fail
 from facula.ops.registry import F
 
 from . import older_methods
+from . import storage as storages
 from .storage import CASTS, TypedStorage
 
 Tensor = core.Tensor
@@ -143,14 +144,59 @@ def _typed_storage(self: Tensor) -> Any:
 
 
 def storage_type(self: Tensor) -> type:
-    """The class of the storage."""
-    return core.UntypedStorage
+    """The kind of storage that `storage` gives."""
+    return getattr(storages, f"{self.dtype.type_word}Storage", TypedStorage)
 
 
-def dim_order(self: Tensor, *, ambiguity_check: bool = False) -> tuple[int, ...]:
-    """The dimensions from the outermost to the innermost in memory."""
-    strides = self.stride()
+def _lazy_clone(self: Tensor) -> Tensor:
+    """A copy that is made when one of both is written to; at once where a gradient is recorded."""
+    recorded = self.requires_grad and core.is_grad_enabled()
+    return self.clone() if recorded else core.lazy_clone(self)
+
+
+def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
+    """The dimensions from the outermost to the innermost in memory.
+
+    `ambiguity_check`: raise where several orders describe the memory as well; or a list of the memory formats
+    of which one is
+    expected.
+    """
+    if not isinstance(ambiguity_check, (bool, list, tuple)):
+        fail(
+            TypeError,
+            "dim_order",
+            "a bool or a list of memory formats was required as ambiguity_check",
+            ambiguity_check,
+            hint="True refuses every ambiguity",
+        )
+    if self.layout is not core.strided:
+        fail(
+            AttributeError,
+            "dim_order",
+            "a strided tensor was required (Can't get dim order on sparse tensor)",
+            self.layout,
+            hint="to_dense() has strides",
+        )
+    strides, sizes = self.stride(), self.shape
+    formats = ambiguity_check if isinstance(ambiguity_check, (list, tuple)) else ()
+    for layout in formats:
+        if self.is_contiguous(memory_format=layout):
+            return _ORDERS.get(layout, lambda n: tuple(range(n)))(self.dim())
+    ambiguous = len(set(strides)) < len(strides) or any(size == 1 for size in sizes)
+    if ambiguity_check and (formats or ambiguous):
+        fail(
+            RuntimeError,
+            "dim_order",
+            "one order of dimensions was required (The tensor does not have unique dim order, or "
+            "cannot map to exact one of the given memory formats)",
+            f"sizes {list(sizes)}, strides {list(strides)}",
+            hint="name the memory formats that you expect in ambiguity_check=",
+        )
     return tuple(sorted(range(self.dim()), key=lambda d: (-strides[d], d)))
+
+
+#: the orders of memory formats that are not that of the dimensions
+_ORDERS = dict.fromkeys((core.channels_last, core.channels_last_3d), lambda n: (0, *range(2, n), 1))
 
 
 def is_distributed(self: Tensor) -> bool:
@@ -254,6 +300,7 @@ def attach() -> None:
         storage,
         _typed_storage,
         storage_type,
+        _lazy_clone,
         dim_order,
         is_distributed,
         is_coalesced,
@@ -269,5 +316,10 @@ def attach() -> None:
         put(Tensor, name, value)
     put(Tensor, "is_shared_", Tensor.is_shared)
     put(core.UntypedStorage, "untyped", lambda self: self)
+    put(core.UntypedStorage, "byteswap", storages._byteswap)
+    put(core.UntypedStorage, "_write_file", storages._write_file)
+    put(core.UntypedStorage, "__copy__", core.UntypedStorage.clone)
+    for name in ("_share_fd_cpu_", "_share_filename_cpu_"):
+        put(core.UntypedStorage, name, core.UntypedStorage.share_memory_)
     put(Tensor, "__rdiv__", _reversed_division)
     core.PRINTER[0] = printing.tensor_repr

@@ -81,7 +81,8 @@ def check_arguments(
                 RuntimeError,
                 op,
                 f"{name} must have the dtype of the input ({input.dtype})",
-                x.dtype,
+                f"{x.dtype} (expected scalar type {input.dtype.type_word} but found "
+                f"{x.dtype.type_word})",
                 "convert one with .to()",
             )
 

@@ -125,14 +125,6 @@ def _check_grid(input: Any, grid: Any, mode: int) -> None:
             hint="input is [N, C, H, W] with grid [N, H', W', 2], or [N, C, D, H, W] with [N, D', "
             "H', W', 3]",
         )
-    if grid.shape[-1] != space:
-        fail(
-            RuntimeError,
-            op,
-            f"expected grid to have size {space} in last dimension",
-            list(grid.shape),
-            hint=f"it holds {'x, y' if space == 2 else 'x, y, z'}",
-        )
     if input.shape[0] != grid.shape[0]:
         fail(
             RuntimeError,
@@ -140,6 +132,14 @@ def _check_grid(input: Any, grid: Any, mode: int) -> None:
             "expected grid and input to have same batch size",
             f"input with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}",
             hint="expand() repeats a batch of 1",
+        )
+    if grid.shape[-1] != space:
+        fail(
+            RuntimeError,
+            op,
+            f"expected grid to have size {space} in last dimension",
+            list(grid.shape),
+            hint=f"it holds {'x, y' if space == 2 else 'x, y, z'}",
         )
     _check_sampled(input, grid, mode, op, space)
 

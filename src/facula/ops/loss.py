@@ -242,7 +242,7 @@ def _check_classes(op: str, input: Any, target: Any, weight: Any) -> None:
         fail(
             RuntimeError,
             op,
-            "weight tensor should be defined either for all or no classes",
+            f"weight tensor should be defined either for all {input.shape[dim]} classes or no classes",
             list(weight.shape),
             hint=f"give {input.shape[dim]} weights",
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
+from facula.autograd.autocast import is_autocast_enabled
 from facula.autograd.dispatch_keys import (
     DispatchKey,
     DispatchKeySet,
@@ -63,6 +64,51 @@ class _DisableFuncTorch:
 def _are_functorch_transforms_active() -> bool:
     """Whether a function transform (`vmap`, `grad`, ...) is under way in this thread."""
     return bool(core.interpreters())
+
+
+class _AutoDispatchBelowAutograd:
+    """A block in which operators run without being recorded."""
+
+    def __enter__(self) -> None:
+        self._before = core.set_grad_enabled(False)
+
+    def __exit__(self, *exception: Any) -> None:
+        core.set_grad_enabled(self._before)
+
+
+def _any_requires_grad(*args: Any, **kwargs: Any) -> bool:
+    """Whether a tensor among the arguments, those in lists too, asks for a gradient."""
+    given = [*args, *kwargs.values()]
+    flat = [x for v in given for x in (v if isinstance(v, (list, tuple)) else (v,))]
+    return any(isinstance(x, core.Tensor) and x.requires_grad for x in flat)
+
+
+def _storage_address(tensor: core.Tensor) -> int:
+    """What tells the storages of two tensors apart."""
+    return hash(tensor.untyped_storage())
+
+
+def _data_address(tensor: core.Tensor) -> int:
+    """The address of the first element, to compare."""
+    return int(core.address_of(tensor))
+
+
+_is_cow_tensor = core.is_lazy_clone
+
+
+def _is_any_autocast_enabled() -> bool:
+    """Whether autocast is on, for whatever device."""
+    return any(is_autocast_enabled(device) for device in ("cpu", "cuda"))
+
+
+def _get_deterministic_fill_uninitialized_memory() -> bool:
+    """Whether unset memory is filled in deterministic mode."""
+    return functional.fill_unset_memory()
+
+
+def _set_deterministic_fill_uninitialized_memory(mode: bool) -> None:
+    """Say whether unset memory is filled in deterministic mode."""
+    functional.fill_unset_memory(mode)
 
 
 def _get_accelerator() -> core.device:

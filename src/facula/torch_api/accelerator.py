@@ -63,6 +63,10 @@ def get_device_module(device: Any = None) -> Any:
     return module
 
 
+# asked once where a program is captured
+get_device_module._facula_constant_result = True  # type: ignore[attr-defined]
+
+
 def _register_device_module(device_type: str, module: Any) -> None:
     """Make a module that of a device's own functions, as `facula.<device_type>`."""
     name = core.device(device_type).type

@@ -14,9 +14,11 @@ SUBMODULES = frozenset(
     (
         "nn optim autograd signal utils data serialization testing random backends fx func amp linalg "
         "special fft masked sparse storage distributions cpu cuda mps xpu accelerator types return_types overrides "
-        "library jit profiler _C _VF _library _ops version compiler _dynamo _logging ao alias torch_version "
+        "library jit profiler _C _VF _custom_op _custom_ops _higher_order_ops _library _ops _prims _prims_common "
+        "version compiler "
+        "_dynamo _logging ao alias torch_version "
         "distributed __config__ hub export futures multiprocessing onnx "
-        "vision audio text arrow csprng quantization"
+        "quasirandom vision audio text arrow csprng quantization"
     ).split()
 )
 
@@ -83,7 +85,9 @@ _FROM = {
         "_check_tensor_all _check_type _check_value _check_with"
     ),
     "facula.amp.autocast_mode": "autocast",
-    "facula.amp.grad_scaler": "GradScaler",
+    "facula.amp.grad_scaler": (
+        "GradScaler _amp_foreach_non_finite_check_and_unscale_ _amp_update_scale_"
+    ),
     "facula.autograd.autocast": (
         "is_autocast_enabled set_autocast_enabled get_autocast_dtype set_autocast_dtype "
         "is_autocast_cpu_enabled set_autocast_cpu_enabled get_autocast_cpu_dtype "
@@ -99,13 +103,14 @@ _FROM = {
     "facula.nn.recurrent": "lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell",
     "facula.storage": (
         "TypedStorage FloatStorage DoubleStorage HalfStorage BFloat16Storage LongStorage IntStorage "
-        "ShortStorage CharStorage ByteStorage BoolStorage ComplexFloatStorage ComplexDoubleStorage"
+        "ShortStorage CharStorage ByteStorage BoolStorage ComplexFloatStorage ComplexDoubleStorage "
+        "_storage_classes"
     ),
     "facula.fx.symbols": "SymInt SymFloat SymBool sym_float sym_int sym_ite sym_max sym_min sym_not sym_sum",
     "facula.legacy": (
         "FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor "
         "CharTensor ByteTensor "
-        "BoolTensor"
+        "BoolTensor _tensor_classes"
     ),
 }
 NAMES = {name: module for module, names in _FROM.items() for name in names.split()}
