@@ -128,8 +128,9 @@ def parameter_type(parameter: Any) -> str:
 def result_type(definition: Any) -> str:
     """The annotation of what an operator returns."""
     tail = definition.schema.text.rpartition("->")[2].strip()
-    if definition.schema.name in RETURN_TYPES:
-        return f"return_types.{definition.schema.name}"
+    name = definition.schema.name.removeprefix("quantization::")
+    if name in RETURN_TYPES:
+        return f"return_types.{name}"
     if tail.startswith("("):
         return f"tuple[{', '.join(_one_result(part) for part in tail[1:-1].split(','))}]"
     return _one_result(tail)

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import pickle
 import re
 import sys
 from pathlib import Path
@@ -106,6 +107,11 @@ def test_named_results(stubs):
     assert [n.target.id for n in classes["sort"].body] == ["values", "indices"]
     sort = functions(stubs["__init__.pyi"].body, "sort")[0]
     assert ast.unparse(sort.returns) == "return_types.sort"
+    # results of the library of quantization have types as PyTorch's: without its name
+    masked = functions(stubs["__init__.pyi"].body, "fake_quantize_per_tensor_affine_cachemask")[0]
+    assert ast.unparse(masked.returns) == "return_types.fake_quantize_per_tensor_affine_cachemask"
+    made = facula.fake_quantize_per_tensor_affine_cachemask(facula.ones(2), 0.1, 0, 0, 255)
+    assert type(pickle.loads(pickle.dumps(made))) is type(made)
 
 
 def test_docstrings_reach_the_stubs(stubs):

@@ -232,7 +232,11 @@ def _result_type(schema: Schema) -> Callable[[tuple[Any, ...]], Any] | None:
 
 
 def return_type_of(name: str, fields: tuple[str, ...]) -> type:
-    """The named tuple `return_types.name` with the given fields, made once."""
+    """The named tuple `return_types.name` with the given fields, made once.
+
+    A library of the package's own lends its name to no type; those of programs do.
+    """
+    name = name.removeprefix("quantization::")
     if name not in RETURN_TYPES:
         made = namedtuple(name.rpartition("::")[2], fields, module="facula.return_types")  # type: ignore[misc]
         made.__repr__ = _return_type_text  # type: ignore[method-assign]
