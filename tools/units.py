@@ -22,6 +22,7 @@ from facula.ops import (
     row_programs,  # noqa: F401  (fills the table)
     rows,
 )
+from facula.ops.pointwise import quantization  # noqa: F401 - its definitions are not imported with the others
 from facula.ops.registry import TABLE
 
 POINTWISE_UNITS = 16

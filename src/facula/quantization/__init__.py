@@ -1,6 +1,44 @@
 """Quantization: tensors of integers that stand for numbers, and models that compute with them.
 
-Gives: `tensor` and `create` (quantized tensors), `rules` (what operators do with them), `kernels` (products of
-integers), and above them observers, modules and the workflows; `ao` and `nn` have PyTorch's names for all of it.
-Keeps true: nothing is imported here, so that `import facula` takes no longer for it.
+Gives: `tensor` and `create` (quantized tensors), `rules` (what operators do with them), `operators` (`ops.quantized`),
+and above them observers, modules and the workflows, whose names are those of PyTorch's `ao.quantization`.
+Keeps true: a module is imported when a name of it is asked for, so that `import facula` takes no longer for it.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from facula.core.errors import no_attribute as _no_attribute
+
+#: where names are looked for, in this order
+_MODULES = (
+    "observer",
+    "fake_quantize",
+    "qconfig",
+    "qconfig_mapping",
+    "modules.stubs",
+    "fuse",
+    "quantize",
+    "quantize_fx",
+)
+
+
+def __getattr__(name: str) -> Any:
+    if not name.startswith("__"):
+        for module in _MODULES:
+            if name == module:
+                return import_module(f"facula.quantization.{module}")
+            found = vars(import_module(f"facula.quantization.{module}")).get(name)
+            if found is not None:
+                globals()[name] = found
+                return found
+    raise _no_attribute(__name__, name)
+
+
+def __dir__() -> list[str]:
+    names = set(globals())
+    for module in _MODULES:
+        names.update(vars(import_module(f"facula.quantization.{module}")))
+    return sorted(name for name in names if not name.startswith("_"))

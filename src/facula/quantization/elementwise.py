@@ -12,6 +12,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops.registry import TABLE as _OPERATORS
 from facula.ops.registry import F, composite
 from facula.quantization import products
 from facula.quantization.create import checked_quantizer, integers_of, numbers
@@ -229,7 +230,7 @@ def cat_relu(qx, dim, scale, zero_point):
 # ------------------------------------------------------------------ functions of single numbers
 
 
-def _activation(schema: str, function: Callable[..., Any]) -> None:
+def _activation(schema: str, function: Callable[..., Any]) -> Any:
     """One whose result has parameters of its own: the last two arguments of the schema."""
     name = schema.partition("(")[0]
 
@@ -239,13 +240,13 @@ def _activation(schema: str, function: Callable[..., Any]) -> None:
         return by_table(x, lambda v: function(v, *rest), quantizer(name, x, scale, zero))
 
     run.__doc__ = f"`{name}` of a quantized tensor."
-    define(f"{schema} -> Tensor")(run)
+    return define(f"{schema} -> Tensor")(run)
 
 
 _OWN = "float output_scale, int output_zero_point"
-_activation(f"hardswish(Tensor input, {_OWN})", lambda x: F.hardswish(x))
-_activation(f"sigmoid(Tensor input, {_OWN})", lambda x: F.sigmoid(x))
-_activation(f"hardsigmoid(Tensor input, {_OWN})", lambda x: F.hardsigmoid(x))
+hardswish = _activation(f"hardswish(Tensor input, {_OWN})", lambda x: F.hardswish(x))
+sigmoid = _activation(f"sigmoid(Tensor input, {_OWN})", lambda x: F.sigmoid(x))
+hardsigmoid = _activation(f"hardsigmoid(Tensor input, {_OWN})", lambda x: F.hardsigmoid(x))
 
 
 @define(
@@ -447,3 +448,11 @@ def max_pool1d(qx, kernel_size, stride, padding, dilation, ceil_mode):
 def max_pool2d(qx, kernel_size, stride, padding, dilation, ceil_mode):
     """The greatest of each window."""
     return F.max_pool2d(qx, kernel_size, stride or None, padding, dilation, ceil_mode)
+
+
+#: the operators of this module by their names without the namespace
+TABLE = {
+    name.removeprefix("quantized::"): operator
+    for name, operator in _OPERATORS.items()
+    if name.startswith("quantized::")
+}

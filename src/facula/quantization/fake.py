@@ -13,6 +13,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops.pointwise.quantization import _fake_quantize, _fake_quantize_learnable
 from facula.ops.registry import F, composite
 from facula.quantization.create import choose_qparams
 
@@ -54,12 +55,13 @@ def _of_tensor(self: Any, scale: Any, zero: Any, quant_min: int, quant_max: int)
             hint="convert it with .float()",
         )
     if isinstance(zero, Tensor):
-        zero = zero.detach().to(core.float32).reshape(())
+        zero = zero.detach().to(core.float32).reshape(()).clone()
     else:
         _check_zero(op, zero, zero, quant_min, quant_max)
         zero = core.tensor(float(zero), dtype=core.float32)
     if isinstance(scale, Tensor):
-        return scale.detach().to(core.float32).reshape(()), zero
+        # copies: observers write to their buffers before the gradient is asked for
+        return scale.detach().to(core.float32).reshape(()).clone(), zero
     if not (math.isfinite(scale) and scale > 0):
         fail(
             RuntimeError,
@@ -81,7 +83,7 @@ def _of_tensor(self: Any, scale: Any, zero: Any, quant_min: int, quant_max: int)
 def fake_quantize_per_tensor_affine(self, scale, zero_point, quant_min, quant_max):
     """Each number as the nearest of the levels from `quant_min` to `quant_max`."""
     scale, zero = _of_tensor(self, scale, zero_point, quant_min, quant_max)
-    return F._fake_quantize(self, scale, zero, float(quant_min), float(quant_max))
+    return _fake_quantize(self, scale, zero, float(quant_min), float(quant_max))
 
 
 def _kept(self: Any, scale: Any, zero: Any, quant_min: int, quant_max: int) -> Any:
@@ -168,8 +170,8 @@ def fake_quantize_per_channel_affine(self, scale, zero_point, axis, quant_min, q
     if zero_point.numel() and not zero_point.is_floating_point():
         ends = zero_point.min().item(), zero_point.max().item()
         _check_zero(op, *ends, quant_min, quant_max)
-    scale, zero = _of_channels(op, self, scale.detach(), zero_point.detach(), axis)
-    return F._fake_quantize(self, scale, zero, float(quant_min), float(quant_max))
+    scale, zero = _of_channels(op, self, scale.detach().clone(), zero_point.detach().clone(), axis)
+    return _fake_quantize(self, scale, zero, float(quant_min), float(quant_max))
 
 
 @composite(
@@ -199,7 +201,7 @@ def _fake_quantize_learnable_per_tensor_affine(
 ):
     """`fake_quantize_per_tensor_affine` with gradients of scale and zero point, times `grad_factor`."""
     _check_range("_fake_quantize_learnable_per_tensor_affine", quant_min, quant_max)
-    return F._fake_quantize_learnable(
+    return _fake_quantize_learnable(
         self, scale, zero_point, float(quant_min), float(quant_max), grad_factor
     )
 
@@ -218,7 +220,7 @@ def _fake_quantize_learnable_per_channel_affine(
     op = "_fake_quantize_learnable_per_channel_affine"
     _check_range(op, quant_min, quant_max)
     scale, zero = _of_channels(op, self, scale, zero_point, axis)
-    return F._fake_quantize_learnable(
+    return _fake_quantize_learnable(
         self, scale, zero, float(quant_min), float(quant_max), grad_factor
     )
 

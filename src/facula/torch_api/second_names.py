@@ -19,7 +19,10 @@ __all__ = ["find_spec", "first_name"]
 #: folders whose modules are modules of facula itself (the root package has them on its path)
 ROOMS = tuple(folder.rpartition(os.sep)[2] for folder in facula.__path__[1:])
 #: a package that is another one, with all of its modules
-_PACKAGES = {"facula.utils.data": "facula.data"}
+_PACKAGES = {
+    "facula.utils.data": "facula.data",
+    **{f"facula.nn.{name}": f"facula.ao.nn.{name}" for name in ("quantized", "intrinsic", "qat")},
+}
 #: single modules
 _MODULES = {
     "facula.backends.arrays": "facula.devices.arrays",
@@ -29,7 +32,22 @@ _MODULES = {
     "facula.nn.parallel.distributed": "facula.distributed.data_parallel",
     "facula.nn.parallel.scatter_gather": "facula.nn.parallel.copies",
     "facula.distributions.constraint_registry": "facula.distributions.registry",
-    "facula.nn.quantized": "facula.ao.nn.quantized",
+    **{f"facula.nn.{name}": f"facula.ao.nn.{name}" for name in ("quantized", "intrinsic", "qat")},
+    **{
+        f"facula.ao.quantization.{name}": f"facula.quantization.{name}"
+        for name in (
+            "observer",
+            "fake_quantize",
+            "qconfig",
+            "qconfig_mapping",
+            "quantize",
+            "quantize_fx",
+        )
+    },
+    "facula.ao.quantization.stubs": "facula.quantization.modules.stubs",
+    "facula.ao.quantization.fuse_modules": "facula.quantization.fuse",
+    "facula.ao.quantization.fuser_method_mappings": "facula.quantization.fuse",
+    "facula.ao.quantization.quantization_mappings": "facula.quantization.quantize",
     "facula.distributions.exp_family": "facula.distributions.distribution",
 }
 #: packages where PyTorch has a module for each class, named like the class

@@ -2,7 +2,8 @@
 
 Takes: numbers, scales and zero points (floats of integer value). Gives: `_fake_quantize`, whose
 gradient passes where nothing was cut off, and `_fake_quantize_learnable`, which also has gradients of
-scale and zero point. Keeps true: rounding is to the nearest, ties to even; NaN becomes the lowest value.
+scale and zero point. Keeps true: who fake-quantizes imports it (`facula.quantization.fake`), nobody else pays for it;
+rounding is to the nearest, ties to even; NaN becomes the lowest value.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Modules of models that can be quantized. Re-exports nothing; `quantized` is imported on demand."""
+"""PyTorch's `ao.nn`: modules of quantized models.
+
+Re-exports the names of the modules below, which are imported when a name is asked for.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,19 @@ from typing import Any
 
 from facula.core.errors import no_attribute as _no_attribute
 
+#: where names are looked for, in this order
+_MODULES = ()
+#: modules and packages of this one
+_PARTS = ("quantized", "intrinsic", "qat", "quantizable")
+
 
 def __getattr__(name: str) -> Any:
-    if name == "quantized":
-        return import_module("facula.ao.nn.quantized")
+    if name in _PARTS:
+        return import_module(f"{__name__}.{name}")
+    if not name.startswith("__"):
+        for module in _MODULES:
+            found = vars(import_module(f"facula.quantization.{module}")).get(name)
+            if found is not None:
+                globals()[name] = found
+                return found
     raise _no_attribute(__name__, name)

@@ -1,0 +1,99 @@
+"""What nodes of a graph are to quantization.
+
+Takes: nodes of a traced model. Gives: the word of what they call, and the kind of it: `weighted` layers,
+`arithmetic`, `own`
+(functions whose results have parameters of their own), `shared` (results with the input's parameters). Keeps true: what
+has no kind stays in float.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import facula.nn as nn
+from facula.quantization import quantize
+from facula.quantization.modules import intrinsic as nni
+from facula.quantization.modules import qat as nnqat
+
+WEIGHTED = (
+    nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d,
+    nn.ConvTranspose3d, nni.LinearReLU, nni.ConvReLU1d, nni.ConvReLU2d, nni.ConvReLU3d,
+    nni.LinearLeakyReLU, nni.LinearTanh, nnqat._Weighted,
+)  # fmt: skip
+#: modules that have an integer form with parameters of its own
+OWN_MODULES = (
+    nn.BatchNorm2d, nn.BatchNorm3d, nni.BNReLU2d, nni.BNReLU3d, nn.ELU, nn.GroupNorm, nn.Hardswish,
+    nn.LayerNorm, nn.LeakyReLU, nn.PReLU, nn.Sigmoid, nn.Softmax,
+)  # fmt: skip
+SHARED_MODULES = (
+    nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d,
+    nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d, nn.ReLU, nn.ReLU6,
+    nn.Hardtanh, nn.Flatten, nn.Identity, nn.Dropout, nn.Upsample, nn.PixelShuffle,
+    nn.PixelUnshuffle, nn.ChannelShuffle,
+)  # fmt: skip
+FIXED_MODULES = (nn.Hardsigmoid, nn.Tanh)
+#: functions and methods by their words
+ARITHMETIC = frozenset("add mul cat matmul".split())
+OWN = frozenset("hardswish elu leaky_relu layer_norm group_norm instance_norm softmax".split())
+FIXED = {"sigmoid": "0to1", "hardsigmoid": "0to1", "tanh": "neg1to1"}
+SHARED = frozenset(
+    "max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d "
+    "adaptive_avg_pool2d adaptive_avg_pool3d relu relu6 relu_ hardtanh clamp flatten reshape view "
+    "squeeze unsqueeze permute transpose contiguous mean getitem chunk dropout interpolate detach "
+    "repeat repeat_interleave pixel_shuffle pixel_unshuffle narrow t max min stack split".split()
+)
+
+
+def word(node: Any, modules: dict[str, Any]) -> str:
+    """The name of the function or method that a node calls; of a module, that of its class."""
+    if node.op == "call_module":
+        return type(modules[node.target]).__name__
+    if node.op == "call_method":
+        return str(node.target).rstrip("_") if node.target != "__getitem__" else "getitem"
+    name = getattr(node.target, "__name__", str(node.target)).rpartition("::")[2]
+    return {"iadd": "add", "imul": "mul", "concat": "cat"}.get(name, name.rstrip("_"))
+
+
+def kind(node: Any, modules: dict[str, Any]) -> str:
+    """What a node is to quantization; "" where it stays in float."""
+    if node.op == "call_module":
+        return _kind_of_module(modules[node.target])
+    if node.op not in ("call_function", "call_method"):
+        return ""
+    name = word(node, modules)
+    if name in ARITHMETIC:
+        return "arithmetic" if _takes_tensors(node, name) else ""
+    if name in OWN:
+        return "own"
+    if name in FIXED:
+        return "fixed"
+    return "shared" if name in SHARED else ""
+
+
+def _kind_of_module(module: Any) -> str:
+    own = type(module)
+    if isinstance(module, nnqat._Weighted) or own in WEIGHTED:
+        return "weighted"
+    if own in OWN_MODULES:
+        return "own"
+    if own in FIXED_MODULES:
+        return "fixed"
+    return "shared" if own in SHARED_MODULES else ""
+
+
+def _takes_tensors(node: Any, name: str) -> bool:
+    if name == "cat":
+        return True
+    return len(node.args) > 1 and all(hasattr(a, "op") for a in node.args[:2])
+
+
+def is_relu(node: Any, modules: dict[str, Any]) -> bool:
+    """Whether a node is relu, in any of its forms."""
+    if node.op == "call_module":
+        return type(modules[node.target]) is nn.ReLU
+    return node.op in ("call_function", "call_method") and word(node, modules) == "relu"
+
+
+def target_of(module: Any) -> Any:
+    """The class of integers for a module."""
+    return quantize.DEFAULT_STATIC_QUANT_MODULE_MAPPINGS.get(type(module))

@@ -1,0 +1,307 @@
+"""Layers for training with fake quantization: the weight passes through its levels in every step.
+
+Takes: float layers with a `qconfig`. Gives: layers of the same parameters whose forward uses
+``weight_fake_quant(weight)``.
+Keeps true: with fake quantization off they compute what the float layers compute; a convolution with a norm folds the
+norm's running statistics into the weight before it is quantized, and takes the factor off again before the norm.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import facula.nn as nn
+import facula.nn.functional as functional
+from facula.core.errors import fail
+from facula.quantization.modules import intrinsic as nni
+
+
+def _checked(kind: type, qconfig: Any) -> Any:
+    if not qconfig:
+        fail(
+            AssertionError,
+            kind.__name__,
+            "qconfig must be provided for QAT module",
+            qconfig,
+            hint="module.qconfig = get_default_qat_qconfig()",
+        )
+    return qconfig
+
+
+def _share(target: Any, source: Any) -> None:
+    """Take over the parameters of a float layer, the objects themselves."""
+    target.weight = source.weight
+    target.bias = source.bias
+    target.train(source.training)
+
+
+class _Weighted:
+    """What layers with a fake-quantized weight have in common."""
+
+    _relu = False
+    _FLOAT_MODULE: Any
+    _FLOAT_RELU_MODULE: Any = None
+    weight: Any
+    bias: Any
+    qconfig: Any
+
+    def _watch(self, qconfig: Any) -> None:
+        self.qconfig = _checked(type(self), qconfig)
+        self.weight_fake_quant = self.qconfig.weight()
+
+    def _out(self, y: Any) -> Any:
+        return functional.relu(y) if self._relu else y
+
+    @classmethod
+    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+        """The layer in the place of a float layer (or of a fused one), with its parameters."""
+        fused = isinstance(mod, nni._FusedModule)
+        layer = mod[0] if fused else mod
+        if not isinstance(layer, cls._FLOAT_MODULE):
+            fail(
+                AssertionError,
+                f"{cls.__name__}.from_float",
+                f"a module of type {cls._FLOAT_MODULE.__name__} was required",
+                type(layer).__name__,
+                hint="from_float takes the float layer that the class stands for",
+            )
+        made = cls._make(layer, mod.qconfig)  # type: ignore[attr-defined]
+        _share(made, layer)
+        return made
+
+
+class Linear(_Weighted, nn.Linear):
+    """A linear layer whose weight passes through its levels."""
+
+    _FLOAT_MODULE = nn.Linear
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        qconfig: Any = None,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        nn.Linear.__init__(self, in_features, out_features, bias, device=device, dtype=dtype)
+        self._watch(qconfig)
+
+    @classmethod
+    def _make(cls, layer: Any, qconfig: Any) -> Any:
+        return cls(layer.in_features, layer.out_features, layer.bias is not None, qconfig=qconfig)
+
+    def forward(self, input: Any) -> Any:
+        """The product."""
+        return self._out(functional.linear(input, self.weight_fake_quant(self.weight), self.bias))
+
+    def to_float(self) -> Any:
+        """The float layer with the same parameters."""
+        made: Any = nn.Linear(self.in_features, self.out_features, self.bias is not None)
+        _share(made, self)
+        return nni.LinearReLU(made, nn.ReLU()) if self._relu else made
+
+
+class _Convolution(_Weighted):
+    """The same of convolutions."""
+
+    def __init__(self, *args: Any, qconfig: Any = None, **kwargs: Any) -> None:
+        self._FLOAT_MODULE.__init__(self, *args, **kwargs)
+        self._watch(qconfig)
+
+    @classmethod
+    def _make(cls, layer: Any, qconfig: Any) -> Any:
+        return cls(*_geometry(layer), qconfig=qconfig)
+
+    def forward(self, input: Any) -> Any:
+        """The convolution."""
+        me: Any = self
+        return self._out(me._conv_forward(input, me.weight_fake_quant(me.weight), me.bias))
+
+    def to_float(self) -> Any:
+        """The float layer with the same parameters."""
+        made = self._FLOAT_MODULE(*_geometry(self))
+        _share(made, self)
+        dims = len(made.kernel_size)
+        return getattr(nni, f"ConvReLU{dims}d")(made, nn.ReLU()) if self._relu else made
+
+
+def _geometry(layer: Any) -> tuple[Any, ...]:
+    return (
+        layer.in_channels, layer.out_channels, layer.kernel_size, layer.stride, layer.padding,
+        layer.dilation, layer.groups, layer.bias is not None, layer.padding_mode,
+    )  # fmt: skip
+
+
+class Conv1d(_Convolution, nn.Conv1d):
+    """A convolution whose weight passes through its levels."""
+
+    _FLOAT_MODULE = nn.Conv1d
+
+
+class Conv2d(_Convolution, nn.Conv2d):
+    """A convolution whose weight passes through its levels."""
+
+    _FLOAT_MODULE = nn.Conv2d
+
+
+class Conv3d(_Convolution, nn.Conv3d):
+    """A convolution whose weight passes through its levels."""
+
+    _FLOAT_MODULE = nn.Conv3d
+
+
+class Embedding(nn.Embedding):
+    """A table that passes through its levels."""
+
+    _FLOAT_MODULE = nn.Embedding
+
+    def __init__(self, *args: Any, qconfig: Any = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.qconfig = _checked(type(self), qconfig)
+        self.weight_fake_quant = qconfig.weight()
+
+    def forward(self, input: Any) -> Any:
+        """The rows."""
+        return functional.embedding(input, self.weight_fake_quant(self.weight), self.padding_idx)
+
+    @classmethod
+    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+        """The layer in the place of a float layer, with its table."""
+        made = cls(mod.num_embeddings, mod.embedding_dim, mod.padding_idx, qconfig=mod.qconfig)
+        made.weight = mod.weight
+        return made
+
+
+class LinearReLU(Linear):
+    """The same with relu."""
+
+    _relu = True
+
+
+class ConvReLU1d(Conv1d):
+    """The same with relu."""
+
+    _relu = True
+
+
+class ConvReLU2d(Conv2d):
+    """The same with relu."""
+
+    _relu = True
+
+
+class ConvReLU3d(Conv3d):
+    """The same with relu."""
+
+    _relu = True
+
+
+class _Normalized(_Weighted):
+    """A layer with a norm behind it, quantized with the norm's running factor in its weight."""
+
+    _norm: Any
+
+    def _with_norm(self, norm: Any) -> None:
+        me: Any = self
+        me.bn = norm
+        me.freeze_bn = False
+
+    def update_bn_stats(self) -> Any:
+        """Let running statistics follow the batches."""
+        me: Any = self
+        me.freeze_bn = False
+        me.bn.training = True
+        return self
+
+    def freeze_bn_stats(self) -> Any:
+        """Keep running statistics."""
+        me: Any = self
+        me.freeze_bn = True
+        me.bn.training = False
+        return self
+
+    def train(self, mode: bool = True) -> Any:
+        """As of other modules; frozen statistics stay frozen."""
+        me: Any = self
+        me.training = mode
+        if not getattr(me, "freeze_bn", False):
+            for child in me.children():
+                child.train(mode)
+        return self
+
+    def forward(self, input: Any) -> Any:
+        """The layer, normalized."""
+        me: Any = self
+        norm = me.bn
+        factor = norm.weight / (norm.running_var + norm.eps).sqrt()
+        across = [-1] + [1] * (me.weight.dim() - 1)
+        places = [1, -1] + [1] * (me.weight.dim() - 2)
+        weight = me.weight_fake_quant(me.weight * factor.reshape(across))
+        y = self._run(input, weight) / factor.reshape(places)
+        if me.bias is not None:
+            y = y + me.bias.reshape(places)
+        return self._out(norm(y))
+
+    def _run(self, x: Any, weight: Any) -> Any:
+        me: Any = self
+        if me.weight.dim() == 2:
+            return functional.linear(x, weight)
+        return me._conv_forward(x, weight, None)
+
+    @classmethod
+    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+        """In the place of a fused layer, with its parts."""
+        layer, norm = mod[0], mod[1]
+        made = cls._make(layer, mod.qconfig)  # type: ignore[attr-defined]
+        made.weight, made.bias = layer.weight, layer.bias
+        made._with_norm(norm)
+        made.train(mod.training)
+        return made
+
+    def folded(self) -> Any:
+        """The float layer with the norm in its parameters."""
+        # lazily: it stands beside the passes of evaluation
+        from facula.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
+
+        me: Any = self
+        layer = me._plain()
+        _share(layer, me)
+        fuse = fuse_linear_bn_eval if me.weight.dim() == 2 else fuse_conv_bn_eval
+        return fuse(layer.eval(), me.bn.eval())
+
+
+def _define_normalized(name: str, base: Any, float_kind: Any, relu: bool) -> Any:
+    def _plain(self: Any) -> Any:
+        if float_kind is nn.Linear:
+            return nn.Linear(self.in_features, self.out_features, self.bias is not None)
+        return float_kind(*_geometry(self))
+
+    fields = {
+        "_relu": relu,
+        "_plain": _plain,
+        "__doc__": "A normalized layer whose weight passes through its levels.",
+        "__module__": __name__,
+    }
+    return type(name, (_Normalized, base), fields)
+
+
+ConvBn1d: Any = _define_normalized("ConvBn1d", Conv1d, nn.Conv1d, False)
+ConvBn2d: Any = _define_normalized("ConvBn2d", Conv2d, nn.Conv2d, False)
+ConvBn3d: Any = _define_normalized("ConvBn3d", Conv3d, nn.Conv3d, False)
+ConvBnReLU1d: Any = _define_normalized("ConvBnReLU1d", Conv1d, nn.Conv1d, True)
+ConvBnReLU2d: Any = _define_normalized("ConvBnReLU2d", Conv2d, nn.Conv2d, True)
+ConvBnReLU3d: Any = _define_normalized("ConvBnReLU3d", Conv3d, nn.Conv3d, True)
+LinearBn1d: Any = _define_normalized("LinearBn1d", Linear, nn.Linear, False)
+
+
+def update_bn_stats(mod: Any) -> None:
+    """Let a module's running statistics follow the batches: for `model.apply`."""
+    if isinstance(mod, _Normalized):
+        mod.update_bn_stats()
+
+
+def freeze_bn_stats(mod: Any) -> None:
+    """Keep a module's running statistics: for `model.apply`."""
+    if isinstance(mod, _Normalized):
+        mod.freeze_bn_stats()

@@ -1,0 +1,328 @@
+"""Eager mode: a model whose layers have a `qconfig` is observed, then its layers are replaced.
+
+Takes: a model with borders (`QuantStub`, `DeQuantStub`). Gives: `prepare`, the model with observers; `convert`, the
+model of
+integers; `prepare_qat`, the model to be trained; `quantize_dynamic`. Keeps true: modules without a configuration stay.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from typing import Any
+
+import facula.nn as nn
+from facula import core
+from facula.core.errors import fail, message
+from facula.quantization import fake_quantize as fq
+from facula.quantization import qconfig as qc
+from facula.quantization.modules import dynamic as nnqd
+from facula.quantization.modules import functional, stubs
+from facula.quantization.modules import intrinsic as nni
+from facula.quantization.modules import qat as nnqat
+from facula.quantization.modules import quantized as nnq
+
+_DIMS = (1, 2, 3)
+
+
+def _static() -> dict[Any, Any]:
+    made: dict[Any, Any] = {
+        stubs.QuantStub: stubs.Quantize,
+        stubs.DeQuantStub: stubs.DeQuantize,
+        functional.FloatFunctional: functional.QFunctional,
+        nni.LinearReLU: nnq.LinearReLU,
+        nni.LinearLeakyReLU: nnq.LinearLeakyReLU,
+        nni.LinearTanh: nnq.LinearTanh,
+        nni.BNReLU2d: nnq.BNReLU2d,
+        nni.BNReLU3d: nnq.BNReLU3d,
+        nnqat.Linear: nnq.Linear,
+        nnqat.LinearReLU: nnq.LinearReLU,
+        nnqat.LinearBn1d: nnq.Linear,
+    }
+    for name in (
+        "Linear BatchNorm2d BatchNorm3d Dropout ELU GroupNorm Hardswish LayerNorm LeakyReLU ReLU6 "
+        "Sigmoid Softmax PReLU ConvTranspose1d ConvTranspose2d ConvTranspose3d"
+    ).split():
+        made[getattr(nn, name)] = getattr(nnq, name)
+    for n in _DIMS:
+        plain, relu = getattr(nnq, f"Conv{n}d"), getattr(nnq, f"ConvReLU{n}d")
+        made[getattr(nn, f"Conv{n}d")] = made[getattr(nnqat, f"Conv{n}d")] = plain
+        made[getattr(nnqat, f"ConvBn{n}d")] = plain
+        for holder in (nni, nnqat):
+            made[getattr(holder, f"ConvReLU{n}d")] = relu
+        made[getattr(nnqat, f"ConvBnReLU{n}d")] = relu
+    return made
+
+
+def _qat() -> dict[Any, Any]:
+    made: dict[Any, Any] = {
+        nn.Linear: nnqat.Linear,
+        nn.Embedding: nnqat.Embedding,
+        nni.LinearReLU: nnqat.LinearReLU,
+        nni.LinearBn1d: nnqat.LinearBn1d,
+    }
+    for n in _DIMS:
+        made[getattr(nn, f"Conv{n}d")] = getattr(nnqat, f"Conv{n}d")
+        for name in (f"ConvReLU{n}d", f"ConvBn{n}d", f"ConvBnReLU{n}d"):
+            made[getattr(nni, name)] = getattr(nnqat, name)
+    return made
+
+
+DEFAULT_STATIC_QUANT_MODULE_MAPPINGS = _static()
+DEFAULT_QAT_MODULE_MAPPINGS = _qat()
+DEFAULT_DYNAMIC_QUANT_MODULE_MAPPINGS: dict[Any, Any] = {
+    nn.Linear: nnqd.Linear,
+    nnqat.Linear: nnqd.Linear,
+    nni.LinearReLU: nnqd.LinearReLU,
+    nnqat.LinearReLU: nnqd.LinearReLU,
+}
+
+
+def get_default_static_quant_module_mappings() -> dict[Any, Any]:
+    """Float layer -> layer of integers."""
+    return dict(DEFAULT_STATIC_QUANT_MODULE_MAPPINGS)
+
+
+def get_default_qat_module_mappings() -> dict[Any, Any]:
+    """Float layer -> layer for training."""
+    return dict(DEFAULT_QAT_MODULE_MAPPINGS)
+
+
+def get_default_dynamic_quant_module_mappings() -> dict[Any, Any]:
+    """Float layer -> layer that quantizes its inputs."""
+    return dict(DEFAULT_DYNAMIC_QUANT_MODULE_MAPPINGS)
+
+
+def get_default_qconfig_propagation_list() -> set[Any]:
+    """The modules that get a configuration."""
+    return {*DEFAULT_STATIC_QUANT_MODULE_MAPPINGS, *DEFAULT_QAT_MODULE_MAPPINGS,
+            *DEFAULT_DYNAMIC_QUANT_MODULE_MAPPINGS}  # fmt: skip
+
+
+def no_observer_set() -> set[Any]:
+    """The modules whose results need no observer: those of their inputs count."""
+    return {stubs.QuantWrapper, nn.Dropout, nn.ReLU6, nn.Identity}
+
+
+#: modules whose results lie in an interval that is known
+_FIXED = {
+    nn.Sigmoid: "0to1",
+    nn.Hardsigmoid: "0to1",
+    nn.Softmax: "0to1",
+    nn.Tanh: "neg1to1",
+}
+
+
+# ------------------------------------------------------------------ configurations and observers
+
+
+def propagate_qconfig_(
+    module: Any, qconfig_dict: Any = None, prepare_custom_config_dict: Any = None
+) -> None:
+    """Give every module the configuration of its parent, unless it has one or a name or type has."""
+    _propagate(module, qconfig_dict or {}, getattr(module, "qconfig", None), "")
+
+
+def _propagate(module: Any, table: dict[Any, Any], inherited: Any, name: str) -> None:
+    own = getattr(module, "qconfig", inherited)
+    own = table.get(type(module), own)
+    own = table.get(name, own) if name or "" in table else own
+    qc.assert_valid_qconfig(own, module)
+    module.qconfig = own
+    for child_name, child in module.named_children():
+        path = f"{name}.{child_name}" if name else child_name
+        _propagate(child, table, own, path)
+
+
+def _watched(module: Any) -> bool:
+    kinds = (*get_default_qconfig_propagation_list(), *_FIXED)
+    skipped = (stubs.DeQuantStub, *no_observer_set())
+    return type(module) in kinds and type(module) not in skipped
+
+
+def add_observer_(module: Any, *_: Any, **__: Any) -> None:
+    """Put an observer behind every layer that has a configuration."""
+    for child in list(module.children()):
+        if fq.is_activation_post_process(child):
+            continue
+        config = getattr(child, "qconfig", None)
+        if isinstance(child, functional.FloatFunctional):
+            if config is not None:
+                child.activation_post_process = config.activation()
+            continue
+        if config is not None and _watched(child):
+            _observe(child, config)
+            if isinstance(child, (nni._FusedModule, nnqat._Weighted)):
+                continue
+        add_observer_(child)
+    config = getattr(module, "qconfig", None)
+    alone = not list(module.children()) and _watched(module)
+    if alone and config is not None and not hasattr(module, "activation_post_process"):
+        _observe(module, config)
+
+
+_add_observer_ = add_observer_
+
+
+def _observe(module: Any, config: Any) -> None:
+    if hasattr(module, "activation_post_process") or config.activation is None:
+        return
+    interval = _FIXED.get(type(module))
+    if interval is not None:
+        word = "fake_quant" if issubclass(_class_of(config.activation), fq.FakeQuantizeBase) else ""
+        place = fq if word else qc.ob
+        name = f"default_fixed_qparams_range_{interval}_{word or 'observer'}"
+        observer = getattr(place, name)()
+    else:
+        observer = config.activation()
+    if isinstance(observer, (qc.ob.NoopObserver,)):
+        return
+    module.add_module("activation_post_process", observer)
+    module.register_forward_hook(_look)
+
+
+def _class_of(maker: Any) -> Any:
+    found = qc.ob._spread(maker)[0]
+    return found if isinstance(found, type) else object
+
+
+def _look(module: Any, inputs: Any, output: Any) -> Any:
+    """The hook by which an observer sees a result."""
+    return module.activation_post_process(output)
+
+
+# ------------------------------------------------------------------ the steps
+
+
+def prepare(
+    model: Any, inplace: bool = False, allow_list: Any = None,
+    observer_non_leaf_module_list: Any = None, prepare_custom_config_dict: Any = None,
+) -> Any:  # fmt: skip
+    """The model with observers, to be run on examples."""
+    model = model if inplace else copy.deepcopy(model)
+    propagate_qconfig_(model)
+    if not any(getattr(m, "qconfig", None) for m in model.modules()):
+        text = (
+            "None of the submodule got qconfig applied. Make sure you passed correct configuration"
+        )
+        hint = "model.qconfig = get_default_qconfig()"
+        warnings.warn(message("prepare", text, hint=hint), UserWarning, stacklevel=2)
+    add_observer_(model)
+    return model
+
+
+def prepare_qat(model: Any, mapping: Any = None, inplace: bool = False) -> Any:
+    """The model to be trained: layers that pass their weights through levels, and observers."""
+    if not model.training:
+        fail(
+            AssertionError,
+            "prepare_qat",
+            "prepare_qat only works on models in training mode",
+            "a model in eval mode",
+            hint="call model.train() first",
+        )
+    model = model if inplace else copy.deepcopy(model)
+    propagate_qconfig_(model)
+    convert(model, mapping or DEFAULT_QAT_MODULE_MAPPINGS, inplace=True, remove_qconfig=False)
+    add_observer_(model)
+    return model
+
+
+def swap_module(mod: Any, mapping: Any, *_: Any) -> Any:
+    """What stands in the place of a module; the module itself where it has no configuration."""
+    target = mapping.get(type(mod))
+    if target is None or getattr(mod, "qconfig", None) is None:
+        return mod
+    made = target.from_float(mod)
+    for hook in mod._forward_pre_hooks.values():
+        made.register_forward_pre_hook(hook)
+    for hook in mod._forward_hooks.values():
+        if hook is not _look:
+            made.register_forward_hook(hook)
+    return made
+
+
+def _convert(module: Any, mapping: Any, custom: Any = None) -> None:
+    for name, child in list(module.named_children()):
+        own = type(child)
+        if custom and own in custom and getattr(child, "qconfig", None):
+            made = custom[own].from_observed(child)
+        else:
+            fused = isinstance(child, nni._FusedModule) or own in mapping
+            if not fused:
+                _convert(child, mapping, custom)
+            made = swap_module(child, mapping)
+        if made is not child:
+            setattr(module, name, made)
+
+
+def convert(
+    module: Any, mapping: Any = None, inplace: bool = False, remove_qconfig: bool = True,
+    is_reference: bool = False, convert_custom_config_dict: Any = None,
+    use_precomputed_fake_quant: bool = False,
+) -> Any:  # fmt: skip
+    """The model whose observed layers are layers of integers."""
+    module = module if inplace else copy.deepcopy(module)
+    mapping = mapping or DEFAULT_STATIC_QUANT_MODULE_MAPPINGS
+    custom = (convert_custom_config_dict or {}).get("observed_to_quantized_custom_module_class")
+    _convert(module, mapping, custom)
+    if type(module) in mapping and not list(_layers(module)):
+        module = swap_module(module, mapping)
+    if remove_qconfig:
+        _remove_qconfig(module)
+    return module
+
+
+def _layers(module: Any) -> Any:
+    return (m for n, m in module.named_children() if not fq.is_activation_post_process(m))
+
+
+def _remove_qconfig(module: Any) -> None:
+    for child in module.modules():
+        vars(child).pop("qconfig", None)
+        observer = child._modules.get("activation_post_process")
+        if observer is not None and fq.is_activation_post_process(observer):
+            del child._modules["activation_post_process"]
+            for key in [k for k, hook in child._forward_hooks.items() if hook is _look]:
+                del child._forward_hooks[key]
+
+
+def quantize(
+    model: Any, run_fn: Any, run_args: Any, mapping: Any = None, inplace: bool = False
+) -> Any:
+    """`prepare`, a run on examples, and `convert`."""
+    model = prepare(model if inplace else copy.deepcopy(model), inplace=True).eval()
+    run_fn(model, *run_args)
+    return convert(model, mapping, inplace=True)
+
+
+def quantize_qat(model: Any, run_fn: Any, run_args: Any, inplace: bool = False) -> Any:
+    """`prepare_qat`, training, and `convert`."""
+    model = (model if inplace else copy.deepcopy(model)).train()
+    model = prepare_qat(model, inplace=True)
+    run_fn(model, *run_args)
+    return convert(model, inplace=True)
+
+
+def quantize_dynamic(
+    model: Any, qconfig_spec: Any = None, dtype: Any = core.qint8, mapping: Any = None,
+    inplace: bool = False,
+) -> Any:  # fmt: skip
+    """The model with weights of 8 bits (or 16-bit floats), whose inputs are quantized by their range."""
+    configs = {core.qint8: qc.default_dynamic_qconfig, core.float16: qc.float16_dynamic_qconfig}
+    if dtype not in configs:
+        fail(
+            ValueError,
+            "quantize_dynamic",
+            "Don't know how to quantize with default settings: dtype qint8 or float16 was required",
+            dtype,
+            hint="a dict of types and configurations takes others",
+        )
+    mapping = mapping or DEFAULT_DYNAMIC_QUANT_MODULE_MAPPINGS
+    if qconfig_spec is None:
+        qconfig_spec = set(mapping)
+    if isinstance(qconfig_spec, (set, frozenset, list, tuple)):
+        qconfig_spec = dict.fromkeys(qconfig_spec, configs[dtype])
+    model = (model if inplace else copy.deepcopy(model)).eval()
+    propagate_qconfig_(model, qconfig_spec)
+    return convert(model, mapping, inplace=True)

@@ -1,0 +1,166 @@
+"""FX graph mode: a model is traced, observed and converted, without borders of its own.
+
+Takes: a model and a `QConfigMapping`. Gives: `prepare_fx`, `prepare_qat_fx`, `convert_fx`,
+`convert_to_reference_fx`, `fuse_fx`.
+Keeps true: what cannot be quantized stays in float; the model that is given is not changed but where PyTorch changes
+it.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from facula.core.errors import fail
+from facula.fx import GraphModule, Tracer
+from facula.quantization import fx_prepare
+from facula.quantization.fx_convert import Converting
+from facula.quantization.modules import functional
+from facula.quantization.modules import intrinsic as nni
+from facula.quantization.qconfig_mapping import as_mapping
+
+__all__ = [
+    "convert_fx",
+    "convert_to_reference_fx",
+    "fuse_fx",
+    "prepare_fx",
+    "prepare_qat_fx",
+]
+
+
+class QuantizationTracer(Tracer):
+    """Traces a model; fused layers, and what the settings name, stay calls."""
+
+    def __init__(self, skipped_module_names: Any = (), skipped_module_classes: Any = ()) -> None:
+        super().__init__()
+        self.skipped_module_names = list(skipped_module_names)
+        self.skipped_module_classes = list(skipped_module_classes)
+        self.inside: list[str] = []
+        self.where: dict[str, str] = {}
+
+    def is_leaf_module(self, m: Any, module_qualified_name: str) -> bool:
+        """Whether a module stays a call."""
+        ours = type(m).__module__.startswith(("facula.quantization", "torch.quantization"))
+        if isinstance(m, functional.FXFloatFunctional):
+            return False
+        return (
+            super().is_leaf_module(m, module_qualified_name)
+            or isinstance(m, nni._FusedModule)
+            or ours
+            or module_qualified_name in self.skipped_module_names
+            or type(m) in self.skipped_module_classes
+        )
+
+    def call_module(self, m: Any, forward: Any, args: Any, kwargs: Any) -> Any:
+        """Remember which module is running."""
+        self.inside.append(self.path_of_module(m))
+        try:
+            return super().call_module(m, forward, args, kwargs)
+        finally:
+            self.inside.pop()
+
+    def create_node(self, *args: Any, **kwargs: Any) -> Any:
+        """Note the module that the node stands in."""
+        node = super().create_node(*args, **kwargs)
+        self.where[node.name] = self.inside[-1] if self.inside else ""
+        return node
+
+
+def _setting(settings: Any, name: str, default: Any) -> Any:
+    if isinstance(settings, dict):
+        return settings.get(name, default)
+    return getattr(settings, name, default) if settings is not None else default
+
+
+def _traced(model: Any, settings: Any) -> tuple[Any, dict[str, str]]:
+    """The model as a graph, and which module each node stands in."""
+    names = list(_setting(settings, "non_traceable_module_name", ()) or ())
+    names += list(_setting(settings, "non_traceable_module_names", ()) or ())
+    kinds = list(_setting(settings, "non_traceable_module_class", ()) or ())
+    kinds += list(_setting(settings, "non_traceable_module_classes", ()) or ())
+    tracer = QuantizationTracer(names, kinds)
+    graph = tracer.trace(model)
+    made = GraphModule(model, graph)
+    for name in _setting(settings, "preserved_attributes", ()) or ():
+        setattr(made, name, getattr(model, name))
+    made.train(model.training)
+    return made, tracer.where
+
+
+def _prepared(model: Any, mapping: Any, settings: Any, is_qat: bool) -> Any:
+    made, where = _traced(model, settings)
+    fx_prepare.fuse_graph(made, is_qat)
+    mapping = as_mapping(mapping)
+    configs = fx_prepare.configure(made, mapping, where)
+    if is_qat:
+        fx_prepare.train_layers(made)
+    fx_prepare.observe(made, configs)
+    made.meta["_observed_graph_module_attrs"] = {"is_qat": is_qat, "qconfig_mapping": mapping}
+    return made
+
+
+def prepare_fx(
+    model: Any, qconfig_mapping: Any, example_inputs: Any = None, prepare_custom_config: Any = None,
+    _equalization_config: Any = None, backend_config: Any = None,
+) -> Any:  # fmt: skip
+    """The model as a graph with observers, to be run on examples."""
+    return _prepared(model, qconfig_mapping, prepare_custom_config, False)
+
+
+def prepare_qat_fx(
+    model: Any, qconfig_mapping: Any, example_inputs: Any = None, prepare_custom_config: Any = None,
+    backend_config: Any = None,
+) -> Any:  # fmt: skip
+    """The model as a graph to be trained: weights and results pass through their levels."""
+    if not model.training:
+        fail(
+            AssertionError,
+            "prepare_qat_fx",
+            "a model in training mode was required",
+            "a model in eval mode",
+            hint="call model.train() first",
+        )
+    return _prepared(model, qconfig_mapping, prepare_custom_config, True)
+
+
+def _converted(graph_module: Any, is_reference: bool) -> Any:
+    if not isinstance(graph_module, GraphModule):
+        fail(
+            ValueError,
+            "convert_fx",
+            "a GraphModule from prepare_fx was required: input model must be a GraphModule",
+            type(graph_module).__name__,
+            hint="prepare_fx(model, qconfig_mapping, example_inputs) gives one",
+        )
+    return Converting(copy.deepcopy(graph_module), is_reference).run()
+
+
+def convert_fx(
+    graph_module: Any, convert_custom_config: Any = None, _remove_qconfig: bool = True,
+    qconfig_mapping: Any = None, backend_config: Any = None, keep_original_weights: bool = False,
+) -> Any:  # fmt: skip
+    """The model of integers."""
+    return _converted(graph_module, False)
+
+
+def convert_to_reference_fx(
+    graph_module: Any, convert_custom_config: Any = None, _remove_qconfig: bool = True,
+    qconfig_mapping: Any = None, backend_config: Any = None,
+) -> Any:  # fmt: skip
+    """The model as float layers between `dequantize` and `quantize_per_tensor`."""
+    return _converted(graph_module, True)
+
+
+def fuse_fx(model: Any, fuse_custom_config: Any = None, backend_config: Any = None) -> Any:
+    """The model as a graph whose layers, norms and relus are one, for inference."""
+    if model.training:
+        fail(
+            AssertionError,
+            "fuse_fx",
+            "a model in eval mode was required",
+            "a model in training mode",
+            hint="call model.eval() first",
+        )
+    made, _ = _traced(model, fuse_custom_config)
+    fx_prepare.fuse_graph(made, False)
+    return made
