@@ -215,7 +215,16 @@ def _check_sections(op: str, value: Any) -> None:
         )
 
 
-@composite("tensor_split(Tensor self, any indices_or_sections, int dim=0) -> Tensor[]", out=False)
+@composite(
+    "tensor_split(Tensor self, any indices_or_sections, int dim=0) -> Tensor[]",
+    out=False,
+    # the names of PyTorch's overloads
+    keyword_aliases={
+        "indices": "indices_or_sections",
+        "sections": "indices_or_sections",
+        "tensor_indices_or_sections": "indices_or_sections",
+    },
+)
 def tensor_split(self, indices_or_sections, dim):
     """Pieces between given indices, or a number of nearly equal pieces."""
     if self.dim() == 0:

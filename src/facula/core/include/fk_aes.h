@@ -183,7 +183,7 @@ FK_INLINE void fk_counter_write(const fk_counter *at, uint8_t *block, int big) {
 
 FK_INLINE void fk_counter_next(fk_counter *at) { at->high += ++at->low == 0; }
 
-enum { FK_AES_GROUP = 32 };
+enum { FK_AES_GROUP = 128 };
 
 /* `blocks` encrypted counters; the counter moves on. */
 FK_LOCAL void fk_aes_count(const fk_aes *aes, fk_counter *at, uint8_t *out, int64_t blocks, int big) {
@@ -196,6 +196,13 @@ FK_LOCAL void fk_aes_count(const fk_aes *aes, fk_counter *at, uint8_t *out, int6
     }
 }
 
+FK_VECTORIZE_BEGIN
+FK_CLONES static void fk_aes_mix(
+    const uint8_t *restrict in, const uint8_t *restrict with, uint8_t *restrict out, int64_t n) {
+    for (int64_t i = 0; i < n; i++) out[i] = in[i] ^ with[i];
+}
+FK_VECTORIZE_END
+
 /* `size` bytes joined with encrypted counters: the same for encryption and decryption. */
 FK_LOCAL void fk_aes_join(const fk_aes *aes, fk_counter *at, const uint8_t *in, uint8_t *out,
                           int64_t size, int big) {
@@ -203,7 +210,7 @@ FK_LOCAL void fk_aes_join(const fk_aes *aes, fk_counter *at, const uint8_t *in, 
     for (int64_t from = 0; from < size; from += (int64_t)sizeof stream) {
         int64_t some = size - from < (int64_t)sizeof stream ? size - from : (int64_t)sizeof stream;
         fk_aes_count(aes, at, stream, (some + 15) / 16, big);
-        for (int64_t i = 0; i < some; i++) out[from + i] = in[from + i] ^ stream[i];
+        fk_aes_mix(in + from, stream, out + from, some);
     }
     fk_aes_forget(stream, sizeof stream);
 }

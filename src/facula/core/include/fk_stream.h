@@ -208,14 +208,18 @@ FK_LOCAL void fk_twister_bernoulli_tensor(fk_twister *t, const fk_request *r) {
  * two words each in eight-byte dtypes. */
 FK_LOCAL void fk_twister_integers(fk_twister *t, const fk_request *r) {
     _Alignas(64) int64_t tile[FK_TWISTER_TILE];
+    _Alignas(64) uint32_t words[2 * FK_TWISTER_TILE];
+    /* a power of two needs no division (speed only) */
+    const uint64_t mask = r->range & (r->range - 1) ? 0 : r->range - 1;
     int wide = r->kind == FK_WHOLE ? fk_itemsize[r->dtype] == 8
                                    : r->range == 0 || r->range >= 1ull << 28;
     fk_cast_fn cast = fk_cast_get(FK_I64, r->dtype);
     for (int64_t first = 0; first < r->n; first += FK_TWISTER_TILE) {
         int64_t n = fk_tile_length(r, first);
+        fk_twister_words(t, words, wide ? 2 * n : n);
         for (int64_t i = 0; i < n; i++) {
-            uint64_t x = wide ? fk_twister_long(t) : fk_twister_word(t);
-            tile[i] = (int64_t)((r->range ? x % r->range : x) + (uint64_t)r->low);
+            uint64_t x = wide ? (uint64_t)words[2 * i] << 32 | words[2 * i + 1] : words[i];
+            tile[i] = (int64_t)((mask ? x & mask : x % r->range) + (uint64_t)r->low);
         }
         cast((const char *)tile, r->out + first * fk_itemsize[r->dtype], n);
     }

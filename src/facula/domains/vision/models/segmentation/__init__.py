@@ -12,7 +12,7 @@ from facula import nn
 from facula.ops.registry import F
 
 from .. import mobilenet, resnet
-from ..backbone import IntermediateLayerGetter
+from .._utils import IntermediateLayerGetter
 from ..layers import no_weights
 
 __all__ = [
