@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import json
 import os
 import sys
@@ -13,8 +14,19 @@ from facula import distributed as dist
 from facula import nn
 from facula.autograd.checkpoint import checkpoint as recomputed
 from facula.distributed import checkpoint
+from facula.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+    apply_activation_checkpointing,
+)
 from facula.distributed.checkpoint import state_dict as states
-from facula.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from facula.distributed.fsdp import (
+    FullyShardedDataParallel,
+    MixedPrecision,
+    MixedPrecisionPolicy,
+    ShardingStrategy,
+    StateDictType,
+    fully_shard,
+    wrap,
+)
 from facula.distributed.tensor import Shard, distribute_tensor, init_device_mesh, zeros
 
 
@@ -172,6 +184,139 @@ def uneven() -> Any:
         narrow[1].weight.grad.to_local().numel(),
         x.grad is not None,
     ]
+    return found
+
+
+class Tied(nn.Module):
+    """Two layers with one weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(6, 6), nn.Linear(6, 6)
+        self.b.weight = self.a.weight
+
+    def forward(self, x: Any) -> Any:
+        return self.b(self.a(x).tanh())
+
+
+def flat(model: Any, policy: Any = None, **options: Any) -> Any:
+    return FullyShardedDataParallel(model, auto_wrap_policy=policy, **options)
+
+
+def flats() -> Any:
+    """`FullyShardedDataParallel` of every strategy, less one process."""
+    rank, size = begin()
+    every = inputs(4)
+    mine = every[:, 4 * rank : 4 * rank + 4]
+    want, found = losses(net(), every), {}
+    policy = wrap.ModuleWrapPolicy({Block})
+    mesh = init_device_mesh("cpu", (1, size))
+    sized = functools.partial(wrap.size_based_auto_wrap_policy, min_num_params=50)
+    for name, made, options in (
+        ("FULL_SHARD", policy, {}),
+        ("SHARD_GRAD_OP", policy, {}),
+        ("NO_SHARD", policy, {}),
+        ("HYBRID_SHARD", policy, {"device_mesh": mesh}),
+        ("original", policy, {"use_orig_params": True}),
+        ("sized", sized, {}),
+        ("alone", None, {}),
+    ):
+        strategy = getattr(ShardingStrategy, name, ShardingStrategy.FULL_SHARD)
+        model = flat(net(), made, sharding_strategy=strategy, **options)
+        got = [mean(v) for v in losses(model, mine)]
+        found[name] = max(abs(a - b) for a, b in zip(got, want, strict=True))
+    whole = net()
+    losses(whole, every, 2)
+    model = flat(net(), policy)
+    optimizer = facula.optim.AdamW(model.parameters(), lr=0.05)
+    for x in mine[:2]:
+        model(x).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    state = model.state_dict()
+    found["names"] = list(state) == list(whole.state_dict())
+    found["state"] = max((state[k] - v).abs().max().item() for k, v in whole.state_dict().items())
+    optim = FullyShardedDataParallel.optim_state_dict(model, optimizer)
+    found["optim"] = [list(optim["state"]["1.first.weight"]["exp_avg"].shape), len(optim["state"])]
+    other = flat(net(), policy, use_orig_params=True)
+    with FullyShardedDataParallel.state_dict_type(other, StateDictType.FULL_STATE_DICT):
+        other.load_state_dict(state)
+    again = facula.optim.AdamW(other.parameters(), lr=0.05)
+    losses(other, mine, 0)
+    again.load_state_dict(FullyShardedDataParallel.optim_state_dict_to_load(other, again, optim))
+    after = []
+    for one, its in ((model, optimizer), (other, again)):
+        one(mine[2]).square().mean().backward()
+        its.step()
+        its.zero_grad()
+        after.append(one.state_dict())
+    found["resumed"] = max((after[0][k] - after[1][k]).abs().max().item() for k in after[0])
+    with FullyShardedDataParallel.state_dict_type(model, StateDictType.SHARDED_STATE_DICT):
+        pieces = model.state_dict()
+        found["pieces"] = [str(pieces["0.weight"].placements), list(pieces["0.weight"].shape)]
+        model.load_state_dict({k: v * 2 if "weight" in k else v for k, v in pieces.items()})
+    found["doubled"] = (
+        (model.state_dict()["0.weight"] - 2 * after[0]["0.weight"]).abs().max().item()
+    )
+    with FullyShardedDataParallel.summon_full_params(model):
+        names = [n for n, _ in model.named_parameters()]
+        with facula.no_grad():
+            for p in model.parameters():
+                p.fill_(1.0)
+    found["summoned"] = [names == list(dict(net().named_parameters())),
+                         sum(v.sum().item() for v in model.state_dict().values())]  # fmt: skip
+    whole = net()
+    model = flat(net(), policy)
+    whole(every[0]).square().mean().backward()
+    model(mine[0]).square().mean().backward()
+    with FullyShardedDataParallel.summon_full_params(model, with_grads=True):
+        pairs = zip(whole.parameters(), model.parameters(), strict=True)
+        found["gradients"] = max((p.grad - q.grad).abs().max().item() for p, q in pairs)
+    a = nn.utils.clip_grad_norm_(whole.parameters(), 0.1)
+    found["norm"] = abs(a.item() - model.clip_grad_norm_(0.1).item())
+    return found
+
+
+def flats_more() -> Any:
+    """Ties, meta devices, dtypes, no_sync, checkpoint wrappers, errors."""
+    rank, size = begin()
+    every, found = inputs(2), {}
+    mine = every[:, 4 * rank : 4 * rank + 4]
+    facula.manual_seed(0)
+    tied = Tied().double()
+    want = losses(tied, every, 2)
+    facula.manual_seed(0)
+    got = [mean(v) for v in losses(flat(Tied().double()), mine, 2)]
+    found["tied"] = max(abs(a - b) for a, b in zip(got, want, strict=True))
+    with facula.device("meta"):
+        later = nn.Sequential(nn.Linear(6, 5), nn.Linear(5, 4))
+    made = flat(later, sync_module_states=True)
+    count = sum(p.numel() for p in made.parameters())
+    found["meta"] = [list(made(facula.ones(1, 6)).shape), count]
+    half = flat(net(), mixed_precision=MixedPrecision(facula.bfloat16, facula.float32))
+    out = half(mine[0])
+    out.float().square().mean().backward()
+    flat_one = next(half.parameters())
+    found["half"] = [str(out.dtype), str(flat_one.dtype), str(flat_one.grad.dtype)]
+    whole = net()
+    (whole(every[0]).square().mean() + whole(every[1]).square().mean()).backward()
+    model = flat(net(), wrap.ModuleWrapPolicy({Block}))
+    with model.no_sync():
+        model(mine[0]).square().mean().backward()
+    model(mine[1]).square().mean().backward()
+    with FullyShardedDataParallel.summon_full_params(model, with_grads=True):
+        pairs = zip(whole.parameters(), model.parameters(), strict=True)
+        found["added up"] = max((p.grad - q.grad).abs().max().item() for p, q in pairs)
+    wrapped = net()
+    apply_activation_checkpointing(wrapped, check_fn=lambda m: isinstance(m, Block))
+    found["wrapped"] = list(wrapped.state_dict()) == list(net().state_dict())
+    wrapped.load_state_dict(net().state_dict())
+    model = flat(wrapped, wrap.ModuleWrapPolicy({Block}))
+    want = losses(net(), every, 2)
+    got = [mean(v) for v in losses(model, mine, 2)]
+    found["again"] = max(abs(a - b) for a, b in zip(got, want, strict=True))
+    found["names"] = list(model.state_dict()) == list(net().state_dict())
+    found["hybrid"] = error_of(flat, net(), sharding_strategy=ShardingStrategy.HYBRID_SHARD)
     return found
 
 

@@ -50,3 +50,31 @@ def test_parameters_that_not_all_ranks_use():
     for found, rows in ((first, 2), (second, 2)):
         assert found["unused"] == [[0.5, 0.5], True]
         assert found["frozen"] == [True, rows, True]
+
+
+def test_flat_units_train_as_one_process_does():
+    for found in run("flats"):
+        for name in (
+            "FULL_SHARD",
+            "SHARD_GRAD_OP",
+            "NO_SHARD",
+            "HYBRID_SHARD",
+            "original",
+            "sized",
+            "alone",
+        ):
+            assert found[name] < 1e-12, name
+        assert found["names"] and found["state"] < 1e-12 and found["optim"] == [[7, 5], 14]
+        assert found["resumed"] < 1e-12 and found["doubled"] < 1e-12
+        assert found["pieces"] == ["(Shard(dim=0),)", [5, 6]]
+        assert found["summoned"] == [True, found["summoned"][1]] and found["summoned"][1] == 227
+        assert found["gradients"] < 1e-14 and found["norm"] < 1e-12
+
+
+def test_flat_units_of_special_modules():
+    for found in run("flats_more"):
+        assert found["tied"] < 1e-12 and found["again"] < 1e-12 and found["added up"] < 1e-14
+        assert found["meta"][0] == [1, 4] and found["meta"][1] in (29, 30)
+        assert found["half"] == ["facula.bfloat16", "facula.float64", "facula.float64"]
+        assert found["wrapped"] and found["names"]
+        assert "a mesh of two dimensions" in found["hybrid"][1]

@@ -77,6 +77,9 @@ class Unit:
         """Have the modules show this rank's pieces."""
         raise NotImplementedError
 
+    def uninstall_pieces(self) -> None:
+        """Whole parameters are about to be shown."""
+
     def versions(self) -> list[int]:
         """How often each of this rank's pieces was written to."""
         raise NotImplementedError
@@ -110,6 +113,7 @@ class Unit:
         for leaf in self.leaves:
             leaf.take()
         self.unpack(gathered)
+        self.uninstall_pieces()
         for leaf in self.leaves:
             leaf.install(leaf.parameter)
         self.whole, self._versions = True, self.versions()

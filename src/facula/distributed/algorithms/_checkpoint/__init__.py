@@ -1,0 +1,1 @@
+"""Modules that compute again in the backward pass."""
