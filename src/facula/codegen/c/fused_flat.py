@@ -14,8 +14,8 @@ from math import prod
 
 from facula.codegen.c.fused_passes import Shared
 from facula.codegen.c.fused_stream import SENT, Streams
-from facula.codegen.c.fused_text import Expressions, Names, has_guard, store
-from facula.codegen.c.loops_text import indent, loop, simd
+from facula.codegen.c.fused_text import Expressions, Names, has_guard
+from facula.codegen.c.loops_text import indent, loop, simd, store
 from facula.codegen.c.printer import C_TYPES
 from facula.fx.symbols import sym_max
 from facula.lower.loops import ir, nest

@@ -69,13 +69,6 @@ static inline __attribute__((always_inline)) double fk_whole_f64(double x)
 """
 
 
-def store(code: str, dtype: str, text: str) -> str:
-    """A value as it is stored."""
-    if code in ("bf16", "f16"):
-        return f"fk_store_{code}({text})"
-    return text if STORED[code] == C_TYPES[dtype] else f"({STORED[code]})({text})"
-
-
 class Names:
     """The names of one kernel.
 
@@ -108,6 +101,10 @@ class Names:
             return f"{value}" if -(2**31) < value < 2**31 else f"{value}LL"
         self.numbers.append(value)
         return f"n[{len(self.numbers) - 1}]"
+
+    def parameter(self, parameter: Scalar) -> str:
+        """A runtime number: a compiled graph has none."""
+        return _no_text(parameter)
 
     def pointers(self, apart: bool = False) -> list[str]:
         """Declarations of the pointers, in the order of `buffers`; `apart` says that no buffer is
@@ -167,6 +164,9 @@ class Expressions(Printer):
         if isinstance(value, ir.Position):
             return self.index(value.index)
         return self.named(value, leaf.dtype)
+
+    def _parameter_text(self, parameter: Scalar) -> str:
+        return self.names.parameter(parameter)
 
     def index(self, index: Index) -> str:
         """The C text of an index; what it reads is printed before."""

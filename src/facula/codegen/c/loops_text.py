@@ -104,11 +104,11 @@ def load(code: str, dtype: str, text: str) -> str:
     return text if held == C_TYPES[dtype] else f"({C_TYPES[dtype]}){text}"
 
 
-def store(storage: str, text: str) -> str:
-    """A value of the compute dtype as it is stored."""
-    if storage in ("bf16", "f16"):
-        return f"fk_store_{storage}({text})"
-    return f"({STORED[storage]})({text})"
+def store(code: str, dtype: str, text: str) -> str:
+    """A value as it is stored."""
+    if code in ("bf16", "f16"):
+        return f"fk_store_{code}({text})"
+    return text if STORED[code] == C_TYPES[dtype] else f"({STORED[code]})({text})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from facula.codegen.c import loops_schedule, loops_unit
 from facula.codegen.c import loops_text as text
+from facula.codegen.c import loops_unit
 from facula.codegen.c.entries import group, item, operands
 from facula.codegen.c.isa import Isa, isa
-from facula.codegen.c.loops_sweep import Sweeper
+from facula.codegen.c.program_text import ProgramSweeps
+from facula.lower.loops.programs import step_program
 from facula.ops import rows
-from facula.ops.step_programs import DTYPES, STEP_PROGRAMS, StepProgram, trace_step
+from facula.ops.step_programs import DTYPES, STEP_PROGRAMS, StepProgram
 
 CHUNK = 8192
 
@@ -61,40 +62,33 @@ class _Generator:
 
     def __init__(self, program: StepProgram, storage: str, variant: Isa) -> None:
         self.program, self.storage = program, storage
-        self.traced = trace_step(program, storage)
         self.function = loops_unit.identifier(f"step_{program.name}_{storage}")
         self.pointers = len(program.operands) + len(program.scalars)
-        operands = [rows.Operand(name) for name in program.operands]
-        results = [(k, value, True) for k, value in self.traced.results]
-        plan = loops_schedule.schedule(
-            (), results, lambda leaf: leaf.op == "input" and leaf.value < rows.FOLD, False
-        )
-        (self.sweep,) = plan.passes
-        self.sweeper = Sweeper(
-            operands, operands, storage, tile=0, vector_bytes=variant.vector_bytes
-        )
+        step, self.updates = step_program(program, storage)
+        (self.sweep,) = step.sweeps
+        (self.pass_,) = self.sweep.passes
+        self.changed = {step.outputs.index(store.buffer) for store in self.pass_.stores}
+        self.loops = ProgramSweeps(step, 0, variant.vector_bytes)
 
     def body(self) -> list[str]:
         """A range of chunks."""
         kind = text.STORED[self.storage]
-        changed = {k for k, _ in self.traced.results}
         lines = [
             "while (first[t + 1] <= chunk) t++;",
             "const int64_t offset = (chunk - first[t]) * CHUNK;",
-            "const int64_t length = n[1 + t] - offset < CHUNK ? n[1 + t] - offset : CHUNK;",
+            "const int64_t left = n[1 + t] - offset, origin = 0;",
+            "const int64_t stop = left < CHUNK ? left : CHUNK;",
             f"char *const *q = all + t * {self.pointers};",
         ]
         for k in range(len(self.program.operands)):
             lines.append(f"{kind} *restrict x{k} = ({kind} *)q[{k}] + offset;")
-            if k in changed:
+            if k in self.changed:
                 lines.append(f"{kind} *restrict y{k} = x{k};")
-        for k, (leaf, _) in enumerate(self.sweep.uniforms):
-            ctype = text.STORED[leaf.dtype]
-            lines.append(
-                f"const {ctype} uniform{k} = ({ctype})values[t * {len(self.sweep.uniforms)} + {k}];"
-            )
-        stripped = loops_schedule.Pass(results=self.sweep.results)
-        lines += self.sweeper.sweep(stripped, {}, "0", "length", blocked=False)
+        count = len(self.sweep.before)
+        for k, (leaf, _) in enumerate(self.sweep.before):
+            held = f"({text.STORED[leaf.dtype]})values[t * {count} + {k}]"
+            lines.append(f"const {text.STORED[leaf.dtype]} u{leaf.value.number} = {held};")
+        lines += self.loops.one_pass(self.pass_)
         return [
             f"static void {self.function}_chunks(char *const *p, const int64_t *n, const "
             f"fk_scalar *s, "
@@ -111,20 +105,16 @@ class _Generator:
             "}",
         ]
 
-    def leaf(self, leaf: rows.Scalar) -> str:
-        return f"scalar{leaf.value - rows.TEMPORARY}"
-
     def prepare(self) -> list[str]:
         """Per-tensor values and the new scalars; tensors in the same state share the work."""
-        count = len(self.sweep.uniforms)
+        count = len(self.sweep.before)
         scalars = range(len(self.program.scalars))
-        roots = [e for _, e in self.sweep.uniforms] + [e for _, e in self.traced.scalars]
-        computed, values = text.expressions(roots, self.leaf)
+        roots = [e for _, e in self.sweep.before] + [e for _, e in self.updates]
+        computed, values = self.loops.evaluate(roots)
         inner = [f"last{k} = scalar{k};" for k in scalars]
         inner += [f"row[{k}] = (double){values[k]};" for k in range(count)]
         inner += [
-            f"new{k} = {value};"
-            for (k, _), value in zip(self.traced.scalars, values[count:], strict=True)
+            f"new{k} = {value};" for (k, _), value in zip(self.updates, values[count:], strict=True)
         ]
         base = len(self.program.operands)
         same = " && ".join(["known", *[f"scalar{k} == last{k}" for k in scalars]])
@@ -142,7 +132,7 @@ class _Generator:
             *text.indent([*computed, *inner], 2),
             "        known = 1;",
             "    }",
-            *[f"    *at{k} = new{k};" for k, _ in self.traced.scalars],
+            *[f"    *at{k} = new{k};" for k, _ in self.updates],
             "}",
         ]
 
@@ -157,7 +147,7 @@ class _Generator:
             f"const fk_runtime *rt)",
             "{",
             f"    int64_t *first = rt->scratch((n[0] + 1) * 8 + n[0] * "
-            f"{8 * len(self.sweep.uniforms)});",
+            f"{8 * len(self.sweep.before)});",
             "    if (!first) return 1;",
             "    double *values = (double *)(first + n[0] + 1);",
             *text.indent([*reads, *voids, *self.prepare()]),
@@ -244,12 +234,11 @@ def kernel(program: StepProgram, storage: str, variant: str | Isa) -> loops_unit
     """The driver of one optimizer step for one storage dtype."""
     generator = _Generator(program, storage, isa(variant))
     lines = [*generator.body(), *generator.driver()]
-    changed = {k for k, _ in generator.traced.results}
     items = [
-        item("u" if k in changed else "r", name, storage, "n[1+i]")
+        item("u" if k in generator.changed else "r", name, storage, "n[1+i]")
         for k, name in enumerate(program.operands)
     ]
-    renewed = {k for k, _ in generator.traced.scalars}
+    renewed = {k for k, _ in generator.updates}
     items += [
         item("u" if k in renewed else "r", name, "f32", "1")
         for k, name in enumerate(program.scalars)

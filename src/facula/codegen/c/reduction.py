@@ -16,18 +16,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from facula.codegen.c import loops_schedule, loops_unit
-from facula.codegen.c import loops_text as text
+from facula.codegen.c import loops_unit
 from facula.codegen.c.entries import item, operands
 from facula.codegen.c.isa import Isa, isa
-from facula.codegen.c.loops_sweep import Sweeper
+from facula.codegen.c.loops_text import SIZE, STORED, indent
+from facula.codegen.c.program_text import ProgramSweeps, body, driver, parameters
+from facula.codegen.c.sweeps import BLOCK, TILE, TILE_ROWS
+from facula.lower.loops.programs import reduction
 from facula.ops import (
     reduction_programs,  # noqa: F401  (fills the table)
     rows,
 )
-
-#: cells of a tile, and positions of a block in the tile layout
-TILE, TILE_ROWS = 1024, 64
 
 PLAN = """\
 /* cut a reduction into parts by its shape alone, run them, merge them in order */
@@ -66,237 +65,108 @@ static int fk_reduce(char *const *p, int pointers, const int64_t *n, const fk_sc
 """
 
 
+SIZES = "outer, reduce, inner, segments, piece, pieces"
+#: of an item: which part of which segment, from where to where
+SPAN = [
+    "const int64_t part = item % parts, segment = part / pieces, from = part % pieces * piece;",
+    "const int64_t to = from + piece < reduce ? from + piece : reduce;",
+]
+
+
 class _Generator:
     """The functions of one reduction for one storage dtype."""
 
     def __init__(self, program: rows.ReductionProgram, storage: str, variant: Isa) -> None:
-        self.program, self.storage = program, storage
-        self.traced = rows.trace_reduction(program, storage)
+        self.program = program
         self.function = loops_unit.identifier(f"{program.name}_{storage}")
-        self.block = 2048 if text.SIZE[storage] == 8 else 4096
-        self.operations = {k: fold.operation for k, fold in enumerate(self.traced.folds)}
-        results = [(k, value, False) for k, value in enumerate(self.traced.block)]
-        self.plan = loops_schedule.schedule(self.traced.folds, results, self._varies, False)
-        self.row = self._sweeper(0, variant)
-        self.tile = self._sweeper(TILE, variant)
-
-    def _varies(self, leaf: object) -> bool:
-        number = leaf.value  # type: ignore[attr-defined]
-        if leaf.op != "input":  # type: ignore[attr-defined]
-            return False
-        if number < rows.FOLD:
-            return self.program.inputs[number].place != "row"
-        return number == rows.POSITION
-
-    def _sweeper(self, tile: int, variant: Isa) -> Sweeper:
-        sweeper = Sweeper(
-            self.program.inputs,
-            self.program.outputs,
-            self.storage,
-            tile=tile,
-            vector_bytes=variant.vector_bytes,
+        self.row, self.tile = (
+            ProgramSweeps(reduction(program, storage, width > 0), width, variant.vector_bytes)
+            for width in (0, TILE)
         )
-        sweeper.has_position = any(
-            leaf.value == rows.POSITION
-            for sweep in self.plan.passes
-            for leaf in rows.scalar.topological_order(sweep.roots)
-            if leaf.op == "input"
-        )
-        return sweeper
+        self.row.size = BLOCK // 2 if SIZE[storage] == 8 else BLOCK
+        ((self.step,),) = (sweep.reductions for sweep in self.row.program.sweeps)
+        self.slot = len(program.outputs) + len(program.inputs)
 
-    # --- pieces shared by the layouts
-    def pointers(self, full: str, cell: str, sweeper: Sweeper) -> list[str]:
-        """Declare operand pointers at the offsets of a row or tile, and load the row layout's
-        per-row values."""
-        lines = []
-        for k, operand in enumerate(self.program.outputs):
-            kind = text.STORED[rows.storage_dtype(operand, self.storage)]
-            lines.append(f"{kind} *restrict y{k} = ({kind} *)p[{k}] + {cell};")
-        base = len(self.program.outputs)
-        for k, operand in enumerate(self.program.inputs):
-            stored = rows.storage_dtype(operand, self.storage)
-            kind = text.STORED[stored]
-            offset = cell if operand.place == "row" else full
-            lines.append(f"const {kind} *restrict x{k} = (const {kind} *)p[{base + k}] + {offset};")
-            if operand.place == "row" and not sweeper.tile:
-                computed = rows.compute_dtype(operand, self.storage)
-                lines.append(
-                    f"const {text.STORED[computed]} row{k} = "
-                    f"{text.load(stored, computed, f'x{k}[0]')};"
-                )
-        return lines
-
-    def start(self, sweeper: Sweeper) -> list[str]:
-        """Declare the states and set them to the identity."""
-        names = [f"state{k}" for k in range(len(self.traced.identity))]
-        declared = [
-            sweeper.declare(n, e.dtype) for n, e in zip(names, self.traced.identity, strict=True)
-        ]
-        return declared + sweeper.assign(names, self.traced.identity)
-
-    def blocks(self, sweeper: Sweeper, size: int) -> list[str]:
-        """Go over the part block by block and merge each into the states."""
-        compute = text.STORED[self.traced.compute]
-        lines = [
-            f"for (int64_t origin = from; origin < to; origin += {size}) {{",
-            f"    const int64_t stop = origin + {size} < to ? origin + {size} : to;",
-            f"    const {compute} length_value = ({compute})(stop - origin);",
-            "    const double length_double = (double)(stop - origin);",
-            "    (void)length_value, (void)length_double;",
-        ]
-        inner: list[str] = []
-        for number, sweep in enumerate(self.plan.passes):
-            inner += sweeper.sweep(sweep, self.operations, "origin", "stop", blocked=False)
-            if number == 0 and self.traced.improves is not None and not sweeper.tile:
-                guard, (condition,) = sweeper.evaluate([self.traced.improves])
-                inner += [*guard, f"if (!({condition})) continue;"]
-        names = [f"next{k}" for k in range(len(self.traced.block))]
-        inner += [
-            sweeper.declare(n, e.dtype) for n, e in zip(names, self.traced.block, strict=True)
-        ]
-        inner += sweeper.assign(names, [self.plan.final[k] for k in range(len(names))])
-        inner += self.merge(sweeper)
-        return [*lines, *text.indent(inner), "}"]
-
-    def merge(self, sweeper: Sweeper) -> list[str]:
-        return sweeper.assign(
-            [f"state{k}" for k in range(len(self.traced.merge))], self.traced.merge
-        )
-
-    def finish(self, sweeper: Sweeper) -> list[str]:
-        """Write the results from the states."""
-        lines, values = sweeper.evaluate(self.traced.finalize)
-        for k, (operand, value) in enumerate(zip(self.program.outputs, values, strict=True)):
-            stored = rows.storage_dtype(operand, self.storage)
-            lines.append(f"y{k}{sweeper.lane or '[0]'} = {text.store(stored, value)};")
-        return sweeper.per_row(lines)
-
-    def park(self, sweeper: Sweeper, cell: str) -> list[str]:
-        """Write the states of a part to the scratch that `join` reads."""
-        slot = len(self.program.outputs) + len(self.program.inputs)
-        lines = []
-        for k, state in enumerate(self.traced.identity):
-            kind = text.STORED[state.dtype]
-            lines.append(
-                f"{kind} *restrict parked{k} = ({kind} *)(p[{slot}] + 8 * ({k} * parts + part) * "
-                f"cells) + {cell};"
-            )
-        stores = [
-            f"parked{k}{sweeper.lane or '[0]'} = state{k}{sweeper.lane};"
-            for k in range(len(self.traced.identity))
-        ]
-        return lines + sweeper.per_row(stores)
-
-    # --- the three loops
-    def header(self, part: str) -> list[str]:
-        reads = [
-            f"const double parameter_{name} = s[{k}].f;"
-            for k, name in enumerate(self.program.parameters)
-        ]
+    def parked(self, const: str, names: Iterable[str]) -> list[str]:
+        """Pointers at the states of a part in scratch memory, a state after the other."""
+        place = f"(p[{self.slot}] + 8 * ({{k}} * parts + part) * cells) + cell"
         return [
-            f"static void {self.function}_{part}(char *const *p, const int64_t *n, const "
-            f"fk_scalar *s, "
-            "int64_t begin, int64_t end)",
-            "{",
-            "    const int64_t outer = n[0], reduce = n[1], inner = n[2], segments = n[3], piece "
-            "= n[4];",
-            "    const int64_t pieces = n[5], parts = segments * pieces, cells = outer * inner;",
-            "    const double length_double = (double)reduce * (double)segments;",
-            "    (void)inner, (void)s, (void)cells, (void)piece, (void)length_double;",
-            *text.indent(reads),
+            f"{const}{STORED[state.dtype]} *restrict {name} = "
+            f"({const}{STORED[state.dtype]} *){place.format(k=k)};"
+            for k, (state, name) in enumerate(zip(self.step.identity, names, strict=True))
         ]
 
-    _SPAN = [
-        "const int64_t part = item % parts, segment = part / pieces, from = part % pieces * piece;",
-        "const int64_t to = from + piece < reduce ? from + piece : reduce;",
-    ]
+    def finish(self, loops: ProgramSweeps) -> list[str]:
+        """Write the results from the states."""
+        (sweep,) = loops.program.sweeps
+        return [*loops.finish(sweep), *loops.row_stores(loops.program.stores)]
+
+    def part(self, loops: ProgramSweeps, full: str) -> list[str]:
+        """Sweep over a part of a row or tile; its states go to `join`, or are finished."""
+        (sweep,) = loops.program.sweeps
+        states = [name for name, _ in loops.states(self.step, "a")]
+        lane = loops.lane or "[0]"
+        stores = [f"parked_{name}{lane} = {name}{loops.lane};" for name in states]
+        return [
+            *loops.pointers(self.program, lambda place: full if place == "full" else "cell"),
+            *loops.sweep(sweep, "from", "to"),
+            "if (parts > 1) {",
+            *indent(self.parked("", [f"parked_{name}" for name in states])),
+            *indent(loops.per_row(stores)),
+            "} else {",
+            *indent(self.finish(loops)),
+            "}",
+        ]
+
+    def body(self, part: str, item: str, lines: list[str], step: int = 1) -> list[str]:
+        """One of the loops."""
+        start = [
+            *parameters(self.program.parameters),
+            "const int64_t parts = segments * pieces, cells = outer * inner;",
+            "(void)cells;",
+        ]
+        return body(f"{self.function}_{part}", SIZES, start, item, lines, step)
 
     def rows(self) -> list[str]:
         """One row (or a part of it) an item."""
-        lines = [
-            *self._SPAN,
-            "const int64_t cell = item / parts;",
-            *self.pointers("(segment * outer + cell) * reduce", "cell", self.row),
-            *self.start(self.row),
-            *self.blocks(self.row, self.block),
-            "if (parts > 1) {",
-            *text.indent(self.park(self.row, "cell")),
-            "} else {",
-            *text.indent(self.finish(self.row)),
-            "}",
-        ]
-        return [
-            *self.header("rows"),
-            "    for (int64_t item = begin; item < end; item++) {",
-            *text.indent(lines, 2),
-            "    }",
-            "}",
-        ]
+        part = self.part(self.row, "(segment * outer + cell) * reduce")
+        return self.body("rows", "item", [*SPAN, "const int64_t cell = item / parts;", *part])
 
     def tiles(self) -> list[str]:
         """One tile of neighbouring cells (or a part of its reduction) an item."""
         lines = [
-            *self._SPAN,
+            *SPAN,
             f"const int64_t across = (inner + {TILE} - 1) / {TILE}, row = item / parts / across;",
             f"const int64_t column = item / parts % across * {TILE};",
             f"const int64_t width = inner - column < {TILE} ? inner - column : {TILE};",
             "const int64_t cell = row * inner + column;",
-            *self.pointers("(segment * outer + row) * reduce * inner + column", "cell", self.tile),
-            *self.start(self.tile),
-            *self.blocks(self.tile, TILE_ROWS),
-            "if (parts > 1) {",
-            *text.indent(self.park(self.tile, "cell")),
-            "} else {",
-            *text.indent(self.finish(self.tile)),
-            "}",
+            *self.part(self.tile, "(segment * outer + row) * reduce * inner + column"),
         ]
-        return [
-            *self.header("tiles"),
-            "    for (int64_t item = begin; item < end; item++) {",
-            *text.indent(lines, 2),
-            "    }",
-            "}",
-        ]
+        return self.body("tiles", "item", lines)
 
     def join(self) -> list[str]:
         """Merge the parts of each cell in order."""
-        slot = len(self.program.outputs) + len(self.program.inputs)
-        loads = []
-        for k, state in enumerate(self.traced.identity):
-            kind = text.STORED[state.dtype]
-            loads.append(
-                f"const {kind} *restrict next{k} = (const {kind} *)(p[{slot}] + 8 * ({k} * parts "
-                f"+ part) * cells) + cell;"
-            )
+        loops = self.tile
+        states, merged = (loops.states(self.step, letter) for letter in "am")
         lines = [
             f"const int64_t width = end - cell < {TILE} ? end - cell : {TILE};",
-            *self.pointers("cell", "cell", self.tile),
-            *self.start(self.tile),
+            *loops.pointers(self.program, lambda _: "cell"),
+            *loops.compute(states, self.step.identity),
             "for (int64_t part = 0; part < parts; part++) {",
-            *text.indent(loads),
-            *text.indent(self.merge(self.tile)),
+            *indent(self.parked("const ", [name for name, _ in merged])),
+            *indent(loops.assign(states, self.step.merge)),
             "}",
-            *self.finish(self.tile),
+            *self.finish(loops),
         ]
-        return [
-            *self.header("join"),
-            f"    for (int64_t cell = begin; cell < end; cell += {TILE}) {{",
-            *text.indent(lines, 2),
-            "    }",
-            "}",
-        ]
+        return self.body("join", "cell", lines, TILE)
 
     def driver(self) -> list[str]:
-        count = len(self.program.outputs) + len(self.program.inputs)
-        return [
-            f"static int {self.function}(char *const *p, const int64_t *n, const fk_scalar *s, "
-            f"const fk_runtime *rt)",
-            "{",
-            f"    return fk_reduce(p, {count}, n, s, rt, {self.function}_rows, "
-            f"{self.function}_tiles, "
-            f"{self.function}_join, {len(self.traced.identity)}, {self.block});",
-            "}",
-        ]
+        loops = ", ".join(f"{self.function}_{part}" for part in ("rows", "tiles", "join"))
+        return driver(
+            self.function,
+            f"return fk_reduce(p, {self.slot}, n, s, rt, {loops}, {len(self.step.identity)}, "
+            f"{self.row.size});",
+        )
 
 
 def kernel(program: rows.ReductionProgram, storage: str, variant: str | Isa) -> loops_unit.Kernel:

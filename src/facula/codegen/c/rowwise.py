@@ -18,11 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from facula.codegen.c import loops_schedule, loops_unit
 from facula.codegen.c import loops_text as text
+from facula.codegen.c import loops_unit
 from facula.codegen.c.entries import item, operands
 from facula.codegen.c.isa import Isa, isa
-from facula.codegen.c.loops_sweep import Sweeper
+from facula.codegen.c.loops_text import SIZE, STORED, indent
+from facula.codegen.c.program_text import ProgramSweeps, body, driver, parameters
+from facula.codegen.c.sweeps import homes
+from facula.lower.loops.programs import row_program
 from facula.ops import (
     row_programs,  # noqa: F401  (fills the table)
     rows,
@@ -74,226 +77,112 @@ static int fk_rowwise(char *const *p, int pointers, const int64_t *n, const fk_s
 """
 
 
+SIZES = "outer, length, inner, period, slots, group"
+
+
 class _Generator:
     """The functions of one row program for one storage dtype."""
 
     def __init__(self, program: rows.RowProgram, storage: str, variant: Isa) -> None:
         self.program, self.storage, self.variant = program, storage, variant
-        self.traced = rows.trace_rows(program, storage)
         self.function = loops_unit.identifier(f"{program.name}_{storage}")
-        self.operations = {k: fold.operation for k, fold in enumerate(self.traced.folds)}
-        self.compute = text.STORED[self.traced.compute]
+        self.compute = rows.COMPUTE[storage]
         self.sums = [k for k, operand in enumerate(program.outputs) if operand.place == "column"]
-        self.scratch: list[tuple[str, str]] = []  # (pointer name, dtype), one row each in a slot
         self.slot = len(program.outputs) + len(program.inputs)
-        self.interleaved = not self.sums and all(
-            operand.place != "group" for operand in program.inputs
-        )
-
-    # --- schedules and layouts
-    def _varies(self, leaf: rows.Scalar) -> bool:
-        if leaf.op != "input":
-            return False
-        number = leaf.value
-        if number < rows.FOLD:
-            return self.program.inputs[number].place not in ("row", "group")
-        return number == rows.POSITION
-
-    def schedule(self, keep: bool) -> loops_schedule.Schedule:
-        results = [
-            (k, value, self.program.outputs[k].place != "row")
-            for k, value in enumerate(self.traced.results)
+        self.interleaved = not self.sums and all(o.place != "group" for o in program.inputs)
+        self.row = self.sweeps(0, True)
+        #: one row each in a slot: (pointer, dtype)
+        self.scratch = [
+            *((f"t{leaf.value.number}", leaf.dtype) for leaf in self.homeless(self.row)),
+            *((f"y{k}", self.compute) for k in self.sums),
         ]
-        return loops_schedule.schedule(self.traced.folds, results, self._varies, keep)
 
-    def homes(self, plan: loops_schedule.Schedule) -> dict[int, int | None]:
-        """For each temporary the result whose memory can hold it until then, or None."""
-        last = plan.passes[-1].results if plan.passes else []
-        free = [
-            k
-            for k, _ in last
-            if self.program.outputs[k].place == "full"
-            and rows.storage_dtype(self.program.outputs[k], self.storage) == self.traced.compute
-        ]
-        homes: dict[int, int | None] = {}
-        for leaf in plan.temporaries:
-            home = free.pop(0) if free and leaf.dtype == self.traced.compute else None
-            homes[leaf.value - rows.TEMPORARY] = home
-        return homes
+    def sweeps(self, width: int, keep: bool) -> ProgramSweeps:
+        """The program's loops in one layout."""
+        program = row_program(self.program, self.storage, width > 0, keep)
+        loops = ProgramSweeps(program, width, self.variant.vector_bytes)
+        loops.homes = homes(program.sweeps, program.kept, lambda store: not store.adds)
+        return loops
 
-    def sweeper(self, tile: int, plan: loops_schedule.Schedule) -> Sweeper:
-        sweeper = Sweeper(
-            self.program.inputs,
-            self.program.outputs,
-            self.storage,
-            tile=tile,
-            vector_bytes=self.variant.vector_bytes,
-        )
-        sweeper.has_position = any(
-            leaf.op == "input" and leaf.value == rows.POSITION
-            for sweep in plan.passes
-            for leaf in rows.scalar.topological_order(sweep.roots)
-        )
-        return sweeper
+    @staticmethod
+    def homeless(loops: ProgramSweeps) -> list[rows.Scalar]:
+        """What is kept between passes in memory of its own."""
+        return [leaf for leaf in loops.program.kept if leaf.value.number not in loops.homes]
 
     # --- text
-    def header(self, part: str) -> list[str]:
-        reads = [
-            f"const double parameter_{name} = s[{k}].f;"
-            for k, name in enumerate(self.program.parameters)
-        ]
-        return [
-            f"static void {self.function}_{part}(char *const *p, const int64_t *n, const "
-            f"fk_scalar *s, "
-            "int64_t begin, int64_t end)",
-            "{",
-            "    const int64_t outer = n[0], length = n[1], inner = n[2], period = n[3], slots = "
-            "n[4], group = n[5], origin = 0;",
-            f"    const {self.compute} length_value = ({self.compute})length;",
-            "    const double length_double = (double)length;",
-            "    (void)outer, (void)inner, (void)period, (void)slots, (void)group, (void)origin, "
-            "(void)s;",
-            "    (void)length_value, (void)length_double;",
-            *text.indent(reads),
-        ]
+    def passes(self, loops: ProgramSweeps, offsets: dict[str, str]) -> list[str]:
+        """All of what happens to a row or tile that begins at these offsets."""
+        lines = loops.pointers(self.program, offsets.__getitem__)
+        for sweep in loops.program.sweeps:
+            lines += [*loops.sweep(sweep, "0", "length"), *loops.finish(sweep)]
+        return lines + loops.row_stores(loops.program.stores)
 
-    def pointers(self, full: str, cell: str, sweeper: Sweeper) -> list[str]:
-        lines = []
-        for k, operand in enumerate(self.program.outputs):
-            if operand.place == "column":
-                continue
-            kind = text.STORED[rows.storage_dtype(operand, self.storage)]
-            offset = full if operand.place == "full" else cell
-            lines.append(f"{kind} *restrict y{k} = ({kind} *)p[{k}] + {offset};")
-        base = len(self.program.outputs)
-        for k, operand in enumerate(self.program.inputs):
-            stored = rows.storage_dtype(operand, self.storage)
-            kind = text.STORED[stored]
-            offset = {"full": full, "column": "0", "row": cell, "group": cell}[operand.place]
-            uniform = operand.place in ("row", "group") and not sweeper.tile
-            if uniform:
-                offset = (
-                    "row / group" if operand.place == "group" else "(period ? row % period : row)"
-                )
-            lines.append(f"const {kind} *restrict x{k} = (const {kind} *)p[{base + k}] + {offset};")
-            if uniform:
-                computed = rows.compute_dtype(operand, self.storage)
-                lines.append(
-                    f"const {text.STORED[computed]} row{k} = "
-                    f"{text.load(stored, computed, f'x{k}[0]')};"
-                )
-        return lines
-
-    def passes(self, sweeper: Sweeper, plan: loops_schedule.Schedule) -> list[str]:
-        lines: list[str] = []
-        for sweep in plan.passes:
-            lines += sweeper.sweep(sweep, self.operations, "0", "length", blocked=True)
-        if plan.final:
-            computed, values = sweeper.evaluate(list(plan.final.values()))
-            for number, value in zip(plan.final, values, strict=True):
-                stored = rows.storage_dtype(self.program.outputs[number], self.storage)
-                computed.append(f"y{number}{sweeper.lane or '[0]'} = {text.store(stored, value)};")
-            lines += sweeper.per_row(computed)
-        return lines
+    def body(self, part: str, item: str, lines: list[str]) -> list[str]:
+        """One of the loops."""
+        start = parameters(self.program.parameters)
+        return body(f"{self.function}_{part}", SIZES, start, item, lines)
 
     def rows(self) -> list[str]:
         """Row by row; with scratch, a slot of rows an item."""
-        plan = self.schedule(True)
-        sweeper = self.sweeper(0, plan)
-        for number, home in self.homes(plan).items():
-            if home is None:
-                self.scratch.append((f"t{number}", self.traced.compute))
-            sweeper.temporary_text[number] = f"t{number}[at]" if home is None else f"y{home}[at]"
-        self.scratch += [(f"y{k}", self.traced.compute) for k in self.sums]
-        body = [
-            *self.pointers("row * length", "row", sweeper),
-            *self.passes(sweeper, plan),
-        ]
-        lines = self.header("rows")
+        uniform = {"row": "(period ? row % period : row)", "group": "row / group"}
+        lines = self.passes(self.row, {"full": "row * length", "column": "0", **uniform})
         if not self.scratch:
-            lines += [
-                "    for (int64_t row = begin; row < end; row++) {",
-                *text.indent(body, 2),
-                "    }",
-                "}",
-            ]
-            return lines
-        lines += [
-            "    for (int64_t slot = begin; slot < end; slot++) {",
-            *text.indent(self.slot_pointers("slot"), 2),
-            *[f"        memset(y{k}, 0, (size_t)length * sizeof *y{k});" for k in self.sums],
-            "        const int64_t last = (slot + 1) * outer / slots;",
-            "        for (int64_t row = slot * outer / slots; row < last; row++) {",
-            *text.indent(body, 3),
-            "        }",
-            "    }",
+            return self.body("rows", "row", lines)
+        pointers = [
+            f"{STORED[dtype]} *restrict {name} = ({STORED[dtype]} *){self.place(k)};"
+            for k, (name, dtype) in enumerate(self.scratch)
+        ]
+        slot = [
+            *pointers,
+            *[f"memset(y{k}, 0, (size_t)length * sizeof *y{k});" for k in self.sums],
+            "const int64_t last = (slot + 1) * outer / slots;",
+            "for (int64_t row = slot * outer / slots; row < last; row++) {",
+            *indent(lines),
             "}",
         ]
-        return lines
+        return self.body("rows", "slot", slot)
 
-    def slot_pointers(self, slot: str) -> list[str]:
-        size = text.SIZE[self.traced.compute]
-        return [
-            f"{self.compute} *restrict {name} = ({self.compute} *)(p[{self.slot}] + "
-            f"(({k} * slots + {slot}) * (length + 16)) * {size});"
-            for k, (name, _) in enumerate(self.scratch)
-        ]
+    def place(self, number: int) -> str:
+        """Where a row of a slot lies in scratch memory."""
+        size = SIZE[self.compute]
+        return f"(p[{self.slot}] + (({number} * slots + slot) * (length + 16)) * {size})"
 
     def tiles(self) -> list[str]:
-        """A tile of interleaved rows an item."""
-        plan = self.schedule(True)
-        if any(home is None for home in self.homes(plan).values()):
-            plan = self.schedule(False)
-        sweeper = self.sweeper(TILE, plan)
-        for number, home in self.homes(plan).items():
-            sweeper.temporary_text[number] = f"y{home}[at * inner + l]"
-        body = [
-            "const int64_t across = (inner + slots - 1) / slots, group = item / across;",
-            "const int64_t column = item % across * slots, cell = group * inner + column;",
+        """A tile of interleaved rows an item; what is kept there lies where results will."""
+        loops = self.sweeps(TILE, True)
+        if self.homeless(loops):
+            loops = self.sweeps(TILE, False)
+        full = "row * length * inner + column"
+        lines = [
+            "const int64_t across = (inner + slots - 1) / slots, row = item / across;",
+            "const int64_t column = item % across * slots, cell = row * inner + column;",
             "const int64_t width = inner - column < slots ? inner - column : slots;",
-            *self.pointers("group * length * inner + column", "cell", sweeper),
-            *self.passes(sweeper, plan),
+            "(void)cell;",
+            *self.passes(loops, {"full": full, "column": "0", "row": "cell"}),
         ]
-        return [
-            *self.header("tiles"),
-            "    for (int64_t item = begin; item < end; item++) {",
-            *text.indent(body, 2),
-            "    }",
-            "}",
-        ]
+        return self.body("tiles", "item", lines)
 
     def join(self) -> list[str]:
         """Add the slots of the column results, in order."""
-        body = ["for (int64_t at = begin; at < end; at++) {", "    double total = 0;"]
         lines: list[str] = []
-        for k, (name, _) in enumerate(self.scratch):
-            if not name.startswith("y"):
-                continue
-            number = int(name[1:])
+        for k, number in enumerate(self.sums, len(self.scratch) - len(self.sums)):
             stored = rows.storage_dtype(self.program.outputs[number], self.storage)
-            kind, size = text.STORED[stored], text.SIZE[self.traced.compute]
-            place = f"p[{self.slot}] + (({k} * slots + slot) * (length + 16)) * {size}"
-            part = f"(({self.compute} *)({place}))[at]"
+            total = text.store(stored, self.compute, f"({STORED[self.compute]})total{number}")
             lines += [
-                f"{kind} *restrict y{number} = ({kind} *)p[{number}];",
-                *body,
-                f"    for (int64_t slot = 0; slot < slots; slot++) total += {part};",
-                f"    y{number}[at] = {text.store(stored, f'({self.compute})total')};",
-                "}",
+                f"double total{number} = 0;",
+                "for (int64_t slot = 0; slot < slots; slot++)",
+                f"    total{number} += (({STORED[self.compute]} *){self.place(k)})[at];",
+                f"(({STORED[stored]} *)p[{number}])[at] = {total};",
             ]
-        return [*self.header("join"), *text.indent(lines), "}"]
+        return self.body("join", "at", lines)
 
     def driver(self, tiles: str, join: str) -> list[str]:
-        scratch = text.SIZE[self.traced.compute] * len(self.scratch)
-        return [
-            f"static int {self.function}(char *const *p, const int64_t *n, const fk_scalar *s, "
-            f"const fk_runtime *rt)",
-            "{",
-            f"    return fk_rowwise(p, {self.slot}, n, s, rt, {self.function}_rows, {tiles}, "
-            f"{join}, "
+        scratch = SIZE[self.compute] * len(self.scratch)
+        return driver(
+            self.function,
+            f"return fk_rowwise(p, {self.slot}, n, s, rt, {self.function}_rows, {tiles}, {join}, "
             f"{len(self.sums)}, {scratch});",
-            "}",
-        ]
+        )
 
 
 def kernel(program: rows.RowProgram, storage: str, variant: str | Isa) -> loops_unit.Kernel:

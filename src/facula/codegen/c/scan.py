@@ -109,7 +109,8 @@ class _Generator:
         stores = []
         for k, (operand, value) in enumerate(zip(self.program.outputs, values, strict=True)):
             stores.append(
-                f"{y.format(k=k)} = {text.store(rows.storage_dtype(operand, self.storage), value)};"
+                f"{y.format(k=k)} = "
+                f"{text.store(rows.storage_dtype(operand, self.storage), self.traced.finalize[k].dtype, value)};"
             )
         return [*lines, "{", *computed, *stores, "}"]
 

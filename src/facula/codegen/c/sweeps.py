@@ -15,8 +15,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from facula.codegen.c.fused_stream import SENT, Streams
-from facula.codegen.c.fused_text import Expressions, Names, has_guard, store
-from facula.codegen.c.loops_text import SIZE, STORED, fold_step, fold_text, indent, loop, simd
+from facula.codegen.c.fused_text import Expressions, Names, has_guard
+from facula.codegen.c.loops_text import (
+    SIZE,
+    STORED,
+    fold_step,
+    fold_text,
+    indent,
+    loop,
+    simd,
+    store,
+)
 from facula.lower.loops import ir, nest
 from facula.lower.loops.index import Index, Indirect, Var
 from facula.lower.loops.ir import Named
@@ -149,6 +158,8 @@ class Sweeps:
             lines += self.compute(self.states(r, "a"), r.identity)
         inner = self.block_start(sweep)
         for number, each in enumerate(sweep.passes):
+            of_block = [(f"u{leaf.value.number}", leaf.dtype) for leaf, _ in each.before]
+            inner += self.compute(of_block, [e for _, e in each.before])
             inner += self.one_pass(each)
             if number == 0:
                 inner += self.skip(sweep)
@@ -185,7 +196,7 @@ class Sweeps:
         target = self.streams.target(each, "piece", SENT)
         if target is None:
             target = f"{self.names.buffer(each.buffer)}[{printer.index(each.index)}]"
-        return f"{target} = {value};"
+        return f"{target} {'+=' if each.adds else '='} {value};"
 
     # --- a pass over a block
     def element(self, each: nest.Pass, fast: bool, effects: bool = True) -> list[str]:

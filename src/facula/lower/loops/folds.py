@@ -18,7 +18,8 @@ from facula.lower.loops import ir
 from facula.lower.loops.crosswise import reads_across
 from facula.lower.loops.elementwise import converted, finished
 from facula.lower.loops.index import Index, Var
-from facula.lower.loops.ir import Geometry, Named
+from facula.lower.loops.ir import Geometry
+from facula.lower.loops.programs import fold_of, reduction_of
 from facula.lower.loops.values import NotLoops, Value
 from facula.ops import reduction_programs, row_programs, rows  # noqa: F401  (fill the tables)
 from facula.ops.scalar_node import (
@@ -51,10 +52,6 @@ def launch(
         _Rows(lowering, rows.ROW_PROGRAMS[program_name], storage, tensors, sizes, numbers).run()
     else:
         raise NotLoops(f"the kernel {name}")
-
-
-def _leaf(kind: str, owner: int, number: int, dtype: str) -> Scalar:
-    return ir.leaf(Named(kind, owner, number), dtype)
 
 
 def _straighten(lowering: Any, value: Value) -> None:
@@ -123,63 +120,30 @@ class _Reduction(_Launch):
         traced = rows.trace_reduction(self.program, self.storage)
         owner = next(_owners)
         probe = ir.Reduction(owner, geometry, variables, [], [], [], [], [], [])
-        self.alive: list[Scalar] = []  # leaves that are known by their ids
-        replace = self._replacement(traced, owner, probe)
+
+        def operand(number: int) -> Any:
+            full = self.program.inputs[number].place == "full"
+            return self.operand(number, probe.flat if full else probe.place)
+
+        count = ir.position(ix.constant(geometry.length))
         everything = [
             *(fold.expression for fold in traced.folds), *traced.block,
             *traced.merge, *traced.identity, *traced.finalize,
         ]  # fmt: skip
-        replace |= self.parameters(everything)
-        folds = []
-        for k, fold in enumerate(traced.folds):
-            named = _leaf("fold", owner, k, fold.leaf.dtype)
-            replace[id(fold.leaf)] = named
-            (expression,) = substitute((fold.expression,), replace)
-            folds.append(ir.Fold(fold.operation, expression, named))
-        count = cast(ir.position(ix.constant(geometry.length)), "f64")
-        whole = rows.scalar.input(rows.LENGTH, "f64")  # kept: the table below knows it by its id
-        last = {**replace, id(whole): count}
-        results = [
+        known = self.parameters(everything)
+        step = reduction_of(traced, owner, geometry, variables, operand, count, known)
+        step.finalize = [
             converted(e, rows.storage_dtype(o, self.storage))
-            for e, o in zip(traced.finalize, self.program.outputs, strict=True)
+            for e, o in zip(step.finalize, self.program.outputs, strict=True)
         ]
-        buffers = [
+        step.results = [
             self.buffer(value.shape, operand)
             for value, operand in zip(self.outputs, self.program.outputs, strict=True)
         ]
-        step = ir.Reduction(
-            owner, geometry, variables, folds,
-            list(substitute(traced.block, replace)), list(traced.identity),
-            list(substitute(traced.merge, replace)), list(substitute(tuple(results), last)),
-            buffers, self.program.name,
-        )  # fmt: skip
+        step.origin = self.program.name
         self.lowering.add(step)
-        for k, buffer in enumerate(buffers):
+        for k, buffer in enumerate(step.results):
             self.define(k, ir.View(buffer, buffer.shape, buffer.strides, 0, buffer.code))
-
-    def _replacement(
-        self, traced: rows.TracedReduction, owner: int, probe: ir.Reduction
-    ) -> dict[int, Scalar]:
-        """The leaves of the program, by what they mean here."""
-        found: dict[int, Scalar] = {}
-        used = [fold.expression for fold in traced.folds]
-        for leaf in topological_order([*used, *traced.block, *traced.finalize]):
-            if leaf.op == "input" and leaf.value < rows.FOLD:
-                full = self.program.inputs[leaf.value].place == "full"
-                found[id(leaf)] = self.operand(leaf.value, probe.flat if full else probe.place)
-            elif leaf.op == "input" and leaf.value == rows.POSITION:
-                found[id(leaf)] = _leaf("place", owner, 0, "i32")
-            elif leaf.op == "input" and leaf.value == rows.LENGTH:
-                found[id(leaf)] = _leaf("length", owner, 0, leaf.dtype)
-            elif leaf.op == "input" and leaf.value == rows.ORIGIN:
-                found[id(leaf)] = _leaf("origin", owner, 0, "i64")
-        for k, state in enumerate(traced.identity):
-            left = rows.scalar.input(rows.LEFT + k, state.dtype)
-            right = rows.scalar.input(rows.RIGHT + k, state.dtype)
-            self.alive += [left, right]
-            found[id(left)] = _leaf("left", owner, k, state.dtype)
-            found[id(right)] = _leaf("right", owner, k, state.dtype)
-        return found
 
 
 def _variables(geometry: Geometry) -> tuple[Var, Var, Var, Var]:
@@ -191,22 +155,6 @@ def _variables(geometry: Geometry) -> tuple[Var, Var, Var, Var]:
     )
 
 
-#: identity and merge of plain folds
-_JOINS = {
-    "sum": lambda a, b: a + b,
-    "prod": lambda a, b: a * b,
-    "max": lambda a, b: rows.scalar.maximum(a, b),
-    "min": lambda a, b: rows.scalar.minimum(a, b),
-}
-
-
-def _neutral(operation: str, dtype: str) -> Scalar:
-    if operation in ("sum", "prod"):
-        return constant(0 if operation == "sum" else 1, dtype)
-    lowest = reduction_programs.lowest if operation == "max" else reduction_programs.highest
-    return lowest(dtype)
-
-
 def plain_fold(
     lowering: Any, operation: str, geometry: Geometry, element: Any, code: str
 ) -> ir.Buffer:
@@ -214,28 +162,12 @@ def plain_fold(
 
     Blocks of f32 sums and products are joined in f64, as eager's are.
     """
-    owner, variables = next(_owners), _variables(geometry)
-    expression = element(variables)
-    dtype = expression.dtype
-    wide = "f64" if operation in ("sum", "prod") and dtype == "f32" else dtype
-    fold = ir.Fold(operation, expression, _leaf("fold", owner, 0, dtype))
-    left, right = (_leaf(side, owner, 0, wide) for side in ("left", "right"))
-    buffer = lowering.buffer(code, (geometry.outer, geometry.inner))
-    lowering.add(
-        ir.Reduction(
-            owner,
-            geometry,
-            variables,
-            [fold],
-            [cast(fold.leaf, wide)],
-            [_neutral(operation, wide)],
-            [_JOINS[operation](left, right)],
-            [converted(cast(left, dtype), code)],
-            [buffer],
-            operation,
-        )  # fmt: skip
-    )
-    return buffer
+    variables = _variables(geometry)
+    step = fold_of(operation, next(_owners), geometry, variables, element(variables))
+    step.finalize = [converted(step.finalize[0], code)]
+    step.results = [lowering.buffer(code, (geometry.outer, geometry.inner))]
+    lowering.add(step)
+    return step.results[0]
 
 
 class _Rows(_Launch):

@@ -247,6 +247,8 @@ class Reduction:
     finalize: list[Scalar]
     results: list[Buffer]
     origin: str = ""
+    #: whether a block can matter at all, from its first fold and the state
+    improves: Scalar | None = None
     reads: set[Buffer] = field(default_factory=set)
 
     def __post_init__(self) -> None:

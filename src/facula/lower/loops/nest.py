@@ -11,30 +11,21 @@ computed once a row.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from facula.lower.loops import index as ix
 from facula.lower.loops import ir
-from facula.lower.loops.elementwise import is_call
 from facula.lower.loops.fuse import Kernel
 from facula.lower.loops.index import Index, Var, split
 from facula.lower.loops.ir import Buffer, Elementwise, Geometry, Load, Named, Reduction
-from facula.ops.scalar_node import Scalar, substitute, topological_order
+from facula.lower.loops.sweeps import Arrangement, Pass, Store, Sweep
+from facula.ops.scalar_node import Scalar
+
+__all__ = ["Flat", "Pass", "Rows", "Store", "Sweep", "lay_out"]
 
 #: a digit that is swept is at least so long, or the variable stays whole
 SHORTEST = 8
-#: bytes of a row that are kept between sweeps instead of computed again
-KEPT_BYTES = 1 << 17
-
-
-@dataclass(slots=True)
-class Store:
-    """One real number written."""
-
-    buffer: Buffer
-    index: Index
-    expression: Scalar
 
 
 @dataclass(slots=True)
@@ -53,36 +44,6 @@ class Flat:
         return len(places) > 0 and all(
             {found.index} == places for found in loads if found.buffer is read
         )
-
-
-@dataclass(slots=True)
-class Pass:
-    """One run over a block: folds by name, elements kept for later (name, expression), stores."""
-
-    folds: list[ir.Fold] = field(default_factory=list)
-    kept: list[tuple[Scalar, Scalar]] = field(default_factory=list)
-    stores: list[Store] = field(default_factory=list)
-
-    @property
-    def expressions(self) -> list[Scalar]:
-        """All that the pass computes for an element."""
-        return [
-            *(e for _, e in self.kept), *(f.expression for f in self.folds),
-            *(s.expression for s in self.stores),
-        ]  # fmt: skip
-
-
-@dataclass(slots=True)
-class Sweep:
-    """One run over all rows: passes over each block, and what is done once a row before and after.
-
-    `before` are (name, expression) that do not change along the row; `finish` are results (name,
-    expression) of the sweep's reductions.
-    """
-
-    before: list[tuple[Scalar, Scalar]] = field(default_factory=list)
-    passes: list[Pass] = field(default_factory=list)
-    reductions: list[Reduction] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -181,8 +142,8 @@ class _RowsLayout(_Layout):
         by_element = [self._moved_store(s, rewrite) for s in by_element]
         by_row = [self._moved_store(s, rewrite) for s in by_row]
         sweeping = {*loops[0], *loops[2]}
-        arrange = _Arrangement(sweeping, reductions, by_element, by_row)
-        sweeps, kept = arrange.run(geometry)
+        cells = geometry.length * (min(geometry.inner, 16) if geometry.inner > 1 else 1)
+        sweeps, kept = Arrangement(sweeping, reductions, by_element, cells).run()
         return Rows(
             geometry, loops[1], loops[0], loops[2], loops[3], self.kernel.variables,
             sweeps, by_row, kept,
@@ -235,180 +196,3 @@ class _RowsLayout(_Layout):
             step.owner, step.geometry, step.variables, folds, [go(e) for e in step.block],
             step.identity, step.merge, [go(e) for e in step.finalize], step.results, step.origin,
         )  # fmt: skip
-
-
-#: names that are different for every element or block
-_MOVING = frozenset({"place", "fold", "length", "origin", "left", "right", "kept"})
-
-
-class _Arrangement:
-    """Distributes reductions and stores over sweeps."""
-
-    def __init__(
-        self,
-        sweeping: set[Var],
-        reductions: list[Reduction],
-        by_element: list[Store],
-        by_row: list[Store],
-    ) -> None:
-        self.sweeping = sweeping
-        self.reductions, self.by_element, self.by_row = reductions, by_element, by_row
-        self.level_of: dict[int, int] = {}  # reduction -> its sweep
-        self._memo: dict[int, tuple[Scalar, int, bool]] = {}
-        self._names = 0
-        for r in reductions:
-            self.level_of[r.owner] = max(
-                [self.level(f.expression) for f in r.folds] + [self.level(e) for e in r.block]
-            )
-
-    # --- what an expression depends on
-    def look(self, expression: Scalar) -> tuple[Scalar, int, bool]:
-        """(itself, the first sweep that can compute it, whether it varies along the row)."""
-        for current in topological_order([expression]):
-            if id(current) in self._memo:
-                continue
-            if current.op == "input":
-                level, varies = self._leaf(current.value)
-            else:
-                below = [self._memo[id(arg)] for arg in current.args]
-                level = max((b[1] for b in below), default=0)
-                varies = any(b[2] for b in below)
-            self._memo[id(current)] = (current, level, varies)
-        return self._memo[id(expression)]
-
-    def _leaf(self, value: Any) -> tuple[int, bool]:
-        if isinstance(value, Named):
-            if value.kind == "result":
-                return self.level_of[value.owner] + 1, False
-            return 0, value.kind in _MOVING
-        level, varies = 0, False
-        for atom in value.index.atoms():
-            if isinstance(atom, Var):
-                varies = varies or atom in self.sweeping
-            elif isinstance(atom, ix.Indirect):
-                _, below, moving = self.look(atom.value)
-                level, varies = max(level, below), varies or moving
-        return level, varies
-
-    def level(self, expression: Scalar) -> int:
-        """The first sweep that can compute an expression."""
-        return self.look(expression)[1]
-
-    # --- distribution
-    def run(self, geometry: Geometry) -> tuple[list[Sweep], list[Scalar]]:
-        count = 1 + max(
-            [*self.level_of.values(), *(self.level(s.expression) for s in self.by_element)],
-            default=0,
-        )
-        sweeps = [Sweep() for _ in range(count)]
-        for r in self.reductions:
-            sweeps[self.level_of[r.owner]].reductions.append(r)
-        for sweep in sweeps:
-            self._passes(sweep)
-        for store in self.by_element:
-            passes = sweeps[self.level(store.expression)].passes
-            if not passes:
-                passes.append(Pass())
-            passes[0].stores.append(store)
-        kept = self._keep(sweeps, geometry)
-        for sweep in sweeps:
-            sweep.before = self._lift(sweep)
-        return sweeps, kept
-
-    def _passes(self, sweep: Sweep) -> None:
-        """Folds over a block in order: one that needs another's value comes in a later pass."""
-        depth: dict[tuple[int, int], int] = {}
-        for r in sweep.reductions:
-            for k, fold in enumerate(r.folds):
-                below = [
-                    depth[e.value.owner, e.value.number] + 1
-                    for e in topological_order([fold.expression])
-                    if e.op == "input" and isinstance(e.value, Named) and e.value.kind == "fold"
-                ]
-                number = depth[r.owner, k] = max(below, default=0)
-                while len(sweep.passes) <= number:
-                    sweep.passes.append(Pass())
-                sweep.passes[number].folds.append(fold)
-
-    # --- values kept between passes and sweeps
-    def _keep(self, sweeps: list[Sweep], geometry: Geometry) -> list[Scalar]:
-        """Keep dear values that a later pass would compute again, while a row of them is small."""
-        passes = [p for sweep in sweeps for p in sweep.passes]
-        kept: list[Scalar] = []
-        room = KEPT_BYTES
-        for number, early in enumerate(passes):
-            computed = {id(n): n for n in topological_order(early.expressions)}
-            for late in passes[number + 1 :]:
-                for shared in self._shared(late.expressions, computed):
-                    size = geometry.length * ir.ITEMSIZE[shared.dtype]
-                    if geometry.inner > 1:
-                        size *= min(geometry.inner, 16)
-                    if size > room:
-                        continue
-                    room -= size
-                    leaf = ir.leaf(Named("kept", -1, len(kept)), shared.dtype)
-                    kept.append(leaf)
-                    early.kept.append((leaf, shared))
-                    self._memo[id(leaf)] = (leaf, self.level(shared), True)
-                    for later in passes[number + 1 :]:
-                        _replace(later, {id(shared): leaf})
-        return kept
-
-    def _shared(self, roots: list[Scalar], computed: dict[int, Scalar]) -> list[Scalar]:
-        found: dict[int, Scalar] = {}
-        seen: set[int] = set()
-        stack = list(roots)
-        while stack:
-            current = stack.pop()
-            if id(current) in seen or not current.args:
-                continue
-            seen.add(id(current))
-            if id(current) in computed and self.look(current)[2] and self._dear(current):
-                found[id(current)] = current
-            else:
-                stack.extend(current.args)
-        return list(found.values())
-
-    def _dear(self, expression: Scalar) -> bool:
-        return any(is_call(e) and self.look(e)[2] for e in topological_order([expression]))
-
-    # --- values of a row
-    def _lift(self, sweep: Sweep) -> list[tuple[Scalar, Scalar]]:
-        """Take what is the same for a whole row out of the sweep."""
-        lifted: dict[int, tuple[Scalar, Scalar]] = {}
-        for each in sweep.passes:
-            replacement: dict[int, Scalar] = {}
-            seen: set[int] = set()
-            stack = list(each.expressions)
-            while stack:
-                current = stack.pop()
-                if id(current) in seen or current.op == "constant":
-                    continue
-                seen.add(id(current))
-                if self.look(current)[2]:
-                    stack.extend(current.args)
-                    continue
-                if isinstance(current.value, Named):
-                    continue
-                if id(current) not in lifted:
-                    named = ir.leaf(Named("uniform", -1, self._names), current.dtype)
-                    self._names += 1
-                    self._memo[id(named)] = (named, self.level(current), False)
-                    lifted[id(current)] = (named, current)
-                replacement[id(current)] = lifted[id(current)][0]
-            if replacement:
-                _replace(each, replacement)
-        return list(lifted.values())
-
-
-def _replace(each: Pass, replacement: dict[int, Scalar]) -> None:
-    def new(expression: Scalar) -> Scalar:
-        return _substituted(expression, replacement)
-
-    each.kept = [(name, new(e)) for name, e in each.kept]
-    each.folds = [ir.Fold(f.operation, new(f.expression), f.leaf) for f in each.folds]
-    each.stores = [Store(s.buffer, s.index, new(s.expression)) for s in each.stores]
-
-
-def _substituted(expression: Scalar, replacement: dict[int, Scalar]) -> Scalar:
-    return substitute((expression,), replacement)[0]
