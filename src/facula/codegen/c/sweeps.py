@@ -330,7 +330,7 @@ class Sweeps:
         return [*simd(body), *loop(self.at, first, last, body)]
 
     def _tile_pass(self, each: nest.Pass, guarded: bool) -> list[str]:
-        # at lines of the cache: sums of f64 over columns of 1024 are 1.35 times as fast as at odd places
+        # no vector of a fold lies across two lines of the cache
         declared = [
             f"{STORED[f.expression.dtype]} {self.lanes_name(f)}[{self.width}] "
             "__attribute__((aligned(64)));"
