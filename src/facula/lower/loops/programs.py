@@ -231,14 +231,15 @@ def row_program(program: rows.RowProgram, storage: str, tiled: bool, keep: bool)
         (expression,) = meant([fold.expression])
         reductions.append(fold_of(fold.operation, number, *_ANY, expression))
         known[id(fold.leaf)] = leaf("result", number, 0, fold.leaf.dtype)
-    by_element, by_row = [], []
+    by_element: list[Store] = []
+    by_row: list[Store] = []
     for k, expression in enumerate(meant(traced.results)):
         store = operands.store(k, expression)
-        place = program.outputs[k].place
-        if place == "column":
+        kind = program.outputs[k].place
+        if kind == "column":
             operands.outputs[k].code = traced.compute
             store.adds = True
-        (by_row if place == "row" else by_element).append(store)
+        (by_row if kind == "row" else by_element).append(store)
     return operands.swept(reductions, by_element, by_row, keep)
 
 
