@@ -27,6 +27,7 @@ if not _os.environ.get("FACULA_BUILDING"):
 
 from facula import constants as _constants  # noqa: E402
 from facula import tensor_methods as _tensor_methods  # noqa: E402
+from facula.public import DOMAINS as _DOMAINS  # noqa: E402
 from facula.public import LIBRARIES as _LIBRARIES  # noqa: E402
 from facula.public import NAMES as _NAMES  # noqa: E402
 from facula.public import SUBMODULES as _SUBMODULES  # noqa: E402
@@ -110,4 +111,5 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_NAMES, *_SUBMODULES} - {"annotations"})
 
 
-__all__ = [name for name in __dir__() if not name.startswith("_")] + ["__version__"]
+__all__ = [name for name in __dir__() if not (name.startswith("_") or name in _DOMAINS)]
+__all__ += ["__version__"]

@@ -82,3 +82,27 @@ def test_storages_are_saved_as_what_they_are():
 def test_bytes_that_are_not_there():
     with pytest.raises(NotImplementedError, match="Not available for 'meta'"):
         facula.empty(3, device="meta").untyped_storage()[0]
+
+
+def test_storages_of_quantized_numbers_hold_their_integers():
+    storage = facula.QInt8Storage(3)
+    storage[:] = 0
+    storage[1] = -5
+    assert storage.tolist() == [0, -5, 0]
+    assert storage.dtype is facula.qint8
+    assert storage.nbytes() == 3
+    assert facula.QInt32Storage([1, 2]).nbytes() == 8
+
+
+def test_counts_and_bytes_in_files():
+    import io
+
+    storage, file = facula.ShortStorage([1, -2]), io.BytesIO()
+    storage._write_file(file, False, True, 2)
+    assert file.getvalue() == (2).to_bytes(8, "little") + bytes([1, 0, 254, 255])
+    with pytest.raises(NotImplementedError, match="Cannot copy out"):
+        facula.TypedStorage([1], device="meta")._write_file(file, False, True, 4)
+    copy = storage.untyped().__copy__()
+    copy.byteswap(facula.int16)
+    assert copy.tolist() == [0, 1, 255, 254]
+    assert storage.tolist() == [1, -2]

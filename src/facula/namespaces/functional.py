@@ -417,11 +417,11 @@ def get_device(input: Tensor) -> int:
 
 def set_default_tensor_type(t: Any) -> None:
     """The default dtype by a tensor type or its name (deprecated in PyTorch)."""
-    warnings.warn(
-        "set_default_tensor_type() is deprecated as of PyTorch 2.1, please use set_default_dtype() and "
-        "set_default_device() as alternatives.",
-        stacklevel=2,
+    text = (
+        "facula.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use "
+        "facula.set_default_dtype() and facula.set_default_device() as alternatives."
     )
+    warnings.warn(core.spoken(text), stacklevel=2)
     if isinstance(t, str):
         found = getattr(legacy, t.rpartition(".")[2], None)
     else:

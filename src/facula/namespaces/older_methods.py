@@ -79,7 +79,16 @@ def new(self: Tensor, *args: Any, size: Any = None, device: Any = None) -> Tenso
     if len(args) == 1 and isinstance(args[0], (core.UntypedStorage, TypedStorage)):
         return core.empty((0,), dtype=self.dtype, device=device).set_(args[0])
     if len(args) == 1 and isinstance(args[0], Tensor):
-        return args[0].detach().to(device=device, dtype=self.dtype)
+        if args[0].dtype is not self.dtype:
+            fail(
+                TypeError,
+                "new",
+                f"a tensor of {self.dtype} was required (expected {self.dtype.type_word}, but got "
+                f"{args[0].dtype.type_word})",
+                args[0].dtype,
+                hint="convert it with .to(dtype)",
+            )
+        return args[0].detach().to(device=device)
     if len(args) == 1 and not isinstance(args[0], (int, core.Size)):
         return core.tensor(args[0], dtype=self.dtype, device=device)
     if size is not None:

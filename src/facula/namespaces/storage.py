@@ -18,6 +18,13 @@ from facula.core.errors import fail
 __all__ = ["TypedStorage", "UntypedStorage"]
 
 
+def _stored(dtype: Any) -> Any:
+    """The dtype of the numbers in memory: integers, of quantized tensors."""
+    if core.QUANTIZED.get(dtype.name) is not dtype:
+        return dtype
+    return {"QInt8": core.int8, "QInt32": core.int32}.get(dtype.type_word, core.uint8)
+
+
 def _swap_bytes(data: Any) -> None:
     """Turn the bytes of each number around."""
     parts = 2 if data.dtype.is_complex else 1
@@ -73,13 +80,14 @@ class TypedStorage(metaclass=_Kind):
                 hint="TypedStorage(4) or TypedStorage([1.0, 2.0])",
             )
         given = args[0] if args else 0
+        stored = _stored(self.dtype)
         if isinstance(given, UntypedStorage):
             self._untyped_storage = given
         elif isinstance(given, int):
-            made = core.empty((given,), dtype=self.dtype, device=device)
+            made = core.empty((given,), dtype=stored, device=device)
             self._untyped_storage = made.untyped_storage()
         else:
-            made = core.tensor(list(given), dtype=self.dtype, device=device)
+            made = core.tensor(list(given), dtype=stored, device=device)
             self._untyped_storage = made.untyped_storage()
 
     @classmethod
@@ -102,7 +110,8 @@ class TypedStorage(metaclass=_Kind):
 
     def _tensor(self) -> core.Tensor:
         """The numbers as a tensor on the same memory."""
-        return core.empty((0,), dtype=self.dtype, device=self.device).set_(self._untyped_storage)
+        stored = _stored(self.dtype)
+        return core.empty((0,), dtype=stored, device=self.device).set_(self._untyped_storage)
 
     def untyped(self) -> UntypedStorage:
         """The memory without a dtype."""
@@ -313,6 +322,7 @@ def _byteswap(self: UntypedStorage, dtype: Any) -> None:
 def _dtype_to_storage_type_map() -> dict[Any, str]:
     """The name of the kind of storage of each dtype that has one."""
     words = "Double Float Half Long Int Short Char Byte Bool BFloat16 ComplexDouble ComplexFloat"
+    words = " ".join([words, *(kind.type_word for kind in core.QUANTIZED.values())])
     kinds = (globals()[f"{word}Storage"] for word in words.split())
     return {kind._dtype: kind.__name__ for kind in kinds}
 
@@ -339,8 +349,9 @@ CASTS = {
     "bool": core.bool_,
 }
 _COMPLEX_CASTS = {"complex_float": core.complex64, "complex_double": core.complex128}
-for _name, _dtype in {**CASTS, **_COMPLEX_CASTS}.items():
-    setattr(TypedStorage, _name, _cast(_dtype))
+for _name, _dtype in {**CASTS, **_COMPLEX_CASTS, **core.QUANTIZED}.items():
+    if _name not in core.QUANTIZED:
+        setattr(TypedStorage, _name, _cast(_dtype))
     _kind = f"{_dtype.type_word}Storage"
     globals()[_kind] = _Kind(
         _kind,

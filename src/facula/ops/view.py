@@ -445,7 +445,7 @@ def movedim(self, source, destination):
         fail(
             RuntimeError,
             "movedim",
-            "Invalid source or destination dims: as many sources as destinations were required",
+            "movedim: Invalid source or destination dims: as many sources as destinations were required",
             (source, destination),
             hint=f"give {len(source)} destination(s) to move {len(source)} dimension(s)",
         )
@@ -455,7 +455,7 @@ def movedim(self, source, destination):
         fail(
             RuntimeError,
             "movedim",
-            "movedim: repeated dim in `source` or `destination`",
+            f"movedim: repeated dim in `{'source' if len(set(source)) != len(source) else 'destination'}`",
             (source, destination),
             hint=f"name each dimension once; in this tensor -1 and {n - 1} are the same",
         )
@@ -527,7 +527,14 @@ class unfold:
     def geometry(self, dimension, size, step):
         d = wrap_dim("unfold", dimension, self.dim())
         n = self.shape[d] if self.dim() else 1
-        if size < 0 or size > n:
+        if size < 0:
+            fail(
+                RuntimeError,
+                "unfold",
+                f"size is {size} but must be >= 0",
+                hint=f"use a size from 0 to {n}",
+            )
+        if size > n:
             fail(
                 RuntimeError,
                 "unfold",
@@ -538,7 +545,7 @@ class unfold:
             fail(
                 RuntimeError,
                 "unfold",
-                "step is required to be positive",
+                f"step is {step} but must be > 0",
                 step,
                 hint="step=1 gives every window",
             )

@@ -237,11 +237,15 @@ def tensor_split(self, indices_or_sections, dim):
     d = wrap_dim("tensor_split", dim, self.dim())
     n = self.shape[d]
     if isinstance(indices_or_sections, Tensor):
-        if (
-            indices_or_sections.dtype != core.int64
-            or indices_or_sections.dim() > 1
-            or indices_or_sections.device.type != "cpu"
-        ):
+        if indices_or_sections.dtype != core.int64:
+            fail(
+                RuntimeError,
+                "tensor_split",
+                "tensor_split expected tensor_indices_or_sections to have dtype of long, but got "
+                f"{indices_or_sections.dtype.type_word}",
+                hint="convert it with .long(), or give a tuple of ints",
+            )
+        if indices_or_sections.dim() > 1 or indices_or_sections.device.type != "cpu":
             fail(
                 RuntimeError,
                 "tensor_split",

@@ -11,10 +11,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import facula.quantization.engines as engines
 from facula import core
 from facula.core.errors import fail
 from facula.ops.registry import composite, operator
-from facula.quantization import engines
 from facula.quantization.tensor import (
     PER_BYTE,
     PER_CHANNEL,

@@ -15,8 +15,22 @@ from facula.core.printing import (
     set_printoptions,
     tensor_repr,
 )
+from facula.ops.registry import F
 
 __all__ = ["PRINT_OPTS", "get_printoptions", "printoptions", "set_printoptions"]
+
+
+def get_summarized_data(self: Any) -> Any:
+    """The elements that a summary of a tensor shows: the first and last ones of each long dimension."""
+    edge = PRINT_OPTS.edgeitems
+    if self.dim() == 0:
+        return self
+    if self.dim() == 1:
+        return F.cat([self[:edge], self[-edge:]]) if len(self) > 2 * edge else self
+    if not PRINT_OPTS.edgeitems:
+        return self.new_empty([0] * self.dim())
+    rows = [*self[:edge], *self[-edge:]] if len(self) > 2 * edge else list(self)
+    return F.stack([get_summarized_data(row) for row in rows]) if rows else self
 
 
 def _str(self: Any, *, tensor_contents: str | None = None) -> str:

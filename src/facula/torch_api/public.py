@@ -16,11 +16,14 @@ SUBMODULES = frozenset(
         "special fft masked sparse storage distributions cpu cuda mps xpu accelerator types return_types overrides "
         "library jit profiler _C _VF _custom_op _custom_ops _higher_order_ops _library _ops _prims _prims_common "
         "version compiler "
-        "_dynamo _logging ao alias torch_version "
+        "_dynamo _logging _tensor_str ao alias torch_version "
         "distributed __config__ hub export futures multiprocessing onnx "
         "quasirandom vision audio text arrow csprng quantization"
     ).split()
 )
+
+#: those that PyTorch has as packages of their own: `from facula import *` gives PyTorch's names
+DOMAINS = frozenset("vision audio text arrow csprng".split())
 
 #: compiled libraries of other packages whose operators facula defines itself (`ops.load_library`)
 LIBRARIES = {
@@ -104,7 +107,7 @@ _FROM = {
     "facula.storage": (
         "TypedStorage FloatStorage DoubleStorage HalfStorage BFloat16Storage LongStorage IntStorage "
         "ShortStorage CharStorage ByteStorage BoolStorage ComplexFloatStorage ComplexDoubleStorage "
-        "_storage_classes"
+        "_storage_classes QUInt8Storage QInt8Storage QInt32Storage QUInt4x2Storage QUInt2x4Storage"
     ),
     "facula.fx.symbols": "SymInt SymFloat SymBool sym_float sym_int sym_ite sym_max sym_min sym_not sym_sum",
     "facula.legacy": (
