@@ -30,7 +30,7 @@ def _as_tuple(value: Any, name: str, op: str) -> tuple[bool, tuple]:
             fail(
                 TypeError,
                 op,
-                f"the {name} to be either a Tensor or a tuple of Tensors",
+                f"The {name} given to {op} must be either a Tensor or a tuple of Tensors",
                 got=f"{at}type {type(element)}",
                 hint="facula.as_tensor(value) makes one",
             )
@@ -134,7 +134,10 @@ def _fill_zeros(
                 RuntimeError,
                 op,
                 "a derivative that depends on every input in strict mode with create_graph",
-                got=f"The jacobian of the user-provided function is independent of input {i}.",
+                got=f"The jacobian of the user-provided function with respect to input {i} is "
+                "independent of the inputs."
+                if op in ("vhp", "hvp", "hessian")
+                else f"The jacobian of the user-provided function is independent of input {i}.",
                 hint="pass strict=False for zeros",
             )
         filled.append(grad)
@@ -173,7 +176,7 @@ def vjp(
         vector = _check_vector(v, outputs, many_out, "output", "vjp")
     with set_grad_enabled(create_graph or core.is_grad_enabled()):
         grads = _gradients(outputs, inputs, vector, create_graph)
-        product = _fill_zeros(grads, inputs, strict, create_graph, "vjp", "vjp of the")
+        product = _fill_zeros(grads, inputs, strict, create_graph, "vjp", "output of the")
     return (
         _restore(_finish(outputs, create_graph), many_out),
         _restore(_finish(product, create_graph), many),

@@ -354,9 +354,10 @@ cdef int copy_to_out(Op op, Tensor out, Tensor r) except -1:
                               (<dtype>DTYPES[out.dt]).type_word, (<dtype>DTYPES[r.dt]).type_word, (<dtype>DTYPES[out.dt]).type_word) + "\nhint: pass an out= of that dtype, or convert the result afterwards")
     if out.dt != r.dt and not op.definition.out_cast:
         raise said(RuntimeError, "[%s] an out= of dtype %s was required: got %s (Expected out tensor to have dtype %s, but got %s instead: "
-                                 "expected scalar_type %s but found %s for argument 'out')"
+                                 "expected scalar type %s but got scalar type %s for argument 'out', expected scalar_type %s but found %s)"
                            % (op.name, (<dtype>DTYPES[r.dt]).name, (<dtype>DTYPES[out.dt]).name, (<dtype>DTYPES[r.dt]).name,
-                              (<dtype>DTYPES[out.dt]).name, (<dtype>DTYPES[r.dt]).type_word, (<dtype>DTYPES[out.dt]).type_word) + "\nhint: make it with facula.empty(0, dtype=...)")
+                              (<dtype>DTYPES[out.dt]).name, (<dtype>DTYPES[r.dt]).type_word, (<dtype>DTYPES[out.dt]).type_word,
+                              (<dtype>DTYPES[r.dt]).type_word, (<dtype>DTYPES[out.dt]).type_word) + "\nhint: make it with facula.empty(0, dtype=...)")
     if out.dev != r.dev:
         raise said(RuntimeError, "[%s] an out= on %s was required: got %s" % (op.name, DEVICES[r.dev], DEVICES[out.dev]) + "\nhint: make it on the device of the inputs")
     if not same_shape(out, r):
