@@ -27,7 +27,7 @@ from guarded_child import Setting, settings, wait
 TOOLS = Path(__file__).resolve().parent
 #: bytes resident, beyond the level after a third of the time: each operator keeps up to 64 launches
 GROWTH = 48 << 20
-#: storages that stay alive, an action: kept launches hold constants, transforms their tables
+#: storages that stay alive, an action: the launch cache holds constants, transforms their tables
 LASTING = 0.1
 
 

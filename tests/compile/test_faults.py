@@ -16,8 +16,8 @@ from facula._dynamo.exc import BackendCompilerFailed, InternalTorchDynamoError
 from facula._dynamo.utils import counters
 from facula.capture import driver, segment
 from facula.capture.errors import SuppressedFaultWarning
-from facula.capture.residual import MISS, Residual
 from facula.capture.rule_table import RULES
+from facula.capture.segment_code import MISS, SegmentCode
 from facula.compiler import lowering, passes
 from facula.compiler.api import listening
 from facula.lower.loops.graph import GraphLowering
@@ -76,7 +76,7 @@ def test_a_suppressed_fault_of_capture_is_told(fault_in_capture: None) -> None:
 
 
 STAGES = {
-    "what is left to Python": (Residual, "text"),
+    "what is left to Python": (SegmentCode, "text"),
     "checks of what was captured": (segment, "check_hooks"),
     "lowering to loops": (GraphLowering, "_pointwise"),
     "fusion": (lowering.fuse, "fuse"),

@@ -164,8 +164,8 @@ def test_training_takes_functions_and_residuals_into_products() -> None:
     want = net(x)
     want.square().sum().backward()
     close(found, [net.wide.weight.grad, net.narrow.bias.grad, want.detach()])
-    forward = next(text for text in wrappers if "_linear_tail" in text)
-    assert forward.count("_linear_tail") == 2 and "run" not in forward
+    forward = next(text for text in wrappers if "_linear_epilogue" in text)
+    assert forward.count("_linear_epilogue") == 2 and "run" not in forward
 
 
 def test_freezing_can_be_switched_off() -> None:
@@ -184,7 +184,7 @@ def test_packed_rows(dtype: Any, shape: tuple[int, int, int]) -> None:
 
     x, w = facula.randn(rows, inner, dtype=dtype), facula.randn(features, inner, dtype=dtype)
     b, r = facula.randn(features, dtype=dtype), facula.randn(rows, features, dtype=dtype)
-    got = F._linear_tail(x, F._linear_pack(w), b, r, features, "", ())
+    got = F._linear_epilogue(x, F._linear_pack(w), b, r, features, "", ())
     want = nn.functional.linear(x.double(), w.double(), b.double()) + r.double()
     tolerance = {2: 2e-2, 4: 1e-5, 8: 1e-12}[x.element_size()]
     assert got.dtype is dtype
@@ -204,7 +204,7 @@ def test_packed_images(dtype: Any, direct: bool, groups: int) -> None:
     want = nn.functional.conv2d(x.double(), w.double(), b.double(), padding=1, groups=groups)
     tolerance = {2: 3e-2, 4: 1e-5, 8: 1e-12}[x.element_size()]
     for last in (False, True):
-        got = F._conv_tail(x, panels, b, None, tuple(w.shape), *settings, last, direct, "", ())
+        got = F._conv_epilogue(x, panels, b, None, tuple(w.shape), *settings, last, direct, "", ())
         assert got.is_contiguous() is not last
         assert (got.double() - want).abs().max().item() <= tolerance * want.abs().max().item()
 

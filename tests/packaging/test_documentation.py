@@ -141,3 +141,9 @@ def test_no_machine_is_named():
     for page, text in TEXTS.items():
         assert not re.search(r"(?<![\w.])/(?:home|work|tmp|opt)/", text), page
     assert os.sep == "/"
+
+
+def test_the_glossary_is_short_and_in_order():
+    rows = (ROOT / "docs" / "glossary.md").read_text().partition("|---|---|\n")[2].splitlines()
+    words = [row[2:].partition(" |")[0].casefold() for row in rows]
+    assert len(words) <= 60 and words == sorted(set(words))

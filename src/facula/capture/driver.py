@@ -38,7 +38,7 @@ from facula.capture.liveness import is_live
 from facula.capture.machine import step
 from facula.capture.marks import is_disabled, original_of, set_original
 from facula.capture.reading import is_trusted_name
-from facula.capture.residual import MISS, Entry, Point, Suspended
+from facula.capture.segment_code import MISS, Entry, Point, Suspended
 from facula.capture.sizes import History
 from facula.capture.sources import Line
 from facula.capture.stances import Stance

@@ -31,7 +31,7 @@ from facula.capture.frames import UNBOUND, Frame, Returned
 from facula.capture.guards import autocast_state, restore_autocast
 from facula.capture.hooks import check_hooks
 from facula.capture.liveness import is_live
-from facula.capture.residual import Ending, Entry, Point, Residual
+from facula.capture.segment_code import Ending, Entry, Point, SegmentCode
 from facula.capture.sources import Line, slot
 from facula.capture.symbolic import Symbolic
 from facula.capture.values import ArrayValue, Lazy, Raised, TensorValue
@@ -122,7 +122,7 @@ def _captured(place: Any, function: Any, values: list[Any]) -> Entry:
                 world.check_arrays()
             again = functools.partial(place.session.after_wrong_assumption, place)
             with stage("what is left to Python"):
-                residual = Residual(world, place.slots, ending, again)
+                code = SegmentCode(world, place.slots, ending, again)
         except Earlier as error:
             stop, reason = _earlier(error, stop, reason)
             if place.session.fullgraph:
@@ -143,7 +143,7 @@ def _captured(place: Any, function: Any, values: list[Any]) -> Entry:
             core.default_generator.set_state(generator)
         if reason is not None and ending.kind == "suspend":
             _report(place, reason)
-        entry = _compile(place, world, residual)
+        entry = _compile(place, world, code)
         entry.break_reason = reason if ending.kind == "suspend" else None
         COUNTERS["frames"]["ok"] += 1
         return entry
@@ -248,12 +248,12 @@ def _report(place: Any, reason: Break) -> None:
     )
 
 
-def _compile(place: Any, world: Symbolic, residual: Residual) -> Entry:
+def _compile(place: Any, world: Symbolic, code: SegmentCode) -> Entry:
     with stage("what is left to Python"):
-        text = residual.text()
-        space = residual.namespace()
+        text = code.text()
+        space = code.namespace()
     graph_module = None
-    nodes = residual.output_nodes()
+    nodes = code.output_nodes()
     if nodes or world.operator_count:
         world.graph.output(tuple(nodes))
         _drop_unused_numbers(world)
@@ -262,9 +262,9 @@ def _compile(place: Any, world: Symbolic, residual: Residual) -> Entry:
     name = f"<facula segment {place.code.co_qualname}:{_index(place)}>"
     with stage("guards"):
         exec(compile(text, name, "exec"), space)  # noqa: S102 - text that this package wrote
-        function = residual.direct(space.get("GRAPH")) or space["entry"]
+        function = code.direct(space.get("GRAPH")) or space["entry"]
     entry = Entry(function, list(world.guards.guards.values()), text)
-    entry.conditions = residual.conditions
+    entry.conditions = code.conditions
     entry.watched = world.watched
     entry.keys = world.start_keys  # type: ignore[attr-defined]
     narration.guards_of(place.code.co_qualname, entry.guards)
@@ -274,7 +274,7 @@ def _compile(place: Any, world: Symbolic, residual: Residual) -> Entry:
 
 def _drop_unused_numbers(world: Symbolic) -> None:
     """Take arithmetic on sizes out of the graph that nothing uses; assumptions keep their own."""
-    if residual_needs_sizes(world):
+    if code_needs_sizes(world):
         return
     for node in reversed(list(world.graph.nodes)):
         if node.op in ("call_function", "call_method") and not node.users:
@@ -282,7 +282,7 @@ def _drop_unused_numbers(world: Symbolic) -> None:
                 world.graph.erase_node(node)
 
 
-def residual_needs_sizes(world: Symbolic) -> bool:
+def code_needs_sizes(world: Symbolic) -> bool:
     """Whether assumptions refer to nodes of the graph."""
     return any(number.node is not None for number, _ in world.conditions)
 

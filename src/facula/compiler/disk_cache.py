@@ -26,7 +26,7 @@ from facula.compiler.passes import left_out
 from facula.core import logs
 from facula.core.errors import own_name
 from facula.fx.fake_tensor import FakeTensor
-from facula.lower.loops.targets import operator_of
+from facula.lower.loops.targets import callee_of
 from facula.runtime import cache
 from facula.runtime.compile import graph_flags
 
@@ -150,7 +150,7 @@ class _Text:
 
     def target(self, target: Any) -> str:
         """The name of what is called; the table's own operators and functions only."""
-        below = operator_of(target)
+        below = callee_of(target)
         if isinstance(below, core.Op):
             if "::" in below.name:
                 raise Unsaid(f"the operator {below.name}")

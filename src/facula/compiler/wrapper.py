@@ -18,7 +18,7 @@ from facula.core.errors import fail
 from facula.fx.size_functions import function_of, has_symbols, number_text
 from facula.lower.loops import memory
 from facula.lower.loops.program import DTYPES, Buffer, Extern, Program, View, views_in
-from facula.lower.loops.targets import operator_of
+from facula.lower.loops.targets import callee_of
 
 
 class Wrapper:
@@ -123,7 +123,7 @@ class Wrapper:
 
     def call(self, step: Extern) -> None:
         """Call an operator."""
-        function = self.object(_identifier(step.origin), operator_of(step.target))
+        function = self.object(_identifier(step.origin), callee_of(step.target))
         args = ", ".join(self.text(a) for a in step.args)
         keywords = "".join(f", {_checked(k)}={self.text(v)}" for k, v in step.kwargs.items())
         targets = ", ".join(self.name(b) for b in step.results)

@@ -1,6 +1,6 @@
-# Kept launches: what an operator written in Python allocated and launched, done again without Python.
+# The launch cache, read: what an operator written in Python allocated and launched, done again without Python.
 #
-# Takes: calls of operators whose definition allows it (`keeps`), and what `keep.pxi` noted when such a call ran first.
+# Takes: calls of operators whose definition allows it (`keeps`), and what `launch_cache.pxi` noted when such a call ran first.
 # Gives: for the next call with the like of its arguments, the same allocations and launches on the new elements.
 # Keeps true: results, versions of written arguments and random numbers are those of the implementation; where a noted
 # check of elements (`passed`) fails, the operator runs the long way, which raises.

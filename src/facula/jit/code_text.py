@@ -77,8 +77,7 @@ class Names:
 def literal(value: Any, names: Names) -> str:
     """A constant."""
     if isinstance(value, float):
-        text = repr(value)
-        return text if text not in ("inf", "-inf", "nan") else text
+        return repr(value)
     if isinstance(value, str):
         return '"' + "".join(_character(c) for c in value) + '"'
     if isinstance(value, (list, tuple)):

@@ -110,7 +110,7 @@ class Definition:
     #: whether what a call allocates and launches may be kept and done again without Python: it must follow
     #: from shapes, dtypes and the other arguments alone (`core/replay.pxi`)
     keeps: bool = False
-    #: the short way through the core that serves its calls (`core/hot.pxi`)
+    #: the fast path through the core that serves its calls (`core/fast_paths.pxi`)
     fast: str | None = None
     #: the function that writes the result over the first argument, of an operator that can do that
     cpu_inplace: Callable[..., Any] | None = None

@@ -1,8 +1,8 @@
-"""Operators that compiled graphs call: products of weights that were packed ahead, with a tail.
+"""Operators that compiled graphs call: products of weights that were packed ahead, with an epilogue.
 
 Takes weights once (`_conv_pack`, `_linear_pack`), then images or rows with the panels; gives
 `map(product + bias + residual)`. Keeps true: the arithmetic is that of `_conv` and `linear`, in the
-same order; the tail works on sums in the accumulator's dtype, before they are rounded. `map` names
+same order; the epilogue works on sums in the accumulator's dtype, before they are rounded. `map` names
 an elementwise kernel of one operand ("" for none), `attributes` are its numbers.
 """
 
@@ -68,14 +68,14 @@ class _conv_pack:
 
 
 @operator(
-    "_conv_tail(Tensor input, Tensor weight, Tensor? bias, Tensor? residual, int[] weight_shape, "
+    "_conv_epilogue(Tensor input, Tensor weight, Tensor? bias, Tensor? residual, int[] weight_shape, "
     "int[] stride, int[] padding, int[] dilation, int groups, int[] output_size, bool last, "
     "bool direct, str map, float[] attributes) -> Tensor",
     names=(),
     out=False,
 )
-class _conv_tail:
-    """A convolution with a tail, its result channels last or first. `weight` is a weight, or what
+class _conv_epilogue:
+    """A convolution with an epilogue, its result channels last or first. `weight` is a weight, or what
     `_conv_pack` gave; where that is so and the result is channels last, a residual may be added."""
 
     images = ("input",)
@@ -119,13 +119,13 @@ class _linear_pack:
 
 
 @operator(
-    "_linear_tail(Tensor input, Tensor weight, Tensor? bias, Tensor? residual, int features, "
+    "_linear_epilogue(Tensor input, Tensor weight, Tensor? bias, Tensor? residual, int features, "
     "str map, float[] attributes) -> Tensor",
     names=(),
     out=False,
 )
-class _linear_tail:
-    """`linear` with a tail. `weight` is a weight, or what `_linear_pack` gave."""
+class _linear_epilogue:
+    """`linear` with an epilogue. `weight` is a weight, or what `_linear_pack` gave."""
 
     def flops(input, weight, bias, residual, features, map, attributes):
         return 2 * input.numel() * features

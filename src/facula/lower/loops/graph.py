@@ -20,7 +20,7 @@ from facula.lower.at_sizes import symbols_of
 from facula.lower.loops import ir
 from facula.lower.loops.lowering import Lowering
 from facula.lower.loops.recording import tensors_in
-from facula.lower.loops.targets import is_view, operator_of
+from facula.lower.loops.targets import callee_of, is_view
 from facula.lower.loops.values import NotLoops, Value
 
 #: values that one expression is built through; each takes some calls of Python, of which not many nest
@@ -110,7 +110,7 @@ class GraphLowering(Lowering):
         if node.target is operator.getitem and not isinstance(args[0], Value):
             self.values[node] = args[0][args[1]]
             return
-        target = operator_of(node.target)
+        target = callee_of(node.target)
         val = node.meta.get("val")
         tensors = tensors_in(val)
         if not tensors:

@@ -20,7 +20,7 @@ from facula import core
 from facula.fx.symbolic_run import concrete
 from facula.lower.loops import folds
 from facula.lower.loops.program import DTYPES
-from facula.lower.loops.targets import is_view, name_of, operator_of
+from facula.lower.loops.targets import callee_of, is_view, name_of
 from facula.lower.loops.values import NotLoops, Value
 
 _active = threading.local()
@@ -172,7 +172,7 @@ class _Recorder:
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        name, op = name_of(func), operator_of(func)
+        name, op = name_of(func), callee_of(func)
         if name in ("copy_", "zero_", "fill_"):
             self.writable(args[0])
         if name == "copy_":

@@ -1,6 +1,6 @@
 """What stands behind the target of a call.
 
-Takes: overloads, operators, methods. Gives: `operator_of`, `name_of`.
+Takes: overloads, operators, methods. Gives: `callee_of`, `name_of`.
 Keeps true: an operator of the table is found whichever of its names was called.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 from facula import core
 
 
-def operator_of(target: Any) -> Any:
+def callee_of(target: Any) -> Any:
     """The operator, in-place form or method behind an overload; other functions as they are."""
     below = getattr(target, "_op", None)
     if below is None:
@@ -20,13 +20,13 @@ def operator_of(target: Any) -> Any:
 
 
 def name_of(target: Any) -> str:
-    """The name of what `operator_of` gives."""
-    found = operator_of(target)
+    """The name of what `callee_of` gives."""
+    found = callee_of(target)
     name = getattr(found, "name", None)
     return name if isinstance(name, str) else getattr(found, "__name__", str(target))
 
 
 def is_view(target: Any) -> bool:
     """Whether a call gives a view of its first argument."""
-    found = operator_of(target)
+    found = callee_of(target)
     return isinstance(found, core.Op) and found.definition.kind == "view"

@@ -1,8 +1,8 @@
 """What follows a product, taken into the product: batch norm, residuals, elementwise functions.
 
 Takes: a flat inference graph whose placeholders say `meta["owned"]` where they are a module's own.
-Gives: `fold_batch_norm` and `fuse_epilogues`, which rewrite it in terms of `_conv_tail` and
-`_linear_tail`, whose weights are packed where they are owned (`freezing` computes that once).
+Gives: `fold_batch_norm` and `fuse_epilogues`, which rewrite it in terms of `_conv_epilogue` and
+`_linear_epilogue`, whose weights are packed where they are owned (`freezing` computes that once).
 Keeps true: a value in between that somebody else reads stays as it is; which functions may follow
 is asked of the operator table and of the kernels that are there, not of a list.
 """
@@ -253,7 +253,7 @@ def _convolution(graph: Graph, node: Node, frozen: set[Node], choices: Choices) 
     if packs:
         panels = build(F._conv_pack, weight, tuple(image.shape), *settings, direct)
     made = build(
-        F._conv_tail, x, panels, bias, epilogue.residual, tuple(kernel.shape), *settings, last,
+        F._conv_epilogue, x, panels, bias, epilogue.residual, tuple(kernel.shape), *settings, last,
         direct, epilogue.map, epilogue.attributes,
     )  # fmt: skip
     return _replace(graph, node, epilogue, made)
@@ -276,7 +276,7 @@ def _linear(graph: Graph, node: Node, frozen: set[Node], choices: Choices) -> in
     build = _Builder(graph, epilogue.last)
     panels = build(F._linear_pack, weight) if packs else weight
     made = build(
-        F._linear_tail,
+        F._linear_epilogue,
         x,
         panels,
         bias,
@@ -299,7 +299,7 @@ def _prefers_direct(image: Any, kernel: Any, settings: Sequence[Any], choices: C
     for name, direct in (("transformed", False), ("direct", True)):
         panels = F._conv_pack(weight.zero_(), tuple(x.shape), *settings, direct)
         rest = (tuple(kernel.shape), *settings, True, direct, "", ())
-        candidates[name] = partial(F._conv_tail, x.zero_(), panels, None, None, *rest)
+        candidates[name] = partial(F._conv_epilogue, x.zero_(), panels, None, None, *rest)
     what = f"conv {image.dtype} {tuple(image.shape)} {tuple(kernel.shape)} {settings}"
     return choices.convolution(what, candidates) == "direct"
 
@@ -311,8 +311,8 @@ def _prefers_panels(rows: Any, matrix: Any, choices: Choices) -> bool:
     x, weight = (core.empty(t.shape, dtype=t.dtype).zero_() for t in (rows, matrix))
     rest = (None, None, matrix.shape[0], "", ())
     candidates = {
-        "packed": partial(F._linear_tail, x, F._linear_pack(weight), *rest),
-        "plain": partial(F._linear_tail, x, weight, *rest),
+        "packed": partial(F._linear_epilogue, x, F._linear_pack(weight), *rest),
+        "plain": partial(F._linear_epilogue, x, weight, *rest),
     }
     what = f"linear {rows.dtype} {tuple(rows.shape)} {tuple(matrix.shape)}"
     return choices.product(what, candidates) == "packed"

@@ -35,7 +35,7 @@ typedef struct {
     long size;
     int raw, same; /* images are words as they are; sums are results as they are */
     int (*image)(const char *, word *, long, long, long, long, int, const fk_runtime *);
-    int (*channels_first)(const acc_t *, char *, long, long, long, const char *, tail, const fk_runtime *);
+    int (*channels_first)(const acc_t *, char *, long, long, long, const char *, epilogue, const fk_runtime *);
     int (*weights)(const char *, word *, long, long, long, long, int, const fk_runtime *);
     int (*gradient)(const acc_t *, long, char *, long, long, long, long, int, const fk_runtime *);
     void (*finish)(const output *, acc_t *, long, long, long, long, const long *);
@@ -92,7 +92,7 @@ static int pointwise_images(const image_format *f, const geometry *g, int backwa
                          (char *)weights + i * to * from * size, (char *)bias + i * to * size};
             if (!bias) p[3] = NULL;
             const int64_t n[] = {1, g->n, to, from, 0, groups * from, 1, 0, column, row, 0, groups * to, 0};
-            if (run_product(f->product, p, n, 1, 0, g->tail, rt)) return 1;
+            if (run_product(f->product, p, n, 1, 0, g->epilogue, rt)) return 1;
         }
         return 0;
     }
@@ -103,7 +103,7 @@ static int pointwise_images(const image_format *f, const geometry *g, int backwa
     for (long i = 0; i < images; i++) {
         char *p[] = {dest + i * groups * to * pixels * size, (char *)weights,
                      (char *)source + i * groups * from * pixels * size, (char *)bias};
-        if (run_product(f->product, p, n, 1, 0, g->tail, rt)) return 1;
+        if (run_product(f->product, p, n, 1, 0, g->epilogue, rt)) return 1;
     }
     return 0;
 }
@@ -162,9 +162,9 @@ static int gather_images(const image_format *f, const geometry *g, int backward,
     if (!failed) {
         for (int d = 0; d < 3; d++) k.axes[d] = axis_of(g, d, backward, &memory);
         k.weights = panels ? panels : (const word *)weights, k.copy_row = copy_words;
-        k.out = (output){.finish = f->finish, .c = dest, .bias = bias, .alpha = 1, .tail = g->tail,
+        k.out = (output){.finish = f->finish, .c = dest, .bias = bias, .alpha = 1, .epilogue = g->epilogue,
                          .residual = g->residual ? g->residual - dest : 0, .size = f->size};
-        const int sums_only = !bias && !g->tail.map && !g->residual;
+        const int sums_only = !bias && !g->epilogue.map && !g->residual;
         k.plain = f->same && sums_only;
         k.converts = CONVERTS && f->size == sizeof(result_t) && sums_only;
         if (!dest_last) {
@@ -174,7 +174,7 @@ static int gather_images(const image_format *f, const geometry *g, int backward,
         failed = multiply_images(g, &k, rt);
         if (!failed && !dest_last)
             failed = f->channels_first(sums, dest, g->n, g->groups * k.to, volume(k.dest), bias,
-                                       g->tail, rt);
+                                       g->epilogue, rt);
     }
     if (sums) rt->release(sums);
     if (panels) rt->release(panels);

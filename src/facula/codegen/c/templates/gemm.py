@@ -327,13 +327,13 @@ static int run_planned(product *g, const fk_runtime *rt)
 }
 
 static int run_product(const format *f, char *const *p, const int64_t *n, acc_t alpha, acc_t beta,
-                       tail map, const fk_runtime *rt)
+                       epilogue map, const fk_runtime *rt)
 {
     product g = {f, p[1], p[2], n[0], n[1], n[2] * f->reals, n[3] * f->reals, n[4], n[5], n[6], n[7],
                  n[8], n[9], n[10], n[11]};
     if (g.batch <= 0 || g.m <= 0 || g.n <= 0) return 0;
     g.out = (output){.finish = f->finish, .c = p[0], .bias = p[3], .alpha = alpha, .beta = beta,
-                     .tail = map, .size = f->c_size};
+                     .epilogue = map, .size = f->c_size};
     if (n[12] >> 11 & 1) g.out.residual = p[4] - p[0];
     g.conjugate = n[12] >> 8 & 3, g.packed = n[12] >> 10 & 1;
     const int by_row = n[12] >> 13 & 1;
@@ -362,7 +362,7 @@ DRIVER = r"""
 static const format $S_format = {$FORMAT};
 static int gemm_$S(char *const *p, const int64_t *n, const fk_scalar *s, const fk_runtime *rt)
 {
-    const tail map = {n[12] >> 12 & 1 ? (fk_map)n[13] : NULL, s + 2};
+    const epilogue map = {n[12] >> 12 & 1 ? (fk_map)n[13] : NULL, s + 2};
     return run_product(&$S_format, p, n, (acc_t)s[0].$M, (acc_t)s[1].$M, map, rt);
 }
 """

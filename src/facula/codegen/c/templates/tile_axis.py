@@ -16,7 +16,7 @@ typedef struct {
     int x_last, y_last; /* channels are the last dimension in memory */
     int packed, direct; /* the weights are panels; no transform is wanted */
     const char *residual;
-    tail tail;
+    epilogue epilogue;
 } geometry;
 
 enum { WITH_MAP = 1, WITH_PANELS = 2, WITH_RESIDUAL = 4, DIRECT = 8 };
@@ -26,7 +26,7 @@ INLINE geometry with_extras(geometry g, char *const *p, const int64_t *n, const 
 {
     g.packed = n[0] & WITH_PANELS ? 1 : 0, g.direct = n[0] & DIRECT ? 1 : 0;
     if (n[0] & WITH_RESIDUAL) g.residual = p[4];
-    if (n[0] & WITH_MAP) g.tail.map = (fk_map)n[1], g.tail.scalars = s;
+    if (n[0] & WITH_MAP) g.epilogue.map = (fk_map)n[1], g.epilogue.scalars = s;
     return g;
 }
 

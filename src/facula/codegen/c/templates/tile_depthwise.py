@@ -51,7 +51,7 @@ typedef struct depthwise_job {
     char *dest;
     acc_t *sums;                                  /* [part][block][taps + 1][LANES] */
     int source_last, dest_last, flip;
-    tail tail;
+    epilogue epilogue;
 } depthwise_job;
 
 static padded padded_of(const geometry *g, int backward)
@@ -212,7 +212,7 @@ static void $S_row_store(const depthwise_job *j, acc_t *row, $E *to, long width,
     if (j->bias)
         for (long i = 0; i < width; i++)
             for (long c = 0; c < LANES; c++) row[i * LANES + c] += bias[c];
-    if (j->tail.map) map_row(&j->tail, row, width * LANES);
+    if (j->epilogue.map) map_row(&j->epilogue, row, width * LANES);
     if (channels_last && count == LANES)
         for (long i = 0; i < width; i++)
             for (long c = 0; c < LANES; c++) to[i * pixel + c] = $S_stored(row[i * LANES + c]);
@@ -333,7 +333,7 @@ NOINLINE int $S_depthwise(const geometry *g, int backward, char *dest, const cha
                           const char *weights, const char *bias, const fk_runtime *rt)
 {
     depthwise_job j = {padded_of(g, backward), g->n, g->groups, .source = source, .weights = weights,
-                       .bias = bias, .dest = dest, .flip = backward, .tail = g->tail};
+                       .bias = bias, .dest = dest, .flip = backward, .epilogue = g->epilogue};
     j.source_last = backward ? g->y_last : g->x_last, j.dest_last = backward ? g->x_last : g->y_last;
     if (!j.n || !volume(j.x.dest)) return 0;
     plan_bands(&j);

@@ -20,8 +20,8 @@ RESULTS = {
 }
 
 MAP = r"""
-/* the elementwise function of a tail, on a row in place */
-INLINE void map_row(const tail *t, acc_t *row, long count)
+/* the elementwise function of an epilogue, on a row in place */
+INLINE void map_row(const epilogue *t, acc_t *row, long count)
 {
     char *p[] = {(char *)row, (char *)row};
     t->map(p, t->scalars, count);
@@ -68,7 +68,7 @@ NOINLINE void $S_finish(const output *o, acc_t *sums, long stride, long rows, lo
                 sums[j] += (acc_t)($LOAD);
             }
         }
-        if (o->tail.map) map_row(&o->tail, sums, width);
+        if (o->epilogue.map) map_row(&o->epilogue, sums, width);
         for (long j = 0; j < width; j++) {
             const acc_t x = sums[j];
             c[j] = $STORE;

@@ -115,7 +115,7 @@ INLINE cursor cursor_rows(long rows, long a_step, long c_step)
 }
 
 /* an elementwise function in the accumulator's dtype, or none, and its attributes */
-typedef struct { fk_map map; const fk_scalar *scalars; } tail;
+typedef struct { fk_map map; const fk_scalar *scalars; } epilogue;
 
 /* How sums become results: C = map(alpha * sum + beta * C + bias + residual), in C's own dtype,
  * where sums were started from `start` by whoever makes the jobs. */
@@ -128,7 +128,7 @@ typedef struct output {
     const acc_t *correction; /* added to each row of sums, from column correction_first on */
     long correction_first;
     acc_t alpha, beta;
-    tail tail;
+    epilogue epilogue;
     long residual; /* bytes from an element of C to the one that is added to it; 0: nothing is */
     long size; /* bytes of an element of C */
 } output;

@@ -19,7 +19,7 @@ typedef struct image_job {
     char *to;
     long n, groups, channels, words, pixels; /* of a group: channels, words */
     int channels_last;
-    tail tail;
+    epilogue epilogue;
     const char *bias; /* of results that go to channels first */
     void (*run)(const struct image_job *, long image, long first, long last);
 } image_job;
@@ -139,7 +139,7 @@ static void $S_channels_first_run(const image_job *j, long image, long first, lo
                     const $E y = bias[c + i];
                     *(acc_vec *)&m[i] += (acc_t)($LOAD);
                 }
-                if (j->tail.map) map_row(&j->tail, (acc_t *)&m[i], VECTOR);
+                if (j->epilogue.map) map_row(&j->epilogue, (acc_t *)&m[i], VECTOR);
                 if (height == VECTOR)
                     for (long k = 0; k < VECTOR; k++) {
                         const acc_t x = ((acc_t *)&m[i])[k];
@@ -156,9 +156,9 @@ static void $S_channels_first_run(const image_job *j, long image, long first, lo
 
 /* [n][pixels][channels] of sums to map(sums + bias) in [n][channels][pixels] */
 NOINLINE int $S_channels_first(const acc_t *from, char *to, long n, long channels, long pixels,
-                               const char *bias, tail tail, const fk_runtime *rt)
+                               const char *bias, epilogue epilogue, const fk_runtime *rt)
 {
-    image_job j = {(const char *)from, to, n, 1, channels, channels, pixels, 0, tail, bias,
+    image_job j = {(const char *)from, to, n, 1, channels, channels, pixels, 0, epilogue, bias,
                    $S_channels_first_run};
     return run_images(&j, rt);
 }

@@ -1,4 +1,4 @@
-# The operators behind Python's own syntax, and those that short ways in the core end in.
+# Operator bindings: the operators behind Python's own syntax, and those that fast paths in the core end in.
 #
 # Takes: the operator table, once it is complete (`bind_operators`). Gives: the `OP_` names. Keeps true: None until then.
 

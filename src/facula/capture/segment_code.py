@@ -450,7 +450,7 @@ def _is_plain_tuple(value: Any) -> bool:
     return type(value) is SequenceValue and value.kind is tuple and not value.mutable
 
 
-class Residual:
+class SegmentCode:
     """The text of one segment."""
 
     def __init__(

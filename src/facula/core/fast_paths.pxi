@@ -1,4 +1,4 @@
-# Short ways for the operators that small models spend their time in: full and one-dimension sums, linear layers, products.
+# Fast paths of the operators that small models spend their time in: full and one-dimension sums, linear layers, products.
 #
 # Takes: the slots of an operator whose definition names one of these ways (`fast = "reduce"`).
 # Gives: the result, recorded; or None where the ordinary way must serve: odd layouts, dtypes, devices, and every error.

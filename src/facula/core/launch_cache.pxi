@@ -1,4 +1,4 @@
-# Noting what an operator written in Python allocates and launches, so that `replay.pxi` can do it again without Python.
+# The launch cache, written: what an operator written in Python allocates and launches is noted, so that `replay.pxi` can do it again without Python.
 #
 # Takes: the slots of a call (`key_of`), and, while K_KEEP is set, every allocation, launch, copy, fill, draw and counted
 # write of this thread. Gives: the key that the call is known by, and a `Keeper` with its steps.
