@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import importlib
 import os
 import threading
 import time
@@ -123,12 +124,15 @@ def _set_rpc_timeout(seconds: float) -> None:
     STATE.options.rpc_timeout = seconds
 
 
+#: the module of references, which puts itself here: it is made of requests
+REFERENCES: list[Any] = [None]
+
 # ------------------------------------------------------------------ requests
 
 
 def request(to: WorkerInfo, kind: str, content: Any, seconds: float, what: str) -> Future:
     """A future of what a worker answers to a request of some kind."""
-    from facula.distributed.rpc import rref  # lazily: it is made of requests
+    rref = REFERENCES[0]
 
     passengers = STATE.passengers
     ticket = passengers.current() if passengers is not None else None
@@ -153,7 +157,7 @@ def request(to: WorkerInfo, kind: str, content: Any, seconds: float, what: str) 
 
 def answer(sender: WorkerInfo, body: bytes) -> bytes:
     """Run a request; gives the bytes of (whether it went well, value)."""
-    from facula.distributed.rpc import rref  # lazily: it is made of requests
+    rref = REFERENCES[0]
 
     passengers, ticket = STATE.passengers, None
     forks: list[Any] = []
@@ -179,10 +183,8 @@ def answer(sender: WorkerInfo, body: bytes) -> bytes:
 def _passengers() -> Any:
     """Distributed autograd, which a request brings along."""
     if STATE.passengers is None:
-        # lazily: the caller's program differentiates, this one may not
-        from facula.distributed import autograd
-
-        assert autograd is not None
+        # lazily: the caller's program differentiates, this one may not; it fills the slot
+        importlib.import_module("facula.distributed.autograd")
     return STATE.passengers
 
 
@@ -279,7 +281,7 @@ def remote(
     timeout: float = UNSET_TIMEOUT,
 ) -> Any:  # fmt: skip
     """A reference to the value of a function that runs on a worker, and stays there."""
-    from facula.distributed.rpc import rref  # lazily: it is made of calls
+    rref = REFERENCES[0]
 
     return rref.made_remotely(agent().worker(to), func, tuple(args or ()), dict(kwargs or {}),
                               seconds_of(timeout))  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from facula.core.errors import fail
 from facula.distributed.rpc import events
 from facula.distributed.rpc.api import (
+    REFERENCES,
     STATE,
     UNSET_TIMEOUT,
     agent,
@@ -317,3 +319,4 @@ STATE.handlers.update(
     leave=lambda sender, content: _TABLE.leave(*content),
 )
 STATE.on_shutdown.append(lambda: _TABLE.owned.clear())
+REFERENCES[0] = sys.modules[__name__]
