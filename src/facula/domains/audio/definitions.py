@@ -1,8 +1,8 @@
 """Operators that run along time: recursive filters, overdrive, transducer losses, alignments.
 
 Takes: rows of samples; logits of transducers; log-probabilities.
-Gives: definitions in the operator table, under facula's own names (`audio::...`) and those by which torchaudio calls its
-compiled ones: importing this module is what loading torchaudio's libraries does under PyTorch.
+Gives: definitions in the operator table, under facula's own names (`audio::...`) and those by which torchaudio calls
+its compiled ones: importing this module is what loading torchaudio's libraries does under PyTorch.
 Keeps true: half precision is computed in float32; lengths and labels are checked before a kernel reads them.
 """
 
