@@ -66,3 +66,14 @@ def test_fake_tensors_become_real_ones_with_their_geometry():
     assert real[3] == 7
     real[0].fill_(2)
     assert (real[1] == 2).all()
+
+
+def test_a_write_through_a_larger_view_is_seen():
+    with FakeTensorMode():
+        x = facula.tensor(5.0)
+        wide = x.expand(4)
+        assert wide.constant is None
+        assert x.item() == 5
+        x.view(1).expand(1)[0] = facula.rand(())
+        with pytest.raises(DataDependentOutputException):
+            x.item()

@@ -44,8 +44,12 @@ class Constants:
         return bool(self.by_storage)
 
     def concern(self, args: Any, kwargs: dict[str, Any]) -> bool:
-        """Whether a constant is among the arguments."""
-        return any(getattr(x, "constant", None) is not None for x in _flat(args, kwargs))
+        """Whether a constant, or what lies in the memory of one, is among the arguments."""
+        return any(
+            getattr(x, "constant", None) is not None or core.storage_place(x) in self.by_storage
+            for x in _flat(args, kwargs)
+            if isinstance(x, core.Tensor)
+        )
 
     def keep(self, found: Any, known: Any) -> None:
         """Results that stand for these real tensors."""
@@ -54,7 +58,7 @@ class Constants:
         for fake, real in zip(pytree.tree_leaves(found), pytree.tree_leaves(known), strict=False):
             if isinstance(fake, core.Tensor) and isinstance(real, core.Tensor):
                 fake.constant = real
-                place = core.storage_place(real)
+                place = core.storage_place(fake)
                 self.by_storage.setdefault(place, []).append(weakref.ref(fake))
 
     def known(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -74,14 +78,15 @@ class Constants:
             lambda x: getattr(x, "constant", None) if isinstance(x, core.Tensor) else x,
             (args, kwargs),
         )
-        return func(*real[0], **real[1])
+        found = func(*real[0], **real[1])
+        leaves = [x for x in pytree.tree_leaves(found) if isinstance(x, core.Tensor)]
+        return None if any(x.numel() > _MOST for x in leaves) else found
 
     def forget(self, fake: Any) -> None:
         """A write of what nobody knows: it and all that share its memory are constants no more."""
-        real = getattr(fake, "constant", None)
-        if real is None:
+        if fake is None:
             return
-        for reference in self.by_storage.pop(core.storage_place(real), ()):
+        for reference in self.by_storage.pop(core.storage_place(fake), ()):
             known = reference()
             if known is not None:
                 known.constant = None
