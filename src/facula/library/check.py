@@ -62,7 +62,8 @@ def _schema(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
                 fail(
                     OpCheckError,
                     definition.name,
-                    f"returns memory of its argument '{name}'",
+                    f"returns memory of its argument '{name}' (Argument {name} is not defined to "
+                    "alias output but was aliasing)",
                     hint="return a clone() of it",
                 )
 

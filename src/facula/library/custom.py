@@ -148,7 +148,10 @@ class CustomOperator(Definition):
             required = "a function for tensors without data was required (no fake impl registered)"
             hint = f"facula.library.register_fake({self.name!r})"
         else:
-            required = f"a kernel for the device '{device}' was required: could not run"
+            required = (
+                f"a kernel for the device '{device}' was required: could not run (there was no "
+                f"{device} impl registered)"
+            )
             hint = f"facula.library.register_kernel({self.name!r}, {device!r})"
         fail(NotImplementedError, self.name, required, sorted(self.kernels) or "none", hint)
 

@@ -51,7 +51,11 @@ def _register(definition: CustomOperator, key: str, function: Callable[..., Any]
         if device != EVERY_DEVICE:
             core.device(device)  # says which devices there are
         if device in definition.kernels:
-            required = f"one kernel for '{device}' was required (already a kernel registered)"
+            own = "Meta" if device == "meta" else device
+            required = (
+                f"one kernel for '{device}' was required (already a kernel registered: the operator "
+                f"already has a DispatchKey::{own} implementation)"
+            )
             fail(
                 RuntimeError,
                 definition.name,
@@ -198,6 +202,15 @@ def define(
             "a schema '(Tensor x) -> Tensor' was required",
             repr(schema),
             hint="for example define('mylib::scale', '(Tensor x, float factor) -> Tensor')",
+        )
+    if not schema.lstrip().startswith("("):
+        fail(
+            ValueError,
+            "define",
+            "a schema '(Tensor x) -> Tensor' was required (expected schema to look like e.g. "
+            '"(Tensor x) -> Tensor")',
+            repr(schema),
+            hint="the name stands in the first argument",
         )
     if "::" not in qualname and isinstance(lib, Library):
         qualname = f"{lib.ns}::{qualname}"

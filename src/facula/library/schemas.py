@@ -174,7 +174,10 @@ def infer_schema(
     written = set(signature.parameters) if every else set(mutates_args)
     unknown = written - set(signature.parameters)
     if unknown:
-        required = f"mutates_args must name parameters among {list(signature.parameters)}"
+        required = (
+            f"mutates_args must name parameters among {list(signature.parameters)} "
+            f"({unknown} in mutates_args were not found in the custom op's signature)"
+        )
         fail(
             ValueError,
             "infer_schema",
@@ -188,7 +191,7 @@ def infer_schema(
             fail(
                 ValueError,
                 "infer_schema",
-                "no *args and **kwargs were required",
+                "no *args and **kwargs were required (varargs are not supported)",
                 f"{parameter}",
                 hint="write the parameters out",
             )

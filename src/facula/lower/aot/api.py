@@ -107,6 +107,7 @@ def aot_function(
     *,
     dynamic: bool = False,
     enable_log: bool = True,
+    disable_functionalization: bool = False,
     passes: Callable[[GraphModule], GraphModule] | None = None,
 ) -> Callable[..., Any]:
     """`fn` with its forward and backward traced and compiled.
@@ -120,7 +121,8 @@ def aot_function(
         inference_compiler: compiles the graph where no gradients are wanted; default as the forward.
         passes: what is done to the traced graph first.
         keep_inference_input_mutations: graphs without gradients write to inputs themselves.
-        num_params_buffers, dynamic, enable_log: kept for PyTorch's API; they change nothing here.
+        num_params_buffers, dynamic, enable_log, disable_functionalization: kept for PyTorch's API;
+            they change nothing here.
     """
     cache = _Cache(
         _options(
