@@ -235,8 +235,13 @@ def _run_in_chunks(
     chunk: int,
 ) -> Any:
     parts = []
+    # the same numbers for all entries: each part begins where the first one did; a trace draws none
+    again = randomness == "same" and not core.DISPATCH_MODES
+    state = core.default_generator.get_state() if again else None
     for start in range(0, size, chunk):
         count = min(chunk, size - start)
+        if start and state is not None:
+            core.default_generator.set_state(state)
         some = [
             leaf if d is None else leaf.narrow(d, start, count)
             for d, leaf in zip(dims, leaves, strict=True)

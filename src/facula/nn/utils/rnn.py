@@ -216,7 +216,8 @@ def _check_lengths(sizes: list[int], input: Any) -> None:
         fail(
             RuntimeError,
             op,
-            "lengths sorted in decreasing order when enforce_sorted is True",
+            "lengths sorted in decreasing order (`lengths` array must be sorted in decreasing order "
+            "when `enforce_sorted` is True. You can pass `enforce_sorted=False`)",
             got=sizes,
             hint="pass enforce_sorted=False to have them sorted",
         )
