@@ -1,0 +1,373 @@
+"""A data frame: columns of one length under names.
+
+Takes: dictionaries of columns, tables of pyarrow. Gives: `DataFrame`, with filters, orders, groups, joins and tensors.
+Keeps true: columns are as long as each other.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Iterator
+from typing import Any
+
+from facula.core.errors import fail
+
+from .._extras import extra
+from . import dtypes as dt
+from .columns import Column, column
+
+__all__ = ["DataFrame", "GroupBy", "dataframe", "from_arrow"]
+
+
+def dataframe(data: Any = None, dtype: Any = None, columns: list[str] | None = None) -> DataFrame:
+    """A frame of columns by name, of rows (tuples, whose names `columns` or a `Struct` has), or without any."""
+    kinds = {} if dtype is None else {f.name: f.dtype for f in dtype.fields}
+    if data is None:
+        return DataFrame({name: column((), kind) for name, kind in kinds.items()})
+    if isinstance(data, DataFrame):
+        return data
+    if isinstance(data, dict):
+        return DataFrame({name: column(values, kinds.get(name)) for name, values in data.items()})
+    rows = list(data)
+    names = (
+        columns
+        or list(kinds)
+        or (list(rows[0]._fields) if rows and hasattr(rows[0], "_fields") else [])
+    )
+    wrong = [i for i, row in enumerate(rows) if len(row) != len(names)]
+    if not names or wrong:
+        required = (
+            f"rows of {len(names)} values were required"
+            if names
+            else "names of columns were required"
+        )
+        got = f"{len(rows[wrong[0]])} in row {wrong[0]}" if wrong else "none"
+        fail(ValueError, "arrow.dataframe", required, got, hint="columns=['a', 'b']")
+    parts = zip(*rows, strict=True) if rows else [()] * len(names)
+    return DataFrame({n: column(list(p), kinds.get(n)) for n, p in zip(names, parts, strict=True)})
+
+
+def from_arrow(data: Any, dtype: Any = None) -> Any:
+    """A frame of a table, or a column of an array, on the same memory where types allow it."""
+    pa = extra("pyarrow", "arrow")
+    if isinstance(data, (pa.Table, pa.RecordBatch)):
+        kinds = {} if dtype is None else {f.name: f.dtype for f in dtype.fields}
+        names = data.schema.names
+        return DataFrame({n: column(data.column(n), kinds.get(n)) for n in names})
+    if not isinstance(data, (pa.Array, pa.ChunkedArray)):
+        required, hint = (
+            "a table or an array of pyarrow was required",
+            "dataframe() takes dictionaries",
+        )
+        fail(TypeError, "arrow.from_arrow", required, type(data).__name__, hint=hint)
+    return column(data, dtype)
+
+
+class DataFrame:
+    """Columns of one length."""
+
+    def __init__(self, columns: dict[str, Column]) -> None:
+        lengths = {name: len(values) for name, values in columns.items()}
+        if len(set(lengths.values())) > 1:
+            required, hint = (
+                "columns of one length were required",
+                "None stands for what is missing",
+            )
+            fail(ValueError, "arrow.DataFrame", required, lengths, hint=hint)
+        self._columns = dict(columns)
+
+    # ---- looking ----
+
+    @property
+    def columns(self) -> list[str]:
+        """The names."""
+        return list(self._columns)
+
+    @property
+    def dtype(self) -> Any:
+        """The types, as those of a structure."""
+        return dt.Struct([dt.Field(name, values.dtype) for name, values in self._columns.items()])
+
+    @property
+    def length(self) -> int:
+        """How many rows there are."""
+        return len(self)
+
+    def __len__(self) -> int:
+        return len(next(iter(self._columns.values()))) if self._columns else 0
+
+    def __iter__(self) -> Iterator[Any]:
+        row = namedtuple("Row", self.columns, rename=True)  # type: ignore[misc]
+        return (row(*values) for values in zip(*self._columns.values(), strict=True))
+
+    def to_pylist(self) -> list[Any]:
+        """The rows as tuples."""
+        return list(self)
+
+    def __repr__(self) -> str:
+        head = "  ".join(self.columns)
+        rows = "\n".join("  ".join(map(repr, row)) for row in self.head(10))
+        return f"{head}\n{rows}\ndtype: {self.dtype}, length: {len(self)}"
+
+    def _named(self, name: str) -> Column:
+        if name not in self._columns:
+            hint = f"the columns are {', '.join(self.columns)}"
+            fail(
+                KeyError,
+                "arrow.DataFrame",
+                "the name of a column was required",
+                repr(name),
+                hint=hint,
+            )
+        return self._columns[name]
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            return self._named(key)
+        if isinstance(key, (list, tuple)) and all(isinstance(name, str) for name in key):
+            return DataFrame({name: self._named(name) for name in key})
+        if isinstance(key, int):
+            return next(iter(self[key : key + 1 or None]))
+        return self._each(lambda values: values[key])
+
+    def __setitem__(self, name: str, values: Any) -> None:
+        made = values if isinstance(values, Column) else column(values)
+        if self._columns and len(made) != len(self):
+            required, hint = f"a column of {len(self)} values was required", "one for each row"
+            fail(ValueError, "arrow.DataFrame", required, len(made), hint=hint)
+        self._columns[name] = made
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._columns
+
+    def _each(self, function: Any) -> DataFrame:
+        return DataFrame({name: function(values) for name, values in self._columns.items()})
+
+    def head(self, n: int = 5) -> DataFrame:
+        """The first rows."""
+        return self[:n]
+
+    def tail(self, n: int = 5) -> DataFrame:
+        """The last rows."""
+        return self[max(len(self) - n, 0) :]
+
+    # ---- choosing ----
+
+    def where(self, condition: Column) -> DataFrame:
+        """The rows for which a column of bools says yes."""
+        return self._each(lambda values: values[condition])
+
+    def _rows(self, columns: Any) -> Any:
+        names = columns or self.columns
+        return zip(*[self._named(name) for name in names], strict=True)
+
+    def filter(self, predicate: Any, columns: Any = None) -> DataFrame:
+        """The rows for which a function of their values says yes."""
+        keep = [bool(predicate(*row)) for row in self._rows(columns)]
+        return self._each(lambda values: values.filter(keep))
+
+    def map(self, arg: Any, dtype: Any = None, columns: Any = None) -> Column:
+        """A function of the values of each row."""
+        return column([arg(*row) for row in self._rows(columns)], dtype)
+
+    def transform(
+        self, func: Any, dtype: Any = None, format: str = "column", columns: Any = None
+    ) -> Any:
+        """A function of whole columns, as "column"s, "python" lists or "tensor"s."""
+        kinds = {
+            "column": lambda c: c,
+            "python": lambda c: c.to_pylist(),
+            "torch": lambda c: c.to_tensor(),
+        }
+        kinds["tensor"] = kinds["torch"]
+        if format not in kinds:
+            required, hint = "the format 'column', 'python' or 'tensor' was required", "'column'"
+            fail(ValueError, "arrow.transform", required, repr(format), hint=hint)
+        given = [kinds[format](self._named(name)) for name in columns or self.columns]
+        found = func(*given)
+        return dataframe(found, dtype) if isinstance(found, dict) else column(found, dtype)
+
+    def reduce(self, fun: Any, initializer: Any = None) -> Any:
+        """All rows by a function."""
+        for row in self:
+            initializer = fun(initializer, row)
+        return initializer
+
+    def drop(self, columns: Any) -> DataFrame:
+        """Without some columns."""
+        gone = {columns} if isinstance(columns, str) else set(columns)
+        for name in gone:
+            self._named(name)
+        return DataFrame({n: values for n, values in self._columns.items() if n not in gone})
+
+    def rename(self, column_mapper: dict[str, str]) -> DataFrame:
+        """With other names."""
+        for name in column_mapper:
+            self._named(name)
+        return DataFrame({column_mapper.get(n, n): values for n, values in self._columns.items()})
+
+    def reorder(self, columns: list[str]) -> DataFrame:
+        """With columns in another order."""
+        return self[list(columns)]
+
+    def append(self, other: Any) -> DataFrame:
+        """With the rows of another frame."""
+        pa = extra("pyarrow", "arrow")
+        tables = [self.to_arrow(), dataframe(other, columns=self.columns).to_arrow()]
+        return from_arrow(pa.concat_tables(tables, promote_options="permissive"))
+
+    # ---- order, nulls, groups, joins ----
+
+    def sort(self, by: Any = None, ascending: bool = True) -> DataFrame:
+        """Rows in the order of some columns; nulls come last."""
+        names = [by] if isinstance(by, str) else list(by or self.columns)
+        for name in names:
+            self._named(name)
+        order = "ascending" if ascending else "descending"
+        keys = [(name, order) for name in names]
+        places = extra("pyarrow.compute", "arrow").sort_indices(self.to_arrow(), sort_keys=keys)
+        return self._each(lambda values: Column(values.to_arrow().take(places), values.dtype))
+
+    def fill_null(self, fill_value: Any) -> DataFrame:
+        """A value in the place of nulls."""
+        return self._each(
+            lambda values: values.fill_null(fill_value) if values.null_count else values
+        )
+
+    def drop_null(self) -> DataFrame:
+        """Without rows that hold a null."""
+        keep = [None not in row for row in self._rows(None)]
+        return self._each(lambda values: column(values.filter(keep).to_arrow()))
+
+    def drop_duplicates(self, subset: Any = None) -> DataFrame:
+        """Each row once, the first of its kind."""
+        seen: set[Any] = set()
+        keep = []
+        for row in self._rows(subset):
+            keep.append(row not in seen)
+            seen.add(row)
+        return self._each(lambda values: values.filter(keep))
+
+    def groupby(self, by: Any, sort: bool = False) -> GroupBy:
+        """Rows with the same values in some columns, together."""
+        return GroupBy(self, [by] if isinstance(by, str) else list(by))
+
+    def join(self, other: DataFrame, on: Any, how: str = "inner") -> DataFrame:
+        """Rows of two frames side by side where some columns agree: "inner", "left outer", "full outer", ..."""
+        words = {"left": "left outer", "right": "right outer", "outer": "full outer"}
+        names = [on] if isinstance(on, str) else list(on)
+        for name in names:
+            self._named(name), other._named(name)
+        try:
+            found = self.to_arrow().join(
+                other.to_arrow(), keys=names, join_type=words.get(how, how)
+            )
+        except (KeyError, ValueError) as error:
+            required, hint = "a way to join was required", "'inner', 'left', 'right' or 'outer'"
+            fail(ValueError, "arrow.join", required, f"{how!r}: {error}", hint=hint)
+        return from_arrow(found.combine_chunks())
+
+    def __add__(self, other: Any) -> DataFrame:
+        return self._each(lambda values: values + other)
+
+    def __mul__(self, other: Any) -> DataFrame:
+        return self._each(lambda values: values * other)
+
+    def _numbers(self, name: str) -> dict[str, Any]:
+        return {n: getattr(v, name)() for n, v in self._columns.items() if dt.is_numerical(v.dtype)}
+
+    def sum(self) -> dict[str, Any]:
+        """The sum of each column of numbers."""
+        return self._numbers("sum")
+
+    def mean(self) -> dict[str, Any]:
+        """The mean of each column of numbers."""
+        return self._numbers("mean")
+
+    # ---- elsewhere ----
+
+    def to_arrow(self) -> Any:
+        """pyarrow's table, on the same memory."""
+        pa = extra("pyarrow", "arrow")
+        names = self.columns
+        return pa.table([self._columns[name].to_arrow() for name in names], names=names)
+
+    def to_tensor(self, conversion: Any = None) -> Any:
+        """The tensors of the columns, as a named tuple; `conversion` has functions for some."""
+        chosen = conversion or {}
+        row = namedtuple("TensorRow", self.columns, rename=True)  # type: ignore[misc]
+        return row(*[v.to_tensor(chosen.get(n)) for n, v in self._columns.items()])
+
+    def batches(self, size: int) -> Iterator[DataFrame]:
+        """Rows in frames of a size, for pipes and loaders."""
+        for begin in range(0, len(self), size):
+            yield self[begin : begin + size]
+
+
+class GroupBy:
+    """Groups of rows, to be made one row each."""
+
+    def __init__(self, frame: DataFrame, keys: list[str]) -> None:
+        self._frame, self._keys = frame, keys
+        for key in keys:
+            frame._named(key)
+
+    def _all(self, word: str, names: Any = None) -> DataFrame:
+        frame = self._frame
+        taken = names or [
+            name
+            for name in frame.columns
+            if name not in self._keys and (word == "count" or dt.is_numerical(frame[name].dtype))
+        ]
+        return self.agg({name: word for name in taken})
+
+    def agg(self, what: dict[str, Any]) -> DataFrame:
+        """A word ("sum", "mean", "min", "max", "count", ...) for each column."""
+        pairs = [
+            (n, w)
+            for n, words in what.items()
+            for w in ([words] if isinstance(words, str) else words)
+        ]
+        for name, _ in pairs:
+            self._frame._named(name)
+        pa = extra("pyarrow", "arrow")
+        try:
+            found = self._frame.to_arrow().group_by(self._keys, use_threads=False).aggregate(pairs)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError) as error:
+            required, hint = (
+                "words that columns can be put together by were required",
+                "'sum', 'mean', ...",
+            )
+            fail(ValueError, "arrow.groupby", required, str(error).splitlines()[0], hint=hint)
+        made = {key: column(found.column(key)) for key in self._keys}
+        for name, word in pairs:
+            made[f"{name}.{word}"] = column(found.column(f"{name}_{word}"))
+        return DataFrame(made)
+
+    def sum(self) -> DataFrame:
+        """The sums of numbers."""
+        return self._all("sum")
+
+    def mean(self) -> DataFrame:
+        """The means of numbers."""
+        return self._all("mean")
+
+    def min(self) -> DataFrame:
+        """The smallest numbers."""
+        return self._all("min")
+
+    def max(self) -> DataFrame:
+        """The largest numbers."""
+        return self._all("max")
+
+    def count(self) -> DataFrame:
+        """How many there are, without nulls."""
+        return self._all("count")
+
+    def size(self) -> DataFrame:
+        """How many rows there are."""
+        counts: dict[Any, int] = {}
+        for row in self._frame._rows(self._keys):
+            counts[row] = counts.get(row, 0) + 1
+        rows = [(*key, count) for key, count in counts.items()]
+        return dataframe(rows, columns=[*self._keys, "size"])

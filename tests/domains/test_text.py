@@ -1,0 +1,133 @@
+"""Text: words, vocabularies, transforms, BLEU, files of this machine, an encoder."""
+
+import math
+
+import pytest
+
+import facula
+from facula.text import datasets, models, transforms, vocab
+from facula.text.data import bleu_score, get_tokenizer, ngrams_iterator
+
+
+def test_words():
+    tokenize = get_tokenizer("basic_english")
+    assert tokenize('It\'s "A" Test, (really)!') == [
+        "it",
+        "'",
+        "s",
+        "a",
+        "test",
+        ",",
+        "(",
+        "really",
+        ")",
+        "!",
+    ]
+    assert get_tokenizer(None)("a b  c") == ["a", "b", "c"]
+    assert get_tokenizer(list)("ab") == ["a", "b"]
+    assert list(ngrams_iterator(["a", "b", "c"], 3)) == ["a", "b", "c", "a b", "b c", "a b c"]
+    with pytest.raises(ValueError, match="tokenizer not supported"):
+        get_tokenizer("nothing")
+    with pytest.raises(ModuleNotFoundError, match="the library 'spacy' was required"):
+        get_tokenizer("spacy")
+
+
+def test_a_vocabulary_numbers_words():
+    found = vocab.build_vocab_from_iterator(
+        [["b", "a", "b"], ["c", "a", "b"]], specials=["<unk>"], max_tokens=3
+    )
+    assert found.get_itos() == ["<unk>", "b", "a"] and found.get_stoi()["a"] == 2
+    with pytest.raises(RuntimeError, match="Token c not found"):
+        found["c"]
+    found.set_default_index(0)
+    assert found(["a", "c"]) == [2, 0] and "c" not in found and len(found) == 3
+    found.insert_token("z", 1)
+    found.append_token("y")
+    assert found.lookup_tokens([0, 1, 2, 4]) == ["<unk>", "z", "b", "y"]
+    for call in (
+        lambda: found.append_token("y"),
+        lambda: found.insert_token("x", 9),
+        lambda: found.lookup_token(9),
+    ):
+        with pytest.raises(RuntimeError):
+            call()
+    with pytest.raises(RuntimeError, match="'a' twice"):
+        vocab.Vocab(["a", "a"])
+
+
+def test_transforms_lead_to_padded_batches():
+    words = vocab.vocab({"a": 3, "b": 2, "c": 1}, min_freq=2, specials=["<pad>", "<bos>"])
+    assert len(words) == 4
+    chain = transforms.Sequential(
+        transforms.VocabTransform(words),
+        transforms.AddToken(1),
+        transforms.Truncate(2),
+        transforms.ToTensor(0),
+    )
+    assert chain([["a", "b"], []]).tolist() == [[1, 2], [1, 0]]
+    assert transforms.PadTransform(4, 9)(facula.tensor([1, 2])).tolist() == [1, 2, 9, 9]
+    assert transforms.LabelToIndex(["no", "yes"])(["yes", "no"]) == [1, 0]
+    assert transforms.StrToIntTransform()([["1", "2"]]) == [[1, 2]]
+    assert transforms.RegexTokenizer([(r"[,.]", " . ")])("a,b") == ["a", ".", "b"]
+    with pytest.raises(ValueError, match="lists of one length"):
+        transforms.ToTensor()([[1], [1, 2]])
+
+
+def test_bleu_counts_common_runs():
+    texts = [["My", "full", "pytorch", "test"], ["Another", "Sentence"]]
+    references = [
+        [["My", "full", "pytorch", "test"], ["Completely", "Different"]],
+        [["No", "Match"]],
+    ]
+    assert bleu_score(texts, references) == pytest.approx(0.8408964276313782)
+    assert bleu_score([["a", "b"]], [[["a", "b", "c"]]], 2, [0.5, 0.5]) == pytest.approx(
+        math.exp(-0.5)
+    )
+    assert bleu_score([["a"]], [[["b"]]]) == 0.0
+    with pytest.raises(ValueError, match="max_n"):
+        bleu_score(texts, references, 3, [1.0])
+
+
+def test_files(tmp_path):
+    (tmp_path / "train.csv").write_text('"3","Title","Text, more"\n"1","A","B"\n')
+    news = datasets.AG_NEWS(tmp_path)
+    assert list(news) == [(3, "Title Text, more"), (1, "A B")] == list(news)
+    (tmp_path / "train.csv").write_text('"3","Title"\n')
+    with pytest.raises(RuntimeError, match=r"train\.csv, line 1"):
+        list(datasets.AG_NEWS(tmp_path))
+    (tmp_path / "train.tsv").write_text('sentence\tlabel\nan "odd one\t1\n')
+    assert list(datasets.SST2(tmp_path)) == [('an "odd one', 1)]
+    (tmp_path / "train.txt").write_text("He PRP B\nran VBD I\n\nNo DT B\n")
+    assert list(datasets.CoNLL2000Chunking(tmp_path))[0] == [
+        ["He", "ran"],
+        ["PRP", "VBD"],
+        ["B", "I"],
+    ]
+    for label in ("neg", "pos"):
+        (tmp_path / "train" / label).mkdir(parents=True)
+        (tmp_path / "train" / label / "1.txt").write_text(label)
+    assert list(datasets.IMDB(tmp_path)) == [(1, "neg"), (2, "pos")]
+    with pytest.raises(FileNotFoundError, match="wiki.test.tokens"):
+        datasets.WikiText2(tmp_path, "test")
+
+
+def test_vectors_of_words(tmp_path):
+    path = tmp_path / "vectors.txt"
+    path.write_text("cat 1 2\ndog 3 4\n")
+    found = vocab.Vectors(path)
+    assert found.get_vecs_by_tokens(["dog", "owl"]).tolist() == [[3, 4], [0, 0]]
+    path.write_text("cat 1 2\ndog 3\n")
+    with pytest.raises(RuntimeError, match="line 2"):
+        vocab.Vectors(path)
+
+
+def test_an_encoder_does_not_look_at_padding():
+    facula.manual_seed(0)
+    conf = models.RobertaEncoderConf(
+        30, 16, 32, max_seq_len=12, num_attention_heads=2, num_encoder_layers=2
+    )
+    model = models.RobertaModel(conf, models.RobertaClassificationHead(3, 16)).eval()
+    short, long = facula.tensor([[5, 6, 7]]), facula.tensor([[5, 6, 7, 1, 1]])
+    assert model(short).shape == (1, 3)
+    assert facula.allclose(model(short), model(long), atol=1e-5)
+    assert "encoder.transformer.positional_embedding.embedding.weight" in model.state_dict()
