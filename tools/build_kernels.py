@@ -1,7 +1,7 @@
 """Writes, compiles and links the kernel libraries: `python tools/build_kernels.py --output DIR`.
 
 Takes the facula package that Python finds first (its core is built, its kernels need not be) and
-the manifest `tools/units.py`; gives one shared library per instruction-set variant,
+the manifest `codegen/c/units.py`; gives one shared library per instruction-set variant,
 `DIR/<variant>.so`.  Keeps true: a unit is compiled again only if its text, its flags, `facula_abi.h`
 or the compiler changed; a kernel's name stands for one kernel; a library is there whole or not at
 all.
@@ -24,23 +24,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from units import RAISED, UNITS
-
 from facula.codegen.c.isa import isa
+from facula.codegen.c.units import ENTRY, LEVEL, RAISED, UNIT_FLAGS, UNITS, index_text
 from facula.core import check_operands
 from facula.runtime import compile as runtime_compile
 from facula.runtime import cpu_features
 
 INCLUDED = re.compile(r'^\s*#\s*include\s*"(?!facula_abi\.h")([^"]+)"', re.MULTILINE)
-ENTRY = re.compile(
-    r'\{\s*"(?P<name>[^"]+)",\s*\'[mbd]\',\s*\(void \*\)\w+,\s*"(?P<operands>[^"]+)"'
-)
 #: what looks like the row of a table, whole or not
 ROW = re.compile(r'\{\s*"[^"]+",\s*\'[mbd]\',')
-UNIT_FLAGS = ("-fvisibility=hidden", "-g0")
-# as fast as -O3 for nearly all kernels, in two thirds of the compiler's time (`units.RAISED` has the
-# exceptions); processors without AVX2 are rare, and make do without them
-LEVEL = ("-O2", "-fvect-cost-model=dynamic")
+# processors without AVX2 are rare, and make do without what `RAISED` gains
 PLAIN = frozenset({"v2"})
 
 
@@ -124,7 +117,7 @@ class Builder:
 
     def link(self, units: list[Unit], objects: list[Path], output: Path) -> None:
         """Joins the objects and an index of their tables into one library."""
-        text = index_text(units)
+        text = index_text([unit.name for unit in units], sum(len(u.kernels()) for u in units))
         digest = hashlib.sha256(text.encode() + "".join(path.name for path in objects).encode())
         stamp = self.folder / "linked"
         if output.exists() and stamp.exists() and stamp.read_text() == digest.hexdigest():
@@ -137,33 +130,6 @@ class Builder:
         self.run([*arguments, *map(str, objects), "-lm"], output)
         check_library(output, units)
         stamp.write_text(digest.hexdigest())
-
-
-INDEX = """\
-#include "facula_abi.h"
-{declarations}
-#define COUNT {count}
-fk_entry facula_kernels[COUNT + 1];
-int64_t facula_gathered;
-const int facula_abi = FACULA_ABI;
-static const fk_entry *const tables[] = {{ {tables} }};
-/* one table out of those of the units, when the library is loaded */
-__attribute__((constructor)) static void gather(void) {{
-    for (unsigned unit = 0; unit < sizeof tables / sizeof *tables; unit++)
-        for (const fk_entry *entry = tables[unit]; entry->name; entry++, facula_gathered++)
-            if (facula_gathered < COUNT) facula_kernels[facula_gathered] = *entry;
-}}
-"""
-
-
-def index_text(units: list[Unit]) -> str:
-    """C that presents the tables of all units as one."""
-    tables = [f"facula_kernels_{unit.name}" for unit in units]
-    return INDEX.format(
-        declarations="\n".join(f"extern const fk_entry {table}[];" for table in tables),
-        count=sum(len(unit.kernels()) for unit in units),
-        tables=", ".join(tables),
-    )
 
 
 def check_names(units: list[Unit]) -> None:

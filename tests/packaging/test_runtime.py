@@ -30,10 +30,10 @@ def own_cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def fresh_choice(monkeypatch):
-    cpu_features.detected.cache_clear()
+    cpu_features._detected.cache_clear()
     yield monkeypatch
     monkeypatch.undo()
-    cpu_features.detected.cache_clear()
+    cpu_features._detected.cache_clear()
 
 
 def test_compiled_library_runs():

@@ -97,7 +97,7 @@ def compile_for_sizes(
                     with_symbols(example_inputs, dynamic),
                     inner,
                     pipeline.partition,
-                    passes=_passes(chosen),
+                    passes=passes_of(chosen),
                     tracer=pipeline.to_joint,
                     keys=keys,
                 )
@@ -135,7 +135,7 @@ def _compiled(
             example_inputs,
             fw_compiler=inner,
             partition_fn=pipeline.partition,
-            passes=_passes(chosen),
+            passes=passes_of(chosen),
             tracer=pipeline.to_joint,
             owned=_owned(module, example_inputs),
             passing=passing,
@@ -158,7 +158,7 @@ def _is_owned(node: Any) -> bool:
     return "._parameters[" in source or "._buffers[" in source
 
 
-def _passes(chosen: dict[str, Any]) -> Callable[[Any], Any]:
+def passes_of(chosen: dict[str, Any]) -> Callable[[Any], Any]:
     def run(module: Any) -> Any:
         with config.patch(chosen):
             return pipeline.joint(module)
@@ -175,7 +175,7 @@ def _inner(chosen: dict[str, Any]) -> Callable[[Any, Sequence[Any]], Any]:
         asked = tuning.ASKED[0]
         with config.patch(chosen):
             unfrozen = Unfrozen(module, plainly) if _freezes(module) else None
-            frozen = _specialised(module)
+            frozen = specialised(module)
         finish = begin_graph(module, chosen)
 
         def finished() -> Any:
@@ -195,7 +195,7 @@ def _inner(chosen: dict[str, Any]) -> Callable[[Any, Sequence[Any]], Any]:
         events.COUNTERS["inductor"]["weights_not_frozen"] += 1
         logs.artifact("perf_hints").debug(_NOT_FROZEN)
         with config.patch({**chosen, "freezing": False}):
-            _specialised(module)
+            specialised(module)
         return begin_graph(module, chosen)().boxed
 
     def compiled(module: Any, example_inputs: Sequence[Any]) -> Any:
@@ -205,7 +205,7 @@ def _inner(chosen: dict[str, Any]) -> Callable[[Any, Sequence[Any]], Any]:
     return compiled
 
 
-def _specialised(module: Any) -> Frozen | None:
+def specialised(module: Any) -> Frozen | None:
     """Products in the form that suits their sizes; gives what was frozen."""
     frozen = pipeline.part(module, _freezes(module), _choices())
     if frozen is not None:

@@ -17,7 +17,7 @@ cdef int copy_into(Tensor dst, Tensor src) except -1:
     memcpy(it.shape, dst.sh, dst.nd * 8)
     iter_operand(&it, 0, dst, dst.nd, dst.dt)
     iter_operand(&it, 1, src, dst.nd, src.dt)
-    if fk_tls_keys() & K_KEEP: keep_iteration(STEP_COPY, NULL, NULL, &it, [dst, src], NULL)
+    if fk_tls_keys() & K_KEEP and keep_iteration(STEP_COPY, NULL, NULL, &it, [dst, src], NULL): return 0
     if dst.numel_ < GIL_FREE:
         fk_copy_run(&it)
     else:
@@ -48,8 +48,8 @@ cdef int fill_zero(Tensor t) except -1:
         foreign_fill(t, 0)
         return 0
     if dense(t):
+        if fk_tls_keys() & K_KEEP and keep_zero(t.st, t.data_, t.numel_ * ITEMSIZE[t.dt]): return 0
         memset(t.data_, 0, t.numel_ * ITEMSIZE[t.dt])
-        if fk_tls_keys() & K_KEEP: keep_zero(t.st, t.data_, t.numel_ * ITEMSIZE[t.dt])
         return 0
     fill_value(t, 0)
     return 0
@@ -57,8 +57,8 @@ cdef int fill_zero(Tensor t) except -1:
 
 cdef int zeros_storage(Tensor t) except -1:
     if t.st.data != NULL:
+        if fk_tls_keys() & K_KEEP and keep_zero(t.st, t.st.data, t.st.nbytes): return 0
         memset(t.st.data, 0, t.st.nbytes)
-        if fk_tls_keys() & K_KEEP: keep_zero(t.st, t.st.data, t.st.nbytes)
     return 0
 
 
@@ -77,7 +77,7 @@ cdef int fill_value(Tensor t, object value) except -1:
     iter_operand(&it, 0, t, t.nd, t.dt)
     if fk_tls_keys() & K_KEEP:
         if isinstance(value, Tensor): refuse_keeping()
-        keep_iteration(STEP_FILL, NULL, NULL, &it, [t], element)
+        if keep_iteration(STEP_FILL, NULL, NULL, &it, [t], element): return 0
     if t.numel_ < GIL_FREE:
         fk_fill_run(&it, element)
     else:
@@ -406,7 +406,7 @@ KERNEL_INTS = 4096
 
 def bump_versions(columns):
     """Count a write to every tensor of some lists of tensors."""
-    refuse_keeping()
+    if not (fk_tls_keys() & K_KEEP and keeper().whole): refuse_keeping()
     for column in columns:
         for t in column:
             if t is not None:
@@ -500,8 +500,8 @@ cdef class Kernel:
                 else: s[i].f = x
                 i += 1
             self.contract.check(self.name, self.form, given, len(tensors), n, len(ints), s, len(scalars), total or 0)
-            if fk_tls_keys() & K_KEEP:
-                keep_launch(self, tensors, n, len(ints), s, len(scalars), total or 0, grain)
+            if fk_tls_keys() & K_KEEP and keep_launch(self, tensors, n, len(ints), s, len(scalars), total or 0, grain):
+                return
             if self.form == c'b':
                 count = total
                 if count > 0:

@@ -35,6 +35,7 @@ cdef struct Step:
     int64_t *offset              # bytes from that base (BASE_FIXED: the address)
     int64_t *n
     fk_scalar *s
+    int nn, ns                   # how many there are of them
     fk_iter *it
     char value[16]
 
@@ -188,20 +189,50 @@ cdef bint key_of(CallKey *key, Op op, PyObject **slots, int form) except -1:
 
 cdef class Keeper:
     """What one call has done so far."""
-    cdef PyObject *tensors[KEY_TENSORS]
-    cdef fk_storage *made[KEPT_MADE]
-    cdef bint fixed[KEPT_MADE]       # a constant: a number in the guise of a tensor
-    cdef int ntensors, nmade, nsteps, room
+    cdef PyObject **tensors
+    cdef fk_storage **made
+    cdef bint *fixed                 # a constant: a number in the guise of a tensor
+    cdef int ntensors, nmade, nsteps, room, room_made
+    cdef bint whole, dry             # a program (`noted.pxi`), without limits; whose kernels do not run
     cdef Step *steps
     cdef bint refused
     cdef int ndraws, ncounts
     cdef int64_t work, bytes
+
+    def __cinit__(self, int tensors=KEY_TENSORS):
+        self.tensors = <PyObject **>malloc((tensors + 1) * sizeof(PyObject *))
+        self.made = <fk_storage **>malloc(KEPT_MADE * sizeof(fk_storage *))
+        self.fixed = <bint *>malloc(KEPT_MADE * sizeof(bint))
+        self.room_made = KEPT_MADE
+        if self.tensors == NULL or self.made == NULL or self.fixed == NULL: raise MemoryError()
 
     def __dealloc__(self):
         cdef int i
         for i in range(self.nmade): fk_storage_decref(self.made[i])
         for i in range(self.ntensors): Py_DECREF(<Tensor>self.tensors[i])
         free_steps(self.steps, self.nsteps)
+        free(self.tensors); free(self.made); free(self.fixed)
+
+    cdef bint note(self, fk_storage *s, bint fixed) noexcept:
+        """Enter a storage; False where there is no room."""
+        if self.nmade == self.room_made and not (self.whole and self.grow()): return False
+        fk_storage_incref(s)
+        self.made[self.nmade] = s
+        self.fixed[self.nmade] = fixed
+        self.nmade += 1
+        return True
+
+    cdef bint grow(self) noexcept:
+        cdef int room = 2 * self.room_made
+        cdef void *made = realloc(self.made, room * sizeof(fk_storage *))
+        cdef void *fixed
+        if made == NULL: return False
+        self.made = <fk_storage **>made
+        fixed = realloc(self.fixed, room * sizeof(bint))
+        if fixed == NULL: return False
+        self.fixed = <bint *>fixed
+        self.room_made = room
+        return True
 
 
 cdef void free_steps(Step *steps, int count) noexcept:
@@ -228,14 +259,10 @@ def unkept():
 
 cdef void keep_storage(fk_storage *s) noexcept:
     cdef Keeper k = <Keeper>fk_keeper
-    if k.nmade == KEPT_MADE or k.bytes > KEPT_BYTES:
+    if (k.bytes > KEPT_BYTES and not k.whole) or not k.note(s, False):
         k.refused = True
         return
-    fk_storage_incref(s)
-    k.made[k.nmade] = s
-    k.fixed[k.nmade] = False
     k.bytes += s.nbytes
-    k.nmade += 1
 
 
 cdef void keep_constant(Tensor t) noexcept:
@@ -256,13 +283,7 @@ def lasting(Tensor t):
         if k.made[i] == t.st:
             k.fixed[i] = True
             return
-    if k.nmade == KEPT_MADE:
-        k.refused = True
-        return
-    fk_storage_incref(t.st)
-    k.made[k.nmade] = t.st
-    k.fixed[k.nmade] = True
-    k.nmade += 1
+    if not k.note(t.st, True): k.refused = True
 
 
 cdef void keep_write(Tensor t) noexcept:
@@ -272,7 +293,7 @@ cdef void keep_write(Tensor t) noexcept:
     cdef int i
     for i in range(k.nmade):
         if k.made[i] == t.st and not k.fixed[i]: return
-    if k.refused: return
+    if k.refused or k.whole: return
     if t.keys & K_UNCOUNTED:
         k.refused = True
         return
@@ -320,13 +341,17 @@ cdef void resolve(Keeper k, Step *s, int at, fk_storage *st, char *data) noexcep
             return
     for i in range(k.nmade):
         if k.made[i] == st:
-            if k.fixed[i]:
+            if k.fixed[i] and not k.whole:
                 s.base[at] = BASE_FIXED
                 s.offset[at] = <int64_t><uintptr_t>data
             else:
                 s.base[at] = k.ntensors + i
                 s.offset[at] = data - st.data
             return
+    if k.whole and k.note(st, True):  # what a program reads and nobody gave it
+        s.base[at] = k.ntensors + k.nmade - 1
+        s.offset[at] = data - st.data
+        return
     k.refused = True
     s.base[at] = BASE_NULL
     s.offset[at] = 0
@@ -334,12 +359,12 @@ cdef void resolve(Keeper k, Step *s, int at, fk_storage *st, char *data) noexcep
 
 cdef int keep_launch(Kernel kernel, object tensors, const int64_t *n, int nn, const fk_scalar *s, int ns, int64_t total,
                      int64_t grain) except -1:
-    """Note a launch from Python."""
+    """Note a launch from Python; 1 where it is not to run."""
     cdef Keeper k = keeper()
     cdef Step *step
     cdef int i = 0
-    if len(tensors) > STEP_POINTERS: k.refused = True
-    if k.refused: return 0
+    if len(tensors) > STEP_POINTERS and not k.whole: k.refused = True
+    if k.refused: return k.dry
     step = next_step(k, STEP_BODY if kernel.form == c'b' else STEP_DRIVER if kernel.form == c'd' else STEP_MAP, len(tensors))
     step.fn = kernel.fn
     step.total = total
@@ -348,6 +373,7 @@ cdef int keep_launch(Kernel kernel, object tensors, const int64_t *n, int nn, co
     memcpy(step.n, n, nn * 8)
     step.s = <fk_scalar *>malloc(ns * sizeof(fk_scalar) + 1)
     memcpy(step.s, s, ns * sizeof(fk_scalar))
+    step.nn = nn; step.ns = ns
     for t in tensors:
         if t is None:
             step.base[i] = BASE_NULL
@@ -356,15 +382,15 @@ cdef int keep_launch(Kernel kernel, object tensors, const int64_t *n, int nn, co
             resolve(k, step, i, (<Tensor>t).st, (<Tensor>t).data_)
             k.work += (<Tensor>t).numel_
         i += 1
-    return 0
+    return k.dry
 
 
 cdef int keep_iteration(int kind, void *fn, const fk_scalar *s, fk_iter *it, list operands, const char *value) except -1:
-    """Note an elementwise kernel, a copy or a fill; `operands` are the tensors, results first."""
+    """Note an elementwise kernel, a copy or a fill; `operands` are the tensors, results first. 1 where it is not to run."""
     cdef Keeper k = keeper()
     cdef Step *step
     cdef int i
-    if k.refused: return 0
+    if k.refused: return k.dry
     step = next_step(k, kind, len(operands))
     step.fn = fn
     step.it = <fk_iter *>malloc(sizeof(fk_iter))
@@ -372,29 +398,31 @@ cdef int keep_iteration(int kind, void *fn, const fk_scalar *s, fk_iter *it, lis
     if s != NULL:
         step.s = <fk_scalar *>malloc(8 * sizeof(fk_scalar))
         memcpy(step.s, s, 8 * sizeof(fk_scalar))
+        step.ns = 8
     if value != NULL:
         memcpy(step.value, value, 16)
     for i in range(len(operands)):
         resolve(k, step, i, (<Tensor>operands[i]).st, (<Tensor>operands[i]).data_)
     k.work += (<Tensor>operands[0]).numel_
-    return 0
+    return k.dry
 
 
 cdef int keep_zero(fk_storage *st, char *data, int64_t nbytes) except -1:
-    """Note that bytes are set to zero."""
+    """Note that bytes are set to zero; 1 where they are not to be."""
     cdef Keeper k = keeper()
     cdef Step *step
-    if k.refused: return 0
+    if k.refused: return k.dry
     step = next_step(k, STEP_ZERO, 1)
     step.total = nbytes
     resolve(k, step, 0, st, data)
-    return 0
+    return k.dry
 
 
 cdef int keep_draw(Tensor out, const fk_request *request) except -1:
     """Note random numbers of the default generator; a replay takes as many draws as the call did."""
     cdef Keeper k = keeper()
     cdef Step *step
+    if k.whole: k.refused = True      # a program has no generator
     if k.refused: return 0
     step = next_step(k, STEP_DRAW, 1)
     step.total = out.numel_
@@ -424,7 +452,9 @@ def passed(Tensor flag):
     cdef Keeper k
     if flag.dt != I64 or flag.keys & (K_META | K_FOREIGN) or flag.numel_ == 0:
         raise said(TypeError, "[passed] an int64 flag in main memory was required: got %s" % DTYPES[flag.dt].name + "\nhint: make it with facula.zeros((), dtype=facula.int64)")
-    cdef bint well = (<int64_t *>flag.data_)[0] < 0
+    cdef bint well
+    if fk_tls_keys() & K_KEEP and keeper().dry: well = True
+    else: well = (<int64_t *>flag.data_)[0] < 0
     if fk_tls_keys() & K_KEEP:
         k = keeper()
         if not well: k.refused = True

@@ -656,6 +656,7 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
             evaluated = evaluate_pointwise(op, v, cd, operands, values, common)
             copy_into(r, evaluated)
         else:
+            if tls & K_KEEP: memset(attrs, 0, 8 * sizeof(fk_scalar))
             fill_parameters(v, values, cd, attrs)
             if form != FORM_FUNCTIONAL: read_apart(op, operands, r, form)
             it.ndim = b.nd; it.nout = 1
@@ -667,9 +668,9 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
                 iter_operand(&it, m, <Tensor>operands[i], b.nd, cd if op.fixed[i] == NO_DTYPE else op.fixed[i])
                 m += 1
             it.nin = m - 1
-            if tls & K_KEEP:
-                keep_iteration(STEP_ITERATE, <void *>fn, attrs, &it, [r] + [x for x in operands if x is not None], NULL)
-            if r.numel_ < GIL_FREE:
+            if tls & K_KEEP and keep_iteration(STEP_ITERATE, <void *>fn, attrs, &it, [r] + [x for x in operands if x is not None], NULL):
+                pass                  # noted, and not to run
+            elif r.numel_ < GIL_FREE:
                 fk_map_run(fn, attrs, &it)
             else:
                 run_iteration(fn, attrs, &it)

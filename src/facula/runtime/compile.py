@@ -135,7 +135,7 @@ def _is_zig(command: Sequence[str]) -> bool:
     return tuple(command[1:3]) == ("-m", "ziglang")
 
 
-def _spelled_for(command: Sequence[str], flags: Sequence[str]) -> tuple[str, ...]:
+def spelled_for(command: Sequence[str], flags: Sequence[str]) -> tuple[str, ...]:
     """The flags as the compiler knows them: Zig names a processor and its features in one."""
     if not _is_zig(command):
         return tuple(flags)
@@ -176,7 +176,7 @@ def _job(
 ) -> tuple[str, Callable[[str], None]]:
     """The name of a library in the cache, and what makes it."""
     command = compiler_command()
-    chosen = _spelled_for(command, default_flags() if flags is None else flags)
+    chosen = spelled_for(command, default_flags() if flags is None else flags)
     digest = hashlib.sha256()
     for part in (_identity(tuple(command)), "\0".join(chosen), c_text):
         digest.update(part.encode())

@@ -6,15 +6,26 @@ chosen only if every feature that its code may use is present, and a variant for
 that the machine cannot run is an error, not a crash later.
 """
 
+import contextlib
 import functools
 import os
 import sys
-from collections.abc import Iterable
+from _thread import _local
+from collections.abc import Iterable, Iterator
 
 from facula.core import config
 from facula.core.errors import fail
 
-__all__ = ["choose", "detected", "features", "march_flags", "parts", "requirements", "variants"]
+__all__ = [
+    "as_if",
+    "choose",
+    "detected",
+    "features",
+    "march_flags",
+    "parts",
+    "requirements",
+    "variants",
+]
 
 _V2 = ("cx16", "popcnt", "sse4_1", "sse4_2", "ssse3")
 _V3 = (*_V2, "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe")
@@ -117,9 +128,28 @@ def _missing(variant: str) -> list[str]:
     return [feature for feature in requirements(variant) if feature not in features()]
 
 
-@functools.cache
+_other = _local()
+
+
+@contextlib.contextmanager
+def as_if(variant: str) -> Iterator[None]:
+    """A block in which this thread writes code for another processor of the architecture."""
+    before = getattr(_other, "variant", None)
+    _other.variant = variant
+    try:
+        yield
+    finally:
+        _other.variant = before
+
+
 def detected() -> str:
-    """The richest variant that this machine can run, or the one that `FACULA_ISA` names."""
+    """The richest variant that this machine can run, or the one that `FACULA_ISA` names; in a block
+    of `as_if` the one that it names."""
+    return getattr(_other, "variant", None) or _detected()
+
+
+@functools.cache
+def _detected() -> str:
     forced = config.get("isa")
     if forced:
         return _checked(forced)

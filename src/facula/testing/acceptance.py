@@ -10,9 +10,15 @@ from collections.abc import Callable
 from typing import Any
 
 from facula.compiler import backend
+from facula.deploy.native import runtime_program
 from facula.nn import attention_fast_path
 
-__all__ = ["fastpath_count", "prepack_count"]
+__all__ = ["aoti_runner", "fastpath_count", "prepack_count"]
+
+
+def aoti_runner(path: str) -> list[str]:
+    """The command that runs a package on .npy files, without Python."""
+    return [runtime_program(), path]
 
 
 def fastpath_count(function: Callable[[], Any]) -> int:

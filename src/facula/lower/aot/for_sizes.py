@@ -94,14 +94,20 @@ class SymbolicProgram:
         self.sources = _sources(given)
         self._expected = function_of(tuple(given), self.names)
         self._holds = holds(env.guards, self.names)
+        equal = [guard for guard in env.guards if guard.relation == "=="]
+        self._needs = holds(equal, self.names)
         self.example = tuple(env.hints.values())
 
-    def at(self, key: Key) -> Callable[..., Any] | None:
-        """The program for inputs with this geometry; None where they do not fit."""
-        values = self.values(key)
+    def at(self, key: Key, best: bool = True) -> Callable[..., Any] | None:
+        """The program for inputs with this geometry; None where they do not fit.
+
+        `best`: where it is also what these sizes would be compiled to alone. Without it, decisions that
+        compare sizes (which loops are joined, what is called as a whole) may be other ones.
+        """
+        values = self.values(key, best)
         return None if values is None else self._at(values)
 
-    def values(self, key: Key) -> list[int] | None:
+    def values(self, key: Key, best: bool = True) -> list[int] | None:
         """What the symbols are for inputs with this geometry; None where they do not fit."""
         known: dict[str, int] = {}
         for place, dim, name in self.sources:
@@ -112,7 +118,8 @@ class SymbolicProgram:
             if not expr.free_symbols - known.keys():
                 known.setdefault(name, expr.value(known))
         values = [known[name] for name in self.names]
-        fits = self._expected(*values) == key and self._holds(*values)
+        decided = self._holds if best else self._needs
+        fits = self._expected(*values) == key and decided(*values)
         return values if fits and self._probe.passes(values) else None
 
     def other_sizes(self, keys: Iterable[Key]) -> list[int] | None:

@@ -1,7 +1,7 @@
 """`facula._inductor`: the compiler of flat graphs under PyTorch's name.
 
 Takes: nothing. Gives: `config`, `metrics`, `utils`, `codecache`, `compile_fx`, `list_mode_options`,
-`list_options`, `compile`.
+`list_options`, `compile`; `aoti_compile_and_package`, `aoti_load_package`, `aot_compile` (`packages`).
 Keeps true: it holds nothing of its own: `facula.compiler` does.
 """
 
@@ -16,6 +16,8 @@ from facula.core.errors import no_attribute as _no_attribute
 _SAME = {"config": "options", "metrics": "metrics"}
 _OWN = frozenset({"utils", "codecache", "compile_fx"})
 
+_PACKAGES = frozenset({"aoti_compile_and_package", "aoti_load_package", "aot_compile"})
+
 _FOUND = {
     name: importlib.import_module(f"facula.compiler.{module}") for name, module in _SAME.items()
 }
@@ -28,6 +30,8 @@ def __getattr__(name: str) -> Any:
         return _FOUND[name]
     if name in _OWN:
         return importlib.import_module(f"{__name__}.{name}")
+    if name in _PACKAGES:
+        return getattr(importlib.import_module(f"{__name__}.packages"), name)
     if name in ("list_mode_options", "list_options"):
         # lazily: settings are read and set without the compiler
         from facula.compiler import backend

@@ -1,20 +1,22 @@
 """The manifest of translation units that make up a kernel library.
 
-Takes an instruction-set variant; gives `UNITS`, a tuple of places that write C.  Each is
-`module:function`; the function takes an `Isa` and gives either the C text of one translation unit
-or an iterable of `(name, text)` pairs, for a family that is too much for one compiler process.
+Takes an instruction-set variant; gives `UNITS`, a tuple of places that write C, and `writers`, the
+same one by one for who wants few of them. Each is `module:function`; the function takes an `Isa`
+and gives either the C text of one translation unit or an iterable of `(name, text)` pairs, for a
+family that is too much for one compiler process.
 Keeps true: a unit exports `facula_kernels` and `facula_abi` as `facula_abi.h` says, and everything
 else in it is static.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 from zlib import crc32
 
-from facula.codegen.c import pointwise, reduction, rowwise
+from facula.codegen.c import multi_tensor, pointwise, reduction, rowwise, scan
 from facula.codegen.c import templates as template_package
 from facula.codegen.c.isa import Isa
 from facula.ops import (
@@ -86,10 +88,65 @@ def templates(isa: Isa) -> Parts:
 
 
 UNITS: tuple[str, ...] = (
-    "units:reductions",
-    "units:row_programs_units",
-    "units:elementwise",
-    "units:templates",
+    "facula.codegen.c.units:reductions",
+    "facula.codegen.c.units:row_programs_units",
+    "facula.codegen.c.units:elementwise",
+    "facula.codegen.c.units:templates",
     "facula.codegen.c.multi_tensor:unit",
     "facula.codegen.c.scan:unit",
 )
+
+#: what units are compiled with beside the flags of the variant: as fast as -O3 for nearly all
+#: kernels, in two thirds of the compiler's time (`RAISED` has the exceptions)
+UNIT_FLAGS = ("-fvisibility=hidden", "-g0")
+LEVEL = ("-O2", "-fvect-cost-model=dynamic")
+#: a row of a unit's table, one a line
+ENTRY = re.compile(
+    r'\{\s*"(?P<name>[^"]+)",\s*\'[mbd]\',\s*\(void \*\)\w+,\s*"(?P<operands>[^"]+)"'
+)
+
+INDEX = """\
+#include "facula_abi.h"
+{declarations}
+#define COUNT {count}
+fk_entry facula_kernels[COUNT + 1];
+int64_t facula_gathered;
+const int facula_abi = FACULA_ABI;
+static const fk_entry *const tables[] = {{ {tables} }};
+/* one table out of those of the units, when the library is loaded */
+__attribute__((constructor)) static void gather(void) {{
+    for (unsigned unit = 0; unit < sizeof tables / sizeof *tables; unit++)
+        for (const fk_entry *entry = tables[unit]; entry->name; entry++, facula_gathered++)
+            if (facula_gathered < COUNT) facula_kernels[facula_gathered] = *entry;
+}}
+"""
+
+
+def index_text(units: Iterable[str], count: int) -> str:
+    """C that presents the tables of units with these names as one of `count` kernels."""
+    tables = [f"facula_kernels_{name}" for name in units]
+    return INDEX.format(
+        declarations="\n".join(f"extern const fk_entry {table}[];" for table in tables),
+        count=count,
+        tables=", ".join(tables),
+    )
+
+
+def writers(isa: Isa) -> Iterator[tuple[str, Callable[[], Iterable[tuple[str, str]]]]]:
+    """Every unit, or family of units, with a function that writes it: the quick ones first."""
+    for module in iter_modules(template_package.__path__):
+        template = import_module(f"{template_package.__name__}.{module.name}")
+        if hasattr(template, "units"):
+            yield module.name, partial(template.units, isa)
+        elif hasattr(template, "unit"):
+            yield module.name, partial(_alone, module.name, template.unit, isa)
+    yield "pointwise", partial(elementwise, isa)
+    yield "rowwise", partial(row_programs_units, isa)
+    yield "reduction", partial(reductions, isa)
+    yield "scan", partial(_alone, "scan", scan.unit, isa)
+    yield "multi_tensor", partial(_alone, "multi_tensor", multi_tensor.unit, isa)
+
+
+def _alone(name: str, write: Callable[[Isa], str], isa: Isa) -> list[tuple[str, str]]:
+    """A family of one unit."""
+    return [(name, write(isa))]

@@ -1,0 +1,246 @@
+"""Packages: exported programs as native code for several instruction sets, weights and a manifest.
+
+Takes: an `ExportedProgram`. Gives: `compile_and_package`, `load_package`.
+Keeps true: a package needs neither Python nor a compiler to run; loading one in Python opens no pickle
+and runs nothing but its kernels, after their digests were checked.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import platform
+import zipfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+from facula.deploy.kernels import libraries, library_with
+from facula.deploy.model import Model
+from facula.deploy.package import ALIGNMENT, package_bytes, write_package
+from facula.deploy.program_text import Value, kernels_in, plain_name, program_text
+from facula.deploy.programs import Parts, Source, compiled_parts
+from facula.export.description import write_spec
+from facula.export.description_reader import read_spec
+from facula.export.exported_program import ExportedProgram
+from facula.fx import _pytree as pytree
+from facula.runtime import cpu_features
+from facula.runtime.cache import write_atomically
+
+#: the instruction sets of a package, by machine
+VARIANTS = {"x86_64": ("v2", "v3", "v4"), "AMD64": ("v2", "v3", "v4")}
+
+
+def variants_here() -> tuple[str, ...]:
+    """The instruction sets that packages hold unless told otherwise."""
+    return VARIANTS.get(platform.machine(), ("neon",))
+
+
+class Weights:
+    """Constants one after the other, each at a multiple of 64 bytes; equal tables stand once."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.pieces: list[bytes] = []
+        self.length = 0
+        self.values: list[Value] = []
+        self.tables: dict[str, int] = {}
+        read = _read_constants(parts)
+        for number, (name, tensor) in enumerate(parts.source.constants):
+            content = _content(tensor) if number in read else b""
+            self.add(name, tensor, content)
+        for k, tensor in enumerate(parts.derived):
+            sizes = tuple((0, n, 0) for n in tensor.shape)
+            nbytes = tensor.numel() * tensor.dtype.itemsize
+            self.values.append(Value(f"derived.{k}", tensor.dtype.code, sizes, True, 0, nbytes))
+        for region in parts.regions:
+            for digest, content in region.noted.tables.items():
+                if digest not in self.tables:
+                    self.tables[digest] = len(self.values)
+                    self.put(
+                        Value(f"table.{len(self.tables)}", "u8", ((0, len(content), 0),)), content
+                    )
+
+    def add(self, name: str, tensor: Any, content: bytes) -> None:
+        """A constant that has a name."""
+        sizes = tuple((0, n, 0) for n in tensor.shape)
+        self.put(Value(plain_name(name), tensor.dtype.code, sizes), content)
+
+    def put(self, value: Value, content: bytes) -> None:
+        """Append elements."""
+        value.offset, value.nbytes = self.length, len(content)
+        space = -len(content) % ALIGNMENT
+        self.pieces += [content, bytes(space)]
+        self.length += len(content) + space
+        self.values.append(value)
+
+    def content(self) -> bytes:
+        """All of them."""
+        return b"".join(self.pieces)
+
+
+def _content(tensor: Any) -> bytes:
+    plain = tensor.detach().contiguous().clone().reshape((-1,))
+    return plain.view(core.uint8).numpy().tobytes() if plain.numel() else b""
+
+
+def _read_constants(parts: Parts) -> set[int]:
+    """The constants that launches read: others are folded away."""
+    return {
+        number
+        for region in parts.regions
+        for step in region.noted.steps
+        for base in step.bases
+        if base is not None and base[0] == "constant"
+        for number in (base[1],)
+    } | {
+        base[1]
+        for region in parts.regions
+        for base, _, _ in region.noted.results
+        if base is not None and base[0] == "constant"
+    }
+
+
+def entries_of(parts: Parts, variants: Sequence[str]) -> dict[str, bytes]:
+    """What stands in a package, by name."""
+    weights = Weights(parts)
+    kernels = kernels_in(parts.regions)
+    prebuilt = [name for name in kernels if not name.startswith("fused/")]
+    text = program_text(
+        len(parts.source.symbols), parts.source.inputs, weights.values, weights.tables, kernels,
+        parts.regions,
+    )  # fmt: skip
+    entries = {"program": text.encode()}
+    if variants:
+        made = libraries(prebuilt, parts.fused, variants)
+        entries |= {f"lib/{variant}.so": content for variant, content in made.items()}
+    return {**entries, "weights": weights.content()}
+
+
+def compile_and_package(
+    program: ExportedProgram,
+    path: Any,
+    options: dict[str, Any] | None = None,
+    variants: Sequence[str] | None = None,
+) -> str:
+    """Compile an exported program into one file; gives its path."""
+    if not isinstance(program, ExportedProgram):
+        fail(
+            TypeError,
+            "package",
+            "an exported program was required",
+            type(program).__name__,
+            hint="facula.export.export(module, args) makes one",
+        )
+    chosen = tuple(variants_here() if variants is None else variants)
+    parts = compiled_parts(Source(program), chosen, options)
+    entries = entries_of(parts, chosen)
+    entries["call"] = call_text(program)
+    return write_package(path, entries, platform.machine())
+
+
+def compile_library(
+    program: ExportedProgram, path: Any, options: dict[str, Any] | None = None
+) -> str:
+    """Compile an exported program into one shared library for this processor; gives its path.
+
+    It exports the functions of `facula_model.h`; `facula_model_open_embedded` opens the model.
+    """
+    variant = cpu_features.detected().removesuffix("x")
+    parts = compiled_parts(Source(program), (variant,), options)
+    entries = {**entries_of(parts, ()), "call": call_text(program)}
+    prebuilt = [k for k in kernels_in(parts.regions) if not k.startswith("fused/")]
+    package = package_bytes(entries, platform.machine())
+    content = library_with(prebuilt, parts.fused[variant], variant, package)
+    target = os.path.abspath(os.fspath(path))
+    with write_atomically(target) as temporary, open(temporary, "wb") as file:
+        file.write(content)
+    return target
+
+
+def call_text(program: ExportedProgram) -> bytes:
+    """How arguments and results are nested, and which arguments are tensors."""
+    tensors = [
+        type(spec.arg).__name__ != "ConstantArgument"
+        for spec in program.graph_signature.input_specs
+        if spec.kind.name == "USER_INPUT"
+    ]
+    said = {
+        "in": write_spec(program.in_spec),
+        "out": write_spec(program.out_spec),
+        "tensors": tensors,
+    }
+    return json.dumps(said).encode()
+
+
+def _package_in(path: Any) -> Any:
+    """The package, which may stand inside of a library."""
+    if not os.fspath(path).endswith(".so"):
+        return path
+    with open(path, "rb") as file:
+        content = file.read()
+    begin = content.find(b"PK\x03\x04")
+    end = content.rfind(b"PK\x05\x06")
+    return io.BytesIO(content[begin : end + 22])
+
+
+class LoadedPackage:
+    """A package as a function of the arguments that the module took."""
+
+    def __init__(self, path: Any, kernels: str | None = None) -> None:
+        self.model = Model(path, kernels)
+        with zipfile.ZipFile(_package_in(path)) as file:  # its digests were checked
+            said = json.loads(file.read("call"))
+        self._in = read_spec(said["in"])
+        self._out = read_spec(said["out"])
+        self._tensors = said["tensors"]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves, spec = pytree.tree_flatten((args, self._ordered(kwargs)))
+        if spec != self._in:
+            fail(
+                ValueError,
+                "package",
+                f"arguments nested as in the export were required: {self._in}",
+                spec,
+                hint="pass arguments as they were given to export()",
+            )
+        given = [x for x, is_tensor in zip(leaves, self._tensors, strict=True) if is_tensor]
+        return pytree.tree_unflatten(list(self.model(*given)), self._out)
+
+    def _ordered(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        names = self._in.children_specs[1].context or []
+        return {name: kwargs[name] for name in names if name in kwargs} | kwargs
+
+    def get_constant_fqns(self) -> list[str]:
+        """The names of parameters and buffers."""
+        hidden = ("derived.", "table.")
+        return [c["name"] for c in self.model.constants() if not c["name"].startswith(hidden)]
+
+    def load_constants(
+        self, constants_map: Mapping[str, Any], *, check_full_update: bool = False,
+        user_managed: bool = False,
+    ) -> None:  # fmt: skip
+        """Other elements for parameters and buffers; `check_full_update`: for all of them."""
+        missing = set(self.get_constant_fqns()) - {plain_name(n) for n in constants_map}
+        if check_full_update and missing:
+            fail(
+                RuntimeError,
+                "package",
+                "all constants were required",
+                f"none for {', '.join(sorted(missing))}",
+                hint="check_full_update=False changes some",
+            )
+        self.model.update_constants({plain_name(n): x for n, x in constants_map.items()})
+
+    update_constant_buffer = load_constants
+
+    def get_metadata(self) -> dict[str, str]:
+        """What the package was made for."""
+        return {"AOTI_DEVICE_KEY": "cpu", "variant": self.model.variant}
+
+
+def load_package(path: Any) -> LoadedPackage:
+    """A package, ready to be called."""
+    return LoadedPackage(os.fspath(path))

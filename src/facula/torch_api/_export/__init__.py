@@ -1,0 +1,45 @@
+"""`facula._export`: libraries of exported programs under PyTorch's name.
+
+Takes: a module and example arguments. Gives: `aot_compile`, `aot_load`.
+Keeps true: it holds nothing of its own: `facula.deploy.aot` does.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import Any
+
+from facula.deploy.aot import LoadedPackage, compile_library, load_package
+from facula.export import export
+
+__all__ = ["aot_compile", "aot_load"]
+
+
+def aot_compile(
+    f: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    options: dict[str, Any] | None = None,
+    remove_runtime_assertions: bool = False,
+    disable_constraint_solver: bool = False,
+    same_signature: bool = True,
+) -> str:
+    """A module as a shared library for this processor; gives its path.
+
+    `options` are those of the compiler; `aot_inductor.output_path` says where the library is to be.
+    The last three arguments are kept for PyTorch's API.
+    """
+    chosen = dict(options or {})
+    target = chosen.pop("aot_inductor.output_path", None)
+    if target is None:
+        target = os.path.join(tempfile.mkdtemp(prefix="facula-aot-"), "model.so")
+    program = export(f, args, kwargs, dynamic_shapes=dynamic_shapes)
+    return compile_library(program, target, chosen)
+
+
+def aot_load(so_path: str, device: str = "cpu") -> LoadedPackage:
+    """A library of `aot_compile` as a function of the module's arguments."""
+    return load_package(so_path)

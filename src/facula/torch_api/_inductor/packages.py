@@ -1,0 +1,67 @@
+"""Packages of exported programs under PyTorch's names.
+
+Takes: exported programs. Gives: `aoti_compile_and_package`, `aoti_load_package`, `aot_compile`.
+Keeps true: it holds nothing of its own: `facula.deploy.aot` does.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import Any
+
+from facula.core.errors import fail
+from facula.deploy.aot import LoadedPackage, compile_and_package, load_package
+
+from .._export import aot_compile as library_of
+
+
+def aoti_compile_and_package(
+    exported_program: Any,
+    _deprecated_unused_args: Any = None,
+    _deprecated_unused_kwargs: Any = None,
+    *,
+    package_path: Any = None,
+    inductor_configs: dict[str, Any] | None = None,
+) -> str:
+    """Compile an exported program into one file of native code, weights and a manifest; gives its path.
+
+    The file runs without Python and without a compiler (`docs/packages.md`).
+
+    Args:
+        package_path: where it is to be, named `.pt2`; default: a new folder among the temporary files.
+        inductor_configs: options of the compiler.
+    """
+    if package_path is None:
+        package_path = os.path.join(tempfile.mkdtemp(prefix="facula-package-"), "model.pt2")
+    if not os.fspath(package_path).endswith(".pt2"):
+        fail(
+            ValueError,
+            "aoti_compile_and_package",
+            "a package_path that ends in .pt2 was required",
+            os.fspath(package_path),
+            hint="package_path='model.pt2'",
+        )
+    return compile_and_package(exported_program, package_path, inductor_configs)
+
+
+def aoti_load_package(
+    path: Any, model_name: str = "model", run_single_threaded: bool = False, num_runners: int = 1,
+    device_index: int = -1,
+) -> LoadedPackage:  # fmt: skip
+    """A package as a function of the module's arguments; any number of threads may call it.
+
+    All arguments but the first are kept for PyTorch's API.
+    """
+    return load_package(path)
+
+
+def aot_compile(
+    gm: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None = None,
+    *,
+    options: dict[str, Any] | None = None,
+) -> str:
+    """A module as a shared library for this processor; gives its path."""
+    return library_of(gm, args, kwargs, options=options)
