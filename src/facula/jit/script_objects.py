@@ -320,6 +320,17 @@ class RecursiveScriptModule(ScriptModule, _HasGraph):
         self.save(made, **kwargs)
         return made.getvalue()
 
+    def _save_for_lite_interpreter(
+        self, f: Any, _extra_files: Any = None, _save_mobile_debug_info: bool = False
+    ) -> None:
+        """Write the module to a file, which `jit.mobile._load_for_lite_interpreter` reads: one of `save`."""
+        SAVE[0](self, f, _extra_files)
+
+    def _save_to_buffer_for_lite_interpreter(self, *args: Any, **kwargs: Any) -> bytes:
+        made = io.BytesIO()
+        self._save_for_lite_interpreter(made, *args, **kwargs)
+        return made.getvalue()
+
     def extra_repr(self) -> str:
         return f"original_name={self.original_name}"
 

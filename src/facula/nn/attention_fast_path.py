@@ -12,6 +12,7 @@ from typing import Any
 
 import facula
 from facula import core
+from facula.core.errors import fail
 from facula.nn import functional as F
 
 _enabled = True
@@ -115,6 +116,24 @@ def encoder_layer(
         return x + _feed_forward(layer, _norm(layer.norm2, x))
     x = _norm(layer.norm1, x + _attend(layer, x, shape, index, mask))
     return _norm(layer.norm2, x + _feed_forward(layer, x))
+
+
+def nested_layer(layer: Any, src: Any, *masks: Any) -> Any:
+    """One layer over a nested tensor: linear layers see its rows alone."""
+    if any(mask is not None for mask in masks) or not usable(layer, src):
+        fail(
+            RuntimeError,
+            "TransformerEncoderLayer",
+            "inference without masks was required of nested tensors (eval(), no gradients, batch_first)",
+            "a mask" if any(mask is not None for mask in masks) else "another setting",
+            hint="src.to_padded_tensor(0) with src_key_padding_mask serves in training",
+        )
+    lengths = core.as_tensor([shape[0] for shape in src._shapes])
+    longest = int(lengths.max())
+    padding = facula.arange(longest)[None] >= lengths[:, None]
+    shape = (len(src._shapes), longest, src.size(-1))
+    allowed = ~padding[:, None, None, :]
+    return src._with(encoder_layer(layer, src._values, shape, TokenIndex(padding), allowed))
 
 
 def combined_mask(attn_mask: Any, padding: Any) -> Any:

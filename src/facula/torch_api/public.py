@@ -18,7 +18,7 @@ SUBMODULES = frozenset(
         "version compiler "
         "_dynamo _logging _tensor_str ao alias torch_version "
         "distributed __config__ hub export futures multiprocessing onnx "
-        "quasirandom vision audio text arrow csprng quantization _inductor _export mobile"
+        "quasirandom vision audio text arrow csprng quantization _inductor _export mobile nested"
     ).split()
 )
 
@@ -34,6 +34,7 @@ LIBRARIES = {
 }
 
 _FROM = {
+    "facula.mobile": "is_vulkan_available",
     "facula.compiler.api": "compile",
     "facula.capture.higher_order": "cond",
     "facula.serialization": "save load",

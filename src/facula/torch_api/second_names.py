@@ -48,6 +48,7 @@ _MODULES = {
     "facula.ao.quantization.fuse_modules": "facula.quantization.fuse",
     "facula.ao.quantization.fuser_method_mappings": "facula.quantization.fuse",
     "facula.ao.quantization.quantization_mappings": "facula.quantization.quantize",
+    "facula.utils.mobile_optimizer": "facula.jit.mobile_optimizer",
     "facula.distributions.exp_family": "facula.distributions.distribution",
 }
 #: packages where PyTorch has a module for each class, named like the class

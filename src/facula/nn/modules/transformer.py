@@ -169,6 +169,8 @@ class TransformerEncoderLayer(_TransformerLayer):
         is_causal: bool = False,
     ) -> Any:
         """The same shape as ``src``."""
+        if src.is_nested:
+            return fast_path.nested_layer(self, src, src_mask, src_key_padding_mask)
         src_key_padding_mask = _as_float_mask(
             src_key_padding_mask, "src_key_padding_mask", None, src.dtype
         )
@@ -233,6 +235,10 @@ class TransformerEncoder(Module):
         is_causal: bool | None = None,
     ) -> Any:
         """The same shape as ``src``."""
+        if src.is_nested:
+            for layer in self.layers:
+                src = layer(src, mask, src_key_padding_mask)
+            return src if self.norm is None else self.norm(src)
         if self._skips_padding(src, mask, src_key_padding_mask):
             output = fast_path.encoder(self.layers, src, src_key_padding_mask)
             return output if self.norm is None else self.norm(output)

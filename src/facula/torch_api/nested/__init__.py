@@ -1,0 +1,167 @@
+"""`facula.nested`: batches of tensors of different lengths, without padding.
+
+Takes: lists of tensors, or values with offsets. Gives: `nested_tensor`, `as_nested_tensor`,
+`nested_tensor_from_jagged`, `to_padded_tensor`, `narrow`, `masked_select`.
+Keeps true: a nested tensor is one tensor of all rows with the offsets of its entries; operators work on
+these rows, so that padding costs nothing and gradients are those of the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail
+
+from . import rules  # noqa: F401  (fills the table of operators)
+from .tensor import NestedTensor, packed
+
+__all__ = [
+    "as_nested_tensor", "masked_select", "narrow", "nested_tensor", "nested_tensor_from_jagged",
+    "to_padded_tensor",
+]  # fmt: skip
+
+Tensor = core.Tensor
+
+
+def _checked_layout(layout: Any) -> Any:
+    found = core.strided if layout is None else layout
+    if found not in (core.strided, core.jagged):
+        fail(
+            RuntimeError,
+            "nested_tensor",
+            "layout strided or jagged was required",
+            layout,
+            hint="layout=facula.jagged has one ragged dimension, behind the batch",
+        )
+    return found
+
+
+def as_nested_tensor(
+    ts: Any, dtype: Any = None, device: Any = None, layout: Any = None
+) -> NestedTensor:
+    """A nested tensor of the elements of tensors; gradients flow to them."""
+    if isinstance(ts, NestedTensor):
+        return ts if dtype is None else ts.to(dtype)
+    if isinstance(ts, Tensor):
+        ts = ts.unbind(0)
+    if not isinstance(ts, (list, tuple)) or not all(isinstance(t, Tensor) for t in ts):
+        fail(
+            TypeError,
+            "as_nested_tensor",
+            "a list of tensors was required (as_nested_tensor(): Expected first argument to be a "
+            "tensor or a list / tuple of tensors)",
+            type(ts).__name__,
+            hint="nested_tensor takes lists of numbers too",
+        )
+    parts = [t.to(device=device, dtype=dtype) if dtype or device else t for t in ts]
+    return packed(parts, _checked_layout(layout))
+
+
+def nested_tensor(
+    tensor_list: Any,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> NestedTensor:
+    """A nested tensor with a copy of the elements: a leaf of its own.
+
+    >>> facula.nested.nested_tensor([facula.ones(2, 3), facula.ones(4, 3)])
+    """
+    if not isinstance(tensor_list, (list, tuple)):
+        fail(
+            TypeError,
+            "nested_tensor",
+            "a list was required (nested_tensor(): argument 'tensor_list' must be a list)",
+            type(tensor_list).__name__,
+            hint="pass [a, b, ...], one entry of the batch each",
+        )
+    parts = [
+        t.detach() if isinstance(t, Tensor) else core.as_tensor(t, dtype=dtype) for t in tensor_list
+    ]
+    found = as_nested_tensor(parts, dtype, device, layout)
+    return found._with(found._values.detach().clone().requires_grad_(requires_grad))
+
+
+def nested_tensor_from_jagged(
+    values: Tensor,
+    offsets: Tensor | None = None,
+    lengths: Tensor | None = None,
+    jagged_dim: int | None = None,
+    min_seqlen: int | None = None,
+    max_seqlen: int | None = None,
+) -> NestedTensor:
+    """A nested tensor (layout jagged) of rows and where entries begin; gradients flow to the rows."""
+    if offsets is None and lengths is None:
+        fail(
+            RuntimeError,
+            "nested_tensor_from_jagged",
+            "offsets or lengths were required (At least one of offsets or lengths is required.)",
+            "neither",
+            hint="offsets are [0, length of the first, length of both, ...]",
+        )
+    if jagged_dim not in (None, 1):
+        fail(
+            NotImplementedError,
+            "nested_tensor_from_jagged",
+            "jagged_dim 1 was required",
+            jagged_dim,
+            hint="move the ragged dimension to the front of values",
+        )
+    if offsets is None:
+        assert lengths is not None
+        ends = [0, *lengths.cumsum(0).tolist()]
+    else:
+        ends = offsets.tolist()
+    spans = list(zip(ends, ends[1:], strict=False))
+    if lengths is not None and offsets is not None:
+        rows = [values.narrow(0, a, n) for (a, _), n in zip(spans, lengths.tolist(), strict=True)]
+        return packed(rows, core.jagged)
+    if any(b < a for a, b in spans) or (ends and ends[-1] > values.shape[0]) or ends[0] < 0:
+        fail(
+            RuntimeError,
+            "nested_tensor_from_jagged",
+            f"offsets that grow from 0 to {values.shape[0]} were required",
+            ends,
+            hint="offsets have one number more than there are entries",
+        )
+    if ends[0] or ends[-1] != values.shape[0]:
+        values = values[ends[0] : ends[-1]]
+    shapes = [(b - a, *values.shape[1:]) for a, b in spans]
+    return NestedTensor.make(values, shapes, core.jagged)
+
+
+def to_padded_tensor(
+    input: Any, padding: float, output_size: Sequence[int] | None = None, out: Any = None
+) -> Tensor:
+    """A dense tensor: entries are filled up with `padding` to the longest one, or to `output_size`."""
+    found = input.to_padded_tensor(padding, output_size)
+    return found if out is None else out.copy_(found)
+
+
+def narrow(tensor: Tensor, dim: int, start: Any, length: Any, layout: Any = None) -> NestedTensor:
+    """A part of each entry of a dense batch along dimension 1: from `start` on, `length` long."""
+    if dim != 1:
+        fail(
+            RuntimeError,
+            "nested.narrow",
+            "dim 1 was required (jagged layout only supports dim=1)",
+            dim,
+            hint="move the dimension behind the batch",
+        )
+    count = tensor.shape[0]
+    starts = start.tolist() if isinstance(start, Tensor) else [start] * count
+    lengths = length.tolist() if isinstance(length, Tensor) else [length] * count
+    rows = [tensor[k].narrow(0, starts[k], lengths[k]) for k in range(count)]
+    return packed(rows, _checked_layout(layout))
+
+
+def masked_select(tensor: Tensor, mask: Tensor) -> NestedTensor:
+    """The entries of a dense batch at True, row by row."""
+    wanted = mask.expand(tensor.shape)
+    rows = [tensor[k][wanted[k]] for k in range(tensor.shape[0])]
+    return packed(rows, core.jagged)

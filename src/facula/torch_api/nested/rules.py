@@ -1,0 +1,332 @@
+"""What operators do with nested tensors.
+
+Takes: nested tensors among the arguments. Gives: entries of `RULES`, by the operators' names.
+Keeps true: elementwise operators are those of the table, on the rows; others work on the rows where
+these decide alone, and on entries one by one where they do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import facula
+from facula import core
+from facula.core.errors import fail
+from facula.nn import functional as F
+from facula.ops.registry import TABLE
+
+from .tensor import RULES, NestedTensor, packed
+
+Rule = Callable[..., Any]
+
+
+def _rule(*names: str) -> Callable[[Rule], Rule]:
+    def enter(function: Rule) -> Rule:
+        RULES.update(dict.fromkeys(names, function))
+        return function
+
+    return enter
+
+
+def _entries(function: Rule, *nested: NestedTensor) -> NestedTensor:
+    """A function of the entries, one by one."""
+    rows = zip(*(x._rows() for x in nested), strict=True)
+    return packed([function(*each) for each in rows], nested[0]._form)
+
+
+def _same(first: NestedTensor, second: NestedTensor, name: str) -> None:
+    if first._shapes != second._shapes:
+        fail(
+            RuntimeError,
+            name,
+            "nested tensors of the same sizes were required",
+            f"{list(first._shapes)} and {list(second._shapes)}",
+            hint="make both from lists of equal shapes",
+        )
+
+
+_REFLECTED = {"radd": "add", "rsub": "sub", "rmul": "mul", "rtruediv": "div", "truediv": "div"}
+_KEPT = frozenset("clone detach contiguous to dropout alpha_dropout type zeros_like ones_like empty_like "
+                  "rand_like randn_like full_like float double half bfloat16 long int bool".split())  # fmt: skip
+
+
+@_rule("pointwise")
+def pointwise(name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """An elementwise operator on the rows; NotImplemented for others."""
+    plain = _REFLECTED.get(name, name)
+    definition = TABLE.get(plain)
+    elementwise = (
+        definition is not None and getattr(definition.definition, "kind", "") == "pointwise"
+    )
+    if not (elementwise or plain in _KEPT or plain in _ACTIVATIONS):
+        return NotImplemented
+    nested = [x for x in args if isinstance(x, NestedTensor)]
+    first = nested[0]
+    for other in nested[1:]:
+        _same(first, other, plain)
+    given = [_of_rows(first, x, plain) for x in args]
+    found = function(*given, **{k: _of_rows(first, x, plain) for k, x in kwargs.items()})
+    return first._with(found)
+
+
+_ACTIVATIONS = frozenset("relu relu6 gelu silu elu leaky_relu softplus hardtanh hardswish mish celu "
+                         "selu tanh sigmoid logsigmoid dropout where nan_to_num clamp".split())  # fmt: skip
+
+
+def _of_rows(first: NestedTensor, x: Any, name: str) -> Any:
+    """An argument as the rows meet it: a dense one broadcasts over rows."""
+    if isinstance(x, NestedTensor):
+        return x._values
+    if not isinstance(x, core.Tensor) or x.dim() == 0 or not first._is_packed:
+        return x
+    if x.dim() < first.dim() - 1:
+        return x
+    if x.dim() == first.dim() and x.shape[0] in (1, len(first._shapes)) and x.shape[1] == 1:
+        lengths = core.as_tensor([s[0] for s in first._shapes])
+        whole = x.expand((len(first._shapes), *x.shape[1:])).squeeze(1)
+        return facula.repeat_interleave(whole, lengths, 0)
+    return fail(
+        RuntimeError,
+        name,
+        "a dense tensor that broadcasts over the ragged dimension was required",
+        list(x.shape),
+        hint="[batch, 1, ...] has one row for each entry",
+    )
+
+
+@_rule("unbind")
+def unbind(x: NestedTensor, dim: int = 0) -> tuple[Any, ...]:
+    if dim not in (0, -x.dim()):
+        fail(
+            RuntimeError,
+            "unbind",
+            "dimension 0 was required (NestedTensor can only be unbound along dimension 0)",
+            dim,
+            hint="x.unbind() gives the entries",
+        )
+    return x._rows()
+
+
+def _packed_only(name: str, x: NestedTensor) -> None:
+    if not x._is_packed:
+        fail(
+            RuntimeError,
+            name,
+            "entries that differ in their first dimension alone were required",
+            list(x._shapes),
+            hint="take entries one by one: x.unbind()",
+        )
+
+
+def _row_shapes(x: NestedTensor, values: Any) -> list[tuple[int, ...]]:
+    return [(s[0], *values.shape[1:]) for s in x._shapes]
+
+
+def _over_rows(name: str, x: NestedTensor, found: Any) -> NestedTensor:
+    return x._with(found, _row_shapes(x, found))
+
+
+@_rule("linear")
+def linear(input: Any, weight: Any, bias: Any = None) -> Any:
+    _packed_only("linear", input)
+    return _over_rows("linear", input, F.linear(input._values, weight, bias))
+
+
+@_rule("layer_norm")
+def layer_norm(input: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5,
+               *more: Any) -> Any:  # fmt: skip
+    _packed_only("layer_norm", input)
+    shape = [normalized_shape] if isinstance(normalized_shape, int) else list(normalized_shape)
+    if len(shape) > input.dim() - 2:
+        return _entries(lambda row: F.layer_norm(row, shape, weight, bias, eps), input)
+    return input._with(F.layer_norm(input._values, shape, weight, bias, eps))
+
+
+@_rule("rms_norm")
+def rms_norm(input: Any, normalized_shape: Any, weight: Any = None, eps: Any = None) -> Any:
+    _packed_only("rms_norm", input)
+    return input._with(F.rms_norm(input._values, list(normalized_shape), weight, eps))
+
+
+@_rule("embedding")
+def embedding(input: Any, weight: Any = None, *args: Any, **kwargs: Any) -> Any:
+    if not isinstance(input, NestedTensor):  # the table's own order
+        input, weight = weight, input
+    return _over_rows("embedding", input, F.embedding(input._values, weight, *args, **kwargs))
+
+
+@_rule("softmax", "log_softmax")
+def softmax(input: Any, dim: int, *args: Any, **kwargs: Any) -> Any:
+    at = dim + input.dim() if dim < 0 else dim
+    if at == 0:
+        fail(
+            RuntimeError,
+            "softmax",
+            "a dimension of the entries was required (Cannot apply softmax across nested dimension 0)",
+            dim,
+            hint="dim=1 goes along each entry",
+        )
+    if at == 1 or not input._is_packed:
+        return _entries(lambda row: F.softmax(row, at - 1), input)
+    return input._with(F.softmax(input._values, at - 1))
+
+
+@_rule("sum", "mean")
+def sums(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    if dim is None:
+        return input._values.sum(dtype=dtype)
+    (one,) = (dim,) if isinstance(dim, int) else dim
+    at = one + input.dim() if one < 0 else one
+    if at == 1:
+        return facula.stack([row.sum(0, keepdim, dtype=dtype) for row in input._rows()])
+    return _over_rows("sum", input, input._values.sum(at - 1, keepdim, dtype=dtype))
+
+
+@_rule("mean")
+def mean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    if dim is None:
+        return input._values.mean(dtype=dtype)
+    (one,) = (dim,) if isinstance(dim, int) else dim
+    at = one + input.dim() if one < 0 else one
+    if at == 1:
+        return facula.stack([row.mean(0, keepdim, dtype=dtype) for row in input._rows()])
+    return _over_rows("mean", input, input._values.mean(at - 1, keepdim, dtype=dtype))
+
+
+@_rule("matmul", "bmm", "rmatmul")
+def matmul(first: Any, second: Any) -> Any:
+    if isinstance(first, NestedTensor) and isinstance(second, NestedTensor):
+        return _entries(facula.matmul, first, second)
+    if isinstance(first, NestedTensor) and second.dim() == 2 and first._is_packed:
+        return _over_rows("matmul", first, facula.matmul(first._values, second))
+    if isinstance(first, NestedTensor):
+        parts = zip(first._rows(), second.unbind(0), strict=True)
+        return packed([facula.matmul(a, b) for a, b in parts], first._form)
+    return _entries(lambda row: facula.matmul(first, row), second)
+
+
+@_rule("transpose")
+def transpose(x: Any, dim0: int, dim1: int) -> Any:
+    a, b = (d + x.dim() if d < 0 else d for d in (dim0, dim1))
+    if 0 in (a, b):
+        fail(
+            RuntimeError,
+            "transpose",
+            "dimensions of the entries were required (Nested tensor dimension 0 cannot be transposed)",
+            (dim0, dim1),
+            hint="the batch stays in front",
+        )
+    form = core.strided if 1 in (a, b) else x._form
+    return packed([row.transpose(a - 1, b - 1) for row in x._rows()], form)
+
+
+@_rule("chunk")
+def chunk(x: Any, chunks: int, dim: int = 0) -> Any:
+    at = _last(x, dim, "chunk")
+    return tuple(_over_rows("chunk", x, part) for part in x._values.chunk(chunks, at))
+
+
+@_rule("split", "split_with_sizes")
+def split(x: Any, sizes: Any, dim: int = 0) -> Any:
+    at = _last(x, dim, "split")
+    return tuple(_over_rows("split", x, part) for part in x._values.split(sizes, at))
+
+
+def _last(x: NestedTensor, dim: int, name: str) -> int:
+    at = dim + x.dim() if dim < 0 else dim
+    _packed_only(name, x)
+    if at < 2:
+        fail(
+            RuntimeError,
+            name,
+            "a regular dimension behind the ragged one was required",
+            dim,
+            hint="dim=-1 is the last one; x.unbind() gives the entries",
+        )
+    return at - 1
+
+
+@_rule("unflatten")
+def unflatten(x: Any, dim: int, sizes: Any) -> Any:
+    return _over_rows("unflatten", x, x._values.unflatten(_last(x, dim, "unflatten"), sizes))
+
+
+@_rule("flatten")
+def flatten(x: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
+    at, end = _last(x, start_dim, "flatten"), _last(x, end_dim, "flatten")
+    return _over_rows("flatten", x, x._values.flatten(at, end))
+
+
+@_rule("view", "reshape")
+def reshape(x: Any, *shape: Any) -> Any:
+    wanted = (
+        list(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else list(shape)
+    )
+    _packed_only("reshape", x)
+    if len(wanted) < 2 or wanted[0] not in (len(x), -1):
+        fail(
+            RuntimeError,
+            "reshape",
+            "the batch and the ragged dimension in front were required",
+            wanted,
+            hint="x.reshape(x.size(0), -1, ...)",
+        )
+    return _over_rows("reshape", x, x._values.reshape(-1, *wanted[2:]))
+
+
+@_rule("select", "getitem", "__getitem__")
+def select(x: Any, at: Any, *more: Any) -> Any:
+    number = more[0] if more else at
+    if not isinstance(number, int) or (more and at != 0):
+        fail(
+            NotImplementedError,
+            "select",
+            "the number of an entry was required",
+            number,
+            hint="x[0] is the first entry; index that one further",
+        )
+    return x._rows()[number]
+
+
+@_rule("cat")
+def cat(tensors: Any, dim: int = 0, **kwargs: Any) -> Any:
+    rows = [t._rows() if isinstance(t, NestedTensor) else t.unbind(0) for t in tensors]
+    form = next(t._form for t in tensors if isinstance(t, NestedTensor))
+    if dim == 0:
+        return packed([row for each in rows for row in each], form)
+    at = dim if dim < 0 else dim - 1
+    return packed([facula.cat(each, at) for each in zip(*rows, strict=True)], form)
+
+
+@_rule("is_same_size")
+def is_same_size(x: Any, other: Any) -> bool:
+    return bool(x._shapes == other._shapes)
+
+
+@_rule("scaled_dot_product_attention")
+def attention(
+    query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0,
+    is_causal: bool = False, scale: Any = None, enable_gqa: bool = False,
+) -> Any:  # fmt: skip
+    """Entries one by one, in the layout [heads, length, size]; nothing is spent on padding."""
+    if attn_mask is not None:
+        fail(
+            RuntimeError,
+            "scaled_dot_product_attention",
+            "attn_mask None was required of nested tensors",
+            list(attn_mask.shape),
+            hint="entries attend to themselves alone: leave the padding mask out",
+        )
+    words = {
+        "dropout_p": dropout_p,
+        "is_causal": is_causal,
+        "scale": scale,
+        "enable_gqa": enable_gqa,
+    }
+
+    def one(q: Any, k: Any, v: Any) -> Any:
+        return F.scaled_dot_product_attention(q[None], k[None], v[None], **words)[0]
+
+    rows = zip(query._rows(), key._rows(), value._rows(), strict=True)
+    return packed([one(*each) for each in rows], core.strided)

@@ -1,0 +1,232 @@
+"""The class of nested tensors: rows of all entries in one tensor.
+
+Takes: rows and the shapes of entries. Gives: `NestedTensor`, `packed`, and `RULES`: what operators do.
+Keeps true: `_values` is an ordinary tensor, which has the history; where entries differ in dimensions
+behind the first one, it is one-dimensional.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import facula
+from facula import core
+from facula.core.errors import fail
+
+Tensor = core.Tensor
+Shape = tuple[int, ...]
+#: by the operator's name: functions of its arguments
+RULES: dict[str, Callable[..., Any]] = {}
+
+
+class NestedTensor(Tensor):
+    """A batch of tensors of different sizes."""
+
+    _values: Tensor
+    _shapes: tuple[Shape, ...]
+    _form: Any
+
+    @staticmethod
+    def make(values: Tensor, shapes: Sequence[Shape], layout: Any) -> NestedTensor:
+        """One on given rows."""
+        made = Tensor._make_subclass(NestedTensor, core.empty((0,), dtype=values.dtype))
+        made._values = values
+        made._shapes = tuple(tuple(s) for s in shapes)
+        made._form = layout
+        return made
+
+    def _with(self, values: Tensor, shapes: Sequence[Shape] | None = None) -> NestedTensor:
+        """The same entries with other rows."""
+        return NestedTensor.make(values, self._shapes if shapes is None else shapes, self._form)
+
+    @property
+    def _is_packed(self) -> bool:
+        """Whether entries differ in their first dimension alone."""
+        return len({s[1:] for s in self._shapes}) <= 1
+
+    def _rows(self) -> tuple[Tensor, ...]:
+        """The entries."""
+        if self._is_packed:
+            return tuple(self._values.split([s[0] for s in self._shapes])) if self._shapes else ()
+        parts = self._values.split([prod(s) for s in self._shapes])
+        return tuple(p.reshape(s) for p, s in zip(parts, self._shapes, strict=True))
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        name = getattr(func, "__name__", str(func))
+        rule = RULES.get(name) or RULES.get(name.strip("_"))
+        if rule is not None:
+            return rule(*args, **(kwargs or {}))
+        inner = RULES["pointwise"](name.strip("_"), func, args, kwargs or {})
+        if inner is not NotImplemented:
+            return inner
+        return fail(
+            NotImplementedError,
+            name,
+            "an operator that nested tensors have was required",
+            name,
+            hint="take entries one by one: x.unbind(), or pad them: x.to_padded_tensor(0)",
+        )
+
+    # --- what it shows
+    is_nested = property(lambda self: True)
+    layout = property(lambda self: self._form)
+    dtype = property(lambda self: self._values.dtype)
+    device = property(lambda self: self._values.device)
+    is_leaf = property(lambda self: self._values.is_leaf)
+    grad_fn = property(lambda self: self._values.grad_fn)
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients are recorded."""
+        return bool(self._values.requires_grad)
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self._values.requires_grad = value
+
+    @property
+    def grad(self) -> Any:
+        """The gradient of a leaf, nested alike."""
+        return None if self._values.grad is None else self._with(self._values.grad)
+
+    @grad.setter
+    def grad(self, value: Any) -> None:
+        self._values.grad = value._values if isinstance(value, NestedTensor) else value
+
+    def dim(self) -> int:
+        """The number of dimensions, the batch counted."""
+        return 1 + (len(self._shapes[0]) if self._shapes else 0)
+
+    ndim = property(dim)
+
+    def size(self, dim: int | None = None) -> Any:
+        """A size that is the same in all entries."""
+        if dim is None:
+            return fail(
+                RuntimeError,
+                "size",
+                "a dimension was required (Internal error: NestedTensorImpl doesn't support sizes)",
+                "none",
+                hint="x.size(0) is the number of entries, x.unbind() gives their shapes",
+            )
+        at = dim + self.dim() if dim < 0 else dim
+        if at == 0:
+            return len(self._shapes)
+        sizes = {s[at - 1] for s in self._shapes}
+        if len(sizes) == 1:
+            return sizes.pop()
+        return fail(
+            RuntimeError,
+            "size",
+            f"a regular dimension was required (Given dimension {dim} is irregular and does not have "
+            "a size.)",
+            sorted(sizes),
+            hint="x.unbind() gives the entries with their shapes",
+        )
+
+    @property
+    def shape(self) -> Any:
+        """Sizes; that of the ragged dimension is the greatest, for layout jagged only."""
+        if self._form is core.strided:
+            return self.size()
+        return core.Size((len(self._shapes), *(max(c) for c in zip(*self._shapes, strict=True))))
+
+    def numel(self) -> int:
+        """The number of elements of all entries."""
+        return int(self._values.numel())
+
+    def values(self) -> Tensor:
+        """The rows of all entries."""
+        return self._values
+
+    def offsets(self) -> Tensor:
+        """Where entries begin, and the end of the last one."""
+        ends = [0]
+        for s in self._shapes:
+            ends.append(ends[-1] + s[0])
+        return core.as_tensor(ends)
+
+    def lengths(self) -> None:
+        """None: entries follow one another without gaps."""
+        return
+
+    def __len__(self) -> int:
+        return len(self._shapes)
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        if self._form is core.jagged:
+            return (
+                f"NestedTensor(size={tuple(self.shape)}, offsets={self.offsets()}, contiguous=True)"
+            )
+        inner = ",\n".join(f"  {row}" for row in self._rows())
+        return f"nested_tensor([\n{inner}\n])"
+
+    # --- what has no operator
+    def backward(self, gradient: Any = None, *args: Any, **kwargs: Any) -> None:
+        """Gradients of the rows."""
+        given = gradient._values if isinstance(gradient, NestedTensor) else gradient
+        self._values.backward(given, *args, **kwargs)
+
+    def requires_grad_(self, requires_grad: bool = True) -> NestedTensor:
+        """Record gradients, or do not."""
+        self._values.requires_grad_(requires_grad)
+        return self
+
+    def unbind(self, dim: int = 0) -> tuple[Tensor, ...]:
+        """The entries."""
+        return RULES["unbind"](self, dim)  # type: ignore[no-any-return]
+
+    def to_padded_tensor(self, padding: float, output_size: Any = None) -> Tensor:
+        """A dense tensor, filled up with `padding`."""
+        rows = self._rows()
+        largest = [max(c) for c in zip(*self._shapes, strict=True)] if rows else []
+        wanted = [len(rows), *largest] if output_size is None else list(output_size)
+        if any(n < m for n, m in zip(wanted[1:], largest, strict=True)):
+            fail(
+                RuntimeError,
+                "to_padded_tensor",
+                f"an output_size of at least {[len(rows), *largest]} was required (Value in output_size "
+                "is less than NestedTensor padded size. Truncation is not supported.)",
+                wanted,
+                hint="leave output_size out",
+            )
+        padded = []
+        for row in rows:
+            room = [n - m for n, m in zip(wanted[1:], row.shape, strict=True)]
+            around = [x for n in reversed(room) for x in (0, n)]
+            padded.append(facula.nn.functional.pad(row, around, value=padding))
+        return facula.stack(padded)
+
+
+def packed(parts: Sequence[Tensor], layout: Any) -> NestedTensor:
+    """The tensors as entries."""
+    if not parts:
+        return NestedTensor.make(core.empty((0,)), (), layout)
+    if len({t.dim() for t in parts}) > 1:
+        fail(
+            RuntimeError,
+            "nested_tensor",
+            "tensors of one number of dimensions were required (All Tensors given to nested_tensor must "
+            "have the same dimension.)",
+            [t.dim() for t in parts],
+            hint="unsqueeze() adds a dimension",
+        )
+    shapes = [tuple(t.shape) for t in parts]
+    if len({s[1:] for s in shapes}) == 1 and shapes[0]:
+        return NestedTensor.make(facula.cat(list(parts)), shapes, layout)
+    if layout is core.jagged:
+        fail(
+            RuntimeError,
+            "nested_tensor",
+            "tensors that differ in their first dimension alone were required for layout jagged (When "
+            "constructing a nested tensor from list of tensors, all tensors must share the same sizes "
+            "in all dimensions but the ragged one)",
+            shapes,
+            hint="layout=facula.strided takes any shapes of one rank",
+        )
+    return NestedTensor.make(facula.cat([t.reshape(-1) for t in parts]), shapes, layout)
