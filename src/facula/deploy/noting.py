@@ -19,7 +19,7 @@ from facula.core.errors import fail
 KINDS = ("driver", "body", "map", "iterate", "copy", "fill", "zero", "check")
 CODES = (
     "f32", "f64", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "b8", "c64", "c128", "c32", "u16",
-    "u32", "u64", "f8e4m3", "f8e5m2",
+    "u32", "u64", "f8e4m3", "f8e5m2", "f8e4m3z", "f8e5m2z",
 )  # fmt: skip
 #: where a pointer leads: ("input", k), ("constant", k), ("table", digest), ("made", k), or None
 Base = tuple[str, Any] | None

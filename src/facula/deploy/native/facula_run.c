@@ -10,8 +10,8 @@
 #include <string.h>
 #include <time.h>
 
-static const char *const codes[] = {"f4", "f8", "f2", "V2", "i8", "i4", "i2", "i1", "u1", "b1", "c8", "c16", "V4", "u2", "u4", "u8", "V1", "V1"};
-static const int sizes[] = {4, 8, 2, 2, 8, 4, 2, 1, 1, 1, 8, 16, 4, 2, 4, 8, 1, 1};
+static const char *const codes[] = {"f4", "f8", "f2", "V2", "i8", "i4", "i2", "i1", "u1", "b1", "c8", "c16", "V4", "u2", "u4", "u8", "V1", "V1", "V1", "V1"};
+static const int sizes[] = {4, 8, 2, 2, 8, 4, 2, 1, 1, 1, 8, 16, 4, 2, 4, 8, 1, 1, 1, 1};
 enum { DTYPES = sizeof sizes / sizeof *sizes, MOST = 64 };
 
 static int fail(const char *what, const char *path) {

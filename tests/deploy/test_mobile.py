@@ -1,0 +1,93 @@
+"""Models in files for the mobile runtime: the numbers of the module, from a program that has no Python."""
+
+import os
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+import facula
+from facula import mobile, nn
+from facula.utils.mobile_optimizer import generate_mobile_module_lints, optimize_for_mobile
+
+
+class Small(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.features = nn.Sequential(
+            nn.Conv2d(3, 8, 3, 2, 1, bias=False), nn.BatchNorm2d(8), nn.Hardswish()
+        )
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.head(self.features(x).mean((2, 3)))
+
+
+def small():
+    facula.manual_seed(0)
+    module = Small()
+    for _ in range(3):
+        module(facula.randn(4, 3, 12, 12) * 2 + 1)
+    return module.eval()
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    module = small()
+    path = tmp_path_factory.mktemp("mobile") / "model.ptl"
+    mobile.export(module, (facula.randn(1, 3, 12, 12),), path)
+    return module, str(path)
+
+
+def test_the_program_gives_the_modules_numbers(exported, tmp_path):
+    module, path = exported
+    x = np.random.default_rng(0).standard_normal((1, 3, 12, 12)).astype("float32")
+    np.save(tmp_path / "in.npy", x)
+    command = mobile.runtime_command(path, [str(tmp_path / "in.npy")], str(tmp_path / "out.npy"))
+    files = mobile.runtime_files()
+    assert command[0] in files and sum(map(os.path.getsize, files)) < 1_500_000
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    for file in files:
+        shutil.copy2(file, alone)
+    for program in (command[0], str(alone / os.path.basename(command[0]))):
+        done = subprocess.run([program, *command[1:]], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        wanted = module(facula.from_numpy(x)).detach().numpy()
+        np.testing.assert_allclose(np.load(tmp_path / "out.npy"), wanted, 1e-4, 1e-5)
+    np.testing.assert_allclose(mobile.load(path)(facula.from_numpy(x)).numpy(), wanted, 1e-4, 1e-5)
+    # no native code: data alone
+    assert os.path.getsize(path) < 4 * sum(p.numel() for p in module.parameters()) + 10_000
+
+
+def test_another_file_is_refused(tmp_path):
+    (tmp_path / "bad.ptl").write_bytes(b"not a model")
+    command = mobile.runtime_command(tmp_path / "bad.ptl", ["in.npy"], str(tmp_path / "out.npy"))
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1 and "a ZIP file" in done.stderr
+    assert not os.path.exists(tmp_path / "out.npy")
+
+
+def test_pytorchs_names(tmp_path):
+    module = small()
+    x = facula.randn(1, 3, 12, 12)
+    scripted = facula.jit.trace(module, x)
+    optimized = optimize_for_mobile(scripted)
+    optimized._save_for_lite_interpreter(str(tmp_path / "model.ptl"))
+    from facula.jit.mobile import _load_for_lite_interpreter
+
+    loaded = _load_for_lite_interpreter(str(tmp_path / "model.ptl"))
+    for run in (loaded, optimized, mobile.optimize(module, (x,))):
+        np.testing.assert_allclose(run(x).detach().numpy(), module(x).detach().numpy(), 1e-4, 1e-5)
+    assert loaded.find_method("forward") and not loaded.find_method("other")
+    with pytest.raises(RuntimeError, match="is not defined"):
+        loaded.run_method("other", x)
+    with pytest.raises(TypeError, match="a scripted module was required"):
+        optimize_for_mobile(module)
+    with pytest.raises(TypeError, match="the backend 'CPU' was required"):
+        optimize_for_mobile(scripted, backend="vulkan")
+    assert {lint["name"] for lint in generate_mobile_module_lints(scripted)} >= {"BUNDLED_INPUT"}
+    assert facula.is_vulkan_available() is False
+    with pytest.raises(RuntimeError, match="vulkan"):
+        facula.ones(2, device="vulkan")
