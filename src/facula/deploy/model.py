@@ -121,6 +121,7 @@ class Model:
             handle = self._runtime.facula_model_open(os.fsencode(path), folder, error, 512)
         if not handle:
             _said(error)
+        self._runtime.facula_model_set_threads(core.get_num_threads())
         self._handle = handle
         self._ninputs = self._runtime.facula_model_inputs(handle)
         self._noutputs = self._runtime.facula_model_outputs(handle)
