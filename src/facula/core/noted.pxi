@@ -1,4 +1,4 @@
-# A program as the launches that it makes: what `keep.pxi` notes of one operator, of a whole function.
+# A program as the launches that it makes: what `launch_cache.pxi` notes of one operator, of a whole function.
 #
 # Takes: a function without arguments, and the tensors that it reads. Gives: `noted_launches`: every allocation, launch, copy
 # and fill in order, with where each pointer comes from, as plain Python data.
