@@ -440,10 +440,9 @@ def formats() -> dict[str, Format]:
     def load_description(data: bytes) -> Check:
         return _load_exported(packed([("program.json", data), ("tensors.pt", tensors)]))
 
-    others = {**fuzz_programs.programs(), **fuzz_programs.archives(), **fuzz_programs.messages()}
     return {
         **_checkpoints(),
-        **{name: Format(*row) for name, row in others.items()},
+        **{name: Format(*row) for name, row in fuzz_programs.others().items()},
         "exported program": Format(exported, _load_exported, mutated_bytes),
         "exported program, its parts": Format(exported, _load_exported, mutated_parts),
         "exported program, description": Format(described, load_description, mutated_json),

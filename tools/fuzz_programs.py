@@ -1,6 +1,6 @@
 """The kinds of files that hold programs, archives and messages, for `fuzz_loaders`.
 
-Takes nothing. Gives `programs()`, `archives()` and `messages()`: formats by their names.
+Takes nothing. Gives `others()`: formats by their names.
 Keeps true: what is read is looked at as a user would, within bounds.
 """
 
@@ -34,7 +34,7 @@ import facula
 from facula import jit, shared_memory
 from facula.data.datapipes import iter as pipes
 
-__all__ = ["Rows", "archives", "messages", "programs"]
+__all__ = ["Rows", "others"]
 
 #: bytes, what reads them, how they are mutated, how many of the files are of this kind
 Rows = dict[
@@ -121,6 +121,49 @@ def programs() -> Rows:
                 read = _with_record(archive, name)
                 found[f"{word}, its pickle"] = content, read, mutated_operations, 0.2
     return found
+
+
+# ------------------------------------------------------------------ quantized tensors
+
+
+def _quantized() -> bytes:
+    values = facula.arange(12.0).reshape(3, 4)
+    scales, zeros = facula.tensor([0.1, 0.2, 0.3]), facula.tensor([0, 1, 2])
+    made = io.BytesIO()
+    kept = {
+        "tensor": facula.quantize_per_tensor(values, 0.1, 3, facula.quint8),
+        "channel": facula.quantize_per_channel(values, scales.double(), zeros, 0, facula.qint8),
+        "half bytes": facula.quantize_per_channel(
+            values, scales, zeros.float(), 0, facula.quint4x2
+        ),
+        "part": facula.quantize_per_tensor(values, 0.1, 3, facula.qint32)[1:, ::2],
+    }
+    facula.save(kept, made)
+    return made.getvalue()
+
+
+def _load_quantized(data: bytes) -> None:
+    found = facula.load(io.BytesIO(data))
+    for tensor in found.values() if isinstance(found, dict) else ():
+        if isinstance(tensor, facula.Tensor) and tensor.is_quantized and tensor.numel() < 1 << 20:
+            tensor.int_repr()
+            tensor.dequantize().sum()
+
+
+def quantized() -> Rows:
+    """Checkpoints of quantized tensors."""
+    archive = _quantized()
+    others = [(n, content) for n, content in parts_of(archive) if not n.endswith("data.pkl")]
+    ((name, body),) = [(n, c) for n, c in parts_of(archive) if n.endswith("data.pkl")]
+
+    def load(data: bytes) -> None:
+        _load_quantized(packed([*others, (name, data)]))
+
+    return {
+        "quantized, its parts": (archive, _load_quantized, mutated_parts, 0.5),
+        "quantized, operations": (body, load, mutated_operations, 1.0),
+        "quantized, pickle": (body, load, mutated_bytes, 1.0),
+    }
 
 
 # ------------------------------------------------------------------ archives that pipes open
@@ -241,3 +284,8 @@ def messages() -> Rows:
                 raise
 
     return {"message of shared memory": (sound, load, mutated_json, 1.0)}
+
+
+def others() -> Rows:
+    """All kinds of this module."""
+    return {**programs(), **quantized(), **archives(), **messages()}

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
+
+import pytest
 import ranks
+
+import facula
+from facula.distributed import checkpoint
 
 
 def run(program: str, size: int, folder: object, **options) -> list:
@@ -28,3 +35,66 @@ def test_the_last_checkpoint_stays_whole(tmp_path):
     first = run("broken", 2, tmp_path, dying=[1])[0]
     assert first[0][0] == "CheckpointException" and "rank 1: OSError: no space left" in first[0][1]
     assert "rank 1" in first[1][1] and first[2:] == [17, [0, 1, 2, 3]]
+
+
+def saved(tmp_path):
+    checkpoint.save({"x": facula.arange(8.0), "n": 3}, checkpoint_id=tmp_path)
+    return tmp_path / ".metadata"
+
+
+def test_two_entries_of_one_name_are_refused(tmp_path):
+    state = {"a": {"b": facula.ones(2)}, "a.b": facula.zeros(2)}
+    with pytest.raises(checkpoint.CheckpointException, match="duplicated flatten key 'a.b'"):
+        checkpoint.save(state, checkpoint_id=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda e: e["pieces"].append(e["pieces"][0]),
+        lambda e: e["pieces"].__setitem__(0, [[0], [4], [*e["pieces"][0][2][:2], 16]]),
+        lambda e: e["pieces"].__setitem__(
+            slice(None), [[[0], [4], [*e["pieces"][0][2][:2], 16]]] * 2
+        ),
+        lambda e: e.update(dtype="load_library"),
+        lambda e: e.update(dtype=["float32"]),
+        lambda e: e["pieces"][0][2].__setitem__(2, -1),
+        lambda e: e["pieces"][0][2].__setitem__(2, 1 << 62),
+        lambda e: e["pieces"][0][2].__setitem__(1, -1),
+        lambda e: e["pieces"][0][2].__setitem__(0, "../x"),
+        lambda e: e["pieces"][0][2].__setitem__(0, "pipe"),
+        lambda e: e["pieces"][0][2].__setitem__(0, "."),
+    ],
+)
+def test_a_changed_table_of_contents_is_refused(tmp_path, change):
+    path = saved(tmp_path)
+    contents = json.loads(path.read_text())
+    os.mkfifo(tmp_path / "pipe")
+    change(contents["entries"]["x"])
+    path.write_text(json.dumps(contents))
+    with pytest.raises(checkpoint.CheckpointException):
+        checkpoint.load({"x": facula.zeros(8), "n": 0}, checkpoint_id=tmp_path)
+
+
+def test_tensors_without_plain_elements_come_back_as_they_were(tmp_path):
+    eye, part = facula.eye(3), facula.arange(4.0)
+    state = {
+        "quantized": facula.quantize_per_tensor(part, 0.1, 3, facula.quint8),
+        "coo": eye.to_sparse(),
+        "csr": eye.to_sparse_csr(),
+    }
+    checkpoint.save(state, checkpoint_id=tmp_path)
+    other = {
+        "quantized": facula.quantize_per_tensor(part * 0, 0.5, 0, facula.quint8),
+        "coo": (eye * 0).to_sparse(),
+        "csr": (eye * 0).to_sparse_csr(),
+    }
+    checkpoint.load(other, checkpoint_id=tmp_path)
+    assert other["quantized"].q_zero_point() == 3 and other["quantized"].int_repr().tolist() == [
+        3,
+        13,
+        23,
+        33,
+    ]
+    assert other["coo"].layout is facula.sparse_coo and (other["coo"].to_dense() == eye).all()
+    assert other["csr"].layout is facula.sparse_csr and (other["csr"].to_dense() == eye).all()

@@ -363,3 +363,60 @@ def test_a_compiled_library_that_is_served_loads_and_others_do_not(tmp_path):
     facula.library.register_fake("torchvision::nms", lambda *a: None)  # has nothing to add
     with pytest.raises(OSError, match="library of operators"):
         facula.ops.load_library(tmp_path / "other" / "_C.so")
+
+
+ONE_REGION = [[0.0, 1, 1, 3, 3]]
+
+
+@pytest.mark.parametrize("image", [1.0, 1e6, -1.0, math.inf, math.nan])
+@pytest.mark.parametrize(
+    ("operator", "more"),
+    [
+        ("_roi_align_backward", (2, False)),
+        ("_ps_roi_align_backward", (2,)),
+        ("_roi_pool_backward", ()),
+        ("_ps_roi_pool_backward", ()),
+    ],
+)
+def test_gradients_are_written_to_images_that_exist_only(operator, more, image):
+    where = facula.zeros(1, 4, 2, 2, dtype=facula.int32)
+    grad = facula.ones(1, 1 if "_ps_" in operator else 4, 2, 2)
+    rois = facula.tensor([[image, 1, 1, 3, 3]])
+    given = (grad, rois) if operator == "_roi_align_backward" else (grad, rois, where)
+    if "_ps_" in operator:
+        given = (grad, rois, where[:, :1])
+    settings = (
+        (1.0, 2, 2, *more, 1, 4, 5, 6)
+        if "_ps_roi_align" in operator
+        else (1.0, 2, 2, 1, 4, 5, 6, *more)
+    )
+    with pytest.raises(RuntimeError, match="regions of images 0 to 0"):
+        getattr(OPS, operator)(*given, *settings)
+
+
+def test_samples_and_bins_have_bounds():
+    x, rois = facula.ones(1, 4, 5, 6), facula.tensor(ONE_REGION)
+    with pytest.raises(RuntimeError, match="sampling_ratio of at most"):
+        OPS.roi_align(x, rois, 1.0, 2, 2, 10**12, False)
+    for height, width in ((0, 2), (2, -1)):
+        with pytest.raises(RuntimeError, match="at least one bin"):
+            OPS._roi_align_backward(
+                facula.ones(1, 4, 2, 2), rois, 1.0, height, width, 1, 4, 5, 6, 2, False
+            )
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e30, -1e30])
+def test_regions_of_any_numbers_read_the_map_only(value):
+    """Nothing behind the map is read: in guard mode that would be a fault."""
+    x = facula.ones(1, 4, 5, 6)
+    for place in range(1, 5):
+        rois = facula.tensor(ONE_REGION)
+        rois[0, place] = value
+        for found in (
+            OPS.roi_align(x, rois, 1.0, 2, 2, -1, False),
+            OPS.roi_pool(x, rois, 1.0, 2, 2)[0],
+            OPS.ps_roi_pool(x, rois, 1.0, 2, 2)[0],
+            OPS.ps_roi_align(x, rois, 1.0, 2, 2, -1)[0],
+        ):
+            good = found[found == found]
+            assert good.abs().max() <= 1.001 if good.numel() else True

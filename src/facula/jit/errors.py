@@ -7,7 +7,6 @@ that one as well.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 __all__ = ["ScriptError", "as_runtime_error", "script_error"]
@@ -22,10 +21,14 @@ def script_error(kind: Any) -> Any:
     return ScriptError if issubclass(ScriptError, kind) else _both(kind, ScriptError)
 
 
-@cache
+_MADE: dict[Any, Any] = {}
+
+
 def _both(kind: Any, base: Any) -> Any:
-    make: Any = type
-    return make(kind.__name__, (base, kind), {"__module__": kind.__module__})
+    if (kind, base) not in _MADE:
+        make: Any = type
+        _MADE[kind, base] = make(kind.__name__, (base, kind), {"__module__": kind.__module__})
+    return _MADE[kind, base]
 
 
 def as_runtime_error(error: Exception) -> Exception:

@@ -96,13 +96,33 @@ def _pickled(value: Any) -> bytes:
     return buffer.getvalue()
 
 
+def _named(state: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    """The entries of a state: name, path and value. Two of one name would be read from one place."""
+    found = list(entries(state))
+    paths: dict[str, Any] = {}
+    for name, path, _ in found:
+        if name in paths:
+            fail(ValueError, "checkpoint", f"names of their own were required for all entries (duplicated "
+                 f"flatten key {name!r})", f"{paths[name]} and {path}", "rename one of the keys")  # fmt: skip
+        paths[name] = path
+    return found
+
+
+def _has_pieces(value: Any) -> bool:
+    """Whether a value is written as pieces of its elements: others, sparse and quantized tensors among
+    them, are written as `facula.save` does."""
+    if isinstance(value, DTensor) or not isinstance(value, Tensor):
+        return isinstance(value, DTensor)
+    return value.layout is core.strided and not value.is_quantized
+
+
 def _offered(state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """What this rank could write: name -> description with the beginnings of pieces; name -> value."""
     offers: dict[str, Any] = {}
     values: dict[str, Any] = {}
-    for name, _, value in entries(state):
+    for name, _, value in _named(state):
         values[name] = value
-        if isinstance(value, Tensor):
+        if _has_pieces(value):
             shape, pieces = pieces_of(value)
             sizes = [(start, tuple(t.shape)) for start, t in pieces]
             offers[name] = {"dtype": str(value.dtype).rpartition(".")[2], "shape": shape, "pieces": sizes,
@@ -203,7 +223,9 @@ def save(
     name = ranks.first(
         ranks.together("save", lambda: writer.begin() if ranks.rank == 0 else None)[0]
     )
-    offers, values = _offered(state)
+    held: list[Any] = []
+    ranks.together("save", lambda: held.append(_offered(state)))
+    offers, values = held[0]
     every = ranks.every(offers)
     plan = _shared_out(every)[ranks.rank]
     try:
@@ -279,6 +301,14 @@ def _overlap(
     return mine, theirs
 
 
+def _dtype(name: Any) -> Any:
+    found = getattr(core, name, None) if isinstance(name, str) else None
+    if not isinstance(found, core.dtype):
+        fail(RuntimeError, "checkpoint.load", "the name of a dtype was required", repr(name),
+             "the table of contents was changed")  # fmt: skip
+    return found
+
+
 def _fill(reader: FileSystemReader, name: str, value: Tensor, entry: dict[str, Any]) -> None:
     """Read what this rank's pieces of a tensor need."""
     shape, pieces = pieces_of(value)
@@ -286,10 +316,15 @@ def _fill(reader: FileSystemReader, name: str, value: Tensor, entry: dict[str, A
         fail(ValueError, "checkpoint.load", f"{name} of shape {shape} was required (size mismatch)",
              tuple(entry["shape"]) if "shape" in entry else "no tensor",
              "load into tensors of the shapes that were saved")  # fmt: skip
-    saved = getattr(core, entry["dtype"])
+    saved = _dtype(entry["dtype"])
     for start, piece in pieces:
         left = piece.numel()
+        seen: set[Any] = set()
         for other, size, place in entry["pieces"]:
+            if tuple(other) in seen:
+                fail(RuntimeError, "checkpoint.load", f"pieces of {name} that begin at places of their own were "
+                     "required", f"two at {other}", "the table of contents was changed")  # fmt: skip
+            seen.add(tuple(other))
             common = _overlap(start, piece.shape, other, size)
             if common is None:
                 continue
@@ -299,9 +334,9 @@ def _fill(reader: FileSystemReader, name: str, value: Tensor, entry: dict[str, A
             part = source[tuple(theirs)] if theirs else source
             (piece[tuple(mine)] if mine else piece).copy_(part)
             left -= part.numel()
-        if left > 0:
-            fail(RuntimeError, "checkpoint.load", f"all of {name} was required", f"{left} elements less",
-                 "the checkpoint lacks pieces: load another one")  # fmt: skip
+        if left != 0:
+            fail(RuntimeError, "checkpoint.load", f"all of {name} was required, once", f"{abs(left)} elements "
+                 f"{'less' if left > 0 else 'more'}", "the checkpoint lacks pieces: load another one")  # fmt: skip
 
 
 def load(
@@ -327,19 +362,19 @@ def load(
         table = reader.contents()["entries"]
         recording = core.set_grad_enabled(False)
         try:
-            for name, path, value in list(entries(state)):
+            for name, path, value in _named(state):
                 entry = table.get(name)
                 if entry is None:
                     fail(RuntimeError, "checkpoint.load", f"an entry {name!r} was required (Missing key in "
                          "checkpoint state_dict)", f"{len(table)} others",
                          "load a state with the keys that were saved")  # fmt: skip
-                if isinstance(value, Tensor):
+                if _has_pieces(value):
                     _fill(reader, name, value, entry)
                 elif "shape" not in entry:
                     buffer = io.BytesIO(reader.read(entry["pieces"][0][2]))
                     put(state, path, load_file(buffer))
                 else:
-                    made = core.empty(tuple(entry["shape"]), dtype=getattr(core, entry["dtype"]))
+                    made = core.empty(tuple(entry["shape"]), dtype=_dtype(entry["dtype"]))
                     _fill(reader, name, made, entry)
                     put(state, path, made)
         finally:

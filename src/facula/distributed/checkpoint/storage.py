@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import stat
 from collections.abc import Iterable
 from typing import Any
 
@@ -116,12 +117,22 @@ class FileSystemReader:
     def read(self, place: list[Any]) -> bytes:
         """A piece."""
         name, start, size = place
-        if os.path.basename(name) != name:
-            fail(RuntimeError, "checkpoint.load", "files in the checkpoint's folder were required", name,
-                 "the table of contents was changed")  # fmt: skip
-        with open(os.path.join(self.path, name), "rb") as file:
+        if os.path.basename(name) != name or not (
+            type(start) is type(size) is int and start >= 0 <= size
+        ):
+            fail(RuntimeError, "checkpoint.load", "files in the checkpoint's folder, and places in them, were "
+                 "required", place, "the table of contents was changed")  # fmt: skip
+        # without O_NONBLOCK, a pipe in place of the file would be waited for
+        descriptor = os.open(
+            os.path.join(self.path, name), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+        )
+        with open(descriptor, "rb") as file:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                fail(RuntimeError, "checkpoint.load", "a regular file was required", name,
+                     "the folder was changed")  # fmt: skip
             file.seek(start)
-            data = file.read(size)
+            data = file.read(min(size, found.st_size))
         if len(data) != size:
             fail(RuntimeError, "checkpoint.load", f"{size} bytes of {name} were required", len(data),
                  "the file was cut off: load another checkpoint")  # fmt: skip

@@ -9,6 +9,7 @@ files are written whole or not at all; importing this module defines the operato
 from __future__ import annotations
 
 import io
+import struct
 from typing import Any
 
 from facula import core, library
@@ -78,9 +79,15 @@ def decoded(op: str, kinds: Any, data: Any, mode: int, turned: bool = False) -> 
             RuntimeError, op, "a mode from 0 to 4 was required", mode, hint="ImageReadMode has them"
         )
     image = _opened(op, data, kinds)
-    if turned:
-        image = extra("PIL.ImageOps", op).exif_transpose(image)
-    return _pixels(image, mode)
+    try:
+        if turned:
+            image = extra("PIL.ImageOps", op).exif_transpose(image)
+        return _pixels(image, mode)
+    except (EOFError, OSError, ValueError, SyntaxError, LookupError, struct.error) as error:
+        hint = "the bytes are damaged: leave apply_exif_orientation out"
+        return fail(
+            RuntimeError, op, "an image that can be converted was required", error, hint=hint
+        )
 
 
 def _define(name: str, kinds: tuple[str, ...], schema: str) -> None:
@@ -124,11 +131,31 @@ class DecodeGif:
 
     def cpu(data):
         image = _opened("decode_gif", data, ("GIF",))
-        frames = []
-        for frame in range(getattr(image, "n_frames", 1)):
-            image.seek(frame)
-            frames.append(_pixels(image, 3))
+        try:
+            count = getattr(image, "n_frames", 1)
+            _check_pixels(count * image.width * image.height)
+            frames = []
+            for frame in range(count):
+                image.seek(frame)
+                frames.append(_pixels(image, 3))
+        except (EOFError, OSError, ValueError, SyntaxError, struct.error) as error:
+            hint = "the bytes are cut off or damaged"
+            fail(RuntimeError, "decode_gif", "whole pictures were required", error, hint=hint)
         return frames[0] if len(frames) == 1 else TABLE["stack"](frames, 0)
+
+
+def _check_pixels(count: int) -> None:
+    """A few bytes can stand for any number of large pictures."""
+    limit = extra("PIL.Image", "decode_gif").MAX_IMAGE_PIXELS
+    if limit is not None and count > 8 * limit:
+        required = f"pictures of {8 * limit} pixels together were required"
+        fail(
+            RuntimeError,
+            "decode_gif",
+            required,
+            count,
+            hint="PIL.Image.MAX_IMAGE_PIXELS is an eighth",
+        )
 
 
 def _encoded(op: str, data: Any, kind: str, **settings: Any) -> Any:

@@ -158,12 +158,17 @@ def check_regions(op: str, input: Any, rois: Any, height: int, width: int) -> No
         got, hint = f"{input.dtype} and {rois.dtype}", cast_hint("rois", input.dtype)
         fail(RuntimeError, op, required, got, hint=hint)
     _float(op, input)
-    if height < 1 or width < 1:
-        required, hint = "a size of at least one bin was required", "output_size=(7, 7)"
-        fail(RuntimeError, op, required, (height, width), hint=hint)
+    check_bins(op, height, width)
     if rois.shape[0] and 0 in input.shape[2:]:
         required, hint = "maps with pixels were required", "an empty map has nothing to pool"
         fail(RuntimeError, op, required, list(input.shape), hint=hint)
+
+
+def check_bins(op: str, height: int, width: int) -> None:
+    """Whether there are bins to pool into."""
+    if height < 1 or width < 1:
+        required, hint = "a size of at least one bin was required", "output_size=(7, 7)"
+        fail(RuntimeError, op, required, (height, width), hint=hint)
 
 
 def check_images(op: str, rois: Any, images: int) -> None:
@@ -185,9 +190,22 @@ def _planes(op: str, input: Any, bins: int) -> int:
     return input.shape[1] // bins
 
 
+def _check_samples(samples: int) -> None:
+    if samples > _SAMPLES:
+        required = f"a sampling_ratio of at most {_SAMPLES} was required"
+        fail(
+            RuntimeError,
+            "roi_align",
+            required,
+            samples,
+            hint="2 is usual, -1 chooses by the region",
+        )
+
+
 def _align(out: Any, input: Any, rois: Any, bins: Any, settings: Any) -> None:
     """Launch the forward kernel. settings: scale, samples, aligned, position-sensitive."""
     scale, samples, *flags = settings
+    _check_samples(samples)
     maps, regions = plain(input, rois.to(input.dtype) if input.dtype is not rois.dtype else rois)
     numbers = (*maps.shape, regions.shape[0], *bins, max(samples, 0), *map(int, flags))
 
@@ -201,6 +219,9 @@ def _align(out: Any, input: Any, rois: Any, bins: Any, settings: Any) -> None:
 
 def _align_grad(out: Any, grad: Any, rois: Any, bins: Any, settings: Any) -> None:
     scale, samples, *flags = settings
+    _check_samples(samples)
+    check_bins("roi_align", *bins)
+    check_images("roi_align", rois, out.shape[0])
     given, regions = plain(grad, rois.to(grad.dtype) if grad.dtype is not rois.dtype else rois)
     numbers = (*out.shape, regions.shape[0], *bins, max(samples, 0), *map(int, flags))
 
@@ -229,6 +250,9 @@ def _batched(batch: Any, function: Any, input: Any, rois: Any, *settings: Any) -
 
     return tuple(map(parted, results)) if isinstance(results, tuple) else parted(results)
 
+
+#: samples of a bin along an axis: more take long, and change nothing that can be seen
+_SAMPLES = 1_000_000
 
 _ROI_ALIGN = "float spatial_scale, int pooled_height, int pooled_width"
 _SIZES = "int batch_size, int channels, int height, int width"

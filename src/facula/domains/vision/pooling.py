@@ -18,6 +18,7 @@ from .operators import (
     _SIZES,
     _batched,
     _planes,
+    check_bins,
     check_images,
     check_regions,
     like,
@@ -51,8 +52,10 @@ def _pool(name: str, out: Any, input: Any, rois: Any, scale: float, bins: Any) -
 def _pool_grad(
     name: str, out: Any, grad: Any, rois: Any, scale: float, bins: Any, where: Any
 ) -> None:
+    check_bins("roi_pool", *bins)
     if not out.numel():
         return
+    check_images("roi_pool", rois, out.shape[0])
     given, regions = plain(grad, rois)
     more = () if where is None else (where.contiguous(),)
 
