@@ -234,3 +234,12 @@ def test_wrong_arguments():
     with region:
         assert not facula.is_autocast_enabled("cpu")
     assert amp.is_autocast_available("cpu") and not amp.is_autocast_available("toaster")
+
+
+def test_misuse_is_told_apart():
+    with pytest.raises(TypeError, match="requires a callable, but got Tensor"):
+        facula.autocast("cpu")(facula.ones(2))
+    with pytest.raises(RuntimeError, match="Invalid device string: 'no device'"):
+        facula.autocast("no device")
+    with pytest.raises(ValueError, match="Expected `device_type` of type `str`, got:"):
+        facula.autocast(facula.device("cpu"))

@@ -53,8 +53,9 @@ class autocast:  # noqa: N801 - PyTorch's name
             fail(
                 ValueError,
                 "autocast",
-                "a device type as a string was required (Expected `device_type` of type `str`)",
-                type(device_type).__name__,
+                "a device type as a string was required (Expected `device_type` of type `str`, got: "
+                f"`{type(device_type)}`)",
+                device_type,
                 hint="for example 'cpu'; device.type is the string of a device",
             )
         default = state.get_autocast_dtype(device_type)
@@ -75,6 +76,15 @@ class autocast:  # noqa: N801 - PyTorch's name
         state.leave_region(self._before.pop())
 
     def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        if not callable(func):
+            fail(
+                TypeError,
+                "autocast",
+                f"a function was required (autocast()(func) requires a callable, but got {type(func).__name__})",
+                type(func).__name__,
+                hint="with autocast(device_type): runs a block in lower precision",
+            )
+
         @functools.wraps(func)
         def within(*args: Any, **kwargs: Any) -> Any:
             with self:

@@ -64,6 +64,15 @@ class _State(threading.local):
 _STATE = _State()
 
 
+def _is_device(device_type: str) -> bool:
+    """Whether the text names a kind of device."""
+    try:
+        core.device(device_type)
+    except RuntimeError:
+        return False
+    return True
+
+
 def _device_type(op: str, device_type: Any) -> str:
     if not isinstance(device_type, str):
         fail(
@@ -78,7 +87,8 @@ def _device_type(op: str, device_type: Any) -> str:
             RuntimeError,
             op,
             "a device type that autocast knows was required "
-            f"(User specified an unsupported autocast device_type '{device_type}')",
+            f"(User specified an unsupported autocast device_type '{device_type}'"
+            f"{'' if _is_device(device_type) else f'. Invalid device string: {device_type!r}'})",
             repr(device_type),
             f"one of {sorted(DEFAULT_DTYPES)}",
         )
