@@ -249,10 +249,28 @@ def _value_second(op: Any, self: Any, value: Any, tensor1: Any, tensor2: Any) ->
 
 
 addcmul.older = addcdiv.older = _value_second
-addcmul.complexes = lambda self, tensor1, tensor2, value: self + value * tensor1 * tensor2
-addcdiv.complexes = lambda self, tensor1, tensor2, value: self + value * (tensor1 / tensor2)
-add.complexes = lambda self, other, alpha: self + alpha * other
-sub.complexes = lambda self, other, alpha: self - alpha * other
+
+
+def _with_complex(op: Any, name: str, run: Any) -> Any:
+    """The operator with a complex factor, of which complex tensors are taken only."""
+
+    def checked(*operands: Any, **factor: Any) -> Any:
+        if not any(_is_complex(x) for x in operands):
+            required = (
+                f"a real number was required as {name} (For non-complex input tensors, argument {name} "
+                "must not be a complex number; it cannot be converted without overflow)"
+            )
+            hint = "take .real, or convert the tensor to a complex dtype"
+            core.errors.fail(RuntimeError, op.name, required, factor[name], hint)
+        return run(*operands, factor[name])
+
+    return checked
+
+
+addcmul.complexes = _with_complex(addcmul, "value", lambda x, y, z, factor: x + factor * y * z)
+addcdiv.complexes = _with_complex(addcdiv, "value", lambda x, y, z, factor: x + factor * (y / z))
+add.complexes = _with_complex(add, "alpha", lambda x, y, factor: x + factor * y)
+sub.complexes = _with_complex(sub, "alpha", lambda x, y, factor: x - factor * y)
 
 
 @pointwise("lerp(Tensor self, Tensor end, Operand weight) -> Tensor", dtypes="float complex")
