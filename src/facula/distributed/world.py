@@ -150,10 +150,17 @@ def _backend(name: str | None) -> str:
     return for_cpu[0]
 
 
+#: where other launchers say it: Open MPI's and MPICH's `mpiexec`, `srun`
+_LAUNCHERS = {
+    "RANK": ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"),
+    "WORLD_SIZE": ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"),
+}
+
+
 def _environment(name: str, given: int) -> int:
     if given >= 0:
         return given
-    text = os.environ.get(name)
+    text = next((os.environ[n] for n in (name, *_LAUNCHERS[name]) if n in os.environ), None)
     if text is None:
         fail(
             ValueError,

@@ -18,8 +18,8 @@ from typing import Any
 
 from facula import autograd, core
 from facula.core.errors import fail
-from facula.distributed.rpc.api import STATE, agent, get_rpc_timeout, request
 from facula.distributed.rpc.options import WorkerInfo
+from facula.distributed.rpc.requests import STATE, agent, request, seconds_of
 from facula.namespaces.futures import collect_all
 
 __all__ = ["backward", "context", "get_gradients"]
@@ -93,7 +93,7 @@ def _release(number: int) -> None:
         return
     with contextlib.suppress(RuntimeError):
         pending = [
-            request(w, "autograd_release", number, get_rpc_timeout(), "context")
+            request(w, "autograd_release", number, seconds_of(-1.0), "context")
             for w in found.workers
             if w != agent().info
         ]
@@ -191,7 +191,7 @@ def _spread(held: _Context, tensors: list[Tensor], grads: list[Any]) -> None:
                 held.gradients[leaf] = grad
     with _outside():
         pending = [
-            request(worker, "autograd_backward", (held.number, message, found), get_rpc_timeout(),
+            request(worker, "autograd_backward", (held.number, message, found), seconds_of(-1.0),
                     "backward")
             for message, (worker, found) in onward.items()
         ]  # fmt: skip

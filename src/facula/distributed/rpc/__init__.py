@@ -9,23 +9,15 @@ from __future__ import annotations
 import importlib.util
 
 from facula.distributed.rpc import functions
-from facula.distributed.rpc.api import (
-    get_rpc_timeout,
-    get_worker_info,
-    init_rpc,
-    remote,
-    rpc_async,
-    rpc_sync,
-    shutdown,
-    wait_all,
-)
+from facula.distributed.rpc.api import get_rpc_timeout, get_worker_info, init_rpc, shutdown
+from facula.distributed.rpc.calls import rpc_async, rpc_sync, wait_all
 from facula.distributed.rpc.options import (
     BackendType,
     RpcBackendOptions,
     TensorPipeRpcBackendOptions,
     WorkerInfo,
 )
-from facula.distributed.rpc.rref import RRef
+from facula.distributed.rpc.rref import RRef, remote
 
 __all__ = [
     "BackendType", "RRef", "RpcBackendOptions", "TensorPipeRpcBackendOptions", "WorkerInfo",

@@ -171,7 +171,8 @@ class Agent:
                 data = done.result()
                 seal, body = data[:_SEAL], data[_SEAL:]
                 if not secrets.compare_digest(seal, self._sealed(nonce, b"answer", body)):
-                    raise PermissionError("the answer is not from a worker of this program")
+                    fail(PermissionError, "rpc", "an answer of a worker of this program was required",
+                         "another seal", "workers share the secret of the program")  # fmt: skip
             except Exception as error:
                 future.set_exception(self._failure(error, to, seconds, what))
             else:

@@ -97,7 +97,8 @@ def unpack(data: Any, join: Callable[[Any], Any]) -> tuple[Any, list[tuple[Tenso
         at += _SIZE.size
         found = view[at : at + size]
         if len(found) != size:
-            raise ValueError("a message that is shorter than it says")
+            fail(ValueError, "rpc", f"{size} bytes were required", len(found),
+                 "the message was cut off: look at the other worker's output")  # fmt: skip
         at += size
         return found
 

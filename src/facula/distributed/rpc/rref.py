@@ -9,30 +9,27 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
 from facula.core.errors import fail
+from facula.distributed import autograd
 from facula.distributed.rpc import events
-from facula.distributed.rpc.api import (
-    REFERENCES,
+from facula.distributed.rpc.calls import rpc_async, rpc_sync
+from facula.distributed.rpc.options import WorkerInfo
+from facula.distributed.rpc.requests import (
     STATE,
     UNSET_TIMEOUT,
     agent,
     name_of,
-    remote,
     request,
-    rpc_async,
-    rpc_sync,
     run,
     seconds_of,
 )
-from facula.distributed.rpc.options import WorkerInfo
 from facula.namespaces.futures import Future
 
-__all__ = ["RRef", "fork", "join", "made_remotely"]
+__all__ = ["RRef", "fork", "join", "made_remotely", "remote"]
 
 #: (worker, number): of a reference, or of a fork
 Key = tuple[int, int]
@@ -170,9 +167,6 @@ class RRef:
         elif dist_autograd_ctx_id < 0:
             self.local_value().backward(retain_graph=retain_graph)
         else:
-            # lazily: autograd stands on calls
-            from facula.distributed import autograd
-
             autograd.backward(dist_autograd_ctx_id, [self.local_value()], retain_graph)
 
     def __repr__(self) -> str:
@@ -290,6 +284,15 @@ def made_remotely(
     return made
 
 
+def remote(
+    to: Any, func: Callable[..., Any], args: Any = None, kwargs: Any = None,
+    timeout: float = UNSET_TIMEOUT,
+) -> RRef:  # fmt: skip
+    """A reference to the value of a function that runs on a worker, and stays there."""
+    worker, given = agent().worker(to), (tuple(args or ()), dict(kwargs or {}))
+    return made_remotely(worker, func, *given, seconds_of(timeout))
+
+
 def _fill(entry: _Owned, content: Any) -> None:
     try:
         entry.future.set_result(run(*content))
@@ -318,5 +321,5 @@ STATE.handlers.update(
     fork=lambda sender, content: _TABLE.enter(*content) and None,
     leave=lambda sender, content: _TABLE.leave(*content),
 )
+STATE.fork, STATE.join = fork, join
 STATE.on_shutdown.append(lambda: _TABLE.owned.clear())
-REFERENCES[0] = sys.modules[__name__]

@@ -19,6 +19,7 @@ from facula.autograd.checkpoint import checkpoint
 from facula.core.errors import fail
 from facula.distributed import rpc
 from facula.distributed.pipeline.sync import skip
+from facula.distributed.rpc.requests import STATE
 from facula.ops.registry import F
 
 __all__ = ["NoChunk", "Pipe", "WithDevice"]
@@ -101,7 +102,7 @@ class Pipe(nn.Module):
         if checkpoint not in ("always", "except_last", "never"):
             fail(ValueError, "Pipe", "checkpoint 'always', 'except_last' or 'never' was required",
                  repr(checkpoint), "'except_last' is the default")  # fmt: skip
-        if not rpc.api.STATE.agent:
+        if not STATE.agent:
             fail(RuntimeError, "Pipe", "init_rpc() was required before (Please initialize RPC framework "
                  "for Pipe using torch.distributed.rpc.init_rpc)", "no workers",
                  "init_rpc('worker', rank=0, world_size=1)")  # fmt: skip

@@ -1,0 +1,148 @@
+"""Requests that workers send each other, and their answers.
+
+Takes: a worker, a kind of request and its content. Gives: a future of the answer; answers those of others.
+Keeps true: what a request raises is raised where it came from, as the same type, with the remote traceback;
+arguments live until the answer has come.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from facula.core.errors import fail
+from facula.distributed.rpc.agent import Agent
+from facula.distributed.rpc.messages import pack, unpack
+from facula.distributed.rpc.options import RpcBackendOptions, WorkerInfo
+from facula.distributed.stores import Store
+from facula.namespaces.futures import Future
+
+__all__ = ["STATE", "UNSET_TIMEOUT", "agent", "answer", "name_of", "request", "run", "seconds_of"]
+
+UNSET_TIMEOUT = -1.0
+
+
+class _State:
+    """This process's part in the calls."""
+
+    agent: Agent | None = None
+    options: RpcBackendOptions = RpcBackendOptions()
+    store: Store | None = None
+    #: how often `init_rpc` was called, so that stores can be used again
+    times = 0
+    #: what a request of a kind is answered by; others add theirs
+    handlers: dict[str, Callable[..., Any]] = {}
+    #: around calls and requests: what travels along (`distributed.autograd`)
+    passengers: Any = None
+    on_shutdown: list[Callable[[], None]] = []
+    #: what stands for a remote reference in a message, and the reference that came (`rpc.rref`)
+    fork: Any = None
+    join: Any = None
+
+
+STATE = _State()
+
+
+def agent() -> Agent:
+    """The connections; raises before `init_rpc`."""
+    if STATE.agent is None:
+        fail(RuntimeError, "rpc", "init_rpc() was required before (RPC has not been initialized. Call "
+             "init_rpc first.)", "no workers", "call init_rpc(name, rank=..., world_size=...)")  # fmt: skip
+    return STATE.agent
+
+
+def seconds_of(timeout: float) -> float:
+    """The seconds of a call: given ones, else the default's."""
+    return STATE.options.rpc_timeout if timeout == UNSET_TIMEOUT else float(timeout)
+
+
+def name_of(function: Any) -> str:
+    """What a function is called in messages and profiles."""
+    name = getattr(function, "__qualname__", None) or getattr(function, "__name__", str(function))
+    return str(name)
+
+
+def request(to: WorkerInfo, kind: str, content: Any, seconds: float, what: str) -> Future:
+    """A future of what a worker answers to a request of some kind."""
+    passengers = STATE.passengers
+    ticket = passengers.current() if passengers is not None else None
+    forks: list[Any] = []
+    body, tensors = pack(
+        (kind, content, ticket), lambda reference: STATE.fork(reference, to, forks)
+    )
+    if ticket is not None:
+        passengers.sent(ticket, to, tensors)
+    held = (content, tensors)
+
+    def opened(future: Future) -> Any:
+        del forks[:]
+        assert held is not None
+        (good, value), arrived = unpack(future.value(), STATE.join)
+        if ticket is not None:
+            passengers.received(ticket, "answer", to, arrived)
+        if not good:
+            raise raised(to, *value)
+        return value
+
+    return agent().call(to, body, seconds, what).then(opened)
+
+
+def answer(sender: WorkerInfo, body: bytes) -> bytes:
+    """Run a request; gives the bytes of (whether it went well, value)."""
+    passengers, ticket = STATE.passengers, None
+    forks: list[Any] = []
+
+    def packed(value: Any) -> tuple[bytes, list[Any]]:
+        return pack(value, lambda reference: STATE.fork(reference, sender, forks))
+
+    try:
+        (kind, content, ticket), arrived = unpack(body, STATE.join)
+        if ticket is not None:
+            passengers.received(ticket, "request", sender, arrived)
+        with passengers.riding(ticket) if ticket is not None else contextlib.nullcontext():
+            result = STATE.handlers[kind](sender, content)
+        data, tensors = packed((True, result))
+        if ticket is not None:
+            passengers.sent(ticket, sender, tensors, "answer")
+        return data
+    except Exception as error:
+        return packed((False, _described(error)))[0]
+
+
+def _described(error: BaseException) -> tuple[str, str, str, str]:
+    kind = type(error)
+    return kind.__module__, kind.__qualname__, str(error), traceback.format_exc()
+
+
+def raised(where: WorkerInfo, module: str, name: str, text: str, trace: str) -> BaseException:
+    """The exception that a function raised on a worker, of the same type where that is known here."""
+    message = f"On {where}:\n{name}({text!r})\n{trace}"
+    kind = getattr(sys.modules.get(module), name, None)
+    if isinstance(kind, type) and issubclass(kind, Exception):
+        with contextlib.suppress(Exception):
+            return kind(message)
+    return RuntimeError(message)
+
+
+def _called(sender: WorkerInfo, content: Any) -> Any:
+    """Run a function that somebody calls."""
+    function, args, kwargs = content
+    return run(function, args, kwargs)
+
+
+def run(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """A function's value; that of the future it gives, where it is marked so."""
+    value = function(*args, **kwargs)
+    if getattr(function, "_is_async_execution", False):
+        if not isinstance(value, Future):
+            fail(RuntimeError, "async_execution", "a Future was required (Functions decorated with "
+                 "@rpc.async_function must return a torch.futures.Future object)",
+                 type(value).__name__, "return a Future, or leave the mark out")  # fmt: skip
+        return value.wait()
+    return value
+
+
+STATE.handlers["call"] = _called
