@@ -127,7 +127,7 @@ class BoxIouRotated:
     def cpu(out, boxes1, boxes2):
         first, second = plain(boxes1, boxes2.to(boxes1.dtype))
 
-        def run(target):
+        def run(target: Any) -> None:
             core.kernel(f"vision.iou.rotated:{first.dtype.code}")(
                 (target, first, second), target.shape, (), total=target.shape[0], grain=16
             )
@@ -209,7 +209,7 @@ def _align(out: Any, input: Any, rois: Any, bins: Any, settings: Any) -> None:
     maps, regions = plain(input, rois.to(input.dtype) if input.dtype is not rois.dtype else rois)
     numbers = (*maps.shape, regions.shape[0], *bins, max(samples, 0), *map(int, flags))
 
-    def run(target):
+    def run(target: Any) -> None:
         core.kernel(f"vision.align:{maps.dtype.code}")((target, maps, regions), numbers, (scale,))
 
     if out.numel():
@@ -225,7 +225,7 @@ def _align_grad(out: Any, grad: Any, rois: Any, bins: Any, settings: Any) -> Non
     given, regions = plain(grad, rois.to(grad.dtype) if grad.dtype is not rois.dtype else rois)
     numbers = (*out.shape, regions.shape[0], *bins, max(samples, 0), *map(int, flags))
 
-    def run(target):
+    def run(target: Any) -> None:
         kernel = core.kernel(f"vision.align.grad:{given.dtype.code}")
         kernel((target, given, regions), numbers, (scale,))
 
@@ -245,7 +245,7 @@ def _batched(batch: Any, function: Any, input: Any, rois: Any, *settings: Any) -
         regions = F.cat([first, regions[..., 1:]], -1)
     results = function(maps, regions.flatten(0, 1), *settings)
 
-    def parted(x):
+    def parted(x: Any) -> Any:
         return x.reshape((batch.size, x.shape[0] // max(batch.size, 1), *x.shape[1:]))
 
     return tuple(map(parted, results)) if isinstance(results, tuple) else parted(results)

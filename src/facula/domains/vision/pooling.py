@@ -37,7 +37,7 @@ def _pool(name: str, out: Any, input: Any, rois: Any, scale: float, bins: Any) -
     check_images("roi_pool", rois, input.shape[0])
     maps, regions = plain(input, rois)
 
-    def run(target):
+    def run(target: Any) -> None:
         core.kernel(f"vision.{name}:{maps.dtype.code}")(
             (target, out[1], maps, regions),
             _numbers(maps.shape, regions, *bins),
@@ -59,7 +59,7 @@ def _pool_grad(
     given, regions = plain(grad, rois)
     more = () if where is None else (where.contiguous(),)
 
-    def run(target):
+    def run(target: Any) -> None:
         core.kernel(f"vision.{name}.grad:{given.dtype.code}")(
             (target, given, regions, *more),
             _numbers(out.shape, regions, *bins),

@@ -37,7 +37,7 @@ def __getattr__(name: str) -> _Any:
 
 
 def _constructors() -> dict[str, _Any]:
-    every = {}
+    every: dict[str, _Any] = {}
     for family in _FAMILIES:
         every |= {name: value for name, value in _names(family).items() if name == name.lower()}
     return every
