@@ -43,7 +43,8 @@ def as_nested_tensor(
 ) -> NestedTensor:
     """A nested tensor of the elements of tensors; gradients flow to them."""
     if isinstance(ts, NestedTensor):
-        return ts if dtype is None else ts.to(dtype)
+        same: Any = ts if dtype is None else ts.to(dtype)
+        return same
     if isinstance(ts, Tensor):
         ts = ts.unbind(0)
     if not isinstance(ts, (list, tuple)) or not all(isinstance(t, Tensor) for t in ts):

@@ -24,7 +24,7 @@ RULES: dict[str, Callable[..., Any]] = {}
 class NestedTensor(Tensor):
     """A batch of tensors of different sizes."""
 
-    _values: Tensor
+    _values: Any  # type: ignore[assignment]
     _shapes: tuple[Shape, ...]
     _form: Any
 
@@ -179,7 +179,8 @@ class NestedTensor(Tensor):
 
     def unbind(self, dim: int = 0) -> tuple[Tensor, ...]:
         """The entries."""
-        return RULES["unbind"](self, dim)  # type: ignore[no-any-return]
+        found: tuple[Tensor, ...] = RULES["unbind"](self, dim)
+        return found
 
     def to_padded_tensor(self, padding: float, output_size: Any = None) -> Tensor:
         """A dense tensor, filled up with `padding`."""
