@@ -94,8 +94,20 @@ class Schema:
 
 def _split(text: str) -> list[str]:
     """Split at the commas outside of brackets and quotes."""
-    if "(" not in text and "'" not in text and "[" not in text.replace("[]", ""):
-        return [part.strip() for part in text.split(",") if part.strip()]
+    if "'" in text or '"' in text:
+        return _split_quoted(text)
+    parts, held = [], ""
+    for piece in text.split(","):
+        held = f"{held},{piece}" if held else piece
+        if held.count("(") + held.count("[") == held.count(")") + held.count("]"):
+            parts.append(held)
+            held = ""
+    parts.append(held)
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _split_quoted(text: str) -> list[str]:
+    """The same where brackets and commas may stand in quotes."""
     parts, depth, start, quote = [], 0, 0, ""
     for position, character in enumerate(text):
         if quote:
