@@ -263,3 +263,47 @@ def test_both_names_are_one_module():
     assert facula.nn.quantized.Linear is facula.ao.nn.quantized.Linear
     assert facula.quantization.prepare_fx is Q.prepare_fx
     assert facula.ao.quantization.observer.MinMaxObserver is Q.MinMaxObserver
+
+
+def test_tables_of_bytes(numbers):
+    table = nn.EmbeddingBag(10, 8, mode="sum")
+    table.qconfig = Q.float_qparams_weight_only_qconfig
+    made = facula.ao.nn.quantized.EmbeddingBag.from_float(table)
+    indices, offsets = facula.tensor([1, 3, 5, 1]), facula.tensor([0, 1, 1])
+    want = table(indices, offsets)
+    assert (made(indices, offsets) - want).abs().max() < 0.05
+    other = facula.ao.nn.quantized.EmbeddingBag(10, 8)
+    other.load_state_dict(made.state_dict())
+    assert facula.equal(other(indices, offsets), made(indices, offsets))
+    rows = facula.ao.nn.quantized.Embedding.from_float(nn.Embedding.from_pretrained(table.weight))
+    assert rows(facula.tensor([[1, 2]])).shape == (1, 2, 8)
+
+
+def test_products_with_integer_weights(numbers):
+    a, b = numbers.integers(-128, 128, (7, 20)), numbers.integers(-128, 128, (20, 5))
+    made = facula._int_mm(facula.tensor(a, dtype=facula.int8), facula.tensor(b, dtype=facula.int8))
+    assert made.dtype is facula.int32 and (made.numpy() == a @ b).all()
+    x, w = numbers.standard_normal((3, 20)).astype("float32"), numbers.integers(-128, 128, (5, 20))
+    scales = numbers.uniform(0.01, 0.02, 5).astype("float32")
+    got = facula._weight_int8pack_mm(
+        facula.tensor(x), facula.tensor(w, dtype=facula.int8), facula.tensor(scales)
+    )
+    np.testing.assert_allclose(got.numpy(), x @ (w.T * scales), rtol=1e-5, atol=1e-5)
+    with pytest.raises(RuntimeError, match="dtype to be int8"):
+        facula._int_mm(facula.tensor(x), facula.tensor(x))
+
+
+def test_groups_of_four_bits(numbers):
+    levels = numbers.integers(0, 16, (6, 64)).astype("int32")
+    x = numbers.standard_normal((3, 64)).astype("float32")
+    parameters = numbers.standard_normal((2, 6, 2)).astype("float32")
+    packed = facula._convert_weight_to_int4pack_for_cpu(facula.tensor(levels), 1)
+    got = facula._weight_int4pack_mm_for_cpu(
+        facula.tensor(x), packed, 32, facula.tensor(parameters)
+    )
+    grouped = levels.reshape(6, 2, 32).astype("float32") - 8
+    scale, zero = parameters[..., 0].T[..., None], parameters[..., 1].T[..., None]
+    want = x @ (grouped * scale + zero).reshape(6, 64).T
+    np.testing.assert_allclose(got.numpy(), want, rtol=1e-4, atol=1e-4)
+    with pytest.raises(RuntimeError, match="and to divide the columns"):
+        facula._weight_int4pack_mm_for_cpu(facula.tensor(x), packed, 128, facula.tensor(parameters))

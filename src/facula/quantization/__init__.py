@@ -8,6 +8,7 @@ Keeps true: a module is imported when a name of it is asked for, so that `import
 from __future__ import annotations
 
 from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
 from facula.core.errors import no_attribute as _no_attribute
@@ -25,11 +26,15 @@ _MODULES = (
 )
 
 
+#: the modules of the room, which come before names inside of them
+_PARTS = frozenset(module.name for module in iter_modules(__path__))
+
+
 def __getattr__(name: str) -> Any:
+    if name in _PARTS:
+        return import_module(f"facula.quantization.{name}")
     if not name.startswith("__"):
         for module in _MODULES:
-            if name == module:
-                return import_module(f"facula.quantization.{module}")
             found = vars(import_module(f"facula.quantization.{module}")).get(name)
             if found is not None:
                 globals()[name] = found

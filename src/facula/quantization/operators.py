@@ -11,6 +11,7 @@ from facula.quantization import (
     embedding,
     fake,
     linear,
+    weight_only,
 )
 
 __all__ = [
@@ -21,4 +22,5 @@ __all__ = [
     "embedding",
     "fake",
     "linear",
+    "weight_only",
 ]

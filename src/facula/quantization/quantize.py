@@ -17,6 +17,7 @@ from facula.core.errors import fail, message
 from facula.quantization import fake_quantize as fq
 from facula.quantization import qconfig as qc
 from facula.quantization.modules import dynamic as nnqd
+from facula.quantization.modules import embedding as tables
 from facula.quantization.modules import functional, stubs
 from facula.quantization.modules import intrinsic as nni
 from facula.quantization.modules import qat as nnqat
@@ -39,6 +40,8 @@ def _static() -> dict[Any, Any]:
         nnqat.LinearReLU: nnq.LinearReLU,
         nnqat.LinearBn1d: nnq.Linear,
     }
+    made[nn.Embedding] = made[nnqat.Embedding] = tables.Embedding
+    made[nn.EmbeddingBag] = tables.EmbeddingBag
     for name in (
         "Linear BatchNorm2d BatchNorm3d Dropout ELU GroupNorm Hardswish LayerNorm LeakyReLU ReLU6 "
         "Sigmoid Softmax PReLU ConvTranspose1d ConvTranspose2d ConvTranspose3d"
@@ -75,6 +78,8 @@ DEFAULT_DYNAMIC_QUANT_MODULE_MAPPINGS: dict[Any, Any] = {
     nnqat.Linear: nnqd.Linear,
     nni.LinearReLU: nnqd.LinearReLU,
     nnqat.LinearReLU: nnqd.LinearReLU,
+    nn.EmbeddingBag: tables.EmbeddingBag,
+    nn.Embedding: tables.Embedding,
 }
 
 
@@ -319,8 +324,10 @@ def quantize_dynamic(
             hint="a dict of types and configurations takes others",
         )
     mapping = mapping or DEFAULT_DYNAMIC_QUANT_MODULE_MAPPINGS
-    if qconfig_spec is None:
-        qconfig_spec = set(mapping)
+    if qconfig_spec is None:  # tables need configurations of their own
+        qconfig_spec = {
+            kind for kind in mapping if not issubclass(kind, (nn.Embedding, nn.EmbeddingBag))
+        }
     if isinstance(qconfig_spec, (set, frozenset, list, tuple)):
         qconfig_spec = dict.fromkeys(qconfig_spec, configs[dtype])
     model = (model if inplace else copy.deepcopy(model)).eval()

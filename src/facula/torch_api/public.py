@@ -74,6 +74,9 @@ _FROM = {
         "fake_quantize_per_tensor_affine_cachemask fake_quantize_per_channel_affine_cachemask "
         "fused_moving_avg_obs_fake_quant _fused_moving_avg_obs_fq_helper"
     ),
+    "facula.quantization.weight_only": (
+        "_int_mm _weight_int8pack_mm _convert_weight_to_int4pack_for_cpu _weight_int4pack_mm_for_cpu"
+    ),
     "facula.quantization.tensor": (
         "qscheme per_tensor_affine per_channel_affine per_tensor_symmetric per_channel_symmetric "
         "per_channel_affine_float_qparams"

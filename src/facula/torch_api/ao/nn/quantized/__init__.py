@@ -15,6 +15,7 @@ _MODULES = (
     "modules.quantized",
     "modules.functional",
     "modules.stubs",
+    "modules.embedding",
 )
 #: modules and packages of this one
 _PARTS = ("dynamic", "modules", "functional", "reference")

@@ -1,0 +1,152 @@
+"""Products with integer weights: `_int_mm`, and weights of 8 and 4 bits for activations that stay numbers.
+
+Takes: matrices. Gives: their products. Keeps true: `_int_mm` is exact in 32 bits; of weights only, each group of a
+row has its scale (and zero), by which the integers stand for numbers; groups divide the rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail, product_hint
+from facula.ops.matmul import _gemm_numbers
+from facula.ops.registry import F, composite, operator
+
+
+@operator(
+    "quantization::_int_mm(Tensor self, Tensor mat2) -> Tensor", names=("_int_mm",), out=False
+)
+class _int_mm:
+    """The product of two matrices of signed bytes, in 32 bits."""
+
+    def meta(self, mat2):
+        op = "_int_mm"
+        if self.dim() != 2 or mat2.dim() != 2:
+            fail(
+                RuntimeError,
+                op,
+                "Expected self and mat2 to be of dimension 2",
+                f"{self.dim()} and {mat2.dim()}",
+                hint="take one matrix of a batch at a time",
+            )
+        if self.dtype is not core.int8 or mat2.dtype is not core.int8:
+            fail(
+                RuntimeError,
+                op,
+                "Expected self and mat2 dtype to be int8",
+                f"{self.dtype} and {mat2.dtype}",
+                hint="convert both with .to(facula.int8)",
+            )
+        if self.shape[1] != mat2.shape[0]:
+            fail(
+                RuntimeError,
+                op,
+                f"self.size(1) needs to match mat2.size(0): {self.shape[1]} was required",
+                mat2.shape[0],
+                hint=product_hint(self.shape, mat2.shape),
+            )
+        return core.empty((self.shape[0], mat2.shape[1]), dtype=core.int32, device=self.device)
+
+    def cpu(out, self, mat2):
+        if not out.numel():
+            return
+        if not self.shape[1]:
+            out.zero_()
+            return
+        right = mat2.contiguous()
+        core.kernel("gemm:i8")((out, self, right, None), _gemm_numbers(out, self, right), (1, 0))
+
+
+def _check_rows(op: str, x: Any, inner: int) -> None:
+    if x.dim() != 2 or x.shape[1] != inner or not x.is_floating_point():
+        fail(
+            RuntimeError,
+            op,
+            f"a matrix of numbers with {inner} columns was required",
+            f"{x.dtype}, {list(x.shape)}",
+            hint="the second dimension of x is that of the weight",
+        )
+
+
+@composite(
+    "quantization::_weight_int8pack_mm(Tensor self, Tensor mat2, Tensor scales) -> Tensor",
+    names=("_weight_int8pack_mm",),
+    out=False,
+)
+def _weight_int8pack_mm(self, mat2, scales):
+    """``x @ w.T`` of a weight [out, in] of signed bytes, each row times its scale."""
+    op = "_weight_int8pack_mm"
+    if mat2.dtype is not core.int8 or mat2.dim() != 2:
+        fail(
+            RuntimeError,
+            op,
+            "expect B to be int8 2-D tensor",
+            f"{mat2.dtype}, {list(mat2.shape)}",
+            hint="weight.to(facula.int8)",
+        )
+    _check_rows(op, self, mat2.shape[1])
+    if scales.dim() != 1 or scales.shape[0] != mat2.shape[0]:
+        fail(
+            RuntimeError,
+            op,
+            f"expect scales to be 1d tensor with size {mat2.shape[0]}",
+            list(scales.shape),
+            hint="give a scale for each row of the weight",
+        )
+    made = F.matmul(self.to(core.float32), mat2.to(core.float32).t()) * scales.to(core.float32)
+    return made.to(self.dtype)
+
+
+@composite(
+    "quantization::_convert_weight_to_int4pack_for_cpu(Tensor self, int innerKTiles) -> Tensor",
+    names=("_convert_weight_to_int4pack_for_cpu",),
+    out=False,
+)
+def _convert_weight_to_int4pack_for_cpu(self, innerKTiles):  # noqa: N803 - PyTorch's name
+    """Integers from 0 to 15, [out, in], two to a byte."""
+    op = "_convert_weight_to_int4pack_for_cpu"
+    if self.dtype is not core.int32 or self.dim() != 2 or self.shape[1] % 2:
+        fail(
+            RuntimeError,
+            op,
+            "a weight of dtype int32 with an even number of columns was required",
+            f"{self.dtype}, {list(self.shape)}",
+            hint="pad the rows with zeros",
+        )
+    low, high = self[:, 0::2], self[:, 1::2]
+    return (low | (high << 4)).to(core.uint8)
+
+
+@composite(
+    "quantization::_weight_int4pack_mm_for_cpu(Tensor self, Tensor mat2, int qGroupSize, "
+    "Tensor qScaleAndZeros) -> Tensor",
+    names=("_weight_int4pack_mm_for_cpu",),
+    out=False,
+)
+def _weight_int4pack_mm_for_cpu(self, mat2, qGroupSize, qScaleAndZeros):  # noqa: N803
+    """``x @ w.T`` of a packed weight: in each group of a row ``(level - 8) * scale + zero``."""
+    op = "_weight_int4pack_mm_for_cpu"
+    inner = mat2.shape[1] * 2
+    _check_rows(op, self, inner)
+    if qGroupSize not in (32, 64, 128, 256) or inner % qGroupSize:
+        fail(
+            RuntimeError,
+            op,
+            "expect qGroupSize to be 32, 64, 128 or 256, and to divide the columns",
+            f"{qGroupSize} of {inner}",
+            hint="pad the weight with zeros, or take a smaller group",
+        )
+    groups = inner // qGroupSize
+    if list(qScaleAndZeros.shape) != [groups, mat2.shape[0], 2]:
+        fail(
+            RuntimeError,
+            op,
+            f"expect qScaleAndZeros to be 3d tensor with sizes {[groups, mat2.shape[0], 2]}",
+            list(qScaleAndZeros.shape),
+            hint="a scale and a zero for each group of each row",
+        )
+    levels = F.stack([mat2 & 15, mat2 >> 4], -1).reshape(mat2.shape[0], groups, qGroupSize)
+    scale, zero = qScaleAndZeros.to(core.float32).permute(2, 1, 0).unsqueeze(-1).unbind(0)
+    weight = ((levels.to(core.float32) - 8) * scale + zero).reshape(mat2.shape[0], inner)
+    return F.matmul(self.to(core.float32), weight.t()).to(self.dtype)
