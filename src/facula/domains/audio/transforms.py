@@ -93,9 +93,19 @@ class GriffinLim(Spectrogram):
         )
 
     def forward(self, specgram: Any) -> Any:
-        sizes = (self.n_fft, self.hop_length, self.win_length)
-        steps = (self.n_iter, self.momentum, self.length, self.rand_init)
-        return F.griffinlim(specgram, self.window.to(specgram.dtype), *sizes, self.power, *steps)
+        window, power = self.window.to(specgram.dtype), self.power or 1.0
+        return F.griffinlim(
+            specgram,
+            window,
+            self.n_fft,
+            self.hop_length,
+            self.win_length,
+            power,
+            self.n_iter,
+            self.momentum,
+            self.length,
+            self.rand_init,
+        )
 
 
 class MelScale(nn.Module):

@@ -109,7 +109,8 @@ class DatasetFolder(VisionDataset):
         return names, {name: i for i, name in enumerate(names)}
 
     def _found(self, taken: Callable[[str], bool], allow_empty: bool) -> list[tuple[str, int]]:
-        found, empty = [], []
+        found: list[tuple[str, int]] = []
+        empty: list[str] = []
         for name, number in self.class_to_idx.items():
             before = len(found)
             for folder, _, files in sorted(

@@ -31,12 +31,12 @@ class Stage(NamedTuple):
     stride: int
     inputs: int
     outputs: int
-    count: int
+    blocks: int
 
     def scaled(self, width: float, depth: float) -> Stage:
         """Wider and deeper."""
         inputs, outputs = divisible(self.inputs * width), divisible(self.outputs * width)
-        return self._replace(inputs=inputs, outputs=outputs, count=math.ceil(self.count * depth))
+        return self._replace(inputs=inputs, outputs=outputs, blocks=math.ceil(self.blocks * depth))
 
 
 class MBConv(nn.Module):
@@ -85,10 +85,10 @@ class EfficientNet(nn.Module):
         stages, norm = inverted_residual_setting, norm_layer
         stem = ConvNorm(3, stages[0].inputs, 3, 2, norm=norm, activation=nn.SiLU)
         layers: list[nn.Module] = [stem]
-        total, done = sum(stage.count for stage in stages), 0
+        total, done = sum(stage.blocks for stage in stages), 0
         for stage in stages:
             blocks = []
-            for i in range(stage.count):
+            for i in range(stage.blocks):
                 one = stage if i == 0 else stage._replace(inputs=stage.outputs)
                 drop = stochastic_depth_prob * done / total
                 blocks.append(MBConv(one, stage.stride if i == 0 else 1, drop, norm))

@@ -84,7 +84,7 @@ class ResNet(nn.Module):
 
     def __init__(
         self,
-        block: type,
+        block: Any,
         layers: list[int],
         num_classes: int = 1000,
         zero_init_residual: bool = False,

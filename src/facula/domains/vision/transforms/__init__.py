@@ -289,7 +289,7 @@ def _pair(size: Any) -> tuple[int, int]:
     if isinstance(size, int):
         return size, size
     sizes = tuple(size)
-    return sizes * 2 if len(sizes) == 1 else sizes  # type: ignore[return-value]
+    return sizes * 2 if len(sizes) == 1 else sizes
 
 
 class RandomCrop(_Transform):

@@ -300,7 +300,9 @@ def resize(
         return img
     flat = _as_float(img).reshape((-1, 1, *img.shape[-2:]))
     smooth = mode in ("bilinear", "bicubic")
-    settings = {"align_corners": False, "antialias": bool(antialias)} if smooth else {}
+    settings: dict[str, Any] = {}
+    if smooth:
+        settings = {"align_corners": False, "antialias": bool(antialias)}
     out = nn.functional.interpolate(flat, size=wanted, mode=mode, **settings)
     return _as_given(out.reshape((*img.shape[:-2], *wanted)), img)
 
