@@ -7,6 +7,7 @@ import numpy
 import pytest
 
 import facula
+from facula.domains.vision import images
 from facula.vision import definitions
 
 OPS = facula.ops.torchvision
@@ -420,3 +421,22 @@ def test_regions_of_any_numbers_read_the_map_only(value):
         ):
             good = found[found == found]
             assert good.abs().max() <= 1.001 if good.numel() else True
+
+
+class Pictures:
+    """What Pillow gives of a GIF, of which a later picture is larger than the first."""
+
+    n_frames, size, width, height = 2, (2, 2), 2, 2
+
+    def seek(self, frame):
+        self.size = (2, 2) if frame == 0 else (50_000, 2)
+
+
+def test_a_picture_beyond_its_canvas_is_refused_before_its_memory_is_read(monkeypatch):
+    read = []
+    monkeypatch.setattr(images, "_opened", lambda *args: Pictures())
+    monkeypatch.setattr(images, "_check_pixels", lambda count: None)
+    monkeypatch.setattr(images, "_pixels", lambda image, mode: read.append(image.size))
+    with pytest.raises(RuntimeError, match="pictures inside of one"):
+        images.TABLE["image::decode_gif"](facula.zeros(3, dtype=facula.uint8))
+    assert read == [(2, 2)]

@@ -132,11 +132,15 @@ class DecodeGif:
     def cpu(data):
         image = _opened("decode_gif", data, ("GIF",))
         try:
-            count = getattr(image, "n_frames", 1)
+            canvas, count = image.size, getattr(image, "n_frames", 1)
             _check_pixels(count * image.width * image.height)
             frames = []
             for frame in range(count):
                 image.seek(frame)
+                if image.size != canvas:  # Pillow's memory is not what it says then
+                    hint = "the bytes are damaged"
+                    required = f"pictures inside of one of {canvas} were required"
+                    fail(RuntimeError, "decode_gif", required, image.size, hint=hint)
                 frames.append(_pixels(image, 3))
         except (EOFError, OSError, ValueError, SyntaxError, struct.error) as error:
             hint = "the bytes are cut off or damaged"
