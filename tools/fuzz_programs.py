@@ -31,8 +31,9 @@ from fuzz_mutations import (
 )
 
 import facula
-from facula import jit, shared_memory
+from facula import jit
 from facula.data.datapipes import iter as pipes
+from facula.namespaces import shared_memory
 
 __all__ = ["Rows", "others"]
 

@@ -10,10 +10,9 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from facula.library import infer_schema
-
 from ._custom_op import impl as _interface
 from ._custom_op.impl import _destroy as _destroy
+from .library import infer_schema
 
 __all__ = [
     "custom_op",

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from facula import core, library
+from facula import core
 from facula.core.errors import cast_hint, fail
 from facula.ops.registry import TABLE, F, operator
+from facula.torch_api import library
 
 __all__: list[str] = []
 

@@ -12,10 +12,11 @@ import io
 import struct
 from typing import Any
 
-from facula import core, library
+from facula import core
 from facula.core.errors import fail
 from facula.ops.registry import TABLE, operator
 from facula.serialization.files import written_atomically
+from facula.torch_api import library
 
 from .._extras import extra
 

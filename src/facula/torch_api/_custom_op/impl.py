@@ -15,12 +15,12 @@ from typing import Any, NoReturn
 
 from facula import core
 from facula.core.errors import fail
-from facula.library.custom import EVERY_DEVICE, CustomOperator, find, make
-from facula.library.registration import _forget, register_autograd, register_fake, register_kernel
-from facula.library.schemas import infer_schema
 from facula.ops.registry import TABLE
 
 from .._library.utils import is_functional_schema, lookup_op, parse_namespace
+from ..library.custom import EVERY_DEVICE, CustomOperator, find, make
+from ..library.registration import _forget, register_autograd, register_fake, register_kernel
+from ..library.schemas import infer_schema
 
 __all__ = ["CustomOp", "custom_op", "get_ctx", "get_op", "infer_schema"]
 
@@ -422,6 +422,6 @@ def _checked(definition: CustomOperator, name: str, grad: Any, kind: Any) -> Any
 def get_ctx() -> Any:
     """What a function for tensors without data asks for sizes that depend on data: see `library.get_ctx`."""
     # lazily: most operators have no such results
-    from facula.library.context import get_ctx as current
+    from ..library.context import get_ctx as current
 
     return current()

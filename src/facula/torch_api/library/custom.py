@@ -16,11 +16,12 @@ from facula import core
 from facula.autograd.function import Function
 from facula.core.errors import fail
 from facula.devices.results import tensors_of
-from facula.library.schemas import translate
 from facula.ops.definition import Definition
 from facula.ops.registry import TABLE, register
 from facula.ops.schema import parse
 from facula.ops.tags import Tag
+
+from .schemas import translate
 
 __all__ = ["CustomOperator", "find", "make"]
 

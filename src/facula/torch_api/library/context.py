@@ -12,7 +12,8 @@ from typing import Any
 
 from facula.core.errors import fail
 from facula.fx.fake_tensor import DynamicOutputShapeException
-from facula.library.custom import RUNNING
+
+from .custom import RUNNING
 
 __all__ = ["FakeImplCtx", "get_ctx"]
 

@@ -7,10 +7,10 @@ Gives operators that are reached as `facula.ops.<namespace>.<name>` and, where a
 Keeps true: both forms enter the one operator table.
 """
 
-from facula.library.attach import composite, operator, pointwise, view
-from facula.library.check import opcheck
-from facula.library.context import get_ctx
-from facula.library.registration import (
+from .attach import composite, operator, pointwise, view
+from .check import opcheck
+from .context import get_ctx
+from .registration import (
     CustomOpDef,
     Library,
     custom_op,
@@ -23,8 +23,8 @@ from facula.library.registration import (
     register_torch_dispatch,
     register_vmap,
 )
-from facula.library.registration import _scoped_library as _scoped_library
-from facula.library.schemas import infer_schema
+from .registration import _scoped_library as _scoped_library
+from .schemas import infer_schema
 
 __all__ = [
     "CustomOpDef",

@@ -14,12 +14,13 @@ from typing import Any
 
 from facula import core, devices
 from facula.core.errors import fail
-from facula.library.custom import EVERY_DEVICE, CustomOperator, find, make
-from facula.library.schemas import infer_schema
 from facula.ops import REFUSED_LIBRARIES
 from facula.ops.registry import TABLE, F
 from facula.ops.tags import Tag, as_tags
 from facula.utils.backend_registration import privateuse1_name
+
+from .custom import EVERY_DEVICE, CustomOperator, find, make
+from .schemas import infer_schema
 
 __all__ = [
     "CustomOpDef", "Library", "custom_op", "define", "impl", "register_autograd", "register_fake",

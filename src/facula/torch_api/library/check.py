@@ -13,7 +13,8 @@ from facula import core
 from facula.autograd.grad_mode import no_grad
 from facula.core.errors import fail, message
 from facula.devices.results import tensors_of
-from facula.library.custom import find
+
+from .custom import find
 
 __all__ = ["OpCheckError", "opcheck"]
 
