@@ -52,6 +52,16 @@ def test_channels_have_scales_of_their_own(numbers, axis):
     assert (q.q_per_channel_zero_points().numpy() == zeros).all()
 
 
+def test_ties_are_even_after_the_zero_point_was_added():
+    """PyTorch 2.13 gives these: 0.5 + 3 lies between 3 and 4, 0.5 + 2 between 2 and 3."""
+    x = facula.tensor([0.5, 1.5, 2.5, -0.5])
+    for dtype in (facula.quint8, facula.qint8, facula.qint32):
+        assert facula.quantize_per_tensor(x, 1.0, 3, dtype).int_repr().tolist() == [4, 4, 6, 2]
+        rows, zeros = x.repeat(2, 1), facula.tensor([3, 2])
+        found = facula.quantize_per_channel(rows, facula.ones(2), zeros, 0, dtype).int_repr()
+        assert found.tolist() == [[4, 4, 6, 2], [2, 4, 4, 2]]
+
+
 def test_nan_becomes_the_lowest_level_and_infinities_the_ends():
     x = facula.tensor([float("nan"), float("inf"), -float("inf")])
     q = facula.quantize_per_tensor(x, 0.1, 3, facula.quint8)

@@ -2,7 +2,7 @@
 
 Takes: float32 tensors, scales and zero points. Gives: quantized tensors; and the numbers that they stand for.
 Keeps true: parameters are checked before anything is computed; the integers are PyTorch's: the product with
-``1 / scale`` in float32, rounded to the nearest with ties to even, then the zero point.
+``1 / scale`` in float32 and the zero point, rounded to the nearest with ties to even.
 """
 
 from __future__ import annotations
@@ -121,9 +121,8 @@ def integers_of(x: Any, dtype: Any, quantizer: Quantizer) -> Any:
     """The integers by which a quantizer stands for numbers."""
     kept, low, high = RANGES[dtype]
     scale, zero, whole = _vectors(quantizer)
-    before = quantizer.scheme is per_channel_affine_float_qparams
     return integers(
-        x.detach().to(core.float32), scale, zero, quantizer.axis, whole, kept, low, high, before
+        x.detach().to(core.float32), scale, zero, quantizer.axis, whole, kept, low, high, True
     )
 
 
