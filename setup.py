@@ -75,6 +75,14 @@ class BuildCoreAndKernels(build_ext):
         tree = ROOT / "src" if self.inplace else Path(self.build_lib).resolve()
         self.build_kernels(tree)
         self.write_stubs(tree)
+        self.write_examples(tree)
+
+    def write_examples(self, tree: Path) -> None:
+        """Writes what the examples in operators' docstrings print, by the package in `tree`."""
+        command = [sys.executable, str(ROOT / "tools" / "gen_api.py"), "examples"]
+        command += ["--output", str(tree / "facula" / "ops")]
+        environment = {**os.environ, "PYTHONPATH": str(tree)}
+        subprocess.run(command, env=environment, check=True, cwd=ROOT)
 
     def write_stubs(self, tree: Path) -> None:
         """Writes the type stubs of the package in `tree`, out of its operator table."""
@@ -105,6 +113,7 @@ class BuildCoreAndKernels(build_ext):
     def get_outputs(self) -> list[str]:
         package = Path(self.build_lib) / "facula"
         made = [*(package / "_kernels").glob("*.so"), *package.rglob("*.pyi"), package / "py.typed"]
+        made.append(package / "ops" / "_examples.json")
         return [*super().get_outputs(), *map(str, sorted(made))]
 
 

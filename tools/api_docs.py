@@ -18,18 +18,11 @@ from types import ModuleType
 from typing import Any
 
 from facula import core
-from facula.ops.registry import own_operators
+from facula.ops.registry import RESULT_DTYPES, own_operators
 
 ROOT = Path(__file__).resolve().parent.parent
 ORACLES = ROOT / "tests" / "oracles"
 NOTE = "<!-- Generated from the operator table by tools/gen_api.py: edit the definitions. -->\n\n"
-COMPUTED = {
-    "same": "the promoted dtype of its arguments",
-    "float": "a floating dtype: integers become the default one",
-    "bool": "bool",
-    "real": "the real dtype of a complex argument, else its own",
-    "real_float": "a real floating dtype",
-}
 
 
 def family_of(definition: Any) -> str:
@@ -102,7 +95,7 @@ def _facts(definition: Any) -> list[tuple[str, str]]:
     facts.append(("forms", ", ".join(["functional", *forms])))
     if definition.kind == "pointwise":
         facts.append(("dtypes", definition.dtypes.replace(" ", ", ")))
-        facts.append(("result", COMPUTED[definition.result]))
+        facts.append(("result", RESULT_DTYPES[definition.result]))
     facts.append(("differentiable", gradient_of(definition)))
     if definition.convention:
         facts.append(("gradient by convention", definition.convention))

@@ -1,6 +1,7 @@
-"""Writes what is derived from the operator table: type stubs and the operators' pages.
+"""Writes what is derived from the operator table: type stubs, the operators' pages, and examples.
 
     python tools/gen_api.py stubs [--output src/facula] [--public]
+    python tools/gen_api.py examples [--output src/facula/ops]
     python tools/gen_api.py docs [--output docs/operators]
 
 Takes the importable package. Keeps true: a file is written only where its text changed, and files of
@@ -10,10 +11,13 @@ an earlier run that are no longer derived are removed; nothing here names an ope
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import sys
 from pathlib import Path
 
-os.environ.setdefault("FACULA_BUILDING", "1")  # no kernels are needed to read definitions
+if sys.argv[1:2] != ["examples"]:
+    os.environ.setdefault("FACULA_BUILDING", "1")  # no kernels are needed to read definitions
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -36,7 +40,7 @@ def write(folder: Path, files: dict[str, str], stale: set[Path]) -> int:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", choices=("stubs", "docs"))
+    parser.add_argument("what", choices=("stubs", "examples", "docs"))
     parser.add_argument("--output", type=Path)
     parser.add_argument("--public", action="store_true", help="stubs for users' imports (a wheel)")
     options = parser.parse_args()
@@ -48,6 +52,11 @@ def main() -> None:
         files, stale = api_stubs.stubs(), set(folder.rglob("*.pyi"))
         if options.public:
             files = room_stubs.public_stubs() | files
+    elif options.what == "examples":
+        import api_examples
+
+        folder = options.output or ROOT / "src" / "facula" / "ops"
+        files, stale = {"_examples.json": json.dumps(api_examples.examples(), indent=0)}, set()
     else:
         import api_docs
 

@@ -24,6 +24,8 @@ def test_what_is_unset_is_filled(dtype):
         facula.empty_strided((2, 2), (1, 3), dtype=dtype),
         facula.empty_permuted((2, 3), (1, 0), dtype=dtype),
         facula.zeros(2, dtype=dtype).resize_(5)[2:],
+        facula.zeros(2, dtype=dtype).new_empty(3),
+        facula.zeros(2, dtype=dtype).new_empty_strided((2, 2), (1, 3)),
     ):
         if dtype.is_floating_point or dtype.is_complex:
             assert made.isnan().all()

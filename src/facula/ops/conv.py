@@ -663,6 +663,12 @@ def conv3d(
 ) -> Any:
     """Convolution of [N, C, D, H, W] with [out, C / groups, kd, kh, kw]; padding is numbers, 'same'
     or 'valid'.
+
+    Example:
+        >>> input = facula.ones(1, 1, 2, 2, 2)
+        >>> weight = facula.ones(1, 1, 2, 2, 2)
+        >>> facula.nn.functional.conv3d(input, weight)
+        tensor([[[[[8.]]]]])
     """
     return _convolve("conv3d", input, weight, bias, stride, padding, dilation, groups, 3)
 
@@ -721,7 +727,13 @@ def convolution(
     output_padding: Any,
     groups: int,
 ) -> Any:
-    """The convolution, plain or transposed, whose number of dimensions is that of the weight."""
+    """The convolution, plain or transposed, whose number of dimensions is that of the weight.
+
+    Example:
+        >>> input, weight = facula.tensor([[[1.0, 2.0, 4.0]]]), facula.tensor([[[1.0, -1.0]]])
+        >>> facula.convolution(input, weight, None, [1], [0], [1], False, [0], 1)
+        tensor([[[-1., -2.]]])
+    """
     space = weight.dim() - 2
     if transposed:
         return _transpose(

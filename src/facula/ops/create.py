@@ -197,6 +197,10 @@ def empty_strided(size, stride, dtype, layout, device, pin_memory, requires_grad
 def empty_permuted(size, physical_layout, dtype, layout, device, pin_memory, requires_grad):
     """A dense tensor of unset elements whose dimensions lie in memory in the order
     `physical_layout`.
+
+    Example:
+        >>> facula.empty_permuted((2, 3, 4), (0, 2, 1)).stride()
+        (12, 1, 3)
     """
     check_size("empty_permuted", size)
     if sorted(physical_layout) != list(range(len(size))):
@@ -305,7 +309,7 @@ def _new(op: str, self: Any, size: Any, value: Any, options: tuple[Any, ...]) ->
     check_layout(op, layout)
     check_size(op, size)
     tensor = core.empty(size, dtype=dtype or self.dtype, device=device or self.device)
-    return finished(tensor if value is None else tensor.fill_(value), requires_grad)
+    return finished(_unset(tensor) if value is None else tensor.fill_(value), requires_grad)
 
 
 @composite(
@@ -368,7 +372,7 @@ def new_empty_strided(self, size, stride, dtype, layout, device, pin_memory, req
     tensor = core.empty_strided(
         size, stride, dtype=dtype or self.dtype, device=device or self.device
     )
-    return finished(tensor, requires_grad)
+    return finished(_unset(tensor), requires_grad)
 
 
 def _whole(*values: Any) -> bool:
@@ -475,7 +479,14 @@ def _arange(op: str, start: Any, end: Any, step: Any, dtype: Any, device: Any, c
     out_fills=True,
 )
 def arange(start, end, step, dtype, layout, device, pin_memory, requires_grad):
-    """start, start + step, ... below `end`; one number is the end. Whole numbers give int64."""
+    """start, start + step, ... below `end`; one number is the end. Whole numbers give int64.
+
+    Example:
+        >>> facula.arange(4)
+        tensor([0, 1, 2, 3])
+        >>> facula.arange(1, 2, 0.25)
+        tensor([1.0000, 1.2500, 1.5000, 1.7500])
+    """
     check_layout("arange", layout)
     if end is None:
         start, end = None, start
@@ -566,7 +577,12 @@ def _linspace(op: str, start: Any, end: Any, steps: int, dtype: Any, device: Any
     vmap="entries",
 )
 def linspace(start, end, steps, dtype, layout, device, pin_memory, requires_grad):
-    """`steps` values evenly from `start` to `end`, both included."""
+    """`steps` values evenly from `start` to `end`, both included.
+
+    Example:
+        >>> facula.linspace(0, 1, 5)
+        tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
+    """
     check_layout("linspace", layout)
     return finished(_linspace("linspace", start, end, steps, dtype, device), requires_grad)
 
@@ -583,7 +599,12 @@ def _on_meta(x: Any) -> bool:
     vmap="entries",
 )
 def logspace(start, end, steps, base, dtype, layout, device, pin_memory, requires_grad):
-    """`steps` powers of `base` with exponents evenly from `start` to `end`."""
+    """`steps` powers of `base` with exponents evenly from `start` to `end`.
+
+    Example:
+        >>> facula.logspace(0, 3, 4)
+        tensor([   1.,   10.,  100., 1000.])
+    """
     check_layout("logspace", layout)
     if dtype is None:
         dtype = core.get_default_dtype()

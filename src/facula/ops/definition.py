@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops.schema import Schema
+from facula.ops.schema import Parameter, Schema
 
 if TYPE_CHECKING:
     import inspect  # brings in a dozen modules, and is needed for documentation only
@@ -175,10 +175,19 @@ class Definition:
 
     @property
     def doc(self) -> str:
-        """The docstring of the body, with the schema above it."""
-        import inspect
+        """The whole docstring, made when it is asked for."""
+        # lazily: importing the package shall not load what only `help` needs
+        from facula.ops.documentation import documentation
 
-        return f"{self.schema.text}\n\n{inspect.cleandoc(self.body.__doc__ or '')}"
+        return documentation(self)
+
+    def result_words(self) -> str:
+        """What documentation says of the result beside its type."""
+        return "its size depends on the elements" if self.dynamic else ""
+
+    def restrictions(self) -> list[str]:
+        """What documentation says first of the arguments, a sentence each."""
+        return []
 
     @property
     def opaque(self) -> bool:
@@ -197,17 +206,23 @@ class Definition:
         package = core.DTYPE_PREFIX[0]
         return package if place in ("", "Tensor") else f"{package}.{place}"
 
+    def shown(self) -> list[tuple[str, Parameter]]:
+        """The arguments under the names that users call them by."""
+        called_as_function = bool(self.names) and not self.names[0].startswith("Tensor.")
+        # special functions call their first argument x, and PyTorch's pages call it input
+        first = ("self", "x") if self.public_module.endswith(".special") else ("self",)
+        return [
+            ("input" if p.name in first and called_as_function else p.name, p)
+            for p in self.schema.parameters
+        ]
+
     def signature(self, inplace: bool = False) -> inspect.Signature:
         """The signature that `inspect` shows, with PyTorch's argument names."""
         import inspect
 
         parameters = []
         empty, later = inspect.Parameter.empty, False
-        called_as_function = bool(self.names) and not self.names[0].startswith("Tensor.")
-        # special functions call their first argument x, and PyTorch's pages call it input
-        first = ("self", "x") if self.public_module.endswith(".special") else ("self",)
-        for p in self.schema.parameters:
-            name = "input" if p.name in first and called_as_function else p.name
+        for name, p in self.shown():
             kind = (
                 inspect.Parameter.KEYWORD_ONLY
                 if p.keyword_only

@@ -308,7 +308,16 @@ def _written_out(equation: Any, operands: Any) -> tuple[str, list[Any]]:
     out=False,
 )
 def einsum(equation: Any, operands: Any) -> Any:
-    """Sums of products by the Einstein convention, such as einsum("ij,jk->ik", a, b)."""
+    """Sums of products by the Einstein convention, such as einsum("ij,jk->ik", a, b).
+
+    Example:
+        >>> a = facula.tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> facula.einsum("ij,jk->ik", a, a)
+        tensor([[ 7., 10.],
+                [15., 22.]])
+        >>> facula.einsum("ii->i", a)
+        tensor([1., 4.])
+    """
     equation, operands = _written_out(equation, operands)
     inputs, result = _parse(equation, operands)
     for number in range(len(operands)):

@@ -517,7 +517,15 @@ def embedding_bag(
     padding_idx: int | None,
 ) -> Any:
     """Sums, means or maxima of bags of rows: the rows of a 2-d `input`, or a 1-d one cut at
-    `offsets`."""
+    `offsets`.
+
+    Example:
+        >>> weight = facula.tensor([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]])
+        >>> indices, offsets = facula.tensor([0, 2, 1]), facula.tensor([0, 2])
+        >>> facula.nn.functional.embedding_bag(indices, weight, offsets, mode="sum")
+        tensor([[4., 6.],
+                [2., 3.]])
+    """
     op = "embedding_bag"
     _check_mode(mode, sparse, per_sample_weights, op)
     _check(op, weight, input)

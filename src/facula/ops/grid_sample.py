@@ -220,7 +220,14 @@ def grid_sample(
     input: Any, grid: Any, mode: str, padding_mode: str, align_corners: bool | None
 ) -> Any:
     """Samples of `[N, C, *spatial]` at the places of `grid` `[N, *out, dims]` (x first; -1 and 1
-    are the edges)."""
+    are the edges).
+
+    Example:
+        >>> input = facula.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
+        >>> grid = facula.tensor([[[[0.0, 0.0], [1.0, 1.0]]]])
+        >>> facula.nn.functional.grid_sample(input, grid, align_corners=True)
+        tensor([[[[2.5000, 4.0000]]]])
+    """
     if mode not in SAMPLE_MODES:
         fail(
             ValueError,
@@ -284,7 +291,14 @@ def _check_affine(theta: Any, size: Any, op: str, space: int) -> None:
 )
 def affine_grid(theta: Any, size: Any, align_corners: bool | None) -> Any:
     """Places for `grid_sample` from affine maps `[N, 2, 3]` (size N C H W) or `[N, 3, 4]` (size N
-    C D H W)."""
+    C D H W).
+
+    Example:
+        >>> theta = facula.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])
+        >>> facula.nn.functional.affine_grid(theta, (1, 1, 1, 2), align_corners=True)
+        tensor([[[[-1.,  0.],
+                  [ 1.,  0.]]]])
+    """
     op, space = "affine_grid", len(size) - 2
     _check_affine(theta, size, op, space)
     axes = [_axis(n, theta, bool(align_corners)) for n in size[2:]]

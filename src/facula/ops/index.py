@@ -163,7 +163,14 @@ def put(op: str, out: Any, indices: tuple[Any, ...], values: Any, accumulate: bo
     autocast="accelerator widest",
 )
 def index_put(self: Any, indices: tuple[Any, ...], values: Any, accumulate: bool) -> Any:
-    """A copy of `self` with `values` (broadcast) written, or added, at the places of `indices`."""
+    """A copy of `self` with `values` (broadcast) written, or added, at the places of `indices`.
+
+    Example:
+        >>> input = facula.zeros(2, 2)
+        >>> facula.index_put(input, (facula.tensor([0, 1]), facula.tensor([1, 0])), facula.tensor([5.0, 6.0]))
+        tensor([[0., 5.],
+                [6., 0.]])
+    """
     if _is_fill(self, indices, values, accumulate):
         return F.where(indices[0], values.reshape(()), self)
     if self.is_meta and _has_mask(indices):

@@ -90,6 +90,12 @@ def nonzero(self: Any, as_tuple: bool) -> Any:
 def nonzero_static(self: Any, size: int, fill_value: int) -> Any:
     """The first `size` coordinates of elements that are not zero, filled up with `fill_value`:
     int64 [size, ndim].
+
+    Example:
+        >>> facula.nonzero_static(facula.tensor([0, 3, 0, 4]), size=3)
+        tensor([[ 1],
+                [ 3],
+                [-1]])
     """
     if size < 0:
         fail(
@@ -251,7 +257,13 @@ class masked_scatter_backward:
     out=False,
 )
 def masked_fill(self: Any, mask: Any, value: Any) -> Any:
-    """A copy of `self` with `value` (a number or a 0-d tensor) where `mask` is true."""
+    """A copy of `self` with `value` (a number or a 0-d tensor) where `mask` is true.
+
+    Example:
+        >>> input = facula.tensor([1.0, 2.0, 3.0])
+        >>> facula.masked_fill(input, input > 1.5, 0.0)
+        tensor([1., 0., 0.])
+    """
     if mask.dtype is not core.bool_:
         fail(
             RuntimeError,

@@ -332,6 +332,13 @@ class histc:
 def histogram(self: Any, bins: Any, range: Any, weight: Any, density: bool) -> Any:
     """Counts (or summed weights) per bin, and the edges; `bins` is a number of equal bins or a
     vector of edges.
+
+    Example:
+        >>> hist, edges = facula.histogram(facula.tensor([1.0, 2.0, 2.0, 4.0]), bins=3)
+        >>> hist
+        tensor([1., 2., 1.])
+        >>> edges
+        tensor([1., 2., 3., 4.])
     """
     _check_float("histogram", self)
     if weight is not None and weight.shape != self.shape:

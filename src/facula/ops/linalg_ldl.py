@@ -130,7 +130,15 @@ def linalg_ldl_factor(A: Any, hermitian: bool) -> Any:  # noqa: N803
     names=("linalg.ldl_solve",),
 )
 def linalg_ldl_solve(LD: Any, pivots: Any, B: Any, hermitian: bool) -> Any:  # noqa: N803
-    """X with A X = B out of `linalg.ldl_factor`'s results."""
+    """X with A X = B out of `linalg.ldl_factor`'s results.
+
+    Example:
+        >>> A = facula.tensor([[2.0, 1.0], [1.0, 3.0]])
+        >>> LD, pivots = facula.linalg.ldl_factor(A)
+        >>> facula.linalg.ldl_solve(LD, pivots, facula.tensor([[3.0], [4.0]]))
+        tensor([[1.],
+                [1.]])
+    """
     op = "torch.linalg.ldl_solve"
     check_numbers(op, LD, "LD")
     if B.dim() < 2:

@@ -119,7 +119,13 @@ def linalg_multi_dot(tensors: tuple[Any, ...]) -> Any:
     keyword_aliases={"input": "A"},
 )
 def linalg_tensorinv(A: Any, ind: int) -> Any:  # noqa: N803
-    """The inverse of A as a map from its last dimensions to its first `ind` ones."""
+    """The inverse of A as a map from its last dimensions to its first `ind` ones.
+
+    Example:
+        >>> A = facula.eye(4).reshape(2, 2, 4)
+        >>> facula.linalg.tensorinv(A, ind=2).shape
+        facula.Size([4, 2, 2])
+    """
     op = "linalg.tensorinv"
     if ind <= 0:
         fail(
@@ -155,7 +161,14 @@ def _inexact(op: str, x: Any) -> Any:
     keyword_aliases={"input": "A", "other": "B"},
 )
 def linalg_tensorsolve(A: Any, B: Any, dims: Any) -> Any:  # noqa: N803
-    """X with tensordot(A, X, X.dim()) = B, after the dimensions `dims` of A went to its end."""
+    """X with tensordot(A, X, X.dim()) = B, after the dimensions `dims` of A went to its end.
+
+    Example:
+        >>> A = facula.eye(4).reshape(4, 2, 2)
+        >>> facula.linalg.tensorsolve(A, facula.tensor([1.0, 2.0, 3.0, 4.0]))
+        tensor([[1., 2.],
+                [3., 4.]])
+    """
     op = "linalg.tensorsolve"
     a = A
     if dims is not None:

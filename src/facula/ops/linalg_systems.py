@@ -169,7 +169,14 @@ def linalg_solve(A: Any, B: Any, left: bool) -> Any:  # noqa: N803
     keyword_aliases=_FIRST,
 )
 def linalg_solve_triangular(A: Any, B: Any, upper: bool, left: bool, unitriangular: bool) -> Any:  # noqa: N803
-    """X with A X = B (X A = B unless `left`), for triangular A."""
+    """X with A X = B (X A = B unless `left`), for triangular A.
+
+    Example:
+        >>> A = facula.tensor([[2.0, 0.0], [1.0, 4.0]])
+        >>> facula.linalg.solve_triangular(A, facula.tensor([[2.0], [9.0]]), upper=False)
+        tensor([[1.],
+                [2.]])
+    """
     op = "linalg.solve_triangular"
     check_matrix(op, B, "B")
     check_square(op, A)
@@ -306,7 +313,15 @@ def linalg_lu(A: Any, pivot: bool) -> Any:  # noqa: N803
     names=("lu_unpack",),
 )
 def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool, unpack_pivots: bool) -> Any:  # noqa: N803
-    """P, L and U out of `lu_factor`'s results; what is not asked for is empty."""
+    """P, L and U out of `lu_factor`'s results; what is not asked for is empty.
+
+    Example:
+        >>> LU, pivots = facula.linalg.lu_factor(facula.tensor([[1.0, 2.0], [3.0, 4.0]]))
+        >>> P, L, U = facula.lu_unpack(LU, pivots)
+        >>> P @ L @ U
+        tensor([[1., 2.],
+                [3., 4.]])
+    """
     if unpack_pivots and LU_pivots.dtype is not core.int32:
         fail(
             RuntimeError,
@@ -342,7 +357,14 @@ def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool, unpack_pivots: bo
     names=("linalg.lu_solve",),
 )
 def linalg_lu_solve(LU: Any, pivots: Any, B: Any, left: bool, adjoint: bool) -> Any:  # noqa: N803
-    """X with A X = B (A^H X = B with `adjoint`, X A = B unless `left`) out of the factors of A."""
+    """X with A X = B (A^H X = B with `adjoint`, X A = B unless `left`) out of the factors of A.
+
+    Example:
+        >>> LU, pivots = facula.linalg.lu_factor(facula.tensor([[1.0, 2.0], [3.0, 4.0]]))
+        >>> facula.linalg.lu_solve(LU, pivots, facula.tensor([[3.0], [7.0]]))
+        tensor([[1.],
+                [1.]])
+    """
     op = "torch.linalg.lu_solve"
     check_kind(op, LU, "LU")
     check_square(op, LU, "LU")
@@ -381,7 +403,14 @@ def _check_pivots(op: str, pivots: Any) -> None:
     keyword_aliases={"input": "b"},
 )
 def lu_solve(b: Any, LU_data: Any, LU_pivots: Any) -> Any:  # noqa: N803
-    """As `linalg.lu_solve`, with the right-hand sides first."""
+    """As `linalg.lu_solve`, with the right-hand sides first.
+
+    Example:
+        >>> LU, pivots = facula.linalg.lu_factor(facula.tensor([[1.0, 2.0], [3.0, 4.0]]))
+        >>> facula.lu_solve(facula.tensor([[3.0], [7.0]]), LU, pivots)
+        tensor([[1.],
+                [1.]])
+    """
     return F.linalg_lu_solve(LU_data, LU_pivots, b)
 
 

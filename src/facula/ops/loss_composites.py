@@ -189,7 +189,13 @@ def gaussian_nll_loss(
 def kl_div(
     input: Any, target: Any, size_average: Any, reduce: Any, reduction: str, log_target: bool
 ) -> Any:
-    """target * (log target - input), for log-probabilities `input`. [Kullback, Leibler 1951]"""
+    """target * (log target - input), for log-probabilities `input`. [Kullback, Leibler 1951]
+
+    Example:
+        >>> input, target = facula.tensor([0.25, 0.75]).log(), facula.tensor([0.5, 0.5])
+        >>> facula.nn.functional.kl_div(input, target, reduction="sum")
+        tensor(0.1438)
+    """
     batch = reduction == "batchmean"
     if not batch:
         reduction = reduction_of("kl_div", size_average, reduce, reduction)
@@ -304,7 +310,13 @@ def cosine_embedding_loss(
     reduce: Any,
     reduction: str,
 ) -> Any:
-    """1 - cos where the target is 1, max(0, cos - margin) where it is -1."""
+    """1 - cos where the target is 1, max(0, cos - margin) where it is -1.
+
+    Example:
+        >>> a, b = facula.tensor([[1.0, 0.0]]), facula.tensor([[1.0, 1.0]])
+        >>> facula.nn.functional.cosine_embedding_loss(a, b, facula.tensor([1.0]))
+        tensor(0.2929)
+    """
     op = "cosine_embedding_loss"
     reduction = reduction_of(op, size_average, reduce, reduction)
     if target.dim() not in (0, 1):

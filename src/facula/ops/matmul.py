@@ -177,7 +177,15 @@ class mm:
 
 @operator("bmm(Tensor self, Tensor mat2) -> Tensor", autocast="lower")
 class bmm:
-    """The products of two batches of matrices, [b, m, k] and [b, k, n] -> [b, m, n]."""
+    """The products of two batches of matrices, [b, m, k] and [b, k, n] -> [b, m, n].
+
+    Example:
+        >>> input = facula.tensor([[[1.0, 2.0]], [[3.0, 4.0]]])
+        >>> facula.bmm(input, input.mT)
+        tensor([[[ 5.]],
+        <BLANKLINE>
+                [[25.]]])
+    """
 
     shards = "xmk,xkn->xmn"
 
@@ -325,7 +333,15 @@ class addmm:
     autocast="lower",
 )
 class baddbmm:
-    """beta * self + alpha * batch1 @ batch2, batch by batch."""
+    """beta * self + alpha * batch1 @ batch2, batch by batch.
+
+    Example:
+        >>> a = facula.tensor([[[1.0, 2.0]], [[3.0, 4.0]]])
+        >>> facula.baddbmm(facula.ones(2, 1, 1), a, a.mT)
+        tensor([[[ 6.]],
+        <BLANKLINE>
+                [[26.]]])
+    """
 
     shards = "product_with_sum"
 
@@ -429,7 +445,12 @@ def vdot(self: Any, other: Any) -> Any:
 
 @composite("mv(Tensor self, Tensor vec) -> Tensor", autocast="accelerator lower, cpu unchanged")
 def mv(self: Any, vec: Any) -> Any:
-    """The product of a matrix and a vector, [m, k] and [k] -> [m]."""
+    """The product of a matrix and a vector, [m, k] and [k] -> [m].
+
+    Example:
+        >>> facula.mv(facula.tensor([[1.0, 2.0], [3.0, 4.0]]), facula.tensor([1.0, -1.0]))
+        tensor([-1., -1.])
+    """
     if self.dim() != 2 or vec.dim() != 1:
         fail(
             RuntimeError,

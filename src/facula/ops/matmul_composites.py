@@ -22,7 +22,13 @@ from facula.ops.registry import F, composite
     autocast="accelerator lower, cpu unchanged",
 )
 def addmv(self: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> Any:
-    """beta * self + alpha * mat @ vec; self broadcasts."""
+    """beta * self + alpha * mat @ vec; self broadcasts.
+
+    Example:
+        >>> mat, vec = facula.tensor([[1.0, 2.0], [3.0, 4.0]]), facula.tensor([1.0, -1.0])
+        >>> facula.addmv(facula.ones(2), mat, vec)
+        tensor([0., 0.])
+    """
     if mat.dim() != 2 or vec.dim() != 1 or self.dim() > 1:
         fail(
             RuntimeError,
@@ -51,6 +57,11 @@ def addmv(self: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> Any:
 def addbmm(self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
     """beta * self + alpha * the sum of the batch's products, taken as one product over (batch,
     k).
+
+    Example:
+        >>> a = facula.tensor([[[1.0, 2.0]], [[3.0, 4.0]]])
+        >>> facula.addbmm(facula.ones(1, 1), a, a.mT)
+        tensor([[31.]])
     """
     for name, x in (("batch1", batch1), ("batch2", batch2)):
         if x.dim() != 3:
@@ -245,7 +256,13 @@ def kron(self: Any, other: Any) -> Any:
     autocast="accelerator widest",
 )
 def bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> Any:
-    """sum_ij input1_i weight_kij input2_j + bias_k over the last dimensions."""
+    """sum_ij input1_i weight_kij input2_j + bias_k over the last dimensions.
+
+    Example:
+        >>> input1, input2 = facula.tensor([[1.0, 2.0]]), facula.tensor([[3.0, 4.0]])
+        >>> facula.nn.functional.bilinear(input1, input2, facula.ones(1, 2, 2))
+        tensor([[21.]])
+    """
     if tuple(input1.shape[:-1]) != tuple(input2.shape[:-1]):
         fail(
             RuntimeError,

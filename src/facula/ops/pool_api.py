@@ -87,7 +87,12 @@ def _define_max(n: int) -> None:
         return_indices: bool,
     ) -> Any:
         """The largest value of each window; return_indices: also its flat position in the input's
-        plane."""
+        plane.
+
+        Example:
+            >>> facula.nn.functional.max_pool3d(facula.arange(8.0).reshape(1, 2, 2, 2), 2)
+            tensor([[[[7.]]]])
+        """
         return _max(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
@@ -194,7 +199,12 @@ def _define_average(n: int) -> None:
         count_include_pad: bool,
         divisor_override: int | None = None,
     ) -> Any:
-        """The mean of each window; padding counts unless count_include_pad is False."""
+        """The mean of each window; padding counts unless count_include_pad is False.
+
+        Example:
+            >>> facula.nn.functional.avg_pool3d(facula.arange(8.0).reshape(1, 2, 2, 2), 2)
+            tensor([[[[3.5000]]]])
+        """
         if divisor_override == 0:
             fail(
                 RuntimeError,
@@ -230,7 +240,12 @@ def _define_power(n: int) -> None:
         names=(f"nn.functional.lp_pool{n}d",),
     )
     def power(input: Any, norm_type: float, kernel_size: Any, stride: Any, ceil_mode: bool) -> Any:
-        """The power mean without division: `(sum of x ** p) ** (1 / p)` of each window."""
+        """The power mean without division: `(sum of x ** p) ** (1 / p)` of each window.
+
+        Example:
+            >>> facula.nn.functional.lp_pool3d(facula.ones(1, 1, 2, 2, 2), 2, 2)
+            tensor([[[[[2.8284]]]]])
+        """
         count = math.prod(kernel_size)
         mean = F._avg_pool(
             input.pow(norm_type),
@@ -255,7 +270,15 @@ def _define_unpool(n: int) -> None:
     def unpool(
         input: Any, indices: Any, kernel_size: Any, stride: Any, padding: Any, output_size: Any
     ) -> Any:
-        """The inverse of max pooling: maxima at their positions, zero elsewhere."""
+        """The inverse of max pooling: maxima at their positions, zero elsewhere.
+
+        Example:
+            >>> input = facula.tensor([[[1.0, 2.0], [3.0, 4.0]]])
+            >>> pooled, indices = facula.nn.functional.max_pool2d(input, 2, return_indices=True)
+            >>> facula.nn.functional.max_unpool2d(pooled, indices, 2)
+            tensor([[[0., 0.],
+                     [0., 4.]]])
+        """
         op = f"max_unpool{n}d"
         if input.dim() not in (n + 1, n + 2):
             required = f"Input to {op} should be a {n + 1}d or {n + 2}d Tensor"

@@ -127,7 +127,13 @@ def _check_integers(op: str, low: int, high: int, dtype: Any) -> None:
     out_cast=True,
 )
 def randint(low, high, size, generator, dtype, layout, device, pin_memory, requires_grad):
-    """Whole numbers in [low, high), called as (high, size) or (low, high, size)."""
+    """Whole numbers in [low, high), called as (high, size) or (low, high, size).
+
+    Example:
+        >>> _ = facula.manual_seed(0)
+        >>> facula.randint(3, 6, (5,)).shape
+        facula.Size([5])
+    """
     check_layout("randint", layout)
     if size is None:
         if isinstance(high, (tuple, list)):
@@ -197,7 +203,12 @@ def randn_like(self, generator, dtype, layout, device, pin_memory, requires_grad
 def randint_like(
     self, low, high, generator, dtype, layout, device, pin_memory, requires_grad, memory_format
 ):
-    """Whole numbers in [low, high) in the shape and dtype of a tensor; one number is `high`."""
+    """Whole numbers in [low, high) in the shape and dtype of a tensor; one number is `high`.
+
+    Example:
+        >>> facula.randint_like(facula.zeros(2, 3), 10).dtype
+        facula.float32
+    """
     if high is None:
         low, high = 0, low
     if high is None:
@@ -462,6 +473,10 @@ def _check_deviation(std: Any) -> None:
 def normal(mean, std, size, generator, dtype, layout, device, pin_memory, requires_grad):
     """Normal numbers; `mean` and `std` are tensors that broadcast, or numbers together with a
     size.
+
+    Example:
+        >>> facula.normal(facula.zeros(3), 1.0).shape
+        facula.Size([3])
     """
     tensors = [x for x in (mean, std) if isinstance(x, core.Tensor)]
     _check_deviation(std)
@@ -626,6 +641,12 @@ def _into(self: Any, result: Any, inplace: bool) -> Any:
 def dropout(input: Any, p: float, training: bool, inplace: bool) -> Any:
     """In training, zero each element with probability `p` and scale the others by 1 / (1 - p).
     [Srivastava 2014]
+
+    Example:
+        >>> _ = facula.manual_seed(0)
+        >>> kept = facula.nn.functional.dropout(facula.ones(1000), p=0.5)
+        >>> kept.unique()
+        tensor([0., 2.])
     """
     _check_probability("dropout", p)
     if not training or p == 0 or input.numel() == 0:

@@ -85,6 +85,17 @@ def _elements(*args: Any) -> int:
     )
 
 
+#: the field `result` of elementwise operators, in words
+RESULT_DTYPES = {
+    "same": "of the dtype to which the arguments are promoted",
+    "float": "of a floating dtype: integers become the default one",
+    "bool": "of bools",
+    "b8": "of bools",
+    "real": "of the real dtype of a complex argument, else of its own",
+    "real_float": "of a real floating dtype",
+}
+
+
 class Pointwise(Definition):
     """Elementwise: the body builds a scalar expression (`ops.scalar`)."""
 
@@ -122,6 +133,13 @@ class Pointwise(Definition):
     def complete(self, operator: core.Op) -> None:
         core.prepare_pointwise(operator)
 
+    def result_words(self) -> str:
+        return f"of the shape to which the arguments broadcast, {RESULT_DTYPES[self.result]}"
+
+    def restrictions(self) -> list[str]:
+        kinds = ", ".join(self.dtypes.split())
+        return [f"Kinds of numbers: {kinds}.", *([] if self.differentiable else ["No gradient."])]
+
 
 class View(Definition):
     """Index arithmetic: `geometry` names a function of the core, or is one that gives the view."""
@@ -134,6 +152,9 @@ class View(Definition):
 
     def __init__(self, schema: Schema, body: Any, fields: dict[str, Any]) -> None:
         super().__init__(schema, body, {**parts_of(body), **fields})
+
+    def result_words(self) -> str:
+        return "on the same memory, so that writes to one are seen in the other"
 
     def complete(self, operator: core.Op) -> None:
         formula = core.make_formula(operator, self.backward) if self.backward else None

@@ -231,6 +231,11 @@ def interpolate(
     align_corners: corner samples keep their places (linear and cubic modes). antialias: widen the
     filter when shrinking
     (bilinear and bicubic).
+
+    Example:
+        >>> input = facula.tensor([[[1.0, 3.0]]])
+        >>> facula.nn.functional.interpolate(input, scale_factor=2, mode="linear")
+        tensor([[[1.0000, 1.5000, 2.5000, 3.0000]]])
     """
     op, space = "interpolate", input.dim() - 2
     _check_mode(input, mode, op, space)

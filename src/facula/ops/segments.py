@@ -104,7 +104,12 @@ def segment_reduce(
     unsafe: bool,
     initial: Any,
 ) -> Any:
-    """Reduce consecutive segments along `axis` by sum, mean, max, min or prod."""
+    """Reduce consecutive segments along `axis` by sum, mean, max, min or prod.
+
+    Example:
+        >>> facula.segment_reduce(facula.tensor([1.0, 2.0, 5.0]), "sum", lengths=facula.tensor([2, 1]))
+        tensor([3., 5.])
+    """
     op = "segment_reduce"
     _check_reduced(data, reduce, indices, op)
     axis = axis % data.dim()

@@ -167,7 +167,12 @@ _FUNCTIONAL = "Tensor input, int? dim=None, int _stacklevel=3, dtype? dtype=None
     f"functional_softmax({_FUNCTIONAL}) -> Tensor", names=("nn.functional.softmax",), out=False
 )
 def functional_softmax(input: Any, dim: Any, _stacklevel: int, dtype: Any) -> Any:
-    """exp(x) / sum(exp(x)) along `dim`."""
+    """exp(x) / sum(exp(x)) along `dim`.
+
+    Example:
+        >>> facula.nn.functional.softmax(facula.tensor([0.0, 1.0]), dim=0)
+        tensor([0.2689, 0.7311])
+    """
     if dim is None:
         dim = _implicit_dim("softmax", input.dim())
     return F.softmax(input, dim, dtype)
@@ -179,7 +184,12 @@ def functional_softmax(input: Any, dim: Any, _stacklevel: int, dtype: Any) -> An
     out=False,
 )
 def functional_log_softmax(input: Any, dim: Any, _stacklevel: int, dtype: Any) -> Any:
-    """x - log(sum(exp(x))) along `dim`."""
+    """x - log(sum(exp(x))) along `dim`.
+
+    Example:
+        >>> facula.nn.functional.log_softmax(facula.tensor([0.0, 1.0]), dim=0)
+        tensor([-1.3133, -0.3133])
+    """
     if dim is None:
         dim = _implicit_dim("log_softmax", input.dim())
     return F.log_softmax(input, dim, dtype)
@@ -192,7 +202,12 @@ def functional_log_softmax(input: Any, dim: Any, _stacklevel: int, dtype: Any) -
     autocast="accelerator float32",
 )
 def softmin(input: Any, dim: Any, _stacklevel: int, dtype: Any) -> Any:
-    """softmax of -x along `dim`."""
+    """softmax of -x along `dim`.
+
+    Example:
+        >>> facula.nn.functional.softmin(facula.tensor([0.0, 1.0]), dim=0)
+        tensor([0.7311, 0.2689])
+    """
     if dim is None:
         dim = _implicit_dim("softmin", input.dim())
     return F.softmax(-input, dim, dtype)
@@ -206,7 +221,12 @@ def softmin(input: Any, dim: Any, _stacklevel: int, dtype: Any) -> Any:
 )
 def gumbel_softmax(logits: Any, tau: float, hard: bool, eps: float, dim: int) -> Any:
     """A sample from the Gumbel-Softmax distribution [Jang et al. 2017]; `hard` gives one-hot values
-    whose gradient is that of the soft sample."""
+    whose gradient is that of the soft sample.
+
+    Example:
+        >>> facula.nn.functional.gumbel_softmax(facula.zeros(2, 3), hard=True).sum(-1)
+        tensor([1., 1.])
+    """
     noise = -F.empty_like(logits).exponential_().log()
     soft = F.softmax((logits + noise) / tau, dim)
     if not hard:

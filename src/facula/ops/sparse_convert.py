@@ -384,7 +384,13 @@ def to_dense(self: Any, dtype: Any, masked_grad: Any) -> Any:
 
 @composite("coalesce(Tensor self) -> Tensor", names=("Tensor.coalesce",), out=False)
 def coalesce(self: Any) -> Any:
-    """A COO tensor with sorted indices of which each stands once."""
+    """A COO tensor with sorted indices of which each stands once.
+
+    Example:
+        >>> a = facula.sparse_coo_tensor([[0, 0]], [1.0, 2.0], (2,))
+        >>> a.coalesce().values()
+        tensor([3.])
+    """
     if not isinstance(self, SparseTensor) or self._form is not COO:
         fail(
             RuntimeError,
@@ -509,7 +515,13 @@ def to_sparse_coo(self: Any) -> Any:
 
 @composite("sparse_mask(Tensor self, Tensor mask) -> Tensor", names=("Tensor.sparse_mask",))
 def sparse_mask(self: Any, mask: Any) -> Any:
-    """The elements of a tensor at the places of a sparse one."""
+    """The elements of a tensor at the places of a sparse one.
+
+    Example:
+        >>> mask = facula.tensor([1.0, 0.0]).to_sparse()
+        >>> facula.tensor([5.0, 6.0]).sparse_mask(mask).to_dense()
+        tensor([5., 0.])
+    """
     if not isinstance(mask, SparseTensor):
         fail(
             NotImplementedError,

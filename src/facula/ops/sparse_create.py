@@ -85,6 +85,11 @@ def sparse_coo_tensor(
     """A tensor of values at indices [dimensions, count]; values at the same place are added.
 
     With a size alone: a tensor without specified elements.
+
+    Example:
+        >>> facula.sparse_coo_tensor([[0, 1], [1, 0]], [3.0, 4.0], (2, 2)).to_dense()
+        tensor([[0., 3.],
+                [4., 0.]])
     """
     op = "sparse_coo_tensor"
     if values is None:

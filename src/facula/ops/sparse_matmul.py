@@ -414,6 +414,11 @@ def sparse_mm(mat1: Any, mat2: Any, reduce: Any) -> Any:
 
     reduce: how the products of a row's entries are combined, for a CSR matrix: "sum", "mean",
     "amax" or "amin".
+
+    Example:
+        >>> facula.sparse.mm(facula.eye(2).to_sparse(), facula.tensor([[1.0], [2.0]]))
+        tensor([[1.],
+                [2.]])
     """
     op = "sparse.mm"
     if not isinstance(mat1, SparseTensor) and not isinstance(mat2, SparseTensor):

@@ -114,7 +114,12 @@ def some(self: Any, dim: Any, keepdim: bool) -> Any:
     out=False,
 )
 def sparse_sum(input: Any, dim: Any, dtype: Any) -> Any:
-    """The sum of a sparse tensor over all dimensions (dense) or some of them (sparse)."""
+    """The sum of a sparse tensor over all dimensions (dense) or some of them (sparse).
+
+    Example:
+        >>> facula.sparse.sum(facula.eye(2).to_sparse())
+        tensor(2.)
+    """
     if not isinstance(input, SparseTensor):
         fail(RuntimeError, "sparse.sum", "a sparse tensor was required", input.layout, "use sum()")
     return F.sum(input, dim, dtype=dtype)
@@ -159,7 +164,13 @@ def _softmax(op: str, input: Any, dim: int, dtype: Any, logarithm: bool) -> Any:
     out=False,
 )
 def sparse_softmax(input: Any, dim: int, dtype: Any) -> Any:
-    """Softmax along a dimension over the specified elements."""
+    """Softmax along a dimension over the specified elements.
+
+    Example:
+        >>> facula.sparse.softmax(facula.eye(2).to_sparse(), dim=1).to_dense()
+        tensor([[1., 0.],
+                [0., 1.]])
+    """
     return _softmax("sparse.softmax", input, dim, dtype, False)
 
 

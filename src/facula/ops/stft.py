@@ -99,6 +99,10 @@ def stft(  # noqa: PLR0913
     center: the signal is padded so that frame t is centred at t * hop_length. onesided: only the
     first n_fft // 2 + 1 frequencies (the default for real signals). Without `return_complex` a last
     dimension holds real and imaginary parts.
+
+    Example:
+        >>> facula.stft(facula.ones(8), 4, window=facula.ones(4), return_complex=True).shape
+        facula.Size([3, 9])
     """
     length = n_fft if win_length is None else win_length
     hop = n_fft // 4 if hop_length is None else hop_length
@@ -211,6 +215,12 @@ def istft(  # noqa: PLR0913
 ) -> Any:
     """The signal whose `stft` with the same settings is nearest to these spectra. [Griffin & Lim
     1984]
+
+    Example:
+        >>> window = facula.hann_window(4)
+        >>> spectra = facula.stft(facula.ones(8), 4, window=window, return_complex=True)
+        >>> facula.istft(spectra, 4, window=window)
+        tensor([1., 1., 1., 1., 1., 1., 1., 1.])
     """
     hop = n_fft // 4 if hop_length is None else hop_length
     size = n_fft if win_length is None else win_length

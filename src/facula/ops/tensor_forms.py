@@ -31,7 +31,12 @@ def _check_fill(value: Any) -> None:
 
 @composite("fill(Tensor self, Operand value) -> Tensor", names=("fill",))
 def fill(self: Any, value: Any) -> Any:
-    """A tensor like `self` whose elements all are `value`."""
+    """A tensor like `self` whose elements all are `value`.
+
+    Example:
+        >>> facula.fill(facula.zeros(2), 7.0)
+        tensor([7., 7.])
+    """
     _check_fill(value)
     result = self.clone()
     return result.copy_(value) if isinstance(value, core.Tensor) else result.fill_(value)

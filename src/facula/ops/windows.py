@@ -68,7 +68,15 @@ def _window_numbers(
 )
 class Im2Col:
     """Sliding windows as columns: `[N, C, H, W]` to `[N, C * kh * kw, positions]`; without N
-    too."""
+    too.
+
+    Example:
+        >>> facula.nn.functional.unfold(facula.arange(4.0).reshape(1, 1, 2, 2), 2)
+        tensor([[[0.],
+                 [1.],
+                 [2.],
+                 [3.]]])
+    """
 
     vmap = "fold"
     jvp = "linear"
@@ -129,7 +137,13 @@ class Im2Col:
 )
 class Col2Im:
     """Columns added up where their windows stood: `[N, C * kh * kw, positions]` to `[N, C, H, W]`;
-    without N too."""
+    without N too.
+
+    Example:
+        >>> facula.nn.functional.fold(facula.ones(1, 4, 1), (2, 2), 2)
+        tensor([[[[1., 1.],
+                  [1., 1.]]]])
+    """
 
     vmap = "fold"
     jvp = "linear"

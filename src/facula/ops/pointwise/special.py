@@ -185,7 +185,12 @@ def _polygamma(x, *, n):
 
 @composite("polygamma(Number n, Tensor self) -> Tensor", names=("polygamma", "special.polygamma"))
 def polygamma(n: int, self: Any) -> Any:
-    """The n-th derivative of `digamma`."""
+    """The n-th derivative of `digamma`.
+
+    Example:
+        >>> facula.polygamma(1, facula.tensor([1.0, 2.0]))
+        tensor([1.6449, 0.6449])
+    """
     if n < 0 or n != int(n):
         core.errors.fail(RuntimeError, "polygamma", "an integer order n >= 0", got=n)
     return F._polygamma(self, int(n))
