@@ -255,7 +255,7 @@ class _Sent:
 def _receive(data: bytes) -> None:
     """What a process does with the parts of a message, which tell it about memory."""
     try:
-        nbytes, held, dtype, offset, shape, strides, path = json.loads(data)
+        nbytes, held, dtype, offset, shape, strides, path = json.loads(data.decode())
         sent = _Sent(max(0, min(int(held), 1 << 20)))
         kind = getattr(facula, dtype)
         try:

@@ -172,6 +172,12 @@ def test_a_zip_whose_members_lie_before_its_beginning_is_named():
         list(wrap([("x", io.BytesIO(bytes(data)))], deepcopy=False).load_from_zip())
 
 
+def test_a_compressed_stream_that_ends_in_its_head_is_named():
+    source = wrap([("x", io.BytesIO(gzip.compress(b"")[:3]))], deepcopy=False)
+    with pytest.raises(RuntimeError, match="tar archive was required in x"):
+        list(source.load_from_tar(mode="r|*"))
+
+
 def test_sums(tmp_path):
     good = hashlib.sha256(b"data").hexdigest()
     stream = io.BytesIO(b"data")

@@ -43,6 +43,7 @@ BROKEN = (
     LookupError,
     ArithmeticError,
     struct.error,
+    TypeError,  # tarfile, of a compressed stream that ends in its head
     MemoryError,
 )
 
