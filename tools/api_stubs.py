@@ -495,7 +495,7 @@ def package_stub() -> str:
     places = [lies_in(f"facula.{name}").rpartition(".") for name in ["core", "ops", *submodules]]
     lines += [f"from {package} import {name} as {name}\n" for package, _, name in places]
     lines.append("from facula.torch_api.version import __version__ as __version__\n")
-    operators = PLACES[""]
+    operators = dict(PLACES[""])  # looking for names may load modules with further ones
     lines += [
         _import_of(name, module)
         for name, module in sorted(NAMES.items())

@@ -589,6 +589,11 @@ def binary_cross_entropy_logits(x: Scalar, y: Scalar) -> Scalar:
     return (1.0 - y) * x + scalar.maximum(-x, 0.0) + scalar.log1p(scalar.exp(-scalar.abs(x)))
 
 
+def absolute_error(x: Scalar, y: Scalar) -> Scalar:
+    """|x - y|."""
+    return scalar.abs(x - y)
+
+
 _loss("mse_loss", squared_error)
-_loss("l1_loss", lambda x, y: scalar.abs(x - y))
+_loss("l1_loss", absolute_error)
 _loss("bce_with_logits", binary_cross_entropy_logits)

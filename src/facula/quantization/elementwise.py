@@ -144,7 +144,7 @@ def _scalar_multiplied(op: str, a: Any, value: Any, relu: bool) -> Any:
 
 
 def _define_arithmetic(name: str, both: Any, scalar: Any, relu: bool) -> None:
-    def run(qa, qb, scale, zero_point):  # type: ignore
+    def run(qa, qb, scale, zero_point):
         if not isinstance(qb, core.Tensor):
             return scalar(name, qa, qb, relu)
         if scale is None:
@@ -154,14 +154,14 @@ def _define_arithmetic(name: str, both: Any, scalar: Any, relu: bool) -> None:
     run.__doc__ = f"`{name}` of two quantized tensors, or of one and a number."
     define(f"{name}(Tensor qa, any qb, any scale=None, any zero_point=None) -> Tensor")(run)
 
-    def run_scalar(qa, b):  # type: ignore
+    def run_scalar(qa, b):
         return scalar(name, qa, b if not isinstance(b, core.Tensor) else b.item(), relu)
 
     run_scalar.__doc__ = f"`{name}` of a quantized tensor and a number."
     word = name.removesuffix("_relu") + "_scalar" + ("_relu" if relu else "")
     define(f"{word}(Tensor qa, any b) -> Tensor")(run_scalar)
 
-    def run_out(qa, qb, out):  # type: ignore
+    def run_out(qa, qb, out):
         made = both(name, qa, qb, out.q_scale(), out.q_zero_point(), relu)
         return out.copy_(made)
 
@@ -395,7 +395,7 @@ def instance_norm(input, weight, bias, eps, output_scale, output_zero_point):
 
 
 def _define_batch_norm(name: str, relu: bool, dims: tuple[int, ...]) -> None:
-    def run(qx, weight, bias, mean, var, eps, output_scale, output_zero_point):  # type: ignore
+    def run(qx, weight, bias, mean, var, eps, output_scale, output_zero_point):
         checked(name, qx)
         if qx.dim() not in dims:
             fail(

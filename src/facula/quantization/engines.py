@@ -15,6 +15,10 @@ from facula.core.errors import fail
 
 __all__: list[str] = []
 
+#: properties of the module, below
+engine: str
+supported_engines: list[str]
+
 _SUPPORTED = ("qnnpack", "onednn", "x86", "fbgemm")
 
 

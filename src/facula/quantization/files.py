@@ -27,9 +27,11 @@ def rebuilt(
         _refuse("a storage of a quantized dtype", kind)
     scheme, *rest = parameters
     if scheme is per_tensor_affine and len(rest) == 2:
-        quantizer = checked_quantizer("load", *map(_number, rest), kind)
+        scale, zero_point = map(_number, rest)
+        quantizer = checked_quantizer("load", scale, zero_point, kind)
     elif scheme in PER_CHANNEL and len(rest) == 3 and _are_tensors(rest):
-        quantizer = channel_quantizer("load", size, *rest, kind)
+        scales, zeros, axis = rest
+        quantizer = channel_quantizer("load", size, scales, zeros, axis, kind)
     else:
         _refuse("the parameters of a scheme", scheme)
     kept = RANGES[kind][0]

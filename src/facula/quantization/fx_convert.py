@@ -190,7 +190,7 @@ class Converting:
 
     def _relu_of_pair(self, node: Any) -> bool:
         first = node.args[0] if node.args else None
-        if not hasattr(first, "op") or not first.meta.get("quantized_relu"):
+        if first is None or not hasattr(first, "op") or not first.meta.get("quantized_relu"):
             return False
         observer = self._behind(node)
         if (

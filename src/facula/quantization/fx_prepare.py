@@ -234,7 +234,7 @@ class Observing:
             self._observe_output(node, self.configs[first].activation)
             return
         known = set(self.behind.values())
-        if first in known:
+        if first is not None and first in known:
             self._through(node, self._put(node, first.target))
 
 

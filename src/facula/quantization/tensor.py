@@ -154,15 +154,15 @@ class QuantizedTensor(core.Tensor):
             return self.to(dtype)
         return f"{core.DTYPE_PREFIX[0]}.quantized.{self._kind.type_word}Tensor"
 
-    def qscheme(self) -> qscheme:
+    def qscheme(self) -> qscheme:  # type: ignore[override]
         """How the integers stand for numbers."""
         return self._quantizer.scheme
 
-    def q_scale(self) -> float:
+    def q_scale(self) -> float:  # type: ignore[override]
         """The step between neighbouring integers."""
         return self._per_tensor("q_scale").scale
 
-    def q_zero_point(self) -> int:
+    def q_zero_point(self) -> int:  # type: ignore[override]
         """The integer that stands for zero."""
         return self._per_tensor("q_zero_point").zero_point
 
@@ -174,7 +174,7 @@ class QuantizedTensor(core.Tensor):
         """The zero point of each channel."""
         return self._per_channel("q_per_channel_zero_points").zero_point
 
-    def q_per_channel_axis(self) -> int:
+    def q_per_channel_axis(self) -> int:  # type: ignore[override]
         """The dimension of the channels."""
         return self._per_channel("q_per_channel_axis").axis
 
@@ -306,19 +306,19 @@ class QuantizedTensor(core.Tensor):
             self._lacks("to", f"a dtype of numbers was required: {dtype}", RuntimeError)
         return self.dequantize().to(dtype)
 
-    def float(self, **_: Any) -> Any:
+    def float(self, memory_format: Any = None) -> Any:
         """The numbers."""
         return self.dequantize()
 
-    def double(self, **_: Any) -> Any:
+    def double(self, memory_format: Any = None) -> Any:
         """The numbers in 64 bits."""
         return self.dequantize().double()
 
-    def half(self, **_: Any) -> Any:
+    def half(self, memory_format: Any = None) -> Any:
         """The numbers in 16 bits."""
         return self.dequantize().half()
 
-    def cpu(self, **_: Any) -> Any:
+    def cpu(self, memory_format: Any = None) -> Any:
         """The tensor itself."""
         return self
 

@@ -329,7 +329,7 @@ def _keep(definition: CustomOperator, parts: dict[str, Any]) -> Callable[..., An
                 hint = "register both with impl_save_for_backward and impl_backward"
                 _refuse(RuntimeError, definition.name, required, "none", hint)
         given = inputs_class(*inputs, **(keyword_only_inputs or {}))
-        ctx._inputs = [_kind(x) for x in tuple(given)]
+        ctx._inputs = list(map(_kind, given))
         ctx.saved = parts["save"](given, output)
 
     return setup_context

@@ -24,7 +24,7 @@ RULES: dict[str, Callable[..., Any]] = {}
 class NestedTensor(Tensor):
     """A batch of tensors of different sizes."""
 
-    _values: Any  # type: ignore[assignment]
+    _values: Any
     _shapes: tuple[Shape, ...]
     _form: Any
 

@@ -11,7 +11,7 @@ from typing import Any
 from facula.core.errors import no_attribute as _no_attribute
 
 #: where names are looked for, in this order
-_MODULES = ()
+_MODULES: tuple[str, ...] = ()
 #: modules and packages of this one
 _PARTS = ("quantized", "intrinsic", "qat", "quantizable")
 
