@@ -81,7 +81,9 @@ class BuildCoreAndKernels(build_ext):
         """Writes what the examples in operators' docstrings print, by the package in `tree`."""
         command = [sys.executable, str(ROOT / "tools" / "gen_api.py"), "examples"]
         command += ["--output", str(tree / "facula" / "ops")]
-        environment = {**os.environ, "PYTHONPATH": str(tree)}
+        # behind the tree what an isolated build has there, which is how it finds NumPy
+        paths = [str(tree), *filter(None, [os.environ.get("PYTHONPATH")])]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
         subprocess.run(command, env=environment, check=True, cwd=ROOT)
 
     def write_stubs(self, tree: Path) -> None:

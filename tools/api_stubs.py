@@ -495,11 +495,11 @@ def package_stub() -> str:
     places = [lies_in(f"facula.{name}").rpartition(".") for name in ["core", "ops", *submodules]]
     lines += [f"from {package} import {name} as {name}\n" for package, _, name in places]
     lines.append("from facula.torch_api.version import __version__ as __version__\n")
-    operators = dict(PLACES[""])  # looking for names may load modules with further ones
+    found = {name: module for name, module in sorted(NAMES.items()) if _exists(module)}
+    imports = {name: _import_of(name, module) for name, module in found.items()}
+    operators = PLACES[""]  # after the imports, some of which define further ones
     lines += [
-        _import_of(name, module)
-        for name, module in sorted(NAMES.items())
-        if name not in operators and name not in submodules and _exists(module)
+        line for name, line in imports.items() if name not in operators and name not in submodules
     ]
     # a name of Python's that is a dtype here comes last: annotations above mean Python's
     lines += [

@@ -28,6 +28,7 @@ DATA = {
     "lower/loops/lowering.py": "methods of the core, which have no definitions",
     "onnx/translations/scattering.py": "the words that scatter_reduce takes",
     "namespaces/tensor_methods.py": "methods, of which quantized tensors have others",
+    "torch_api/nested/rules.py": "composites that act on each element, which no field says",
     "torch_api/public.py": "names whose modules are imported on demand",
     "quantization/qconfig_mapping.py": "the words of calls, as programs write them",
     "quantization/fx_patterns.py": "the words of calls, as programs write them",
