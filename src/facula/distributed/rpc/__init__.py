@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 
+from facula.distributed import world
 from facula.distributed.rpc import functions
 from facula.distributed.rpc.api import get_rpc_timeout, get_worker_info, init_rpc, shutdown
 from facula.distributed.rpc.calls import rpc_async, rpc_sync, wait_all
@@ -27,5 +28,5 @@ __all__ = [
 
 
 def is_available() -> bool:
-    """Whether there are remote procedure calls: gRPC is installed."""
-    return importlib.util.find_spec("grpc") is not None
+    """Whether there are remote procedure calls: there may be several processes, and gRPC is installed."""
+    return world.is_available() and importlib.util.find_spec("grpc") is not None
