@@ -154,3 +154,15 @@ def test_checks_of_elements_are_part_of_the_graph(program, good, bad, error):
     assert call(facula.tensor(good)).equal(program(facula.tensor(good)))
     with pytest.raises(RuntimeError, match=error):
         call(facula.tensor(bad))
+
+
+@pytest.mark.breaks("unsupported-mutation")
+@pytest.mark.filterwarnings("ignore:.*on expanded tensors is deprecated")
+def test_writes_to_an_expanded_tensor_are_those_of_eager():
+    def program(x):
+        y = (x * 2).expand(2, 3)
+        y[y > 0] = 0.25
+        return y + 1
+
+    x = facula.tensor([1.0, -1.0, 3.0])
+    assert facula.compile(program)(x).tolist() == program(x).tolist() == [[1.25, -1.0, 1.25]] * 2

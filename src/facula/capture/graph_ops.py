@@ -34,6 +34,7 @@ from facula.capture.values import (
     TensorValue,
     follows_float,
 )
+from facula.ops.registry import TABLE
 
 #: attributes that are tensors: they are operators
 _TENSOR_ATTRIBUTES = frozenset("T mT H mH real imag data".split())
@@ -250,6 +251,9 @@ class GraphOps(Part):
                 raise Break("unsupported-mutation", f"{_shown(target)}: out= of another shape")
             settings["out"] = out
         result = self._fake_run(run, given, settings, target)
+        if given and _repeats(given[0]) and _writes_by_index(target, given):
+            # which of the elements at one place is the last, a graph without writes can not say
+            raise Break("unsupported-mutation", f"{_shown(target)} of an expanded tensor")
         if not _has_tensor(result) and target is not operator.setitem and result is not None:
             return self._plain_result(result, target)
         known = self.by_fake.get(id(result))
@@ -420,6 +424,27 @@ def _shapes(out: Any) -> list[Any]:
     """The shapes of results, or of what is given as `out=`, which operators make fit."""
     given = out if isinstance(out, (tuple, list)) else (out,)
     return [tuple(t.shape) for t in given if isinstance(t, core.Tensor)]
+
+
+def _repeats(value: Any) -> bool:
+    """Whether several elements of a tensor lie at one place in memory."""
+    return (
+        isinstance(value, core.Tensor)
+        and value.layout is core.strided
+        and any(
+            type(stride) is int and stride == 0 and (type(size) is not int or size > 1)
+            for size, stride in zip(value.shape, value.stride(), strict=True)
+        )
+    )
+
+
+def _writes_by_index(target: Any, given: list[Any]) -> bool:
+    """Whether a call writes to some elements of its first argument, which elements say."""
+    if target is operator.setitem:
+        places = given[1] if isinstance(given[1], tuple) else (given[1],)
+        return any(isinstance(place, (core.Tensor, list)) for place in places)
+    written = TABLE.get(target.removesuffix("_")) if isinstance(target, str) else None
+    return written is not None and target.endswith("_") and written.definition.expanded
 
 
 def _has_tensor(value: Any) -> bool:
