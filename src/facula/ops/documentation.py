@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import re
 import textwrap
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from facula.ops.argument_words import words_for
@@ -145,8 +145,12 @@ def _errors(definition: Definition) -> list[str]:
 @cache
 def _examples() -> dict[str, list[str]]:
     """What the build computed; a checkout that was never built has none."""
-    stored = files("facula.ops") / "_examples.json"
-    return json.loads(stored.read_text()) if stored.is_file() else {}
+    stored = os.path.join(os.path.dirname(__file__), "_examples.json")
+    if not os.path.isfile(stored):
+        return {}
+    with open(stored, encoding="utf-8") as stream:
+        found: dict[str, list[str]] = json.load(stream)
+    return found
 
 
 def _example(definition: Definition) -> list[str]:

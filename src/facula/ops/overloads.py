@@ -264,7 +264,11 @@ class Packet:
         self._qualified_op_name = qualname
         self._function = function
         self.__name__ = qualname.rpartition("::")[2]
-        self.__doc__ = function.__doc__
+
+    @property
+    def __doc__(self) -> str | None:  # type: ignore[override]
+        """The operator's, which is made when somebody asks for it."""
+        return self._function.__doc__
 
     @property
     def _schema(self) -> Any:
