@@ -56,9 +56,7 @@ def pointwise(name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str,
     """An elementwise operator on the rows; NotImplemented for others."""
     plain = _REFLECTED.get(name, name)
     definition = TABLE.get(plain)
-    elementwise = (
-        definition is not None and getattr(definition.definition, "kind", "") == "pointwise"
-    )
+    elementwise = definition is not None and definition.definition.kind == "pointwise"
     if not (elementwise or plain in _KEPT or plain in _ACTIVATIONS):
         return NotImplemented
     nested = [x for x in args if isinstance(x, NestedTensor)]
